@@ -34,12 +34,23 @@ class ReshapeMethods:
 
     if TYPE_CHECKING:
 
-        def squeeze_(self, *args: Any, **keywords: Any) -> Self: ...
-        def swapaxes_(self, *args: Any, **keywords: Any) -> Self: ...
-        def swapdims_(self, *args: Any, **keywords: Any) -> Self: ...
-        def t_(self, *args: Any, **keywords: Any) -> Self: ...
-        def transpose_(self, *args: Any, **keywords: Any) -> Self: ...
-        def unsqueeze_(self, *args: Any, **keywords: Any) -> Self: ...
+        def squeeze_(self, *args: Any, **keywords: Any) -> Self:
+            """Remove axes of length 1 of the tensor itself. Raises AutogradError for leaves that require gradients."""
+
+        def swapaxes_(self, *args: Any, **keywords: Any) -> Self:
+            """Swap two axes of the tensor itself. Raises AutogradError for leaves that require gradients."""
+
+        def swapdims_(self, *args: Any, **keywords: Any) -> Self:
+            """`swapaxes_` by PyTorch's other name. Raises AutogradError for leaves that require gradients."""
+
+        def t_(self, *args: Any, **keywords: Any) -> Self:
+            """Transpose a matrix of the tensor itself. Raises AutogradError for leaves that require gradients."""
+
+        def transpose_(self, *args: Any, **keywords: Any) -> Self:
+            """Swap two axes of the tensor itself. Raises AutogradError for leaves that require gradients."""
+
+        def unsqueeze_(self, *args: Any, **keywords: Any) -> Self:
+            """Insert an axis of length 1 of the tensor itself. Raises AutogradError for leaves that require gradients."""
 
     else:
         squeeze_, swapaxes_, swapdims_ = _in_place("squeeze"), _in_place("swapaxes"), _in_place("swapdims")
