@@ -13,6 +13,7 @@ LEFT_OUT: dict[str, str] = {
 
 BY_POSITION: dict[str, tuple[str, ...]] = {
     "b": ("B", "other", "y"),
+    "dim": ("axes",),
     "dims": ("axis",),
     "element": ("elements",),
     "end": ("stop",),
@@ -56,6 +57,7 @@ ACCEPTED: dict[str, str] = {
     r"use_deterministic_algorithms: `warn_only` .*": "ops that are not deterministic are replaced, not refused",
     r"nn\.functional\.elu_: .*": "internal to PyTorch",
     r"autograd\.backward: `grad_variables` .*": "the old name of `grad_tensors`",
+    r"(Tensor\.)?stft: `align_to_window` .*": "windows shorter than `n_fft` are padded, as by default",
     r"func\.jvp: `strict` .*": "results that do not depend on an input have tangents of zeros",
     r"autograd\.enable_grad: `orig_func` .*": "internal to PyTorch",
     r"autograd\.grad(grad)?check: .*": _CHECKS,
