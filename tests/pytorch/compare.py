@@ -43,6 +43,8 @@ def _difference(a: Any, b: Any, tolerance: float, dtypes: bool, units: int) -> s
         return f"shape {tuple(a.shape)}, expected {tuple(b.shape)}"
     if a.dtype is torch.uint64 and b.dtype is torch.int64:
         a = a.to(torch.int64)  # sums of unsigned integers are unsigned, as in the Array API
+    if a.dtype is torch.bool and b.dtype is torch.uint8:
+        b = b.bool()  # `any` and `all` are bool, as in the Array API
     if dtypes and a.dtype is not b.dtype:
         return f"dtype {a.dtype}, expected {b.dtype}"
     if units and not a.is_floating_point():

@@ -172,7 +172,9 @@ def _replay_sample(
                 [(tuple(t.shape), str(t.dtype).rstrip("_")[-4:]) for t in leaves(r)] for r in (theirs, ours)
             )
         pair = (without_positions(entry.name, results, sample) for results in (ours, theirs))
-        problem = difference(*pair, units=int("interpolate" in entry.name))  # PyTorch has weights in fixed point
+        problem = difference(
+            *pair, units=int("interpolate" in entry.name or "upsample" in entry.name)
+        )  # PyTorch has weights in fixed point
         if not problem and differentiable and not drops:
             inputs = [sample.input, sample.args, sample.kwargs]
             problem = gradient_difference(ours, theirs, arguments, inputs, second=_is_twice(entry, kind))
@@ -183,6 +185,8 @@ def _replay_sample(
     except UnsupportedDTypeError as error:
         return outcome("senseless" if "on this device" in str(error) else "raises", f"UnsupportedDTypeError: {error}")
     except Exception as error:
+        if '_backward" not implemented for' in str(error):
+            return outcome("senseless", f"PyTorch raises {error}")
         return outcome("raises", f"{type(error).__name__}: {error}")
     return outcome("differs", problem) if problem else outcome("agrees")
 

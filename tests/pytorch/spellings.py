@@ -175,6 +175,7 @@ WRAPPED: dict[str, Callable[..., Any]] = {
 _ABSENT: dict[str, str] = {
     r"_.*|.*_copy|unsafe_.*|torch\.ops\..*|hash_tensor|split_with_sizes_copy": "internal to PyTorch",
     r"native_.*|max_pool2d_with_indices_backward|grid_sampler_[23]d|slice": "internal to PyTorch",
+    r"chalf": "complex numbers have parts of float32 or float64",
     r"fill": "undocumented in PyTorch; use `full_like`",
     r"jiterator_.*": "compiles CUDA; `polyhal.kernel` compiles OpenCL and WGSL",
     r"sparse\..*|to_sparse|.*_sparse.*|smm|hspmm|sspaddmm|saddmm|spmm|dsmm|hsmm": "there are no sparse tensors",

@@ -63,3 +63,8 @@ def test_figures_are_counted_by_dtype_and_replace_older_ones(tmp_path: Path) -> 
     assert is_enough([first])
     assert second.entries == {"mul": 1}
     assert "| ops | numpy | float32 | 199 | 200 | 99.50 | 0 | 0 | at most 3 |" in table([first])
+
+
+def test_the_committed_figures_are_good_enough() -> None:
+    assert load()
+    assert is_enough(load()), table(load())
