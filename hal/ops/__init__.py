@@ -12,10 +12,14 @@ from typing import Any
 from polyhal.hal.ops import methods
 from polyhal.hal.ops.aliases import ALIASES
 from polyhal.hal.ops.composite import COMPOSITE_METHODS, COMPOSITES
+from polyhal.hal.ops.docstrings import docstring
 from polyhal.hal.ops.opdef import OPS
 
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
     importlib.import_module(_module.name)
+
+for _op in OPS:
+    _op.call.__doc__ = docstring(_op)
 
 BUILT_IN: frozenset[str] = frozenset(OPS.names())
 """The names of our own ops. Those of other packages are declared later."""

@@ -1,0 +1,71 @@
+"""What the docstring of an op's public function says beyond its first line: shapes, dtypes and errors, from the declaration.
+
+One place writes these sentences for all ops, so that they are true of every op and change with its declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from polyhal.hal.errors import UnsupportedDTypeError
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.schema import Promotion
+
+_DTYPES: dict[Promotion, str] = {
+    "any": "computes in {common}",
+    "float": "computes in {common}, or in float32 for integers and bool",
+    "numeric": "computes in {common}",
+    "number": "computes in {common}, where bool counts as int64",
+    "integral": "computes in {common}",
+    "bool": "takes each element for its truth",
+    "cast": "takes every dtype",
+}
+_REFUSED: dict[Promotion, str] = {"numeric": "bool", "integral": "floating-point tensors"}
+"""What `operand_dtype` refuses."""
+_FAMILIES = {
+    "reduction": "Takes a tensor of any shape; the axes that are reduced are left out of the result, or have length 1 with"
+    " `keepdims`. Raises ShapeError for an axis that is out of range or named twice.",
+    "scan": "Takes a tensor of any shape and returns one of that shape. Raises ShapeError for an axis that is out of range.",
+    "triangle": "Takes matrices (..., m, n). Raises ShapeError for fewer than two axes.",
+}
+"""Shapes and errors of families with a common shape rule."""
+_PATTERN = frozenset("\\^$*+?{}|()[]")
+
+
+def docstring(op: OpDef) -> str:
+    """The docstring of the public function of `op`: what is declared, then shapes, dtypes and errors."""
+    facts = [*_shapes(op), *_errors(op)]
+    return f"{op.doc}\n\n{' '.join(facts)}" if facts else op.doc
+
+
+def _shapes(op: OpDef) -> Iterator[str]:
+    if op.promotion is None:
+        if op.family in _FAMILIES:
+            yield _FAMILIES[op.family]
+    elif len(op.schema.inputs) > 1:
+        yield f"Broadcasts its inputs and {_DTYPES[op.promotion].format(common='their promoted dtype')}."
+    else:
+        yield f"Takes a tensor of any shape and {_DTYPES[op.promotion].format(common='its dtype')}."
+
+
+def _errors(op: OpDef) -> Iterator[str]:
+    refused = [_REFUSED[op.promotion]] if op.promotion in _REFUSED else []
+    if op.complex is None and not op.creates:
+        refused.append("complex numbers")
+    if refused:
+        yield f"Raises UnsupportedDTypeError for {' and '.join(refused)}."
+    if op.promotion is not None and len(op.schema.inputs) > 1:
+        yield "Raises ShapeError if the shapes do not broadcast and DeviceMismatchError if the devices differ."
+    if op.family not in _FAMILIES:
+        yield from _sampled_errors(op)
+
+
+def _sampled_errors(op: OpDef) -> Iterator[str]:
+    """What the error samples of the declaration, calls that must fail, say in their messages."""
+    for kind, name in ((UnsupportedDTypeError, "UnsupportedDTypeError"), (ValueError, "ShapeError")):
+        messages = [f'"{e.match}"' for e in op.tests.errors if e.error is kind and _PATTERN.isdisjoint(e.match)]
+        if messages:
+            yield f"Raises {name} for what does not fit: {', '.join(messages)}."
+
+
+__all__ = ["docstring"]

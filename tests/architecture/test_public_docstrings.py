@@ -1,0 +1,87 @@
+"""Docstrings of public names say more than the name: shapes or dtypes of tensors, and the errors that are raised.
+
+What is still to be said stands in docstrings_to_complete.txt, a list that only shrinks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from public_docstrings import lacks, public
+
+import polyhal
+from polyhal.hal import dtypes
+from polyhal.hal.errors import PolyhalError, UnsupportedDTypeError
+from polyhal.hal.ops import OPS
+from polyhal.hal.ops.schema import REQUIRED
+from polyhal.tensor import Tensor
+
+LIST = Path(__file__).with_name("docstrings_to_complete.txt")
+
+_OWN_ERRORS = {("gcd", "bool"), ("lcm", "bool"), ("where", "complex")}
+"""NumPy has no gcd of bool; a complex condition is no operand, whose dtype would count."""
+
+
+def test_public_docstrings_are_complete_but_for_a_list_that_only_shrinks() -> None:
+    found = {name: lacks(name, value) for name, value in public()}
+    assert len(found) > 1000
+    incomplete = {f"{name}: {', '.join(what)}" for name, what in found.items() if what}
+    listed = set(LIST.read_text(encoding="utf-8").splitlines())
+    assert incomplete - listed == set(), "say this in the docstring"
+    assert listed - incomplete == set(), "said by now: take it off the list"
+    assert len(listed) <= 180, "the list only shrinks"
+
+
+def test_what_is_missing_is_found() -> None:
+    def restated(x: Any) -> None:
+        """The restated."""
+
+    def formula(x: Any) -> None:
+        """`x + 1`."""
+
+    def complete(x: Tensor) -> None:
+        """Twice `x`, of any shape. Raises ValueError."""
+        raise ValueError
+
+    def silent(x: Tensor) -> None:
+        """Twice what is given."""
+
+    assert lacks("restated", restated) == ["more than its name", "shapes"]
+    assert lacks("formula", formula) == ["shapes"]
+    assert lacks("complete", complete) == []
+    assert lacks("silent", silent) == ["shapes"]
+
+
+def test_errors_that_the_code_raises_are_looked_for_in_the_docstring() -> None:
+    undocumented = type("Undocumented", (), {"__doc__": "Something else entirely."})
+    undocumented.__module__, undocumented.__qualname__ = "polyhal.nn.norm", "GroupNorm"
+    assert lacks("Undocumented", undocumented) == ["ValueError"]
+
+
+def _refuses(function: Any, count: int, kind: dtypes.DType) -> bool:
+    operand = polyhal.ones((2,), dtype=kind, device="numpy")
+    try:
+        function(*[operand] * count)
+    except UnsupportedDTypeError:
+        return True
+    except PolyhalError:
+        pass
+    return False
+
+
+def test_dtypes_that_docstrings_of_elementwise_ops_refuse_are_those_that_are_refused() -> None:
+    said, wrong = 0, []
+    for op in OPS:
+        if op.promotion in (None, "cast") or op.schema.optional or REQUIRED in op.schema.params.values():
+            continue
+        doc = str(op.call.__doc__)
+        refused = doc.partition("UnsupportedDTypeError for ")[2].partition(".")[0]
+        for word, kind in (("bool", dtypes.bool_), ("floating", dtypes.float32), ("complex", dtypes.complex64)):
+            said += 1
+            if (op.name, word) not in _OWN_ERRORS and _refuses(op.call, len(op.schema.inputs), kind) != (
+                word in refused
+            ):
+                wrong.append(f"{op.name}: {kind.name}")
+    assert said > 300
+    assert wrong == []
