@@ -45,8 +45,8 @@ def torch_calls(workload: LayerWorkload, place: str, backward: bool, compiled: b
     """The workload in PyTorch on its device `place`; with `compiled`, also by torch.compile."""
     import torch
 
-    # As accurate as what it is compared with.
-    torch.backends.cudnn.allow_tf32 = False
+    if place == "cuda":  # as accurate as what it is compared with
+        torch.backends.cudnn.allow_tf32 = False
     layer = workload.layer(torch).to(place) if workload.layer else None
     inputs = [torch.from_numpy(a).to(place) for a in workload.arrays()]
     sources = _sources(workload, layer, inputs) if backward else []

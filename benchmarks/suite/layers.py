@@ -1,4 +1,4 @@
-"""Layers and functions beside PyTorch: recurrent layers, convolutions, interpolation, scatter, einsum, embedding bags.
+"""Layers beside PyTorch: recurrent layers, convolutions, interpolation, scatter, einsum, embedding bags.
 
 Every workload runs forward and with gradients of all its inputs and parameters, captured and eager, on the same data as
 in PyTorch, which runs eagerly, compiled with `--compile`, and on CUDA as a CUDA graph. Competitors alternate.

@@ -121,7 +121,7 @@ def test_standard_output_carries_the_json_alone(polyhal: Command, devices: Regis
 
 def test_the_certificate_of_a_whole_run_is_stored_and_shown(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     every = runner.cases
-    monkeypatch.setattr(runner, "cases", lambda *args: itertools.islice(every(*args), 50))
+    monkeypatch.setattr(runner, "cases", lambda *args, **keywords: itertools.islice(every(*args, **keywords), 50))
     nothing = polyhal("verify", "numpy:no_f64", "--show")
     assert nothing.code == 2
     assert "was not verified with this driver" in nothing.err

@@ -200,7 +200,8 @@ def sum_to_size(x: Any, *size: Any) -> Any:
     Compare `torch.Tensor.sum_to_size`.
     """
     shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
-    if layout.broadcast_shapes(x.shape, shape) != x.shape:
+    tail = x.shape[x.ndim - len(shape) :]
+    if len(shape) > x.ndim or any(n not in (1, m) for n, m in zip(shape, tail, strict=False)):
         raise ValueError(f"[sum_to_size] a tensor of shape {shape} does not broadcast to {x.shape}")
     return sum_to(x, shape)
 
