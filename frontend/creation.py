@@ -20,7 +20,12 @@ Target = Device | str | None
 
 
 def tensor(data: Any, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
-    """Make a tensor from a copy of `data`: numbers, nested lists, NumPy arrays or another tensor."""
+    """Make a tensor from a copy of `data`: numbers, nested lists, NumPy arrays or another tensor.
+
+    >>> x = polyhal.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> x.shape, (x @ x).tolist()
+    ((2, 2), [[7.0, 10.0], [15.0, 22.0]])
+    """
     out = make_tensor(data, dtype, device)
     return out.requires_grad_() if requires_grad else out
 
@@ -81,7 +86,11 @@ def full(
     size: Shape | None = None,
     fill_value: Any = None,
 ) -> Tensor:
-    """Make a tensor of `shape` filled with a number, whose kind determines the default dtype: bool, int64 or float32."""
+    """Make a tensor of `shape` filled with a number, whose kind determines the default dtype: bool, int64 or float32.
+
+    >>> polyhal.full((2, 3), 7).tolist()
+    [[7, 7, 7], [7, 7, 7]]
+    """
     number = _number("full", fill_value if value is None else value)
     lengths = lengths_of("full", *(() if shape is None else (shape,)), size=size)
     kind = _dtype_of(number) if dtype is None else as_dtype(dtype)
@@ -149,6 +158,9 @@ def arange(
 
     PyTorch's keyword `end` means `stop`. int64 if all are integers, else float32. An integer dtype rounds `start` and `step`
     towards zero, int64 `stop` too. Raises ValueError for a step of 0.
+
+    >>> polyhal.arange(2, 10, 3).tolist()
+    [2, 5, 8]
     """
     stop = end if stop is None else stop
     if stop is None:
@@ -174,6 +186,9 @@ def linspace(
     """Make `num` evenly spaced numbers from `start` to `stop`, both included. Integer dtypes round towards zero.
 
     PyTorch's keywords `end` and `steps` mean `stop` and `num`. Bounds may be tensors of one element.
+
+    >>> polyhal.linspace(0, 1, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     first, last, count = _range("linspace", start, stop, num, end, steps)
     return _computed(_spaced(first, last, count, dtype), dtype, device, requires_grad)
@@ -239,7 +254,11 @@ def eye(
     device: Target = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Make a matrix with ones on the diagonal and zeros elsewhere; float32 by default."""
+    """Make a matrix with ones on the diagonal and zeros elsewhere; float32 by default.
+
+    >>> polyhal.eye(2, 3).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
     return _computed(np.eye(rows, columns), dtype, device, requires_grad)
 
 

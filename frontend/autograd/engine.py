@@ -93,6 +93,11 @@ def grad(
     With `create_graph` the gradients can be differentiated again. An input without a path raises AutogradError; with
     `allow_unused` its gradient is None, and with `materialize_grads` zeros. Raises ValueError for `only_inputs=False`, which
     PyTorch no longer has either, and `is_grads_batched`, for which there is `polyhal.vmap`.
+
+    >>> x = polyhal.tensor(3.0, requires_grad=True)
+    >>> (slope,) = polyhal.grad(x * x, x)
+    >>> slope.item()
+    6.0
     """
     if not only_inputs or is_grads_batched:
         problem = "is_grads_batched" if is_grads_batched else "only_inputs=False"

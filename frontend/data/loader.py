@@ -43,6 +43,10 @@ class DataLoader:
     at the top of a module, and a script must start under `if __name__ == "__main__":`. `worker_init_fn(id)` runs in each;
     `persistent_workers` keeps them between epochs; `timeout` is in seconds. `pin_memory` is accepted and has no effect: the
     loader uses page-locked memory where it helps. Raises ValueError for arguments that exclude each other.
+
+    >>> data = polyhal.data.TensorDataset(polyhal.arange(5))
+    >>> [batch.tolist() for (batch,) in polyhal.data.DataLoader(data, batch_size=2)]
+    [[0, 1], [2, 3], [4]]
     """
 
     def __init__(

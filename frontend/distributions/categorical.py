@@ -26,7 +26,11 @@ from polyhal.tensor import Tensor
 
 
 class Categorical(Distribution):
-    """A value from 0 to n - 1, each with its probability: `probs` (normalized here) or `logits` along the last axis."""
+    """A value from 0 to n - 1, each with its probability: `probs` (normalized here) or `logits` along the last axis.
+
+    >>> polyhal.distributions.Categorical(probs=polyhal.tensor([1.0, 3.0])).probs.tolist()
+    [0.25, 0.75]
+    """
 
     arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True

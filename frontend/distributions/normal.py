@@ -18,7 +18,11 @@ from polyhal.tensor import Tensor
 
 
 class Normal(Distribution):
-    """The normal (Gaussian) distribution with mean `loc` and standard deviation `scale`."""
+    """The normal (Gaussian) distribution with mean `loc` and standard deviation `scale`.
+
+    >>> round(polyhal.distributions.Normal(0.0, 1.0).log_prob(polyhal.tensor(0.0)).item(), 4)
+    -0.9189
+    """
 
     arg_constraints: ClassVar = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real

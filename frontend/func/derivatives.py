@@ -88,6 +88,9 @@ def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: 
 
     With `has_aux`, `func` returns (value, auxiliary values), and the result is (gradient, auxiliary values). Gradients nest:
     `grad(grad(f))` is the second derivative, and `vmap(grad(f))` has a gradient for each element of a batch.
+
+    >>> polyhal.func.grad(lambda x: (x * x).sum())(polyhal.tensor([1.0, 2.0])).tolist()
+    [2.0, 4.0]
     """
     both = grad_and_value(func, argnums, has_aux)
 

@@ -25,6 +25,9 @@ def jacrev(
 
     For a result of shape R and an argument of shape A it has shape (*R, *A), nested like the result, then like `argnums`.
     Best where the result is smaller than the argument.
+
+    >>> polyhal.func.jacrev(lambda x: x * x)(polyhal.tensor([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
     """
 
     @wraps(func)

@@ -27,6 +27,11 @@ def functional_call(
     `parameter_and_buffer_dicts` maps names of the state dict to tensors; a name that is absent keeps its own. A parameter that
     several modules share is replaced everywhere, unless `tie_weights` is False. Raises KeyError for unknown names, and with
     `strict` for missing ones.
+
+    >>> layer = polyhal.nn.Linear(2, 1)
+    >>> weights = {"weight": polyhal.ones(1, 2), "bias": polyhal.zeros(1)}
+    >>> polyhal.func.functional_call(layer, weights, (polyhal.tensor([1.0, 2.0]),)).tolist()
+    [3.0]
     """
     dicts = parameter_and_buffer_dicts
     given = dict(dicts) if isinstance(dicts, Mapping) else {k: v for d in dicts for k, v in d.items()}

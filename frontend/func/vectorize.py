@@ -33,6 +33,10 @@ def vmap(
     argument is the same for all. Tensors among keyword arguments are batched along axis 0. `out_dims` says where results get
     the axis. `chunk_size` limits how many elements are computed at once. Ops without a batching rule run through their
     decomposition. Raises ValueError for axes that do not fit.
+
+    >>> derivative = polyhal.func.grad(lambda x: x**3)
+    >>> polyhal.vmap(derivative)(polyhal.tensor([1.0, 2.0])).tolist()
+    [3.0, 12.0]
     """
     if randomness not in ("error", "same", "different"):
         problem = f"randomness is {randomness!r}"

@@ -71,7 +71,12 @@ class ModuleSequence(Module):
 
 
 class Sequential(ModuleSequence):
-    """Runs modules in sequence: `Sequential(a, b)`, or `Sequential({"first": a, "second": b})` to name them."""
+    """Runs modules in sequence: `Sequential(a, b)`, or `Sequential({"first": a, "second": b})` to name them.
+
+    >>> model = polyhal.nn.Sequential(polyhal.nn.Linear(4, 8), polyhal.nn.ReLU(), polyhal.nn.Linear(8, 2))
+    >>> model(polyhal.ones(3, 4)).shape
+    (3, 2)
+    """
 
     def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
         super().__init__()

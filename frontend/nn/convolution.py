@@ -198,6 +198,10 @@ class Conv2d(_Conv):
     `padding` adds zeros on both sides, or elements of the image itself by `padding_mode`; "same" keeps the size (stride 1
     only). `weight` (out, in/groups, R, S) and `bias` (out,) start uniform in +-1/sqrt(fan_in). Raises ValueError if
     `groups` does not divide the channels.
+
+    >>> layer = polyhal.nn.Conv2d(3, 8, kernel_size=3, stride=2, padding=1)
+    >>> layer(polyhal.ones(4, 3, 32, 32)).shape
+    (4, 8, 16, 16)
     """
 
     axes = 2

@@ -71,6 +71,9 @@ class Embedding(EmbeddingTable):
     and in debug mode (`polyhal.debug`); elsewhere it gives zeros.
 
     The row `padding_idx` receives no gradient. See `nn.functional.embedding` for `max_norm` and the others.
+
+    >>> polyhal.nn.Embedding(10, 4)(polyhal.tensor([[1, 2, 3]])).shape
+    (1, 3, 4)
     """
 
     def __init__(

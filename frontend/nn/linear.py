@@ -20,6 +20,9 @@ class Linear(Module):
     """`input @ weight.T + bias`: (..., in_features) to (..., out_features).
 
     `weight` (out, in) and `bias` (out,) start uniform in +-1/sqrt(in_features).
+
+    >>> polyhal.nn.Linear(3, 2)(polyhal.ones(5, 3)).shape
+    (5, 2)
     """
 
     def __init__(

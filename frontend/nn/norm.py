@@ -19,6 +19,10 @@ class LayerNorm(Module):
     """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift.
 
     Source: arXiv:1607.06450.
+
+    >>> y = polyhal.nn.LayerNorm(2, eps=0.0)(polyhal.tensor([1.0, 3.0]))
+    >>> y.tolist()
+    [-1.0, 1.0]
     """
 
     def __init__(

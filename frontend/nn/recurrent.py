@@ -297,6 +297,10 @@ class LSTM(RNNBase):
 
     Gates lie in the order i, f, g, o in `weight_ih` (4 * hidden_size, input). With `proj_size` the hidden state is
     projected to that width by `weight_hr` (Sak et al., arXiv:1402.1128).
+
+    >>> outputs, (h, c) = polyhal.nn.LSTM(8, 16, batch_first=True)(polyhal.ones(2, 5, 8))
+    >>> outputs.shape, h.shape, c.shape
+    ((2, 5, 16), (1, 2, 16), (1, 2, 16))
     """
 
     def __init__(

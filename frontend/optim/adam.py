@@ -67,6 +67,13 @@ class AdamW(Adam):
     """Adam with weight decay applied to the parameters instead of the gradients.
 
     Source: Loshchilov and Hutter, arXiv:1711.05101.
+
+    >>> p = polyhal.tensor([1.0], requires_grad=True)
+    >>> optimizer = polyhal.optim.AdamW([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> round(p.item(), 4)  # 1 - lr * weight_decay - lr
+    0.899
     """
 
     decoupled = True

@@ -95,7 +95,14 @@ class ConstantLR(Scheduler):
 
 
 class StepLR(Scheduler):
-    """The base rate, multiplied by `gamma` every `step_size` steps."""
+    """The base rate, multiplied by `gamma` every `step_size` steps.
+
+    >>> optimizer = polyhal.optim.SGD([polyhal.tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = polyhal.optim.StepLR(optimizer, step_size=1, gamma=0.5)
+    >>> optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size = step_size

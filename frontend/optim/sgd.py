@@ -18,6 +18,13 @@ class SGD(Optimizer):
     """Stochastic gradient descent with momentum, dampening, Nesterov's variant and L2 weight decay, as in PyTorch.
 
     Source: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013.
+
+    >>> p = polyhal.tensor([1.0], requires_grad=True)
+    >>> optimizer = polyhal.optim.SGD([p], lr=0.25)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.tolist()
+    [0.5]
     """
 
     skippable = True

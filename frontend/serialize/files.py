@@ -38,6 +38,13 @@ def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str]) -> Pat
     A `path` with a suffix is one safetensors file, a path without one is a folder with `state.json` and a tensor file. Old data
     is replaced only when the new data is complete and on the disk. Tensors that share memory are stored once. Raises TypeError
     for anything else in the state, and OSError.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = polyhal.save({"w": polyhal.ones(2), "epoch": 3}, f"{folder}/state.safetensors")
+    ...     state = polyhal.load(path)
+    >>> state["w"].tolist(), state["epoch"]
+    ([1.0, 1.0], 3)
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -214,7 +214,11 @@ def hann_window(
     device: Target = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Make Hann's window, periodic by default; see `signal.windows.hann`."""
+    """Make Hann's window, periodic by default; see `signal.windows.hann`.
+
+    >>> [round(w, 6) for w in polyhal.hann_window(4).tolist()]
+    [0.0, 0.5, 1.0, 0.5]
+    """
     return hann(window_length, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad)
 
 

@@ -265,6 +265,10 @@ def jit(
 
     Warns, and runs eagerly from then on, if the function replaces state instead of changing it in place. Raises CaptureError
     if Python asks for the value of a tensor, and names the line; parameters, gradients and optimizers are rolled back.
+
+    >>> step = polyhal.jit(lambda x: (x * x).sum())
+    >>> [step(polyhal.tensor([1.0, n])).item() for n in (1.0, 2.0, 3.0, 4.0)]
+    [2.0, 5.0, 10.0, 17.0]
     """
     if function is None:
         return lambda f: Jitted(f, max_graphs, warm_up, budget)

@@ -35,6 +35,10 @@ def scaled_dot_product_attention(
     0 to i. `scale` defaults to 1/sqrt(D). Dropout acts on the probabilities whenever `dropout_p` is not 0. A row in which
     all is masked gives 0. With `enable_gqa` neighbouring query heads (axis -3) share a head of keys and values (Ainslie et
     al., arXiv:2305.13245). Raises ShapeError.
+
+    >>> q = polyhal.ones(1, 2, 5, 8)
+    >>> polyhal.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).shape
+    (1, 2, 5, 8)
     """
     if enable_gqa:
         key, value = (repeat_heads(x, query.shape[-3]) for x in (key, value))

@@ -72,6 +72,9 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Encode integers (...) as rows (..., num_classes) with a single 1, in the dtype of `input`.
 
     `num_classes` defaults to one more than the largest integer, which waits for the device.
+
+    >>> polyhal.nn.functional.one_hot(polyhal.tensor([0, 2]), 3).tolist()
+    [[1, 0, 0], [0, 0, 1]]
     """
     if num_classes < 0:
         num_classes = int(ops.max(input).item()) + 1 if input.size else 0

@@ -19,7 +19,11 @@ def mse_loss(
     reduction: Reduction = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """`(input - target)**2`; `weight`, of the same shape, weighs elements, and the mean."""
+    """`(input - target)**2`; `weight`, of the same shape, weighs elements, and the mean.
+
+    >>> polyhal.nn.functional.mse_loss(polyhal.tensor([1.0, 4.0]), polyhal.tensor([1.0, 2.0])).item()
+    2.0
+    """
     same_shape("mse_loss", input, target)
     return weighted_loss(ops.square(input - target), weight, chosen_reduction(size_average, reduce, reduction))
 

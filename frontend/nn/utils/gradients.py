@@ -82,6 +82,11 @@ def clip_grad_norm_(
     Returns the norm before, as a tensor, and does not wait for the device. `error_if_nonfinite` does wait, and raises
     NonFiniteError for a norm that is infinite or NaN, and CaptureError in a captured step. `foreach` is accepted.
     Source: Pascanu et al., arXiv:1211.5063.
+
+    >>> p = polyhal.tensor([0.0, 0.0], requires_grad=True)
+    >>> (p * polyhal.tensor([3.0, 4.0])).sum().backward()
+    >>> polyhal.nn.utils.clip_grad_norm_([p], 1.0).item()
+    5.0
     """
     grads = _gradients(parameters)
     norm = _checked_norm("clip_grad_norm_", grads, norm_type, error_if_nonfinite)

@@ -159,6 +159,10 @@ def pad_sequence(
     """Stack tensors (L, ...) of different lengths, padded to the longest, as (T, B, ...), or (B, T, ...).
 
     `padding_side` is right or left. Raises ValueError for another and for no sequences.
+
+    >>> rows = [polyhal.tensor([1, 2]), polyhal.tensor([3])]
+    >>> polyhal.nn.utils.rnn.pad_sequence(rows, batch_first=True).tolist()
+    [[1, 2], [3, 0]]
     """
     several = list(sequences)
     if padding_side not in ("left", "right") or not several:

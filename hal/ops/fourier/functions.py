@@ -159,7 +159,11 @@ def ifftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> An
 
 
 def rfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The first n // 2 + 1 numbers of the transform of real numbers; the others are conjugates of these."""
+    """The first n // 2 + 1 numbers of the transform of real numbers; the others are conjugates of these.
+
+    >>> polyhal.fft.rfft(polyhal.tensor([1.0, 0.0, 0.0, 0.0])).real.tolist()
+    [1.0, 1.0, 1.0]
+    """
     return _of_real("rfft", x, _one(n), axis, norm, False)
 
 

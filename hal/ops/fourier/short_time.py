@@ -37,6 +37,10 @@ def stft(
     `window` of `win_length` weighs the middle of each. With `center` the signal is extended at both ends by `pad_mode`, so that
     window t is around sample t * hop_length. `normalized` divides by the square root of `n_fft`. Real signals and windows give
     n_fft // 2 + 1 frequencies unless `onesided` is False, and need `return_complex`; without it, parts are along a last axis.
+
+    >>> x = polyhal.ones(400)
+    >>> polyhal.stft(x, n_fft=64, window=polyhal.hann_window(64), return_complex=True).shape
+    (33, 26)
     """
     _require("stft", x.ndim in (1, 2), f"shape {x.shape}", "(n,) or (batch, n)")
     hop, weights = _frame("stft", x, n_fft, hop_length, win_length, window)

@@ -61,6 +61,10 @@ def nonzero(x: Any, *, as_tuple: bool = True) -> Any:
     """Where `x` is not zero: one int64 vector per axis, in row-major order; with `as_tuple=False` the columns of `argwhere`.
 
     The number of hits is read from the device. Raises CaptureError in a captured step.
+
+    >>> (positions,) = polyhal.nonzero(polyhal.tensor([0, 5, 0, 7]))
+    >>> positions.tolist()
+    [1, 3]
     """
     if not as_tuple:
         return argwhere(x)
@@ -72,6 +76,10 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """`x` where `condition` is true, else `y`; with the condition alone, where it is true, as `nonzero`.
 
     Raises CaptureError for the condition alone in a captured step.
+
+    >>> x = polyhal.tensor([-1.0, 2.0])
+    >>> polyhal.where(x > 0, x, 0.0).tolist()
+    [0.0, 2.0]
     """
     return nonzero(condition) if x is None and y is None else selection.where(condition, x, y)
 

@@ -55,6 +55,9 @@ def gather(x: Any, axis: int, index: Any) -> Any:
     """`out[i, j] = x[index[i, j], j]` for `axis` 0: elements of `x` by number, where `index` may be shorter than `x`.
 
     Compare `torch.gather`. Raises ShapeError where `index` is longer than `x` along another axis.
+
+    >>> polyhal.gather(polyhal.tensor([[1, 2], [3, 4]]), 1, polyhal.tensor([[1], [0]])).tolist()
+    [[2], [3]]
     """
     if not index.size:
         return reshape(take(reshape(x, (-1,)), reshape(index, (-1,))), index.shape)

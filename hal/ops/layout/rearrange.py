@@ -69,7 +69,11 @@ def roll(
     *,
     dims: int | Sequence[int] | None = None,
 ) -> Any:
-    """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
+    """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row.
+
+    >>> polyhal.roll(polyhal.tensor([1, 2, 3]), 1).tolist()
+    [3, 1, 2]
+    """
     axis = dims if axis is None else axis
     if axis is None:
         if not isinstance(shifts, int):

@@ -175,7 +175,11 @@ concat = declare(
 
 @composite(method=False)
 def stack(xs: Sequence[Any], axis: int = 0) -> Any:
-    """Tensors of one shape joined along a new axis."""
+    """Tensors of one shape joined along a new axis.
+
+    >>> polyhal.stack([polyhal.tensor([1, 2]), polyhal.tensor([3, 4])], axis=1).tolist()
+    [[1, 3], [2, 4]]
+    """
     return concat([unsqueeze(x, axis) for x in xs], axis)
 
 
@@ -191,6 +195,9 @@ def split(
     """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views.
 
     PyTorch's keywords `split_size` and `split_size_or_sections` mean `sizes`, which may be a tensor too.
+
+    >>> [part.tolist() for part in polyhal.split(polyhal.arange(5), 2)]
+    [[0, 1], [2, 3], [4]]
     """
     cut: Any = next((given for given in (sizes, split_size, split_size_or_sections) if given is not None), None)
     if cut is None:

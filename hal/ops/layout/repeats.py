@@ -26,6 +26,9 @@ def repeat_interleave(x: Any, repeats: Any = None, axis: int | None = None, *, o
 
     `repeats` may be a tensor with a count for each place along the axis: it is read from the device, so that this cannot be
     captured. Counts alone give each position as often as its count says.
+
+    >>> polyhal.repeat_interleave(polyhal.tensor([1, 2]), 2).tolist()
+    [1, 1, 2, 2]
     """
     if repeats is None:
         counts = x.tolist()

@@ -20,7 +20,11 @@ from polyhal.hal.ops.pointwise.selection import where
 
 @composite()
 def det(x: Any) -> Any:
-    """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
+    """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too.
+
+    >>> polyhal.linalg.det(polyhal.tensor([[2.0, 0.0], [0.0, 4.0]])).item()
+    8.0
+    """
     return determinant(x)
 
 

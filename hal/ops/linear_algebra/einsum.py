@@ -37,6 +37,9 @@ def einsum(equation: Any, *operands: Any) -> Any:
     Letters label axes; a repeated letter in one operand takes the diagonal, letters absent from the result are summed, and
     `...` stands for axes that broadcast. Without `->` the result has the letters that occur once, sorted. Operands and their
     labels may also alternate: `einsum(x, [0, 1], y, [1, 2], [0, 2])`. Raises ShapeError for equations that do not fit.
+
+    >>> polyhal.einsum("ij,j->i", polyhal.tensor([[1, 2], [3, 4]]), polyhal.tensor([10, 1])).tolist()
+    [12, 34]
     """
     if not isinstance(equation, str):
         equation, operands = equation_of((equation, *operands))

@@ -64,6 +64,10 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
 
     A is (..., n, n); B is (..., n, k) or consists of vectors (..., n). Batches broadcast. Raises LinAlgError for singular
     matrices.
+
+    >>> a = polyhal.tensor([[2.0, 0.0], [0.0, 4.0]])
+    >>> polyhal.linalg.solve(a, polyhal.tensor([2.0, 2.0])).tolist()
+    [1.0, 0.5]
     """
     return solve_ex(A, B, left=left, check_errors=True).result
 

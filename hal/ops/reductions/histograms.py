@@ -40,6 +40,9 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
     The result has at least `minlength` elements; its length is read from the device. Raises CaptureError in a captured
     step, and ValueError for negative numbers, other dtypes and other shapes.
+
+    >>> polyhal.bincount(polyhal.tensor([0, 2, 2])).tolist()
+    [1, 0, 2]
     """
     if x.ndim != 1 or not x.dtype.is_integral:
         raise ValueError(f"[bincount] got {x.dtype.name}{list(x.shape)}; expected a vector of integers")

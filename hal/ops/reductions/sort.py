@@ -183,7 +183,11 @@ sort_pairs: OpFunction = declare_along_axis(
 
 @composite()
 def sort(x: Any, axis: int = -1, descending: bool = False, stable: bool | None = True) -> Any:
-    """The elements along `axis` in ascending (or `descending`) order, always stably. NaN counts as the largest."""
+    """The elements along `axis` in ascending (or `descending`) order, always stably. NaN counts as the largest.
+
+    >>> polyhal.sort(polyhal.tensor([3, 1, 2]), descending=True).tolist()
+    [3, 2, 1]
+    """
     return sort_pairs(x, axis, descending)[0]
 
 

@@ -68,6 +68,9 @@ def unique(
 
     With `return_inverse` also the position (int64) of each element among them, with `return_counts` how often each occurs
     (int64). Raises CaptureError in a captured step.
+
+    >>> polyhal.unique(polyhal.tensor([3, 1, 3])).tolist()
+    [1, 3]
     """
     _require_execution("unique")
     if dim is not None:
