@@ -157,7 +157,7 @@ def arange(
     """Make numbers from `start` up to, not including, `stop`: `arange(stop)`, `arange(start, stop, step)`.
 
     PyTorch's keyword `end` means `stop`. int64 if all are integers, else float32. An integer dtype rounds `start` and `step`
-    towards zero, int64 `stop` too. Raises ValueError for a step of 0.
+    towards zero, int64 `stop` too. Raises ValueError for a step of 0, and TypeError without `stop`.
 
     >>> polyhal.arange(2, 10, 3).tolist()
     [2, 5, 8]

@@ -26,7 +26,10 @@ def promote_types(type1: Any, type2: Any) -> DType:
 
 
 def result_type(*values: Any) -> DType:
-    """The dtype of results of an operation on tensors, dtypes and Python numbers, of which numbers only lift the kind."""
+    """The dtype of results of an operation on tensors, dtypes and Python numbers, of which numbers only lift the kind.
+
+    Raises ValueError without values.
+    """
     if not values:
         raise ValueError(message("result_type", "there are no values", expected="one at least"))
     kinds = [_dtype_of(v) for v in values if not isinstance(v, NUMBERS)]
@@ -125,7 +128,10 @@ def frombuffer(
 
 
 def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
-    """Make a tensor from a copy of an array in host memory of another library. Raises ValueError with `copy=False`."""
+    """Make a tensor from a copy of an array in host memory of another library. Raises ValueError with `copy=False`.
+
+    Shape and dtype are those of the array.
+    """
     if copy is False:
         raise ValueError(message("from_dlpack", "elements can only be copied to devices", fix="leave copy=False out"))
     return make_tensor(x if isinstance(x, Tensor) else np.from_dlpack(x), None, device)

@@ -206,7 +206,7 @@ def cholesky_inverse(x: Any, upper: bool = ...) -> Tensor:
     """The inverse of a symmetric matrix from its Cholesky factor."""
 
 def cholesky_solve(x: Any, L: Any, upper: bool = ...) -> Tensor:
-    """The solution X of `A @ X = x` from the Cholesky factor of `A`."""
+    """The solution X of `A @ X = x` from the Cholesky factor of `A`. Takes (..., m, n) and the factor (..., m, m)."""
 
 def chunk(x: Any, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
     """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
@@ -215,10 +215,10 @@ def clamp(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
 
 def clamp_max(x: Any, max: Any) -> Tensor:
-    """`x`, and `max` where `x` is above it."""
+    """`x`, and `max` where `x` is above it. The shapes broadcast."""
 
 def clamp_min(x: Any, min: Any) -> Tensor:
-    """`x`, and `min` where `x` is below it."""
+    """`x`, and `min` where `x` is below it. The shapes broadcast."""
 
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
@@ -298,7 +298,7 @@ def cumulative_trapezoid(y: Any, x: Any = ..., *, dx: Any = ..., axis: int = ...
     """Integrals up to each element but the first; see `trapezoid`."""
 
 def deg2rad(x: Any) -> Tensor:
-    """Degrees as radians."""
+    """Degrees as radians. Takes a tensor of any shape; integers become float32."""
 
 def det(x: Any) -> Tensor:
     """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
@@ -503,7 +503,7 @@ def igammac(a: Any, x: Any) -> Tensor:
     """Regularized upper incomplete gamma function Q(a, x)."""
 
 def imag(x: Any) -> Tensor:
-    """The imaginary part of complex numbers. A view."""
+    """The imaginary part of complex numbers. A view. Raises UnsupportedDTypeError for real tensors."""
 
 def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = ..., dim: Any = ...) -> Tensor:
     """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names."""
@@ -553,7 +553,7 @@ def isposinf(x: Any) -> Tensor:
     """True where `x` is positive infinity."""
 
 def isreal(x: Any) -> Tensor:
-    """True where the imaginary part is 0."""
+    """True where the imaginary part is 0. Takes a tensor of any shape; the result is bool."""
 
 def istft(
     x: Any,
@@ -806,10 +806,10 @@ def polar(abs: Any, angle: Any) -> Tensor:
     """The complex numbers `abs * exp(1j * angle)`, of float32 or float64."""
 
 def polygamma(n: Any, x: Any) -> Tensor:
-    """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`."""
+    """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`. Takes a tensor of any shape."""
 
 def positive(x: Any) -> Tensor:
-    """`x` itself."""
+    """`x` itself. Takes a tensor of any shape."""
 
 def pow(x: Any, y: Any) -> Tensor:
     """`x` to the power `y`."""
@@ -829,7 +829,7 @@ def quantile(x: Any, q: Any, dim: int | None = ..., keepdim: bool = ..., *, inte
     """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements."""
 
 def rad2deg(x: Any) -> Tensor:
-    """Radians as degrees."""
+    """Radians as degrees. Takes a tensor of any shape; integers become float32."""
 
 def ravel(x: Any) -> Tensor:
     """The elements in row-major order along one axis."""
@@ -879,7 +879,7 @@ def rsqrt(x: Any) -> Tensor:
     """`1 / sqrt(x)`."""
 
 def rsub(x: Any, y: Any, *, alpha: float = ...) -> Tensor:
-    """`y - alpha * x`."""
+    """`y - alpha * x`. The shapes broadcast."""
 
 def scatter(
     x: Any, axis: int, index: Any, src: Any = ..., *, value: Any = ..., reduce: Any = ..., dim: Any = ...
@@ -1034,7 +1034,7 @@ def stft(
     """Spectra (..., frequencies, windows) of windows of `n_fft` samples, `hop_length` (n_fft // 4) apart, of signals (..., n)."""
 
 def sub(x: Any, y: Any, *, alpha: float = ...) -> Tensor:
-    """`x - alpha * y`."""
+    """`x - alpha * y`. The shapes broadcast."""
 
 def subtract(x: Any, y: Any) -> Tensor:
     """Difference `x - y`."""
@@ -1057,7 +1057,7 @@ def swapdims(x: Any, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...
     """The tensor with two axes exchanged. A view."""
 
 def t(x: Any) -> Tensor:
-    """The transpose of a matrix; a vector or a number as it is. A view."""
+    """The transpose of a matrix; a vector or a number as it is. A view. Raises ValueError for more than two axes."""
 
 def take(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""

@@ -228,6 +228,7 @@ def normal(
     """Draw from the normal distribution with the given mean and standard deviation.
 
     Tensors of means or deviations are broadcast and determine shape, dtype and device; gradients do not flow into them.
+    Raises ValueError for a negative deviation, and for numbers without a shape.
     """
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
     if not isinstance(std, Tensor) and std < 0:
@@ -258,7 +259,7 @@ def randint(
     `randint(high, shape)` starts at 0. PyTorch's keyword `size` means `shape`.
 
     Random words are reduced modulo the range: the probabilities of two results differ by a relative range / 2**32 at most, or
-    range / 2**63 for ranges beyond 2**32. Raises ValueError for an empty range.
+    range / 2**63 for ranges beyond 2**32. Raises ValueError for an empty range, and TypeError without a shape.
     """
     if isinstance(high, (tuple, list)):
         low, high, shape = 0, low, high
@@ -292,7 +293,8 @@ def bernoulli(
 ) -> Tensor:
     """Draw 1 with probability `p`, else 0. A tensor of probabilities determines shape, dtype and device.
 
-    A float in place of the shape, as in PyTorch, is the probability, and the tensor gives shape, dtype and device alone.
+    A float in place of the shape, as in PyTorch, is the probability, and the tensor gives shape, dtype and device
+    alone. Raises ValueError for a number without a shape.
     """
     if isinstance(p, Tensor) and isinstance(shape, float):
         return bernoulli(shape, p.shape, dtype=dtype or p.dtype, generator=generator, device=p.device)

@@ -123,6 +123,7 @@ def poisson(rates: Tensor, generator: Generator | None = None) -> Tensor:
     """Draw from the Poisson distributions of the given rates, in their dtype.
 
     Drawn on the host, because the number of steps varies by element: this waits for the device and cannot be captured.
+    Raises TypeError for rates that are not floating point.
     """
     if not rates.dtype.is_floating_point:
         raise TypeError(message("poisson", f"rates are {rates.dtype.name}", expected="floats"))
@@ -134,6 +135,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     """Draw the number of successes in `count` trials of probability `prob`, broadcast, in the dtype of `prob`.
 
     Drawn on the host: this waits for the device and cannot be captured. Raises ValueError for numbers that are none.
+    Raises TypeError for probabilities that are not floating point.
     """
     if not prob.dtype.is_floating_point:
         raise TypeError(message("binomial", f"probabilities are {prob.dtype.name}", expected="floats"))

@@ -34,7 +34,8 @@ class Tensor(Array, Conversions, Rearrangements, ReshapeMethods, Methods, InPlac
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
-    tensor. Python floats become float32 and Python integers int64, NumPy arrays keep their dtype.
+    tensor. Python floats become float32 and Python integers int64, NumPy arrays keep their dtype. Raises TypeError for
+    complex numbers, of which `polyhal.tensor` makes tensors.
     """
 
     __slots__ = ("__weakref__", "hooks", "index", "node", "stored_grad")

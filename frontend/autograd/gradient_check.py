@@ -29,7 +29,8 @@ def gradcheck(
     """Whether the gradients of `func` at `inputs` agree with central differences of width 2 `eps`.
 
     Checks every input that requires a gradient, which must be float64 for the defaults to make sense, and every floating-point
-    result. Raises GradcheckError, which names the element, or returns False without `raise_exception`.
+    result. Raises GradcheckError, which names the element, or returns False without `raise_exception`. Raises
+    AutogradError if no input requires a gradient.
     """
     values = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     checked = [i for i, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad]

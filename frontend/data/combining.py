@@ -19,7 +19,7 @@ class IterableDataset:
 
 
 class ConcatDataset:
-    """The samples of several datasets, one after another."""
+    """The samples of several datasets, one after another. Raises ValueError without datasets."""
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         self.datasets = list(datasets)
@@ -54,7 +54,10 @@ class ChainDataset(IterableDataset):
 
 
 class StackDataset:
-    """Datasets of equal length side by side: samples are tuples of theirs, or dictionaries if they are given by name."""
+    """Datasets of equal length side by side: samples are tuples of theirs, or dictionaries if they are given by name.
+
+    Raises ValueError without datasets, for named and unnamed ones at once, and for different lengths.
+    """
 
     def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:
         self.datasets: tuple[Dataset, ...] | dict[str, Dataset] = args or kwargs

@@ -65,7 +65,10 @@ class LazilyBatched(Protocol):
 
 
 class TensorDataset:
-    """Arrays of equal length: sample i is the tuple of their rows i. Tensors are copied to the host at the start."""
+    """Arrays of equal length: sample i is the tuple of their rows i. Tensors are copied to the host at the start.
+
+    Raises ValueError without arrays, and ShapeError for different lengths.
+    """
 
     def __init__(self, *arrays: Any) -> None:
         if not arrays:

@@ -134,7 +134,10 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of `batch_size` indices of another sampler. The last one may be shorter, or is left out with `drop_last`."""
+    """Lists of `batch_size` indices of another sampler. The last one may be shorter, or is left out with `drop_last`.
+
+    Raises ValueError for `batch_size` below 1.
+    """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         if batch_size < 1:

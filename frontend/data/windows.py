@@ -14,7 +14,9 @@ class TokenWindows:
     """Pairs of `length` tokens and the `length` tokens one position later, as int32.
 
     Windows start `stride` tokens apart (by default `length`, so that each token is predicted once). With `samples`, that many
-    windows are at random positions instead, determined by `seed`. `tokens` may be a memory-mapped file; it is not copied.
+    windows are at random positions instead, determined by `seed`. `tokens` may be a memory-mapped file; it is not
+    copied. Raises TypeError for tokens that are not a row of integers, ValueError for `length` or `stride` below 1, and
+    ShapeError for fewer tokens than a window has.
     """
 
     def __init__(

@@ -28,6 +28,8 @@ from polyhal.tensor import Tensor
 class Categorical(Distribution):
     """A value from 0 to n - 1, each with its probability: `probs` (normalized here) or `logits` along the last axis.
 
+    Raises ValueError for probabilities without axes.
+
     >>> polyhal.distributions.Categorical(probs=polyhal.tensor([1.0, 3.0])).probs.tolist()
     [0.25, 0.75]
     """

@@ -21,7 +21,10 @@ from polyhal.tensor import Tensor
 
 
 class Dirichlet(Distribution):
-    """The Dirichlet distribution of probabilities along the last axis."""
+    """The Dirichlet distribution of probabilities along the last axis.
+
+    Raises ValueError for a concentration without axes.
+    """
 
     arg_constraints: ClassVar = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex

@@ -16,7 +16,7 @@ from polyhal.tensor import Tensor
 
 
 class Geometric(TrialDistribution):
-    """Number of failures before the first success, from 0."""
+    """Number of failures before the first success, from 0. Raises ValueError for a probability of 0."""
 
     arg_constraints: ClassVar = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer

@@ -16,7 +16,10 @@ from polyhal.tensor import Tensor
 
 
 class Independent(Distribution):
-    """A distribution whose last `reinterpreted_batch_ndims` batch axes are axes of the event: log_prob sums over them."""
+    """A distribution whose last `reinterpreted_batch_ndims` batch axes are axes of the event: log_prob sums over them.
+
+    Raises ValueError if there are fewer axes.
+    """
 
     def __init__(
         self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: bool | None = None

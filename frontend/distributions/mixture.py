@@ -17,7 +17,10 @@ from polyhal.tensor import Tensor
 
 
 class MixtureSameFamily(Distribution):
-    """A mixture: `mixture_distribution` (Categorical) chooses along the last batch axis of `component_distribution`."""
+    """A mixture: `mixture_distribution` (Categorical) chooses along the last batch axis of `component_distribution`.
+
+    Raises ValueError if it is no Categorical, or their lengths differ.
+    """
 
     def __init__(
         self,

@@ -23,7 +23,10 @@ from polyhal.tensor import Tensor
 
 
 class TransformedDistribution(Distribution):
-    """The distribution of f(x), for x from `base_distribution` and f a Transform or a list of them, the first first."""
+    """The distribution of f(x), for x from `base_distribution` and f a Transform or a list of them, the first first.
+
+    Raises ValueError if f takes events of more axes than x has.
+    """
 
     def __init__(
         self,

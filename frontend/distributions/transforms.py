@@ -51,7 +51,7 @@ class AffineTransform(Transform):
 
 
 class ExpTransform(Transform):
-    """exp(x)."""
+    """`exp(x)`, of all numbers to positive ones."""
 
     domain, codomain, bijective, sign = constraints.real, constraints.positive, True, 1
 
@@ -102,7 +102,7 @@ class SigmoidTransform(Transform):
 
 
 class TanhTransform(Transform):
-    """tanh(x)."""
+    """`tanh(x)`, of all numbers to those between -1 and 1."""
 
     domain, codomain, bijective, sign = constraints.real, constraints.interval(-1.0, 1.0), True, 1
 

@@ -73,7 +73,7 @@ def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
 
 @_with_dim
 def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`, also for axes of odd length. The shape stays."""
     return _rolled(x, axes, lambda n: -(n // 2))
 
 

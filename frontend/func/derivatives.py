@@ -41,7 +41,8 @@ def jvp(
     """Return `func(*primals)` and its derivative in the direction of `tangents`.
 
     Computed as the transpose of `vjp`, which is linear in the cotangents, so that an op needs no rule of its own. Source: J.
-    Townsend, "A new trick for calculating Jacobian vector products" (2017).
+    Townsend, "A new trick for calculating Jacobian vector products" (2017). Raises ValueError unless there is a tangent
+    for each primal.
     """
     point = _Point(func, primals, has_aux)
     directions = list(tensors_of(tangents))
@@ -59,7 +60,7 @@ def grad_and_value(
     """Return a function that computes the gradient of `func` with respect to its arguments `argnums`, and its value.
 
     `func` returns a tensor of one element; with `has_aux` (value, auxiliary values), and the result is (gradient, (value,
-    auxiliary values)).
+    auxiliary values)). Raises AutogradError for another result.
     """
 
     @wraps(func)

@@ -56,7 +56,8 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """Return a function that computes the Jacobian of `func` forwards: one directional derivative per element of an argument.
 
-    The result is that of `jacrev`. Best where the argument is smaller than the result.
+    The result is that of `jacrev`. Best where the argument is smaller than the result. Raises ValueError for another
+    `randomness` than "error".
     """
     if randomness != "error":
         raise ValueError(message("jacfwd", f"randomness is {randomness!r}", expected="'error'"))

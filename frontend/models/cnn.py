@@ -17,7 +17,7 @@ from polyhal.tensor import Tensor
 class CNN(Module):
     """Two convolutions with batch norm, a pooling step and a linear layer.
 
-    Images (N, 1, size, size) to logits (N, classes).
+    Images (N, 1, size, size) to logits (N, classes). Raises ValueError for an odd size.
     """
 
     def __init__(

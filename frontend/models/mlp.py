@@ -13,7 +13,10 @@ from polyhal.tensor import Tensor
 
 
 class MLP(Module):
-    """Linear layers of the given widths with ReLU between them: `MLP((64, 128, 10))` maps (..., 64) to (..., 10)."""
+    """Linear layers of the given widths with ReLU between them: `MLP((64, 128, 10))` maps (..., 64) to (..., 10).
+
+    Raises ValueError for fewer than two widths.
+    """
 
     def __init__(self, widths: Sequence[int], device: Device | str | None = None, dtype: object = None) -> None:
         super().__init__()

@@ -101,7 +101,7 @@ class ResNet(Module):
     `layers` is the number of blocks per stage; each stage but the first halves the image and doubles the channels, which
     start at `width`. With `small_images` the network starts with one 3x3 convolution, for images of about 32 x 32, instead
     of a strided 7x7 convolution and pooling. `zero_init_residual` starts each block as the identity (Goyal et al.,
-    arXiv:1706.02677).
+    arXiv:1706.02677). Raises ValueError unless there are 1 to 4 stages.
     """
 
     def __init__(

@@ -194,7 +194,7 @@ class UNet(Module):
     `block_out_channels` are the channels per resolution; each resolution but the first is half of the one before it, and
     `attention` says which of them attend among pixels. H and W must be divisible by 2 ** (resolutions - 1). Heads of
     attention are `attention_head_dim` wide, or there is one. Weights of the original have `downsample_padding=0` and
-    `norm_eps=1e-6`. Raises ShapeError.
+    `norm_eps=1e-6`. Raises ShapeError, and ValueError unless `attention` has an entry per resolution.
     """
 
     def __init__(

@@ -37,7 +37,10 @@ class ReLU(_Activation):
 
 
 class Hardtanh(_Activation):
-    """`x` limited to [`min_val`, `max_val`]. `min_value` and `max_value` are older names of PyTorch's."""
+    """`x` limited to [`min_val`, `max_val`]. `min_value` and `max_value` are older names of PyTorch's.
+
+    Raises ValueError unless `max_val` is larger than `min_val`.
+    """
 
     def __init__(
         self,
@@ -342,7 +345,7 @@ class LogSoftmax(_AlongAxis):
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """Softmax over the channels of (N, C, H, W) or (C, H, W). Raises ShapeError for other shapes."""
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in (3, 4):

@@ -26,7 +26,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     """Classes in clusters by frequency; a rare cluster has one entry in the head and a narrower layer of its own.
 
     `cutoffs` are the first classes of the clusters; the layer of cluster i has in_features / div_value**(i + 1) features.
-    Every cluster is computed for every row. Source: Grave et al., arXiv:1609.04309.
+    Every cluster is computed for every row. Source: Grave et al., arXiv:1609.04309. Raises ValueError unless the
+    cutoffs are increasing classes.
     """
 
     def __init__(

@@ -18,7 +18,8 @@ class MultiheadAttention(Module):
 
     Inputs are (L, N, E), or (N, L, E) with `batch_first`, or (L, E) without a batch. As in PyTorch, True in a mask of
     this layer FORBIDS a position, and float masks are added to the scores. `add_bias_kv` learns a key and a value that
-    every query may attend to, `add_zero_attn` adds zeros; keys have width `kdim` and values `vdim`, embed_dim unless given.
+    every query may attend to, `add_zero_attn` adds zeros; keys have width `kdim` and values `vdim`, embed_dim unless
+    given. Raises ValueError if `num_heads` does not divide `embed_dim`.
 
     >>> x = polyhal.ones(2, 5, 8)
     >>> output, weights = polyhal.nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)

@@ -73,6 +73,8 @@ class ModuleSequence(Module):
 class Sequential(ModuleSequence):
     """Runs modules in sequence: `Sequential(a, b)`, or `Sequential({"first": a, "second": b})` to name them.
 
+    Raises TypeError for items that are not modules.
+
     >>> model = polyhal.nn.Sequential(polyhal.nn.Linear(4, 8), polyhal.nn.ReLU(), polyhal.nn.Linear(8, 2))
     >>> model(polyhal.ones(3, 4)).shape
     (3, 2)

@@ -74,23 +74,29 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Draw uniform values in [a, b)."""
+    """Draw uniform values in [a, b). Takes a tensor of any shape."""
     return _write(tensor, random.uniform(a, b, tensor.shape, generator=generator, device=tensor.device))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Draw normal values with the given mean and standard deviation."""
+    """Draw normal values with the given mean and standard deviation. Takes a tensor of any shape."""
     return _write(tensor, random.normal(mean, std, tensor.shape, generator=generator, device=tensor.device))
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Draw uniform values with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
+    """Draw uniform values with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010.
+
+    Takes a weight (out, in, ...).
+    """
     bound = gain * math.sqrt(6.0 / sum(fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Draw normal values with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
+    """Draw normal values with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010.
+
+    Takes a weight (out, in, ...).
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(fans(tensor))), generator)
 
 
@@ -108,7 +114,10 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Draw uniform values with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
+    """Draw uniform values with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015.
+
+    Takes a weight (out, in, ...).
+    """
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
@@ -120,7 +129,10 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Draw normal values with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
+    """Draw normal values with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015.
+
+    Takes a weight (out, in, ...).
+    """
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
@@ -165,7 +177,10 @@ def _erfinv(x: Tensor) -> Tensor:
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Draw a (semi-)orthogonal matrix over all axes but the first, times `gain`. Source: Saxe et al., arXiv:1312.6120."""
+    """Draw a (semi-)orthogonal matrix over all axes but the first, times `gain`. Source: Saxe et al., arXiv:1312.6120.
+
+    Raises ShapeError for fewer than two axes.
+    """
     if tensor.ndim < 2:
         raise ShapeError(message("init", f"shape {tensor.shape} is no matrix", expected="at least 2 axes"))
     if not tensor.size:

@@ -58,7 +58,8 @@ class Linear(Module):
 class Bilinear(Module):
     """`sum_ij x1[i] * weight[k, i, j] * x2[j] + bias[k]`: (..., in1) and (..., in2) to (..., out).
 
-    `weight` (out, in1, in2) and `bias` (out,) start uniform in +-1/sqrt(in1_features).
+    `weight` (out, in1, in2) and `bias` (out,) start uniform in +-1/sqrt(in1_features). Raises ValueError unless
+    `in1_features` is positive.
     """
 
     def __init__(

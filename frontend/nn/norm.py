@@ -90,7 +90,7 @@ class RMSNorm(Module):
 class GroupNorm(Module):
     """Zero mean and unit variance over groups of channels (N, C, ...), then scale and shift.
 
-    Source: arXiv:1803.08494.
+    Source: arXiv:1803.08494. Raises ValueError if `num_groups` does not divide the channels.
     """
 
     def __init__(

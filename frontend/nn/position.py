@@ -19,7 +19,7 @@ from polyhal.tensor import Tensor
 class PositionalEncoding(Module):
     """Adds sines and cosines of the position to (N, L, E), then dropout.
 
-    Source: Vaswani et al., arXiv:1706.03762, 3.5.
+    Source: Vaswani et al., arXiv:1706.03762, 3.5. Raises ShapeError for more than `max_length` positions.
     """
 
     table: Tensor
@@ -55,7 +55,8 @@ class RotaryEmbedding(Module):
     """Rotates pairs of features of queries or keys (..., L, dim) by angles that grow with the position.
 
     Feature i is paired with feature i + dim/2, or with its neighbour if `interleaved`; the angle of pair i at position p
-    is `p * base**(-2 i / dim)`. Source: Su et al., arXiv:2104.09864. Raises ShapeError.
+    is `p * base**(-2 i / dim)`. Source: Su et al., arXiv:2104.09864. Raises ShapeError, and ValueError for an odd
+    `dim`.
     """
 
     cos: Tensor

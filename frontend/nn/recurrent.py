@@ -223,7 +223,7 @@ class RNN(RNNBase):
 
     Input (T, B, input_size), or (B, T, input_size) with `batch_first`, or (T, input_size), or a `PackedSequence`;
     states (num_layers * directions, B, hidden_size). With `bidirectional` the output has twice the width; `dropout`
-    follows each layer but the last.
+    follows each layer but the last. Raises ValueError for another nonlinearity.
     """
 
     def __init__(

@@ -80,7 +80,10 @@ def _result(out: Tensor, input: Tensor) -> Tensor:
 
 
 class RNNCell(RNNCellBase):
-    """`nonlinearity(x @ weight_ih.T + bias_ih + h @ weight_hh.T + bias_hh)`: one step of `RNN`, with tanh or relu."""
+    """`nonlinearity(x @ weight_ih.T + bias_ih + h @ weight_hh.T + bias_hh)`: one step of `RNN`, with tanh or relu.
+
+    Raises ValueError for another nonlinearity.
+    """
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from polyhal.tensor import Tensor
 class Rprop(RuleOptimizer):
     """Resilient backpropagation: each element's step grows while the sign of its gradient stays. For whole batches.
 
-    Source: Riedmiller and Braun, IEEE ICNN 1993.
+    Source: Riedmiller and Braun, IEEE ICNN 1993. Raises ValueError unless one of `etas` is below 1 and the other above.
     """
 
     op = "rprop_step"

@@ -11,7 +11,10 @@ from polyhal.optim.schedule import Scheduler
 
 
 class SequentialLR(Scheduler):
-    """Schedulers in sequence: number i starts, with a step count of 0, at step `milestones[i - 1]`."""
+    """Schedulers in sequence: number i starts, with a step count of 0, at step `milestones[i - 1]`.
+
+    Raises ValueError unless the milestones rise, one less than schedulers, all of this optimizer.
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[Scheduler], milestones: Sequence[int], last_epoch: int = -1
@@ -41,7 +44,10 @@ class SequentialLR(Scheduler):
 
 
 class ChainedScheduler(Scheduler):
-    """Schedulers at once: the base rate times the factor of each."""
+    """Schedulers at once: the base rate times the factor of each.
+
+    Raises ValueError without schedulers, and for schedulers of several optimizers.
+    """
 
     def __init__(self, schedulers: Sequence[Scheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:

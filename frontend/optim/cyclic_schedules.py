@@ -50,7 +50,8 @@ class CyclicLR(_WithMomentum):
     """Between `base_lr` and `max_lr`: up in `step_size_up` steps, and down in `step_size_down`. Source: arXiv:1506.01186.
 
     `mode` shrinks the cycles: "triangular" not at all, "triangular2" by half each, "exp_range" by `gamma` in every step;
-    `scale_fn` does so as a function of the cycle's number or of the step (`scale_mode`).
+    `scale_fn` does so as a function of the cycle's number or of the step (`scale_mode`). Raises ValueError for another
+    mode.
     """
 
     def __init__(
@@ -111,7 +112,8 @@ class OneCycleLR(_WithMomentum):
     """Up to `max_lr` in the first `pct_start` of all steps, then down to far below the first rate. Source: arXiv:1708.07120.
 
     Give `total_steps`, or `epochs` and `steps_per_epoch`. With `three_phase` it falls back to the first rate before the last
-    descent.
+    descent. Raises ValueError without a number of steps, and for `pct_start` outside [0, 1] or another strategy than
+    "cos" and "linear".
     """
 
     def __init__(
@@ -181,7 +183,7 @@ class OneCycleLR(_WithMomentum):
 class CosineAnnealingWarmRestarts(Scheduler):
     """Half a cosine from the base rate to `eta_min`, again and again: the first in `T_0` steps, each `T_mult` times as long.
 
-    Source: arXiv:1608.03983.
+    Source: arXiv:1608.03983. Raises ValueError for `T_0` or `T_mult` below 1.
     """
 
     def __init__(

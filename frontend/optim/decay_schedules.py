@@ -48,7 +48,10 @@ class PolynomialLR(Scheduler):
 
 
 class MultiplicativeLR(Scheduler):
-    """The rate of the step before, times `lr_lambda(step)`. Functions are not part of the state."""
+    """The rate of the step before, times `lr_lambda(step)`. Functions are not part of the state.
+
+    Raises ValueError unless there is one function per group.
+    """
 
     def __init__(
         self,

@@ -57,6 +57,7 @@ class Adafactor(_PerParameter):
     """Adam's scale from the means of rows and columns, so that its memory is their number. Source: arXiv:1804.04235.
 
     `eps` is (what squares are kept above, the least relative size of a parameter); `d` limits the size of an update.
+    Raises ValueError for a positive `beta2_decay`, and `d` below 1.
     """
 
     factored_state = ("row_var", "col_var")

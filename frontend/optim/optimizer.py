@@ -28,7 +28,7 @@ class Optimizer:
     """Base of optimizers. Subclasses define `update(group, parameters)`.
 
     `params` are tensors, pairs of name and tensor (`model.named_parameters()`), or dictionaries with "params" and settings
-    that differ from the defaults. A step does not wait for the device.
+    that differ from the defaults. A step does not wait for the device. Raises TypeError for a single tensor.
     """
 
     skippable = False

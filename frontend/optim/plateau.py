@@ -14,7 +14,8 @@ class ReduceLROnPlateau:
     """Multiply the rates by `factor` when a measure has not improved for more than `patience` calls of `step(measure)`.
 
     `mode` says whether less or more is better, `threshold` what counts as better (relative, or absolute). After a reduction
-    `cooldown` calls are not counted. `step` is for Python numbers: it does not belong into a captured step.
+    `cooldown` calls are not counted. `step` is for Python numbers: it does not belong into a captured step. Raises
+    ValueError for a `factor` of 1 or more, for another mode, and unless there is one `min_lr` per group.
     """
 
     def __init__(

@@ -61,7 +61,10 @@ class Scheduler:
 
 
 class LambdaLR(Scheduler):
-    """The base rate times `lr_lambda(step)`; one function, or one per group. Functions are not part of the state."""
+    """The base rate times `lr_lambda(step)`; one function, or one per group. Functions are not part of the state.
+
+    Raises ValueError unless there is one function per group.
+    """
 
     def __init__(
         self,
@@ -149,7 +152,7 @@ class CosineAnnealingLR(Scheduler):
 class WarmupCosine(Scheduler):
     """Linear warm-up over `warmup_steps` steps, then half a cosine down to `min_lr` at `total_steps`, then `min_lr`.
 
-    The first step already has the rate base / warmup_steps.
+    The first step already has the rate base / warmup_steps. Raises ValueError for more steps of warm-up than in all.
     """
 
     def __init__(self, optimizer: Optimizer, warmup_steps: int, total_steps: int, min_lr: float = 0.0) -> None:

@@ -17,7 +17,8 @@ from polyhal.tensor import Tensor
 class SGD(Optimizer):
     """Stochastic gradient descent with momentum, dampening, Nesterov's variant and L2 weight decay, as in PyTorch.
 
-    Source: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013.
+    Source: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013. Raises
+    ValueError for `nesterov` without momentum or with dampening.
 
     >>> p = polyhal.tensor([1.0], requires_grad=True)
     >>> optimizer = polyhal.optim.SGD([p], lr=0.25)

@@ -113,7 +113,7 @@ def load(
     safetensors, also in shards with an index; what PyTorch's `torch.save` writes for state dicts and other data; NumPy's .npz
     and .npy. Nothing in a file is ever executed, with `weights_only=False` neither; `map_location` is PyTorch's name of
     `device`. Raises CorruptFileError, which names the tensor, for damaged files, and IncompatibleFileError for files of
-    another schema or with objects that are not data.
+    another schema or with objects that are not data. Raises TypeError for a `map_location` other than one device.
     """
     if callable(map_location) or isinstance(map_location, Mapping) or (device is not None and map_location is not None):
         raise TypeError(message("load", f"map_location is {map_location!r}", expected="one device for all tensors"))

@@ -54,7 +54,10 @@ def general_cosine(
     device: Target = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Make a sum of cosines of multiples of one frequency, weighted by `a`. Raises ValueError without weights."""
+    """Make `M` samples of a sum of cosines of multiples of one frequency, weighted by `a`: shape (M,).
+
+    Raises ValueError without weights.
+    """
     if not a:
         raise ValueError(message("general_cosine", "there are no weights", expected="one at least"))
     return _made("general_cosine", _cosines(M, tuple(a), sym), dtype, device, requires_grad)
@@ -195,7 +198,10 @@ def kaiser(
     device: Target = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Make Kaiser's window of shape `beta`, 0 or more: a quotient of Bessel functions I0."""
+    """Make Kaiser's window of shape `beta`, 0 or more: a quotient of Bessel functions I0.
+
+    Raises ValueError for a negative `beta`.
+    """
     if beta < 0:
         raise ValueError(message("kaiser", f"beta is {beta}", expected="a number of 0 or more"))
     place = 2 / _period(M, sym) * _numbers("kaiser", M) - 1 if M != 1 else np.zeros(1)

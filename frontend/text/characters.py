@@ -14,7 +14,7 @@ _REPLACEMENT = "\ufffd"
 class CharTokenizer:
     """Characters of a fixed vocabulary; 0 is `<pad>`, 1 is `<unk>` for every other character.
 
-    Texts of known characters are decoded unchanged.
+    Texts of known characters are decoded unchanged. Raises ValueError unless the vocabulary is a set of characters.
     """
 
     kind = "characters"

@@ -167,15 +167,15 @@ class Methods:
     def cholesky_inverse(self, upper: bool = ...) -> Self:
         """The inverse of a symmetric matrix from its Cholesky factor."""
     def cholesky_solve(self, L: Any, upper: bool = ...) -> Self:
-        """The solution X of `A @ X = x` from the Cholesky factor of `A`."""
+        """The solution X of `A @ X = x` from the Cholesky factor of `A`. Takes (..., m, n) and the factor (..., m, m)."""
     def chunk(self, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
         """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
     def clamp(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
     def clamp_max(self, max: Any) -> Self:
-        """`x`, and `max` where `x` is above it."""
+        """`x`, and `max` where `x` is above it. The shapes broadcast."""
     def clamp_min(self, min: Any) -> Self:
-        """`x`, and `min` where `x` is below it."""
+        """`x`, and `min` where `x` is below it. The shapes broadcast."""
     def clip(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
     def combinations(self, r: int = ..., with_replacement: bool = ...) -> Self:
@@ -221,7 +221,7 @@ class Methods:
     def cumulative_trapezoid(self, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Self:
         """Integrals up to each element but the first; see `trapezoid`."""
     def deg2rad(self) -> Self:
-        """Degrees as radians."""
+        """Degrees as radians. Takes a tensor of any shape; integers become float32."""
     def det(self) -> Self:
         """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
     def diag(self, diagonal: int = ...) -> Self:
@@ -375,7 +375,7 @@ class Methods:
     def isposinf(self) -> Self:
         """True where `x` is positive infinity."""
     def isreal(self) -> Self:
-        """True where the imaginary part is 0."""
+        """True where the imaginary part is 0. Takes a tensor of any shape; the result is bool."""
     def istft(
         self,
         n_fft: int,
@@ -540,9 +540,9 @@ class Methods:
     def pinverse(self, rcond: float = ...) -> Self:
         """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0."""
     def polygamma(self, x: Any) -> Self:
-        """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`."""
+        """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`. Takes a tensor of any shape."""
     def positive(self) -> Self:
-        """`x` itself."""
+        """`x` itself. Takes a tensor of any shape."""
     def pow(self, y: Any) -> Self:
         """`x` to the power `y`."""
     def prelu(self, weight: Any) -> Self:
@@ -556,7 +556,7 @@ class Methods:
     def quantile(self, q: Any, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...) -> Self:
         """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements."""
     def rad2deg(self) -> Self:
-        """Radians as degrees."""
+        """Radians as degrees. Takes a tensor of any shape; integers become float32."""
     def ravel(self) -> Self:
         """The elements in row-major order along one axis."""
     def reciprocal(self) -> Self:
@@ -586,7 +586,7 @@ class Methods:
     def rsqrt(self) -> Self:
         """`1 / sqrt(x)`."""
     def rsub(self, y: Any, *, alpha: float = ...) -> Self:
-        """`y - alpha * x`."""
+        """`y - alpha * x`. The shapes broadcast."""
     def scatter(
         self, axis: int, index: Any, src: Any = ..., *, value: Any = ..., reduce: Any = ..., dim: Any = ...
     ) -> Self:
@@ -685,7 +685,7 @@ class Methods:
     ) -> Self:
         """Spectra (..., frequencies, windows) of windows of `n_fft` samples, `hop_length` (n_fft // 4) apart, of signals (..., n)."""
     def sub(self, y: Any, *, alpha: float = ...) -> Self:
-        """`x - alpha * y`."""
+        """`x - alpha * y`. The shapes broadcast."""
     def subtract(self, y: Any) -> Self:
         """Difference `x - y`."""
     def sum(
@@ -699,7 +699,7 @@ class Methods:
     def swapdims(self, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Self:
         """The tensor with two axes exchanged. A view."""
     def t(self) -> Self:
-        """The transpose of a matrix; a vector or a number as it is. A view."""
+        """The transpose of a matrix; a vector or a number as it is. A view. Raises ValueError for more than two axes."""
     def take(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
     def take_along_axis(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:

@@ -31,7 +31,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """`x` if positive, else `negative_slope * x`."""
+    """`x` if positive, else `negative_slope * x`. Takes a tensor of any shape."""
     return ops.leaky_relu(input, negative_slope)
 
 
@@ -48,7 +48,10 @@ def rrelu(
     inplace: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """`leaky_relu` with slopes drawn from [lower, upper) in training, and their mean otherwise. Source: arXiv:1505.00853."""
+    """`leaky_relu` with slopes drawn from [lower, upper) in training, and their mean otherwise. Source: arXiv:1505.00853.
+
+    Takes a tensor of any shape.
+    """
     if not training:
         return ops.leaky_relu(input, (lower + upper) / 2)
     slopes = random.uniform(lower, upper, input.shape, generator=generator, device=input.device).to(input.dtype)
@@ -62,7 +65,10 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """Gaussian error linear unit, exact or by tanh (`approximate="tanh"`). Source: arXiv:1606.08415."""
+    """Gaussian error linear unit, exact or by tanh (`approximate="tanh"`). Source: arXiv:1606.08415.
+
+    Takes a tensor of any shape.
+    """
     return ops.gelu(input, approximate)
 
 
@@ -72,17 +78,17 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def sigmoid(input: Tensor) -> Tensor:
-    """`1 / (1 + exp(-x))`."""
+    """`1 / (1 + exp(-x))`. Takes a tensor of any shape."""
     return ops.sigmoid(input)
 
 
 def tanh(input: Tensor) -> Tensor:
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent. Takes a tensor of any shape."""
     return ops.tanh(input)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """`log(1 + exp(beta * x)) / beta`, and `x` for `beta * x` above `threshold`."""
+    """`log(1 + exp(beta * x)) / beta`, and `x` for `beta * x` above `threshold`. Takes a tensor of any shape."""
     scaled = input if beta == 1 else input * beta
     smooth = ops.softplus(scaled)
     return ops.where(ops.less(threshold, scaled), input, smooth if beta == 1 else smooth * (1 / beta))
@@ -113,12 +119,12 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
-    """`softmax` of `-input`."""
+    """`softmax` of `-input`. Takes a tensor of any shape."""
     return ops.softmax(-_cast(input, dtype), _dimension("softmin", input, dim))
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
-    """Logarithm of `softmax`, accurate also for tiny probabilities."""
+    """Logarithm of `softmax`, accurate also for tiny probabilities. Takes a tensor of any shape."""
     return ops.log_softmax(_cast(input, dtype), _dimension("log_softmax", input, dim))
 
 

@@ -132,6 +132,7 @@ def cross_entropy(
     Classes equal to `ignore_index` do not count: the mean is over the others (and over their weights, if `weight`
     (C,) weighs the classes); with probabilities it is over all of (N, d1, ...). With `label_smoothing` e the target's
     probabilities are multiplied by 1 - e, and each class gets e/C more. Source: Szegedy et al., arXiv:1512.00567.
+    Raises ValueError unless `label_smoothing` is from 0 to 1.
 
     >>> loss = polyhal.nn.functional.cross_entropy(polyhal.zeros(2, 4), polyhal.tensor([1, 3]))
     >>> round(loss.item(), 4)  # log(4)

@@ -94,7 +94,10 @@ def _alpha(x: Tensor, keep_shape: tuple[int, ...], p: float, generator: Generato
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, generator: Generator | None = None
 ) -> Tensor:
-    """Dropout that keeps mean 0 and variance 1, for networks of `selu`. Source: Klambauer et al., arXiv:1706.02515."""
+    """Dropout that keeps mean 0 and variance 1, for networks of `selu`. Source: Klambauer et al., arXiv:1706.02515.
+
+    Takes a tensor of any shape.
+    """
     return _alpha(input, input.shape, p, generator) if _drops("alpha_dropout", p, training) else input
 
 

@@ -127,19 +127,19 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The same as `interpolate`, under its older name."""
+    """The same as `interpolate`, of images (N, C, ...), under its older name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate` in mode "nearest"."""
+    """`interpolate` of images (N, C, ...) in mode "nearest"."""
     return interpolate(input, size, scale_factor)
 
 
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate` in mode "bilinear", with aligned corners."""
+    """`interpolate` of images (N, C, H, W) in mode "bilinear", with aligned corners."""
     return interpolate(input, size, scale_factor, "bilinear", True)

@@ -26,7 +26,10 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """`max(0, margin - target * (input1 - input2))`: target 1 wants `input1` to be larger, -1 `input2`."""
+    """`max(0, margin - target * (input1 - input2))`: target 1 wants `input1` to be larger, -1 `input2`.
+
+    Raises ShapeError unless all three have as many axes.
+    """
     if not input1.ndim == input2.ndim == target.ndim:
         raise ShapeError(
             message(
@@ -47,7 +50,7 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """The distance `input` where `target` is 1, and `max(0, margin - input)` where it is -1."""
+    """The distance `input` where `target` is 1, and `max(0, margin - input)` where it is -1. The shapes broadcast."""
     far = ops.where(ops.equal(target, 1), 0.0, _hinge(margin - input))
     near = ops.where(ops.equal(target, -1), 0.0, input)
     return reduce_loss(far + near, chosen_reduction(size_average, reduce, reduction))
@@ -60,7 +63,7 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """`log(1 + exp(-target * input))` for targets 1 and -1."""
+    """`log(1 + exp(-target * input))` for targets 1 and -1. Raises ShapeError unless both have one shape."""
     same_shape("soft_margin_loss", input, target)
     return reduce_loss(ops.softplus(-target * input), chosen_reduction(size_average, reduce, reduction))
 
@@ -76,7 +79,7 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """`1 - cos(input1, input2)` where `target` is 1, and `max(0, cos(...) - margin)` where it is -1.
 
-    Inputs (N, D) and target (N,), or (D,) and ().
+    Inputs (N, D) and target (N,), or (D,) and (). Raises ShapeError for other shapes.
     """
     if target.ndim + 1 != input1.ndim or input1.ndim != input2.ndim or target.ndim > 1:
         raise ShapeError(
@@ -105,7 +108,8 @@ def multi_margin_loss(
 ) -> Tensor:
     """`sum_i max(0, margin - input[target] + input[i])**p / C` over the other classes i, for scores (N, C) or (C,).
 
-    `p` is 1 or 2, and `weight` (C,) weighs the terms by the target's class.
+    `p` is 1 or 2, and `weight` (C,) weighs the terms by the target's class. Raises ValueError for another `p`, and
+    ShapeError for other shapes.
     """
     if p not in (1, 2):
         raise ValueError(message("multi_margin_loss", f"p is {p}", expected="1 or 2"))
@@ -184,7 +188,8 @@ def triplet_margin_loss(
 ) -> Tensor:
     """`max(0, |anchor - positive| - |anchor - negative| + margin)` with p-norms over the last axis.
 
-    `swap` uses |positive - negative| where that is smaller (Balntas et al., BMVC 2016).
+    `swap` uses |positive - negative| where that is smaller (Balntas et al., BMVC 2016). Raises ValueError unless
+    `margin` is positive.
     """
     if margin <= 0:
         raise ValueError(message("triplet_margin_loss", f"margin is {margin}", expected="a positive number"))
@@ -209,7 +214,10 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """`triplet_margin_loss` with any distance; `pairwise_distance` unless given."""
+    """`triplet_margin_loss` with any distance; `pairwise_distance` unless given.
+
+    The three have one shape, (N, D) for the default distance. Raises ValueError unless `margin` is positive.
+    """
     if margin <= 0:
         problem = f"margin is {margin}"
         raise ValueError(message("triplet_margin_with_distance_loss", problem, expected="a positive number"))

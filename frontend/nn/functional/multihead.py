@@ -68,7 +68,8 @@ def multi_head_attention_forward(
     """Attention of (L, N, E) to (S, N, kdim), or without N; see `nn.MultiheadAttention`.
 
     `static_k` and `static_v` (N * num_heads, S, E / num_heads) replace the projected keys and values. True in a mask
-    FORBIDS a position. Source: Vaswani et al., arXiv:1706.03762. Raises ShapeError.
+    FORBIDS a position. Source: Vaswani et al., arXiv:1706.03762. Raises ShapeError, and ValueError without the
+    weight that projects the inputs.
     """
     if query.ndim not in (2, 3) or query.shape[-1] != embed_dim_to_check:
         expected = f"(L, N, {embed_dim_to_check}) or (L, {embed_dim_to_check})"

@@ -59,7 +59,7 @@ def group_norm(
 ) -> Tensor:
     """Zero mean and unit variance over each of `num_groups` groups of channels (N, C, ...).
 
-    Source: arXiv:1803.08494.
+    Source: arXiv:1803.08494. Raises ShapeError if the groups do not divide the channels.
     """
     if input.ndim < 2 or input.shape[1] % num_groups:
         raise ShapeError(
@@ -86,7 +86,8 @@ def batch_norm(
     """Zero mean and unit variance per channel (axis 1), then scale and shift. Source: arXiv:1502.03167.
 
     Training uses the batch's statistics, and moves the running ones, if any, towards them in place by `momentum` (the
-    variance unbiased). Evaluation uses the running ones. Raises ShapeError.
+    variance unbiased). Evaluation uses the running ones. Raises ShapeError, and ValueError if there are no running
+    statistics to use.
     """
     if input.ndim < 2:
         raise ShapeError(message("batch_norm", f"got shape {input.shape}", expected="(N, C, ...)"))
@@ -128,7 +129,8 @@ def instance_norm(
     """Zero mean and unit variance over each channel of each sample (N, C, ...), then scale and shift per channel.
 
     With `use_input_stats` the running statistics, if any, move towards the means over the samples by `momentum`; without,
-    they are used instead. Source: Ulyanov et al., arXiv:1607.08022. Raises ShapeError.
+    they are used instead. Source: Ulyanov et al., arXiv:1607.08022. Raises ShapeError, and ValueError if there are
+    no running statistics to use.
     """
     if input.ndim < 3:
         raise ShapeError(message("instance_norm", f"got shape {input.shape}", expected="(N, C, ...)"))
@@ -177,7 +179,8 @@ def _per_channel(x: Tensor, like: Tensor) -> Tensor:
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """Divide by `(k + alpha * m)**beta`, where m is the mean square over `size` neighbouring channels (N, C, ...).
 
-    Source: Krizhevsky et al., NIPS 2012, 3.3.
+    Source: Krizhevsky et al., NIPS 2012, 3.3. Raises ShapeError for fewer than three axes, and UnsupportedDTypeError
+    for integers.
     """
     if input.ndim < 3:
         raise ShapeError(message("local_response_norm", f"got shape {input.shape}", expected="(N, C, ...)"))

@@ -49,7 +49,10 @@ def smooth_l1_loss(
     reduction: Reduction = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """`d**2 / (2 beta)` for differences d below `beta`, `|d| - beta / 2` above. Source: Girshick, arXiv:1504.08083."""
+    """`d**2 / (2 beta)` for differences d below `beta`, `|d| - beta / 2` above. Source: Girshick, arXiv:1504.08083.
+
+    Raises ShapeError unless both have one shape, and ValueError for a negative `beta`.
+    """
     same_shape("smooth_l1_loss", input, target)
     reduction = chosen_reduction(size_average, reduce, reduction)
     if beta < 0:
@@ -69,7 +72,8 @@ def huber_loss(
 ) -> Tensor:
     """`d**2 / 2` for differences d up to `delta`, `delta * (|d| - delta / 2)` above.
 
-    Source: Huber, Ann. Math. Statist. 35 (1964) 73-101.
+    Source: Huber, Ann. Math. Statist. 35 (1964) 73-101. Raises ShapeError unless both have one shape, and ValueError
+    unless `delta` is positive.
     """
     same_shape("huber_loss", input, target)
     if delta <= 0:
@@ -115,7 +119,8 @@ def gaussian_nll_loss(
     """Negative log likelihood, in nats, of `target` under normal distributions of mean `input` and variance `var`.
 
     Without the constant `log(2 pi) / 2`, unless `full`. `var` is a number, has the shape of `input`, lacks its last axis
-    or has length 1 there; variances below `eps` count as `eps`, whose gradient passes. Source: Nix and Weigend, ICNN 1994.
+    or has length 1 there; variances below `eps` count as `eps`, whose gradient passes. Source: Nix and Weigend, ICNN
+    1994. Raises ShapeError for a variance of a shape that does not match, and ValueError for a negative number.
     """
     variance: Any = var
     if isinstance(var, Tensor):

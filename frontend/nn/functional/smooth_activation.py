@@ -10,7 +10,10 @@ from polyhal.tensor import Tensor
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`. Source: Barron, arXiv:1704.07483."""
+    """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`. Source: Barron, arXiv:1704.07483.
+
+    Takes a tensor of any shape.
+    """
     return ops.celu(input, alpha)
 
 
@@ -25,7 +28,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def softsign(input: Tensor) -> Tensor:
-    """`x / (1 + |x|)`."""
+    """`x / (1 + |x|)`. Takes a tensor of any shape."""
     return ops.softsign(input)
 
 
@@ -40,7 +43,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """`min(max(x + 3, 0), 6) / 6`, a piecewise linear sigmoid."""
+    """`min(max(x + 3, 0), 6) / 6`, a piecewise linear sigmoid. Takes a tensor of any shape."""
     return ops.hardsigmoid(input)
 
 
@@ -50,17 +53,20 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """`x`, but 0 from `-lambd` to `lambd`."""
+    """`x`, but 0 from `-lambd` to `lambd`. Takes a tensor of any shape."""
     return ops.hardshrink(input, lambd)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """`x` moved towards 0 by `lambd`, and 0 if that passes 0. Raises ValueError for a negative `lambd`."""
+    """`x` moved towards 0 by `lambd`, and 0 if that passes 0. Raises ValueError for a negative `lambd`.
+
+    Takes a tensor of any shape.
+    """
     if lambd < 0:
         raise ValueError(f"[softshrink] lambd is {lambd}; expected 0 or more")
     return ops.softshrink(input, lambd)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """`x` where it is above `threshold`, else `value`."""
+    """`x` where it is above `threshold`, else `value`. Takes a tensor of any shape."""
     return ops.threshold(input, threshold, value)

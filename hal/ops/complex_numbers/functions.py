@@ -48,7 +48,10 @@ def polar(abs: Any, angle: Any) -> Any:  # noqa: A002  PyTorch's names
 
 @composite(method=False)
 def view_as_complex(x: Any) -> Any:
-    """The complex numbers whose parts are the two elements of the last axis of `x` (..., 2). A view."""
+    """The complex numbers whose parts are the two elements of the last axis of `x` (..., 2). A view.
+
+    Raises ShapeError for another last axis.
+    """
     _checked("view_as_complex", x)
     if not x.ndim or x.shape[-1] != 2:
         raise ShapeError(message("view_as_complex", f"got shape {x.shape}", expected="a last axis of length 2"))
@@ -57,7 +60,10 @@ def view_as_complex(x: Any) -> Any:
 
 @composite(method=False)
 def view_as_real(x: Any) -> Any:
-    """Both parts of complex numbers along a new last axis of length 2. A copy."""
+    """Both parts of complex numbers along a new last axis of length 2. A copy.
+
+    Raises UnsupportedDTypeError for real tensors.
+    """
     if not is_complex(x):
         raise UnsupportedDTypeError(message("view_as_real", f"got {x.dtype.name}", expected="complex numbers"))
     return stack([x.real, x.imag], -1)
@@ -71,7 +77,7 @@ def real(x: Any) -> Any:
 
 @composite(method=False)
 def imag(x: Any) -> Any:
-    """The imaginary part of complex numbers. A view."""
+    """The imaginary part of complex numbers. A view. Raises UnsupportedDTypeError for real tensors."""
     if not is_complex(x):
         raise UnsupportedDTypeError(message("imag", f"got {x.dtype.name}", expected="complex numbers"))
     return x.imag
@@ -100,7 +106,7 @@ def angle(x: Any) -> Any:
 
 @composite()
 def isreal(x: Any) -> Any:
-    """True where the imaginary part is 0."""
+    """True where the imaginary part is 0. Takes a tensor of any shape; the result is bool."""
     if is_complex(x):
         return equal(x.imag, 0.0)
     return logical_or(equal(x, x), isnan(x))

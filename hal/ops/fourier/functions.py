@@ -134,7 +134,7 @@ def fft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
 
 
 def ifft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The inverse of `fft`."""
+    """The inverse of `fft`. Complex, of the same shape as the spectrum unless `n` is given."""
     return _transform("ifft", x, _one(n), axis, norm, True)
 
 
@@ -144,7 +144,7 @@ def fft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -
 
 
 def ifft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
-    """The inverse of `fft2`."""
+    """The inverse of `fft2`. Complex, of the same shape as the spectrum unless `s` is given."""
     return _transform("ifft2", x, s, axes, norm, True)
 
 
@@ -154,7 +154,7 @@ def fftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any
 
 
 def ifftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`. Complex, of the same shape as the spectrum unless `s` is given."""
     return _transform("ifftn", x, s, axes, norm, True)
 
 
@@ -178,7 +178,7 @@ def rfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) 
 
 
 def irfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
-    """The inverse of `rfft2`."""
+    """The inverse of `rfft2`. Real; the last axis has by default length 2 (m - 1) for m elements."""
     return _to_real("irfft2", x, s, axes, norm, True)
 
 
@@ -188,17 +188,20 @@ def rfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> An
 
 
 def irfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
-    """The inverse of `rfftn`."""
+    """The inverse of `rfftn`. Real; the last axis has by default length 2 (m - 1) for m elements."""
     return _to_real("irfftn", x, s, axes, norm, True)
 
 
 def hfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The real spectrum of a signal that is its own mirrored conjugate, given by its first half."""
+    """The real spectrum of a signal that is its own mirrored conjugate, given by its first half.
+
+    The axis has length `n`, by default 2 (m - 1) for m elements.
+    """
     return _to_real("hfft", x, _one(n), axis, norm, False)
 
 
 def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The inverse of `hfft`."""
+    """The inverse of `hfft`. The axis has length n // 2 + 1."""
     return _of_real("ihfft", x, _one(n), axis, norm, True)
 
 
@@ -208,7 +211,7 @@ def hfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) 
 
 
 def ihfft2(x: Any, s: Lengths = None, axes: Axes = _LAST_TWO, norm: Norm = None) -> Any:
-    """The inverse of `hfft2`."""
+    """The inverse of `hfft2`. The last axis has length n // 2 + 1."""
     return _of_real("ihfft2", x, s, axes, norm, True)
 
 
@@ -218,5 +221,5 @@ def hfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> An
 
 
 def ihfftn(x: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
-    """The inverse of `hfftn`."""
+    """The inverse of `hfftn`. The last axis has length n // 2 + 1."""
     return _of_real("ihfftn", x, s, axes, norm, True)

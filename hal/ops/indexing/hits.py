@@ -75,7 +75,7 @@ def nonzero(x: Any, *, as_tuple: bool = True) -> Any:
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """`x` where `condition` is true, else `y`; with the condition alone, where it is true, as `nonzero`.
 
-    Raises CaptureError for the condition alone in a captured step.
+    Raises CaptureError for the condition alone in a captured step. All three broadcast.
 
     >>> x = polyhal.tensor([-1.0, 2.0])
     >>> polyhal.where(x > 0, x, 0.0).tolist()
@@ -144,7 +144,7 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     """`x` with the elements where `mask` is true replaced by the first ones of `source`, in row-major order.
 
     `x` and `mask` are broadcast. Compare `torch.masked_scatter`. Raises TypeError for other masks than bool, and where a source
-    is too short, IndexError on CPUs and in debug mode (`polyhal.debug`).
+    is too short, IndexError on CPUs and in debug mode (`polyhal.debug`). Raises ShapeError for an empty source.
     """
     shape = broadcast_shapes(x.shape, _mask_of("masked_scatter", mask).shape)
     x, mask = broadcast_to(x, shape), broadcast_to(mask, shape)

@@ -25,7 +25,10 @@ def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
 
 @composite()
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
+    """The tensor with axis `source`, or each of several, moved to position `destination`. A view.
+
+    Raises ValueError unless there are as many different sources as destinations.
+    """
     sources, destinations = (_numbers(axes, x.ndim) for axes in (source, destination))
     if len(sources) != len(destinations) or len({*sources}) != len(sources) or len({*destinations}) != len(sources):
         raise ValueError(f"[moveaxis] source {source}, destination {destination}; expected as many different axes")
@@ -42,7 +45,10 @@ def _numbers(axes: int | Sequence[int], ndim: int) -> list[int]:
 
 @composite()
 def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
-    """The tensor without the given axes of length 1, by default all of them. A view."""
+    """The tensor without the given axes of length 1, by default all of them. A view.
+
+    Raises ValueError for an axis of another length.
+    """
     if axis is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
     axes = normalize_axes(axis, x.ndim)

@@ -88,7 +88,10 @@ def _with_three_axes(x: Any) -> Any:
 
 @composite(method=False)
 def cartesian_prod(*tensors: Any) -> Any:
-    """All combinations of one element of each vector, as rows; of one vector, the vector itself."""
+    """All combinations of one element of each vector, as rows; of one vector, the vector itself.
+
+    Raises ValueError for tensors that are not vectors.
+    """
     vectors = _several(tensors)
     if any(v.ndim != 1 for v in vectors):
         raise ValueError(f"[cartesian_prod] shapes {[tuple(v.shape) for v in vectors]}; expected vectors")
@@ -99,7 +102,10 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 @composite()
 def combinations(x: Any, r: int = 2, with_replacement: bool = False) -> Any:
-    """All combinations of `r` elements of a vector, as rows, in the order of `itertools.combinations`."""
+    """All combinations of `r` elements of a vector, as rows, in the order of `itertools.combinations`.
+
+    Raises ValueError for a tensor that is not a vector, and a negative `r`.
+    """
     if x.ndim != 1:
         raise ValueError(f"[combinations] shape {x.shape}; expected a vector")
     if r < 0:

@@ -27,7 +27,7 @@ def ravel(x: Any) -> Any:
 
 @composite()
 def t(x: Any) -> Any:
-    """The transpose of a matrix; a vector or a number as it is. A view."""
+    """The transpose of a matrix; a vector or a number as it is. A view. Raises ValueError for more than two axes."""
     if x.ndim > 2:
         raise ValueError(f"[t] a tensor of shape {x.shape} is no matrix; use transpose or permute")
     return transpose(x, 0, 1) if x.ndim == 2 else x
@@ -53,7 +53,10 @@ def flipud(x: Any) -> Any:
 
 @composite()
 def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
-    """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. A view."""
+    """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. A view.
+
+    Raises ValueError if both axes are one.
+    """
     a, b = (normalize_axis(i, x.ndim) for i in axes)
     if a == b:
         raise ValueError(f"[rot90] axes {tuple(axes)} are one axis; expected two")
@@ -70,6 +73,8 @@ def roll(
     dims: int | Sequence[int] | None = None,
 ) -> Any:
     """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row.
+
+    Raises ValueError unless there are as many shifts as axes.
 
     >>> polyhal.roll(polyhal.tensor([1, 2, 3]), 1).tolist()
     [3, 1, 2]
@@ -181,7 +186,10 @@ def column_stack(xs: Sequence[Any]) -> Any:
 
 @composite()
 def tensor_split(x: Any, indices_or_sections: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions. Views."""
+    """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions. Views.
+
+    Raises ValueError for less than one part.
+    """
     at = normalize_axis(axis, x.ndim)
     length = x.shape[at]
     cut = indices_or_sections.tolist() if hasattr(indices_or_sections, "tolist") else indices_or_sections

@@ -194,7 +194,8 @@ def split(
 ) -> tuple[Any, ...]:
     """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views.
 
-    PyTorch's keywords `split_size` and `split_size_or_sections` mean `sizes`, which may be a tensor too.
+    PyTorch's keywords `split_size` and `split_size_or_sections` mean `sizes`, which may be a tensor too. Raises
+    TypeError without sizes, and ValueError for a size of 0 and for sizes that do not add up to the length of the axis.
 
     >>> [part.tolist() for part in polyhal.split(polyhal.arange(5), 2)]
     [[0, 1], [2, 3], [4]]

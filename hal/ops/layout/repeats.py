@@ -25,7 +25,7 @@ def repeat_interleave(x: Any, repeats: Any = None, axis: int | None = None, *, o
     """Each element `repeats` times in a row along an axis; without one, the elements in row-major order.
 
     `repeats` may be a tensor with a count for each place along the axis: it is read from the device, so that this cannot be
-    captured. Counts alone give each position as often as its count says.
+    captured. Counts alone give each position as often as its count says. Raises ValueError for a negative number.
 
     >>> polyhal.repeat_interleave(polyhal.tensor([1, 2]), 2).tolist()
     [1, 1, 2, 2]
@@ -69,7 +69,10 @@ def split_with_sizes(x: Any, split_sizes: Sequence[int], axis: int = 0) -> tuple
 
 @composite(method=False)
 def constant_pad_nd(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
-    """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative."""
+    """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative.
+
+    Raises ValueError for too many widths, and for widths that cut more than there is.
+    """
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ValueError(f"[constant_pad_nd] {len(pad)} widths; expected a pair for each of {x.ndim} axes at most")
     pairs = [(0, 0)] * (x.ndim - len(pad) // 2)
@@ -84,7 +87,10 @@ def constant_pad_nd(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
 
 @composite()
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803  PyTorch's name
-    """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""
+    """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`.
+
+    Raises ValueError for a tensor that is not a vector.
+    """
     if x.ndim != 1:
         raise ValueError(f"[vander] shape {x.shape}; expected a vector")
     count = x.shape[0] if N is None else N

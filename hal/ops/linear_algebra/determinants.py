@@ -51,7 +51,10 @@ def matrix_exp(x: Any) -> Any:
 
 @composite()
 def matrix_power(x: Any, n: int) -> Any:
-    """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then."""
+    """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then.
+
+    Raises ShapeError for matrices that are not square.
+    """
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(message("matrix_power", f"shape {tuple(x.shape)}", expected="(..., m, m)"))
     if n == 0:

@@ -45,7 +45,7 @@ def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> C
 
 @composite()
 def cholesky_solve(x: Any, L: Any, upper: bool = False) -> Any:
-    """The solution X of `A @ X = x` from the Cholesky factor of `A`."""
+    """The solution X of `A @ X = x` from the Cholesky factor of `A`. Takes (..., m, n) and the factor (..., m, m)."""
     first, second = (t(L), L) if upper else (L, t(L))
     return solve_triangular_left(second, solve_triangular_left(first, x, False), True)
 

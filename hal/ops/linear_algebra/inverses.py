@@ -30,7 +30,10 @@ def inv_ex(A: Any, *, check_errors: bool = False) -> InvExResult:
 
 @composite()
 def pinverse(x: Any, rcond: float = 1e-15) -> Any:
-    """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0."""
+    """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0.
+
+    Takes matrices (..., m, n) and returns (..., n, m).
+    """
     return pinv(x, rcond)
 
 
@@ -49,7 +52,10 @@ def is_vector(A: Any, B: Any) -> bool:
 
 
 def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> SolveExResult:
-    """Solutions as `solve` gives them, and per matrix the first zero pivot or 0. Raises LinAlgError only if `check_errors`."""
+    """Solutions as `solve` gives them, and per matrix the first zero pivot or 0. Raises LinAlgError only if `check_errors`.
+
+    Raises ShapeError for vectors with `left=False`.
+    """
     vector = is_vector(A, B)
     if vector and not left:
         raise ShapeError(message("solve", f"a right side of vectors {tuple(B.shape)}", expected="left=True"))
@@ -83,7 +89,10 @@ def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitrian
 
 
 def tensorinv(A: Any, ind: int = 2) -> Any:
-    """The inverse of `tensordot(A, ., ind)`: the first `ind` axes of `A` have as many elements as the rest."""
+    """The inverse of `tensordot(A, ., ind)`: the first `ind` axes of `A` have as many elements as the rest.
+
+    Raises ShapeError if they have not.
+    """
     rows, columns = tuple(A.shape[:ind]), tuple(A.shape[ind:])
     if ind <= 0 or math.prod(rows) != math.prod(columns):
         problem = f"the first {ind} axes of {tuple(A.shape)}"
@@ -92,7 +101,10 @@ def tensorinv(A: Any, ind: int = 2) -> Any:
 
 
 def tensorsolve(A: Any, B: Any, dims: Sequence[int] | None = None) -> Any:
-    """The solution X of `tensordot(A, X, X.ndim) = B`; axes `dims` of `A` are moved to its end first."""
+    """The solution X of `tensordot(A, X, X.ndim) = B`; axes `dims` of `A` are moved to its end first.
+
+    Raises ShapeError if the sizes do not fit.
+    """
     if dims is not None:
         moved = [d % A.ndim for d in dims]
         A = permute(A, (*(i for i in range(A.ndim) if i not in moved), *moved))

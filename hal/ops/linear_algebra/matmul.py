@@ -167,6 +167,7 @@ def matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N).
 
     Sums have the dtype of the result. `out_dtype` makes it wider than that of the operands, such as int32 for int8.
+    Raises ValueError for a tensor without axes.
     """
     nx, ny = getattr(x, "ndim", 2), getattr(y, "ndim", 2)
     if nx >= 2 and ny >= 2:

@@ -40,7 +40,8 @@ def matrix_norm(
     dtype: Any = None,
 ) -> Any:
     """A norm of the matrices in two axes: "fro", "nuc" (the sum of singular values), 2 or -2 (the largest or smallest one),
-    1 or -1 (the largest or smallest sum of a column's absolute values), infinity or -infinity (of a row's).
+    1 or -1 (the largest or smallest sum of a column's absolute values), infinity or -infinity (of a row's). Raises
+    ShapeError for another `ord`.
     """
     if ord not in _ORDERS:
         raise ShapeError(message("matrix_norm", f"ord {ord!r}", expected=f"one of {', '.join(map(str, _ORDERS))}"))

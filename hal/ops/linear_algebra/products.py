@@ -59,7 +59,10 @@ def mm(x: Any, mat2: Any) -> Any:
 
 @composite()
 def bmm(x: Any, mat2: Any) -> Any:
-    """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting."""
+    """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting.
+
+    Raises ShapeError for different numbers of matrices.
+    """
     require_axes("bmm", (x, 3), (mat2, 3))
     if x.shape[0] != mat2.shape[0]:
         raise ShapeError(message("bmm", f"{x.shape[0]} and {mat2.shape[0]} matrices", expected="equal numbers"))

@@ -22,13 +22,13 @@ def _dtype(value: Any) -> dtypes.DType:
 
 @composite()
 def sub(x: Any, y: Any, *, alpha: float = 1) -> Any:
-    """`x - alpha * y`."""
+    """`x - alpha * y`. The shapes broadcast."""
     return subtract(x, y if alpha == 1 else multiply(y, alpha))
 
 
 @composite()
 def rsub(x: Any, y: Any, *, alpha: float = 1) -> Any:
-    """`y - alpha * x`."""
+    """`y - alpha * x`. The shapes broadcast."""
     return subtract(y, x if alpha == 1 else multiply(x, alpha))
 
 
@@ -51,25 +51,25 @@ def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
 
 @composite()
 def clamp_min(x: Any, min: Any) -> Any:  # noqa: A002
-    """`x`, and `min` where `x` is below it."""
+    """`x`, and `min` where `x` is below it. The shapes broadcast."""
     return maximum(x, min) if _dtype(x).kind == "bool" else clip(x, min, None)
 
 
 @composite()
 def clamp_max(x: Any, max: Any) -> Any:  # noqa: A002
-    """`x`, and `max` where `x` is above it."""
+    """`x`, and `max` where `x` is above it. The shapes broadcast."""
     return minimum(x, max) if _dtype(x).kind == "bool" else clip(x, None, max)
 
 
 @composite()
 def deg2rad(x: Any) -> Any:
-    """Degrees as radians."""
+    """Degrees as radians. Takes a tensor of any shape; integers become float32."""
     return multiply(x, math.pi / 180)
 
 
 @composite()
 def rad2deg(x: Any) -> Any:
-    """Radians as degrees."""
+    """Radians as degrees. Takes a tensor of any shape; integers become float32."""
     return multiply(x, 180 / math.pi)
 
 
@@ -88,7 +88,10 @@ def float_power(x: Any, exponent: Any) -> Any:
 
 @composite()
 def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
-    """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even."""
+    """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even.
+
+    Takes a tensor of any shape.
+    """
     if decimals == 0 or x.dtype.kind != "float":
         return round_(x)
     scale = 10.0 ** abs(decimals)
@@ -97,7 +100,7 @@ def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
 
 @composite()
 def positive(x: Any) -> Any:
-    """`x` itself."""
+    """`x` itself. Takes a tensor of any shape."""
     return x
 
 
@@ -114,7 +117,10 @@ def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: fl
 
 @composite()
 def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """True where `|x - y| <= atol + rtol * |y|`, where both are the same infinity and, with `equal_nan`, both NaN."""
+    """True where `|x - y| <= atol + rtol * |y|`, where both are the same infinity and, with `equal_nan`, both NaN.
+
+    The shapes broadcast, and the result is bool.
+    """
     close = equal(x, y)
     if equal_nan:
         close = logical_or(close, logical_and(isnan(x), isnan(y)))

@@ -144,7 +144,10 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
 
 @composite(method=False)
 def pdist(x: Any, p: float = 2.0) -> Any:
-    """p-norms of the differences between all pairs of rows of `x` (N, M), in the order of the upper triangle."""
+    """p-norms of the differences between all pairs of rows of `x` (N, M), in the order of the upper triangle.
+
+    Raises ValueError for other shapes, and a negative `p`.
+    """
     if x.ndim != 2:
         raise ValueError(f"[pdist] x has shape {x.shape}; expected (N, M)")
     if p < 0:

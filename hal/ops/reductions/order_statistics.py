@@ -177,7 +177,10 @@ middle_value: OpFunction = reduction(
 
 @composite()
 def mode(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
-    """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
+    """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands.
+
+    Raises ValueError for an axis of length 0.
+    """
     ndim, x = x.ndim, _as_vector(x)
     axis = normalize_axis(dim, x.ndim)
     if not x.shape[axis]:

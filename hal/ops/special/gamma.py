@@ -158,7 +158,7 @@ zeta = elementwise(
 
 @composite()
 def polygamma(n: Any, x: Any) -> Any:
-    """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`."""
+    """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`. Takes a tensor of any shape."""
     if not isinstance(n, int):
         n, x = x, n
     if n < 0:
@@ -168,7 +168,10 @@ def polygamma(n: Any, x: Any) -> Any:
 
 @composite()
 def mvlgamma(x: Any, p: int) -> Any:
-    """Logarithm of the multivariate gamma function of dimension `p`; `x` must be greater than (p - 1) / 2."""
+    """Logarithm of the multivariate gamma function of dimension `p`; `x` must be greater than (p - 1) / 2.
+
+    Takes a tensor of any shape. Raises ValueError for `p` below 1.
+    """
     if p < 1:
         raise ValueError(f"[mvlgamma] p is {p}; expected 1 or more")
     total = lgamma(x)

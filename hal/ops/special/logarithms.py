@@ -81,7 +81,10 @@ logit_of = elementwise(
 
 @composite()
 def logit(x: Any, eps: float | None = None) -> Any:
-    """Inverse of sigmoid: `log(x / (1 - x))`, with `eps` of `x` limited to [eps, 1 - eps]."""
+    """Inverse of sigmoid: `log(x / (1 - x))`, with `eps` of `x` limited to [eps, 1 - eps].
+
+    Takes a tensor of any shape.
+    """
     return logit_of(x if eps is None else clip(x, eps, 1.0 - eps))
 
 
