@@ -17,10 +17,15 @@ _DTYPES: dict[Promotion, str] = {
     "numeric": "computes in {common}",
     "number": "computes in {common}, where bool counts as int64",
     "integral": "computes in {common}",
+    "integer": "computes in {common}",
     "bool": "takes each element for its truth",
     "cast": "takes every dtype",
 }
-_REFUSED: dict[Promotion, str] = {"numeric": "bool", "integral": "floating-point tensors"}
+_REFUSED: dict[Promotion, str] = {
+    "numeric": "bool",
+    "integral": "floating-point tensors",
+    "integer": "floating-point tensors and bool",
+}
 """What `operand_dtype` refuses."""
 _FAMILIES = {
     "reduction": "Takes a tensor of any shape; the axes that are reduced are left out of the result, or have length 1 with"
@@ -53,7 +58,7 @@ def _errors(op: OpDef) -> Iterator[str]:
     if op.complex is None and not op.creates:
         refused.append("complex numbers")
     if refused:
-        yield f"Raises UnsupportedDTypeError for {' and '.join(refused)}."
+        yield f"Raises UnsupportedDTypeError for {', and '.join(refused)}."
     if op.promotion is not None and len(op.schema.inputs) > 1:
         yield "Raises ShapeError if the shapes do not broadcast and DeviceMismatchError if the devices differ."
     if op.family not in _FAMILIES:

@@ -19,9 +19,10 @@ Specs = tuple[InputSpec | None, ...]
 Params = Mapping[str, Any]
 Output = tuple[DType, tuple[int, ...]]
 """Dtype and shape of a result. Results are contiguous."""
-Promotion = Literal["any", "float", "numeric", "number", "integral", "bool", "cast"]
+Promotion = Literal["any", "float", "numeric", "number", "integral", "integer", "bool", "cast"]
 """What an elementwise op computes in: the promoted dtype of its inputs (`any`; `numeric` refuses bool, `number` takes it for
-int64, and `integral` refuses floats), that dtype made floating point (`float`), bool, or each input's own dtype (`cast`)."""
+int64, `integral` refuses floats, and `integer` bool too), that dtype made floating point (`float`), bool, or each input's own
+dtype (`cast`)."""
 
 
 class IndexRange(NamedTuple):

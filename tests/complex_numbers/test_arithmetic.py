@@ -47,6 +47,7 @@ def test_arithmetic_is_numpys_on_every_device(device: ph.Device) -> None:
         (x.sum(0), a.sum(0)), (x.mean(), a.mean()), (x @ y, a @ b), (x.mH, a.T.conj()), (x.prod(1), a.prod(1)),
         (x[1:, ::2], a[1:, ::2]),
         (ph.where(x.real > 0, x, y), np.where(a.real > 0, a, b)),
+        (ph.where(x - x * (x.real > 0), x, y.real), np.where(a - a * (a.real > 0), a, b.real)),
         (ph.concat([x, y.reshape(1, 4)]), np.concatenate([a, b[None]])),
         (x.reshape(2, 6).T, a.reshape(2, 6).T), (x.cumsum(1), a.cumsum(1)), (x.var(1), a.var(1)), (x.std(), a.std()),
     ]  # fmt: skip

@@ -36,7 +36,15 @@ from polyhal.hal.ops.pointwise.scaled_sums import addcdiv, addcmul, lerp
 from polyhal.hal.ops.pointwise.selection import maximum, where
 
 by_parts(negative)
-by_parts(where, but=("cond",))
+
+
+@complex_rule(where)
+def _where(cond: Any, x: Any, y: Any) -> Any:
+    if is_complex(cond):
+        cond = not_equal(cond, 0)
+    if not is_complex(x) and not is_complex(y):
+        return where(cond, x, y)
+    return join(where(cond, real(x), real(y)), where(cond, imag(x), imag(y)))
 
 
 @complex_rule(add)

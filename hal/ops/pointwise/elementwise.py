@@ -82,7 +82,7 @@ def elementwise(
         promotion=promotion,
         infer=_infer_rule(name, result),
         lowering=tuple(strategies),
-        samples=samples.of(schema.inputs, integral=promotion == "integral")
+        samples=samples.of(schema.inputs, integral=promotion in ("integral", "integer"))
         if isinstance(samples, Uniform)
         else samples,
         **options,
@@ -110,6 +110,8 @@ def _default_dtypes(promotion: Promotion) -> tuple[DType, ...]:
             return (dtypes.bool_, dtypes.float32)
         case "integral":
             return (*dtypes.INTEGERS, dtypes.bool_)
+        case "integer":
+            return dtypes.INTEGERS
         case "numeric" | "number":
             return dtypes.FLOATS + dtypes.INTEGERS
     return (*dtypes.FLOATS, *dtypes.INTEGERS, dtypes.bool_)

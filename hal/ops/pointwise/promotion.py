@@ -49,6 +49,8 @@ def operand_dtype(op: OpDef, inputs: Specs) -> DType:
             return dtypes.DEFAULT_INT
         case "integral" if dtype.kind == "float":
             raise unsupported_dtype(op, dtype, "integers or bool")
+        case "integer" if dtype.kind in ("float", "bool"):
+            raise unsupported_dtype(op, dtype, "integers")
     return dtype
 
 
