@@ -21,10 +21,10 @@ _DTYPES: dict[Promotion, str] = {
     "bool": "takes each element for its truth",
     "cast": "takes every dtype",
 }
-_REFUSED: dict[Promotion, str] = {
-    "numeric": "bool",
-    "integral": "floating-point tensors",
-    "integer": "floating-point tensors and bool",
+_REFUSED: dict[Promotion, tuple[str, ...]] = {
+    "numeric": ("bool",),
+    "integral": ("floating-point tensors",),
+    "integer": ("floating-point tensors", "bool"),
 }
 """What `operand_dtype` refuses."""
 _FAMILIES = {
@@ -54,11 +54,11 @@ def _shapes(op: OpDef) -> Iterator[str]:
 
 
 def _errors(op: OpDef) -> Iterator[str]:
-    refused = [_REFUSED[op.promotion]] if op.promotion in _REFUSED else []
+    refused = [*_REFUSED.get(op.promotion, ())] if op.promotion else []
     if op.complex is None and not op.creates:
         refused.append("complex numbers")
     if refused:
-        yield f"Raises UnsupportedDTypeError for {', and '.join(refused)}."
+        yield f"Raises UnsupportedDTypeError for {' and '.join(filter(None, (', '.join(refused[:-1]), refused[-1])))}."
     if op.promotion is not None and len(op.schema.inputs) > 1:
         yield "Raises ShapeError if the shapes do not broadcast and DeviceMismatchError if the devices differ."
     if op.family not in _FAMILIES:
