@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import polyhal
+from benchmarks.frameworks.cuda_graph import as_cuda_graph
 from polyhal import Device, amp, jit, optim
 from polyhal.hal import dtypes
 from polyhal.models import CNN, GPT, MLP, GPTConfig
@@ -132,7 +133,7 @@ def torch_step(workload: TrainingWorkload, place: str, precision: str, *, graph:
         optimizer.step()
         return loss
 
-    run = _as_cuda_graph(step) if graph else step
+    run = as_cuda_graph(step) if graph else step
 
     def wait() -> object:
         loss = run()
@@ -141,26 +142,3 @@ def torch_step(workload: TrainingWorkload, place: str, precision: str, *, graph:
         return loss
 
     return wait
-
-
-def _as_cuda_graph(step: Callable[[], object]) -> Callable[[], object]:
-    import torch
-
-    # As PyTorch's documentation requires: a few steps on a side stream first, so that lazily created state exists.
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    recorded = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(recorded):
-        loss = step()
-
-    def replay() -> object:
-        recorded.replay()
-        return loss
-
-    # The graph does not own the parameters and the batch; keep the step that does alive.
-    replay.step = step  # type: ignore[attr-defined]
-    return replay

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import polyhal
+from benchmarks.frameworks.cuda_graph import as_cuda_graph
 from benchmarks.layer_workloads import LayerWorkload
 from benchmarks.op_workloads import normal_numbers
 from polyhal import Device
@@ -78,29 +79,8 @@ def torch_calls(workload: LayerWorkload, place: str, backward: bool, compiled: b
         faster: Call = torch.compile(forward)
         calls["torch.compile"] = waiting(with_gradient(faster))
     if place == "cuda":
-        calls["CUDA graph"] = waiting(_as_cuda_graph(with_gradient(forward)))
+        calls["CUDA graph"] = waiting(as_cuda_graph(with_gradient(forward)))
     return calls
-
-
-def _as_cuda_graph(function: Call) -> Call:
-    import torch
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            function()
-    torch.cuda.current_stream().wait_stream(stream)
-    recorded = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(recorded):
-        result = function()
-
-    def replay() -> Any:
-        recorded.replay()
-        return result
-
-    replay.function = function  # type: ignore[attr-defined]  # the graph does not own the tensors that it reads
-    return replay
 
 
 def _sources(workload: LayerWorkload, layer: Any, inputs: list[Any]) -> list[Any]:
