@@ -6,9 +6,11 @@ OpDefs through `declare` and the constructors of their family.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Protocol, TypeVar
 
 from polyhal.hal import dispatch
@@ -183,7 +185,13 @@ def compile_function(op: OpDef, function_name: str, apply: Callable[..., Any]) -
     It is compiled from text: binding arguments by hand would cost more than the op.
     """
     schema = op.schema
-    variables: dict[str, Any] = {"_op": op, "_apply": apply, "_chosen": chosen, "_missing": MISSING}
+    variables: dict[str, Any] = {
+        "_op": op,
+        "_apply": apply,
+        "_chosen": chosen,
+        "_missing": MISSING,
+        "_name": function_name,
+    }
     spellings = second_spellings(schema.params)
     late = False
     parameters = [f"{name}=None" if name in schema.optional else name for name in schema.inputs]
@@ -203,22 +211,30 @@ def compile_function(op: OpDef, function_name: str, apply: Callable[..., Any]) -
     device = ", device" if op.creates else ""
     source = "\n".join(
         [
-            f"def {function_name}({', '.join(parameters)}):",
-            *_spelling_lines(function_name, spellings, schema.params),
+            f"def call({', '.join(parameters)}):",
+            *_spelling_lines(spellings, schema.params),
             *(_dtype_lines(schema) if op.casts else ()),
             f"    return _apply(_op, {inputs}, {_tuple(schema.params)}{device})",
         ]
     )
-    exec(source, variables)
-    function: OpFunction = variables[function_name]
-    function.__doc__ = op.doc
-    function.__module__ = "polyhal"
-    function.__qualname__ = function_name  # type: ignore[attr-defined]
+    exec(_compiled(source), variables)
+    made: Any = variables["call"]
+    made.__code__ = made.__code__.replace(co_name=function_name, co_qualname=function_name)
+    made.__name__ = made.__qualname__ = function_name
+    made.__doc__ = op.doc
+    made.__module__ = "polyhal"
+    function: OpFunction = made
     function.op = op
     return function
 
 
-def _spelling_lines(function: str, spellings: Mapping[str, str], params: Params) -> list[str]:
+@functools.cache
+def _compiled(source: str) -> CodeType:
+    """The code of a source text, which many ops share: compiling it is most of what a declaration costs."""
+    return compile(source, "<op>", "exec")
+
+
+def _spelling_lines(spellings: Mapping[str, str], params: Params) -> list[str]:
     """The source text that takes each keyword from the spelling in which it is given."""
     lines = []
     for name, default in params.items():
@@ -228,7 +244,7 @@ def _spelling_lines(function: str, spellings: Mapping[str, str], params: Params)
         if given or absent:
             lines.append(f"    if {' or '.join([*given, *absent])}:")
             value = f"{name}, {second!r}, {second or '_missing'}, _default_{name}"
-            lines.append(f"        {name} = _chosen({function!r}, {name!r}, {value})")
+            lines.append(f"        {name} = _chosen(_name, {name!r}, {value})")
     return lines
 
 
