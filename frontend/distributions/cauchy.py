@@ -9,32 +9,20 @@ from polyhal import creation
 from polyhal import functions as ops
 from polyhal.distributions import constraints, noise
 from polyhal.distributions.distribution import Distribution
+from polyhal.distributions.location_scale import LocationScale
 from polyhal.distributions.parameters import (
     as_parameters,
-    broadcast_parameters,
 )
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
 
-class Cauchy(Distribution):
+class Cauchy(LocationScale):
     """The Cauchy (Lorentz) distribution with median `loc` and half width at half maximum `scale`; it has no mean."""
-
-    arg_constraints: ClassVar = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_parameters(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
         return creation.full_like(self.loc, math.nan)
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from polyhal import functions as ops
-from polyhal.distributions import constraints, noise
-from polyhal.distributions.distribution import Distribution
-from polyhal.distributions.parameters import (
-    broadcast_parameters,
-)
+from polyhal.distributions import noise
+from polyhal.distributions.location_scale import LocationScale
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
 
-class Gumbel(Distribution):
+class Gumbel(LocationScale):
     """The Gumbel distribution of maxima with mode `loc`."""
-
-    arg_constraints: ClassVar = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_parameters(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
         return self.loc + self.scale * EULER
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def stddev(self) -> Tensor:

@@ -11,6 +11,7 @@ from polyhal.distributions.binomial import Binomial
 from polyhal.distributions.categorical import Categorical
 from polyhal.distributions.cauchy import Cauchy, HalfCauchy
 from polyhal.distributions.continuous_bernoulli import ContinuousBernoulli
+from polyhal.distributions.covariance import half_log_det
 from polyhal.distributions.dirichlet import Beta, Dirichlet
 from polyhal.distributions.exponential import Exponential
 from polyhal.distributions.gamma import Gamma, InverseGamma
@@ -21,7 +22,7 @@ from polyhal.distributions.independent import Independent
 from polyhal.distributions.kl import kl_divergence, register_kl
 from polyhal.distributions.laplace import Laplace
 from polyhal.distributions.low_rank_multivariate_normal import LowRankMultivariateNormal
-from polyhal.distributions.multivariate_normal import MultivariateNormal, half_log_det, mahalanobis
+from polyhal.distributions.multivariate_normal import MultivariateNormal, mahalanobis
 from polyhal.distributions.normal import Normal
 from polyhal.distributions.one_hot_categorical import OneHotCategorical
 from polyhal.distributions.parameters import sum_rightmost

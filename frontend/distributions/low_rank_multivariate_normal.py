@@ -10,8 +10,9 @@ import numpy as np
 from polyhal import functions as ops
 from polyhal.creation import eye
 from polyhal.distributions import constraints, noise
+from polyhal.distributions.covariance import half_log_det
 from polyhal.distributions.distribution import Distribution
-from polyhal.distributions.multivariate_normal import half_log_det, mahalanobis
+from polyhal.distributions.multivariate_normal import mahalanobis
 from polyhal.distributions.parameters import as_parameters, expanded
 from polyhal.hal.errors import message
 from polyhal.linalg import cholesky

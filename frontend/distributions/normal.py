@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from polyhal import functions as ops
-from polyhal.distributions import constraints, noise
-from polyhal.distributions.distribution import Distribution
+from polyhal.distributions import noise
+from polyhal.distributions.location_scale import LocationScale
 from polyhal.distributions.parameters import (
-    broadcast_parameters,
     ndtr,
 )
 from polyhal.functions import erfinv
@@ -17,27 +16,15 @@ from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
 
-class Normal(Distribution):
+class Normal(LocationScale):
     """The normal (Gaussian) distribution with mean `loc` and standard deviation `scale`.
 
     >>> round(polyhal.distributions.Normal(0.0, 1.0).log_prob(polyhal.tensor(0.0)).item(), 4)
     -0.9189
     """
 
-    arg_constraints: ClassVar = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_parameters(loc, scale)
-        super().__init__(self.loc.shape, validate_args=validate_args)
-
     @property
     def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
         return self.loc
 
     @property

@@ -9,17 +9,16 @@ import numpy as np
 
 from polyhal import functions as ops
 from polyhal.distributions import constraints, noise
-from polyhal.distributions.distribution import Distribution
+from polyhal.distributions.covariance import CovarianceDistribution, half_log_det, only_matrix
 from polyhal.distributions.gamma_gradient import log_gamma_rsample
-from polyhal.distributions.multivariate_normal import half_log_det, scale_tril_of
-from polyhal.distributions.parameters import DerivedParameter, as_parameters, expanded
+from polyhal.distributions.parameters import as_parameters, expanded
 from polyhal.functions import digamma
 from polyhal.hal.errors import message
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
 
-class Wishart(Distribution):
+class Wishart(CovarianceDistribution):
     """Sums of outer products of `df` normal vectors, with a covariance matrix, its inverse, or its lower Cholesky factor.
 
     `df` is above n - 1, the one given of `covariance_matrix`, `precision_matrix` and `scale_tril` has shape (..., n, n). Raises
@@ -43,16 +42,7 @@ class Wishart(Distribution):
         scale_tril: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        matrices = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = {name: m for name, m in matrices.items() if m is not None}
-        if len(given) != 1:
-            expected = "exactly one of covariance_matrix, precision_matrix and scale_tril"
-            raise ValueError(message("Wishart", f"{len(given)} matrices", expected=expected))
-        ((name, matrix),) = given.items()
+        name, matrix = only_matrix("Wishart", covariance_matrix, precision_matrix, scale_tril)
         matrix, df = as_parameters(matrix, df)
         if matrix.ndim < 2:
             raise ValueError(message("Wishart", f"{name} has {matrix.ndim} axes", expected="(..., n, n)"))
@@ -63,22 +53,7 @@ class Wishart(Distribution):
         n = self.event_shape[0]
         if self._checks() and not ops.all(self.df > n - 1).item():
             raise ValueError(message("Wishart", "df is too small", expected=f"df above {n - 1}"))
-        self.__dict__["scale_tril"] = scale_tril_of(name, matrix)
-
-    @DerivedParameter
-    def scale_tril(self) -> Tensor:
-        """Lower Cholesky factor of the covariance matrix."""
-        raise AttributeError("scale_tril")
-
-    @DerivedParameter
-    def covariance_matrix(self) -> Tensor:
-        """Covariance matrix of the vectors, of shape batch_shape + (n, n)."""
-        return ops.matmul(self.scale_tril, ops.swapaxes(self.scale_tril, -2, -1))
-
-    @DerivedParameter
-    def precision_matrix(self) -> Tensor:
-        """Inverse of the covariance matrix."""
-        return ops.cholesky_inverse(self.scale_tril)
+        self._factor(name, matrix)
 
     @property
     def _freedom(self) -> Tensor:
