@@ -42,10 +42,10 @@ train: $(RUNTIME)
 	$(BIN)/polyhal train $(ARGS)
 
 test: $(DEVELOPMENT)
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 conformance: $(DEVELOPMENT)
-	$(BIN)/python -m pytest -n $(JOBS) --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
 
 generate: $(RUNTIME)
 	$(BIN)/python -m polyhal.hal.testing.tools.generate $(ARGS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -97,10 +99,39 @@ class TorchGPT(nn.Module):
         return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten())
 
 
+class _ResidualBlock(nn.Module):
+    """Two convolutions beside a shortcut, as in a ResNet-18."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs),
+        )  # fmt: skip
+        self.shortcut = nn.Sequential()
+        if inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.branch(x) + self.shortcut(x))
+
+
+def _resnet18(classes: int) -> nn.Module:
+    widths = (64, 64, 128, 256, 512)
+    blocks = [_ResidualBlock(a, b, 1 if a == b else 2) for a, b in itertools.pairwise(widths)]
+    stages = [m for b, n in zip(blocks, widths[1:], strict=True) for m in (b, _ResidualBlock(n, n, 1))]
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1), *stages,
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes),
+    )  # fmt: skip
+
+
 def classifier(name: str) -> nn.Module:
-    """`MLP((784, 512, 10))` or `CNN()` of `polyhal.models`, by the names "mlp" and "cnn"."""
+    """`MLP((784, 512, 10))`, `CNN()` or `resnet18(10)` of `polyhal.models`, by the names of the workloads."""
     if name == "mlp":
         return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
+    if name.startswith("resnet"):
+        return _resnet18(10)
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
         nn.Conv2d(16, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),

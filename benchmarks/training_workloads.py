@@ -17,7 +17,8 @@ import polyhal
 from benchmarks.frameworks.cuda_graph import as_cuda_graph
 from polyhal import Device, amp, jit, optim
 from polyhal.hal import dtypes
-from polyhal.models import CNN, GPT, MLP, GPTConfig
+from polyhal.models import CNN, GPT, MLP, GPTConfig, resnet18
+from polyhal.nn import Module
 from polyhal.nn import functional as F
 from polyhal.nn.utils import clip_grad_norm_
 
@@ -60,6 +61,8 @@ WORKLOADS = {
     for w in (
         TrainingWorkload("mlp", "perceptron 784-512-10, 128 images", (128, 784)),
         TrainingWorkload("cnn", "two convolutions with batch norm, 128 images of 8x8", (128, 1, 8, 8)),
+        TrainingWorkload("resnet", "ResNet-18, 2 images of 224x224", (2, 3, 224, 224)),
+        TrainingWorkload("resnet-224", "ResNet-18, 64 images of 224x224", (64, 3, 224, 224)),
         _gpt("gpt", "GPT, 0.8 million parameters", 16, vocab_size=65, block_size=64, n_layer=4, n_head=4, n_embd=128),
         _gpt("gpt-10m", "GPT, 10.8 million parameters", 64, vocab_size=65, block_size=256, n_layer=6, n_head=6, n_embd=384),
         _gpt("gpt-2", "GPT-2, 124 million parameters", 8, vocab_size=50257, block_size=1024, n_layer=12, n_head=12, n_embd=768),
@@ -77,7 +80,7 @@ def polyhal_step(workload: TrainingWorkload, device: Device, precision: str, *, 
         parameters, optimizer = list(gpt.parameters()), optim.AdamW(gpt.parameters(), lr=1e-3)
         loss_of = lambda: gpt.loss(x, y)  # noqa: E731
     else:
-        model = MLP((784, 512, _CLASSES), device=device) if workload.name == "mlp" else CNN(device=device)
+        model = _classifier(workload.name, device)
         parameters, optimizer = [], optim.Adam(model.parameters())
         loss_of = lambda: F.cross_entropy(model(x), y)  # noqa: E731
 
@@ -103,6 +106,12 @@ def polyhal_step(workload: TrainingWorkload, device: Device, precision: str, *, 
         return loss
 
     return wait
+
+
+def _classifier(name: str, device: Device) -> Module:
+    if name == "mlp":
+        return MLP((784, 512, _CLASSES), device=device)
+    return CNN(device=device) if name == "cnn" else resnet18(_CLASSES, device=device)
 
 
 def torch_step(workload: TrainingWorkload, place: str, precision: str, *, graph: bool) -> Step:

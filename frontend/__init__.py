@@ -10,29 +10,14 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import errors
+from polyhal.hal.checks.bounds import debug, is_debug
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch import on_replay, runtime_scalar
-from polyhal.hal.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    finfo,
-    float16,
-    float32,
-    float64,
-    iinfo,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from polyhal.hal.settings.debug import debug, is_debug
+
+from polyhal.hal.dtypes import (  # isort: skip
+    DType, bfloat16, bool_, complex64, complex128, finfo, float16, float32, float64, iinfo, int8, int16,
+    int32, int64, uint8, uint16, uint32, uint64,
+)  # fmt: skip
 from polyhal.hal.settings.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from polyhal.hal.settings.precision import (
     float32_matmul_precision,
@@ -94,6 +79,7 @@ if TYPE_CHECKING:
     from polyhal import (
         amp,
         data,
+        distributed,
         distributions,
         fft,
         func,
@@ -102,6 +88,7 @@ if TYPE_CHECKING:
         nn,
         ops,
         optim,
+        parallel,
         signal,
         special,
         text,
@@ -123,9 +110,13 @@ if TYPE_CHECKING:
         promote_types,
         result_type,
         set_default_dtype,
-    )
+    )  # fmt: skip
     from polyhal.func import vmap
     from polyhal.graphs import draw_graph, load_graph, save_graph
+    from polyhal.hal.checks.memory_history import record_memory_history
+    from polyhal.hal.checks.modes import check
+    from polyhal.hal.checks.watchdog import watchdog
+    from polyhal.hal.diagnostics.memory_summary import memory_summary
     from polyhal.hal.diagnostics.profiler import profile
     from polyhal.hal.ops.user_kernels import kernel
     from polyhal.hal.planning.explain import explain
@@ -199,8 +190,8 @@ newaxis = None
 __version__ = "0.1.0"
 
 _PACKAGES = (
-    "amp", "data", "distributions", "fft", "func", "linalg", "models", "nn",
-    "ops", "optim", "signal", "special", "text", "utils",
+    "amp", "data", "distributed", "distributions", "fft", "func", "linalg", "models", "nn",
+    "ops", "optim", "parallel", "signal", "special", "text", "utils",
 )  # fmt: skip
 _DTYPES = {
     "bool": bool_, "cdouble": complex128, "cfloat": complex64, "double": float64, "float": float32,
@@ -253,6 +244,7 @@ __all__ = [
     "capture",
     "celu_",
     "channel_shuffle",
+    "check",
     "checkpoint",
     "complex64",
     "complex128",
@@ -265,6 +257,7 @@ __all__ = [
     "ctc_loss",
     "data",
     "debug",
+    "distributed",
     "distributions",
     "draw_graph",
     "dropout",
@@ -329,6 +322,7 @@ __all__ = [
     "margin_ranking_loss",
     "max_pool1d",
     "max_pool3d",
+    "memory_summary",
     "models",
     "multinomial",
     "nan",
@@ -341,6 +335,7 @@ __all__ = [
     "ones_like",
     "ops",
     "optim",
+    "parallel",
     "pca_lowrank",
     "pi",
     "pixel_shuffle",
@@ -357,6 +352,7 @@ __all__ = [
     "randn_like",
     "random",
     "randperm",
+    "record_memory_history",
     "relu_",
     "result_type",
     "rms_norm",
@@ -392,6 +388,7 @@ __all__ = [
     "use_deterministic_algorithms",
     "utils",
     "vmap",
+    "watchdog",
     "zeros",
     "zeros_like",
 ]

@@ -9,6 +9,7 @@ from polyhal.autograd.tape import record
 from polyhal.complex_tensor import join
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
+from polyhal.hal.settings import env
 from polyhal.tensor import Tensor, make_tensor, wrap
 
 
@@ -21,3 +22,8 @@ dispatch.frontend.convert = _convert
 dispatch.frontend.join = join
 dispatch.frontend.record = record
 dispatch.frontend.note_view = note_view
+
+if env.checks() or env.watchdog():
+    from polyhal.hal.checks.modes import start
+
+    start()

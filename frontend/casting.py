@@ -1,17 +1,22 @@
-"""Moving tensors to other devices and casting them to other dtypes, under PyTorch's and the Array API's names."""
+"""Conversions of tensors: to other devices, to the host, to other dtypes, under PyTorch's and the Array API's names."""
 
 from __future__ import annotations
 
 import builtins
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from polyhal.conversion import names_dtype
-from polyhal.hal import dtypes
+from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.memory.readback import combined
 from polyhal.hal.ops import FUNCTIONS
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from polyhal.tensor import Tensor
 
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
@@ -36,18 +41,38 @@ class Conversions:
         """Return the tensor on another device, in another dtype, or both: `x.to("opencl")`, `x.to(polyhal.float16)`.
 
         Another tensor stands for its device and dtype. "cpu" and "gpu" are the best device of that type. With `copy` the
-        result has memory of its own. `non_blocking` has no effect: copies between devices wait, all else is asynchronous.
+        result has memory of its own. With `non_blocking` a copy to a device that supports it does not wait for
+        the work enqueued there; reading from a device always waits, so that no wrong value is ever seen.
         """
         flags = [t for t in targets if isinstance(t, builtins.bool)]
+        non_blocking = non_blocking or flags[:1] == [True]
         copy = copy or (len(flags) > 1 and flags[1])
         out: Any = self
         for target in (*targets, device, dtype):
             if target is not None and not isinstance(target, builtins.bool):
-                out = _converted(out, target)
+                out = _converted(out, target, non_blocking)
         if copy and out is self:
             out = _copy(out)
         result: Tensor = out
         return result
+
+    def numpy_async(self) -> Future[np.ndarray]:
+        """Start to copy the elements to a new NumPy array. Returns its future; the program goes on meanwhile.
+
+        The array holds the values at the time of the call: the tensor may be changed or released at once. The future raises
+        the typed error of work that failed, and cannot be cancelled. Its callbacks may run on a thread of the device's
+        driver, so they must neither block nor use the device. Devices without asynchronous copies wait here instead.
+        """
+        this: Any = self
+        if self.dtype.kind != "complex":
+            return dispatch.thread.executor.read_async(this)
+        out = np.empty(this.shape, self.dtype.numpy)
+
+        def join(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
+            out.real, out.imag = real, imag
+            return out
+
+        return combined((this.real.numpy_async(), this.imag.numpy_async()), join)
 
     def astype(self, dtype: object, copy: builtins.bool = True) -> Tensor:
         """Cast to another dtype. Returns a new tensor even if the dtype is the same, unless `copy` is False."""
@@ -113,16 +138,16 @@ class Conversions:
         return self.to(dtypes.float64)
 
 
-def _converted(x: Any, target: Any) -> Any:
+def _converted(x: Any, target: Any, non_blocking: bool) -> Any:
     """The tensor on a device, in a dtype, or in the likeness of another tensor."""
     if hasattr(target, "ref"):
-        return _converted(_converted(x, target.device), target.dtype)
+        return _converted(_converted(x, target.device, non_blocking), target.dtype, non_blocking)
     if isinstance(target, Device) or (isinstance(target, str) and not names_dtype(target)):
         device = Device(target)
         if device is x.device:
             return x
         from polyhal.autograd.function import transfer
 
-        return transfer(x, device)
+        return transfer(x, device, non_blocking)
     kind: DType = as_dtype(target)
     return x if kind is x.dtype else _cast(x, kind)

@@ -6,7 +6,6 @@ loaded, so that Polyhal neither depends on einops nor imports it.
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ def install() -> None:
         sys.meta_path.insert(0, _Finder())
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     """Finds nothing by itself, and extends the module of einops that others find."""
 
     def find_spec(
@@ -36,11 +35,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
         return spec
 
 
-class _Loader(importlib.abc.Loader):
+class _Loader:
     """Loads a module as its own loader does, and defines the backend in it."""
 
     def __init__(self, loader: Any) -> None:

@@ -12,6 +12,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.hits import coordinates, hit_positions
+from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.inplace import function_in_place, overwrite
 
 if TYPE_CHECKING:
@@ -182,7 +183,9 @@ def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
                 f"[getitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}"
             )
         index = item if isinstance(item, Tensor) else as_tensor(item, device=x.device)
-        positive: Tensor = _where(_less(index, 0), index + length, index)
+        # Of several numbers each has to be in range: together they may name another element.
+        several = len(indices) > 1
+        positive: Tensor = wrap_index(index, length) if several else _where(_less(index, 0), index + length, index)
         flat = positive if flat is None else flat * length + positive
     if flat is None:
         raise IndexError("[getitem] no index tensors")

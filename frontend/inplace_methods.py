@@ -27,7 +27,7 @@ class InPlaceMethods(InPlaceOps):
     def copy_(self, src: Any, non_blocking: bool = False) -> Self:
         """Overwrite the elements by those of `src`, broadcast and cast. Gradients flow to `src`.
 
-        Copies never wait for the device, so that `non_blocking` changes nothing.
+        `non_blocking` changes nothing: a copy on one device never waits, and one from another device waits for its values.
         """
         overwrite(self, _operand(src, self))
         return self

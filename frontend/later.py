@@ -20,6 +20,7 @@ LATER: dict[str, str] = {
     "capture": "steps.block",
     "celu_": "nn.functional",
     "channel_shuffle": "nn.functional",
+    "check": "hal.checks.modes",
     "conv1d": "nn.functional",
     "conv3d": "nn.functional",
     "conv_transpose1d": "nn.functional",
@@ -58,6 +59,7 @@ LATER: dict[str, str] = {
     "margin_ranking_loss": "nn.functional.positional",
     "max_pool1d": "nn.functional",
     "max_pool3d": "nn.functional",
+    "memory_summary": "hal.diagnostics.memory_summary",
     "multinomial": "sampling",
     "numel": "dtype_queries",
     "pca_lowrank": "linalg.low_rank",
@@ -70,6 +72,7 @@ LATER: dict[str, str] = {
     "rand_like": "sampling",
     "randint_like": "sampling",
     "randn_like": "sampling",
+    "record_memory_history": "hal.checks.memory_history",
     "relu_": "nn.functional",
     "result_type": "dtype_queries",
     "rms_norm": "nn.functional",
@@ -87,5 +90,6 @@ LATER: dict[str, str] = {
     "to_dlpack": "interchange",
     "triplet_margin_loss": "nn.functional.positional",
     "vmap": "func",
+    "watchdog": "hal.checks.watchdog",
 }
 """Name and module, below `polyhal`."""

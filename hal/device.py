@@ -8,21 +8,38 @@ import numpy as np
 
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.dtypes import DType
-from polyhal.hal.errors import UnsupportedDTypeError, message
+from polyhal.hal.errors import OutOfMemoryError, UnsupportedDTypeError, message, out_of_memory_in
 from polyhal.hal.layout import Ref, Spec, contiguous
+from polyhal.hal.memory import last_at_exit  # noqa: F401 (registers itself before anything else does)
 from polyhal.hal.memory.buffer import Buffer
+from polyhal.hal.memory.events import DeviceEvent, record_event
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
+from polyhal.hal.memory.readback import finished, start_read
 from polyhal.hal.memory.streams import Stream
-from polyhal.hal.protocol import ComputeBackend, Feature, SupportsFlush, features_of
+from polyhal.hal.memory.uploads import PendingUploads
+from polyhal.hal.protocol import (
+    ComputeBackend,
+    Feature,
+    SupportsAsyncRead,
+    SupportsFlush,
+    SupportsLossDetection,
+    SupportsPinnedMemory,
+    features_of,
+)
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from polyhal.hal.planning.plan import PlanCache
     from polyhal.hal.planning.planner import Planner
 
 
 class Device:
-    """An opened compute device. `Device("opencl:1")` and `Device.default()` return the same object every time."""
+    """An opened compute device. `Device("opencl:1")` and `Device.default()` return the same object every time.
+
+    They return another one after a loss: the tensors of a lost device are gone, and everything on it raises DeviceLostError.
+    """
 
     features: Feature
     """The optional protocols of the contract that the backend implements."""
@@ -33,13 +50,19 @@ class Device:
     plans: PlanCache
     planner: Planner
     pool: Pool
+    uploads: PendingUploads | None
+    """Copies to the device in flight, where the backend supports them."""
+    _losing_backend: SupportsLossDetection | None
+    """The backend, where it can tell that the device is gone. Kept because tensors without a device ask for it."""
+    _reading_backend: SupportsAsyncRead | None
+    """The backend, where it can read without blocking."""
     _flushing_backend: SupportsFlush | None
     """The backend, where it supports `flush`. Kept because every replay of a captured step asks for it."""
 
     def __new__(cls, name: str | Device | None = None) -> Device:
         """Open the device called `name`: "opencl", "opencl:1", "numpy", "cpu", "gpu", ...; None means the default.
 
-        Raises DeviceUnavailableError with the reason of every candidate.
+        docs/devices.md lists the names. Raises DeviceUnavailableError with the reason of every candidate.
         """
         if isinstance(name, Device):
             return name
@@ -57,6 +80,7 @@ class Device:
     @classmethod
     def opened(cls, name: str, backend: ComputeBackend) -> Device:
         """Wrap an opened backend; for the registry, and for tests with backends of their own."""
+        from polyhal.hal.discovery.fork import process_devices
         from polyhal.hal.planning.plan import PlanCache
         from polyhal.hal.planning.planner import Planner
 
@@ -65,11 +89,20 @@ class Device:
         self.backend = backend
         self.features = features_of(backend)
         self._flushing_backend = backend if isinstance(backend, SupportsFlush) else None
+        self._losing_backend = backend if isinstance(backend, SupportsLossDetection) else None
+        self._reading_backend = backend if isinstance(backend, SupportsAsyncRead) else None
+        self.uploads = PendingUploads(backend) if isinstance(backend, SupportsPinnedMemory) else None
         self.pool = Pool(backend, name)
         self.plans = PlanCache()
         self.planner = Planner(self)
         self.idle_streams = []
+        process_devices().devices.add(self)
         return self
+
+    def abandon(self, stand_in: Any) -> None:
+        """Put `stand_in` in the place of all that works with the driver."""
+        self.backend = self.pool = self.planner = self._flushing_backend = self._reading_backend = stand_in
+        self.uploads = None
 
     @property
     def info(self) -> DeviceInfo:
@@ -86,6 +119,11 @@ class Device:
         """What the backend supports."""
         return self.backend.capabilities
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether a call has found the device gone: its tensors are, too, and `Device(name)` opens it anew."""
+        return self._losing_backend is not None and self._losing_backend.is_lost()
+
     def synchronize(self) -> None:
         """Wait for everything enqueued on this device."""
         self.backend.synchronize()
@@ -99,6 +137,10 @@ class Device:
         """Make a stream, whose work may run concurrently with that of other streams: `with device.stream(): ...`."""
         return Stream(self)
 
+    def record_event(self) -> DeviceEvent:
+        """Return an event after everything enqueued so far on the thread's stream. Devices that cannot mark work wait here."""
+        return record_event(self)
+
     def memory_stats(self) -> MemoryStats:
         """Sizes and counts of the device's memory pool, in bytes."""
         return self.pool.stats()
@@ -106,6 +148,16 @@ class Device:
     def empty_cache(self) -> None:
         """Return free blocks of the pool to the device."""
         self.pool.drain()
+
+    def set_memory_limit(self, nbytes: int | None) -> None:
+        """Let tensors of this process take at most `nbytes` of the device; None removes the limit.
+
+        Beyond it, free blocks are given back; if that does not suffice, OutOfMemoryError is raised. Memory that is in use
+        already stays. Raises ValueError below 0.
+        """
+        if nbytes is not None and nbytes < 0:
+            raise ValueError(message("set_memory_limit", f"got {nbytes}", expected="0 or more bytes", device=self))
+        self.pool.limit = nbytes
 
     def check_dtype(self, dtype: DType, op: str | None = None) -> None:
         """Raise UnsupportedDTypeError unless the device can store tensors of `dtype`."""
@@ -121,13 +173,30 @@ class Device:
                 )
             )
 
-    def upload(self, array: np.ndarray, dtype: DType) -> tuple[Buffer, Ref]:
-        """Copy `array`, which must be of `dtype`'s NumPy type, to a new buffer. Returns the buffer and a reference to it."""
-        self.check_dtype(dtype)
-        spec = contiguous(dtype, array.shape)
-        buffer = self.pool.take(bucket(spec.nbytes))
+    def upload(self, array: np.ndarray, dtype: DType, non_blocking: bool = False) -> tuple[Buffer, Ref]:
+        """Copy `array`, which must be of `dtype`'s NumPy type, to a new buffer. Returns the buffer and a reference to it.
+
+        With `non_blocking` nobody may change `array` afterwards, and the call does not wait if the backend supports that.
+        """
+        buffer, ref = self.reserve(contiguous(dtype, array.shape))
         if array.size:
-            self.backend.copy_to_device(byte_view(np.ascontiguousarray(array)), buffer.handle, 0)
+            source = byte_view(np.ascontiguousarray(array))
+            if non_blocking and self.uploads is not None:
+                self.uploads.start(source, buffer.handle)
+            else:
+                self.backend.copy_to_device(source, buffer.handle, 0)
+        return buffer, ref
+
+    def reserve(self, spec: Spec) -> tuple[Buffer, Ref]:
+        """Take memory for elements that will be copied there. Returns the buffer and a reference to it.
+
+        Raises OutOfMemoryError, and UnsupportedDTypeError if the device cannot store the dtype.
+        """
+        self.check_dtype(spec.dtype)
+        try:
+            buffer = self.pool.take(bucket(spec.nbytes))
+        except OutOfMemoryError as error:
+            raise out_of_memory_in("copy to device", error) from error
         return buffer, Ref(buffer.handle, spec, 0)
 
     def download(self, ref: Ref) -> np.ndarray:
@@ -143,6 +212,22 @@ class Device:
         self.backend.copy(ref, Ref(buffer.handle, dense, 0))
         self.backend.copy_from_device(buffer.handle, 0, byte_view(out))
         return out
+
+    def download_async(self, ref: Ref) -> Future[np.ndarray]:
+        """Start to copy the elements of `ref` to a new NumPy array, without waiting if the backend supports that.
+
+        The future raises the typed error of work that failed.
+        """
+        backend = self._reading_backend
+        if backend is None or not ref.size:
+            return finished(self.download(ref))
+        out = np.empty(ref.shape, ref.dtype.numpy)
+        if ref.is_contiguous:
+            return start_read(backend, ref.handle, ref.offset * ref.dtype.itemsize, out)
+        dense = contiguous(ref.dtype, ref.shape)
+        buffer = self.pool.take(bucket(dense.nbytes))
+        self.backend.copy(ref, Ref(buffer.handle, dense, 0))
+        return start_read(backend, buffer.handle, 0, out)
 
     def __repr__(self) -> str:
         return f"Device({self.name!r})"

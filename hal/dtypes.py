@@ -11,7 +11,7 @@ not in `ALL`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -120,7 +120,7 @@ def as_dtype(value: object) -> DType:
         if value is None:  # which NumPy reads as float64
             raise TypeError
         return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError, SyntaxError):  # NumPy reads names as a small language
         names = ", ".join(d.name for d in ALL + COMPLEX)
         raise TypeError(f"{value!r} names no dtype of Polyhal; expected one of {names}") from None
 
@@ -188,8 +188,7 @@ def to_float(dtype: DType) -> DType:
     return dtype if dtype.kind == "float" else DEFAULT_FLOAT
 
 
-@dataclass(frozen=True, slots=True)
-class FloatInfo:
+class FloatInfo(NamedTuple):
     """Machine limits of a floating-point dtype; `eps` is the gap between 1 and the next number."""
 
     bits: int
@@ -200,8 +199,7 @@ class FloatInfo:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
-class IntInfo:
+class IntInfo(NamedTuple):
     """Machine limits of an integer dtype."""
 
     bits: int

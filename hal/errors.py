@@ -33,8 +33,24 @@ class KernelBuildError(BackendError):
         return log.splitlines()[0].strip() if log else type(self).__name__
 
 
+class WrongResultError(BackendError):
+    """A result is outside the error bound of its op; found by the check `reference`."""
+
+
 class DeviceLostError(BackendError):
     """The device stopped answering; its tensors are gone."""
+
+
+class DeviceTimeoutError(BackendError):
+    """A command did not end in time; the message names it."""
+
+
+class TransferError(BackendError):
+    """Bytes arrived damaged on the way to or from the device."""
+
+
+class SettingError(PolyhalError, ValueError):
+    """An environment variable has a value that means nothing."""
 
 
 class UnsupportedOpError(PolyhalError, NotImplementedError):
@@ -78,7 +94,13 @@ class CaptureError(PolyhalError, RuntimeError):
 
 
 class NonFiniteError(PolyhalError, ArithmeticError):
-    """Anomaly mode met the first NaN or Inf."""
+    """The check `nan` met the first NaN or infinity."""
+
+
+def out_of_memory_in(op: str, error: OutOfMemoryError) -> OutOfMemoryError:
+    """The error of an allocation, which knows its device and sizes, with the op that it was for."""
+    text = str(error)
+    return error if text.startswith("[") else OutOfMemoryError(f"[{op}] {text}")
 
 
 def message(op: str | None, problem: str, *, expected: str = "", fix: str = "", device: object = None) -> str:

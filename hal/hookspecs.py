@@ -1,8 +1,9 @@
-"""The plug-in hooks: how an installed distribution offers backends and ops.
+"""The plug-in hooks: how an installed distribution offers backends, ops and engines for process groups.
 
-A distribution registers an object (usually a module) under the entry-point group `polyhal.backends` or `polyhal.ops`. The
-object has a function `polyhal_backends` or `polyhal_ops`, marked with `hookimpl`, that returns `BackendSpec`s or `OpSpec`s.
-Probing, opening and declarations are named in the specs and run later, so that loading a plug-in imports no driver.
+A distribution registers an object (usually a module) under the entry-point group `polyhal.backends`, `polyhal.ops` or
+`polyhal.process_groups`. The object has a function `polyhal_backends`, `polyhal_ops` or `polyhal_process_groups`, marked with
+`hookimpl`, that returns `BackendSpec`s, `OpSpec`s or `ProcessGroupSpec`s. Probing, opening, declarations and connections are
+named in the specs and run later, so that loading a plug-in imports no driver.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any
 import pluggy
 
 from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.collectives.process_group import ProcessGroupSpec
 from polyhal.hal.protocol import ComputeBackend
 
 PROJECT = "polyhal"
 ENTRY_POINT_GROUP = "polyhal.backends"
 OPS_GROUP = "polyhal.ops"
+PROCESS_GROUPS_GROUP = "polyhal.process_groups"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -50,6 +53,9 @@ class BackendSpec:
     """Whether this is a test or teaching backend: opened by name only, never a default, listed only on request."""
     environment: tuple[str, ...] = ()
     """Prefixes of the environment variables that affect which devices are visible. `polyhal doctor` lists their values."""
+    expand: Callable[[str], Sequence[str]] | str | None = None
+    """Returns the selectors of all devices that a selector stands for in a list of devices, itself if it names one. A function,
+    or "module:function"; None if selectors name single devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +82,11 @@ class OpHookSpecs:
     @hookspec
     def polyhal_ops(self) -> Sequence[OpSpec]:  # type: ignore[empty-body]
         """Return the ops of this distribution. Must be cheap: name the module that declares them, and do not import it."""
+
+
+class ProcessGroupHookSpecs:
+    """The same for plug-ins with engines for process groups."""
+
+    @hookspec
+    def polyhal_process_groups(self) -> Sequence[ProcessGroupSpec]:  # type: ignore[empty-body]
+        """Return the engines of this distribution. Must be cheap: name the function that connects, and import nothing."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
+from polyhal.hal.peer_memory import SupportsPeerCopy
 
 API_VERSION = 2
 """Raised whenever a backend written for the version before would no longer work."""
@@ -197,6 +198,30 @@ class Event(Protocol):
         """Return whether all work before the event is done, without blocking. Errors surface in `wait` and `synchronize`."""
 
 
+@runtime_checkable
+class CompletionEvent(Event, Protocol):
+    """An event that reports its completion."""
+
+    def add_callback(self, callback: Callable[[BaseException | None], None]) -> None:
+        """Call `callback` once when the event is complete, with the error of failed work or None; at once if it is complete.
+
+        It runs on a thread of the backend, or on the caller's if the event is complete: it must not block nor use the device.
+        """
+
+
+@runtime_checkable
+class SupportsAsyncRead(Protocol):
+    """Copies to the host that do not block. `Tensor.numpy_async` and `Device.record_event` use them."""
+
+    def copy_from_device_async(self, src: Handle, offset: int, dst: memoryview) -> CompletionEvent:
+        """Start to fill `dst` with bytes of `src`, starting at byte `offset`, after all work enqueued before.
+
+        Work enqueued later does not change what is read, and `src` may be released meanwhile. `dst` must stay alive and
+        untouched until the event is complete. The copy and all work before it are submitted, so that the event becomes
+        complete without another call.
+        """
+
+
 TRANSFER = "copy to device"
 """The name under which `SupportsProfiling` lists a copy by `copy_to_device_async`."""
 
@@ -321,6 +346,17 @@ class SupportsUserKernels(Protocol):
         """
 
 
+@runtime_checkable
+class SupportsLossDetection(Protocol):
+    """Devices that can be gone while the program runs: unplugged, reset by a watchdog, or with a driver that crashed.
+
+    The registry asks when a device is opened by name or as the default, and opens a lost one anew by another `create`.
+    """
+
+    def is_lost(self) -> bool:
+        """Return whether a call has found the device gone; it never comes back. From then on calls raise DeviceLostError."""
+
+
 class Feature(enum.Flag):
     """The optional protocols that a backend implements."""
 
@@ -332,6 +368,9 @@ class Feature(enum.Flag):
     COMMAND_BUFFERS = enum.auto()
     STREAMS = enum.auto()
     USER_KERNELS = enum.auto()
+    ASYNC_READ = enum.auto()
+    LOSS_DETECTION = enum.auto()
+    PEER_COPY = enum.auto()
 
 
 PROTOCOLS: dict[Feature, type] = {
@@ -342,6 +381,9 @@ PROTOCOLS: dict[Feature, type] = {
     Feature.COMMAND_BUFFERS: SupportsCommandBuffers,
     Feature.STREAMS: SupportsStreams,
     Feature.USER_KERNELS: SupportsUserKernels,
+    Feature.ASYNC_READ: SupportsAsyncRead,
+    Feature.LOSS_DETECTION: SupportsLossDetection,
+    Feature.PEER_COPY: SupportsPeerCopy,
 }
 
 

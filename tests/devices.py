@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from polyhal.hal.discovery.registry import registry
 
@@ -21,3 +22,9 @@ KIT_DEVICES = listed("POLYHAL_KIT_DEVICES") or TEST_DEVICES
 """The same for the conformance kit, which takes long on a device that compiles slowly."""
 PARITY_DEVICES = [*TEST_DEVICES, *(["wgpu"] if "wgpu" not in TEST_DEVICES and registry().probe("wgpu") else [])]
 """Those that must train alike: a second GPU API that is here, too."""
+
+
+def shares(devices: Sequence[str]) -> list[int]:
+    """How many of the cases that take turns each device gets: half with the required members only, where most ops are composed
+    of several and take many times as long."""
+    return [1 if d == "numpy:contiguous_only" else 2 for d in devices]

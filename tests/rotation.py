@@ -36,11 +36,12 @@ def rotate(
     if os.environ.get("POLYHAL_TEST_ALL") or len(devices) < 2:
         return
     turns = [place for place, share in enumerate(shares or [1] * len(devices)) for _ in range(share)]
+    below = f"{folder}{os.sep}"
     kept, dropped = [], []
     for item in items:
         spec = getattr(item, "callspec", None)
         single = spec is not None and len(spec.params) < 2 and not whole_tests
-        if spec is None or single or folder not in item.path.parents or spec.params.get(fixture) not in devices:
+        if spec is None or single or not str(item.path).startswith(below) or spec.params.get(fixture) not in devices:
             kept.append(item)
             continue
         place = devices.index(spec.params[fixture])

@@ -14,7 +14,7 @@ import benchmarks.__main__ as door
 from benchmarks import layer_workloads, report, training_workloads
 from benchmarks.frameworks import layers, numpy_, ours, pytorch
 from benchmarks.op_workloads import OpWorkload, workloads
-from benchmarks.suite import replay
+from benchmarks.suite import collectives, pairs, published, replay
 from polyhal import Device
 from polyhal.hal.discovery.registry import registry
 
@@ -109,6 +109,35 @@ def test_the_page_is_what_the_results_say():
     assert report.PAGE.read_text(encoding="utf-8") == report.page(report.results())
 
 
+def test_the_simulators_page_shows_predictions_as_measured():
+    text = report.SIMULATOR_PAGE.read_text(encoding="utf-8")
+    assert text == report.simulator_page(text, report.results())
+    for result in report.results():
+        if result["benchmark"] == "prediction":
+            assert len(result["rows"]) >= 5
+            assert all(row["what"] in text for row in result["rows"])
+
+
+def test_the_planning_page_shows_forecasts_beside_measurements():
+    text = report.PLANNING_PAGE.read_text(encoding="utf-8")
+    assert text == report.planning_page(text, report.results())
+    rows = [row for r in report.results() if r["benchmark"] == "published" for row in r["rows"]]
+    assert {row["devices"]: row["forecast_teraflops"] / row["teraflops"] for row in rows if not row["fits"]}.keys() <= {3072}
+    assert all(0.7 < row["forecast_teraflops"] / row["teraflops"] < 1.3 for row in rows)
+    assert len(rows) == len(published.RUNS)
+    measured = [row for r in report.results() if r["benchmark"] == "scaling" for row in r["rows"]]
+    assert {len(row["devices"]) for row in measured} >= {1, 2}
+    assert all(0.8 < row["forecast_ms"] / row["ms"] < 1.2 for row in measured)
+
+
+def test_predictions_of_training_steps_are_near_the_measured_ones():
+    """Except for half precision, whose many short kernels the model makes too fast."""
+    rows = [row for r in report.results() if r["benchmark"] == "prediction" for row in r["rows"]]
+    assert {row["model"] for row in rows} >= {"mlp", "cnn", "gpt", "resnet"}
+    off = {(r["model"], r["device"]): r["predicted_ms"] / r["ms"] for r in rows if r["precision"] == "highest"}
+    assert {name: ratio for name, ratio in off.items() if not 0.7 <= ratio <= 1.3} == {}
+
+
 def test_the_page_has_a_section_for_every_benchmark():
     assert set(report._SECTIONS) == set(door.NAMES)
 
@@ -129,7 +158,7 @@ def test_every_file_of_the_suite_is_listed_with_one_line():
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == sorted(p.stem for p in door.SUITE.glob("[!_]*.py"))
-    assert len(lines) == 10
+    assert len(lines) == 18
     assert [line for line in lines if len(line) > 128 or len(line.split()) < 6] == []
 
 
@@ -150,7 +179,7 @@ def test_every_benchmark_explains_its_options(name, capsys):
         (["kernel"], "there is no benchmark 'kernel'"),
         (["peak", "--devices", "opencl:99"], "peak: device 'opencl:99' is not available"),
         (["peak", "--devices", "numpy", "--size", "gpu"], "unrecognized arguments"),
-        (["training_step", "--models", "resnet"], "'resnet' is unknown; expected any of mlp, cnn"),
+        (["training_step", "--models", "vgg"], "'vgg' is unknown; expected any of mlp, cnn"),
         (["peak", "replay", "--json", "x.json"], "use --json-dir with several benchmarks"),
         (["peak", "--devices", "numpy", "--json", "/no/such/folder/x.json"], "No such file or directory"),
     ],
@@ -187,6 +216,44 @@ def test_several_benchmarks_write_a_file_each(tmp_path):
         assert 0 < low <= median <= high
     page = report.page({"place": "here", **result} for result in files.values())
     assert "## here: framework overhead per op" in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "moved"),
+    [
+        # Each of two devices sends half its vector, and its half of the sums.
+        ("all_reduce", 2, 8.0),
+        ("all_reduce", 8, 14.0),
+        ("reduce_scatter", 4, 6.0),
+        ("all_gather", 2, 4.0),
+        ("broadcast", 4, 8.0),
+    ],
+)
+def test_bus_bandwidth_is_that_of_nccl_tests(kind, size, moved):
+    assert collectives.bus_bytes(kind, 8, size) == moved
+
+
+def test_collectives_are_measured(tmp_path):
+    options = ["--devices", "numpy,numpy:no_f64", "--kinds", ",".join(collectives.KINDS), "--sizes", "4KiB"]
+    assert collectives.main([*options, "--repetitions", "2", "--json", str(tmp_path / "x.json")]) == 0
+    result = json.loads((tmp_path / "x.json").read_text())
+    assert [(r["kind"], r["dtype"]) for r in result["rows"]] == [
+        (kind, dtype) for kind in collectives.KINDS for dtype in ("float32", "bfloat16")
+    ]
+    assert "| `all_reduce` | 2 | float32 | 0 MiB |" in report.page([{"place": "here", **result}])
+
+
+def test_pairs_are_measured(tmp_path, monkeypatch):
+    tiny = replace(training_workloads.WORKLOADS["gpt"], inputs=(2, 8))
+    tiny = replace(tiny, config=replace(tiny.config, block_size=8, n_layer=1, n_embd=16, n_head=2))
+    monkeypatch.setitem(training_workloads.WORKLOADS, "gpt", tiny)
+    options = ["--devices", "numpy,numpy:no_f64", "--slower", "3", "--rows", "4", "--repetitions", "2"]
+    assert pairs.main([*options, "--json", str(tmp_path / "x.json")]) == 0
+    result = json.loads((tmp_path / "x.json").read_text())
+    (row,) = result["rows"]
+    assert list(row["who"]) == ["first", "second", "pair, even", "pair, by speed"]
+    assert 1 < row["most"] < 2
+    assert "`numpy:no_f64 at 1/3`" in report.page([{"place": "here", **result}])
 
 
 @pytest.mark.skipif(not registry().probe("opencl"), reason="there is no OpenCL device")

@@ -18,6 +18,8 @@ import pytest
 from devices import PARITY_DEVICES
 
 import polyhal as ph
+from polyhal.backends.sim import polyhal_backends
+from polyhal.hal.discovery.registry import registry
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -173,3 +175,13 @@ def test_gradients_of_samples_and_ensembles(run: Run) -> None:
     printed = run("per_sample_gradients.py", "--steps", "90")
     assert number(r"after some training: ([\d.]+)%", printed) > 60
     assert number(r"together ([\d.]+)%", printed) > 90
+
+
+def test_the_simulated_gpu_step_by_step(run: Run) -> None:
+    if "sim" not in registry().backends:  # installed before there was one
+        registry().add(*polyhal_backends())
+    printed = run("simulated_gpu.py")
+    steps = [line.split()[2] for line in printed.splitlines() if re.match(r" +\d+\.\d{3}  +\w", line)]
+    assert [step for step in steps if step in ("allocate", "free")] == ["allocate"] * 3 + ["free"] * 3
+    assert "callback: the product has arrived" in printed
+    assert "as NumPy computes it: True" in printed

@@ -11,19 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from polyhal.backends.numpy.kernels import BINARY, REDUCE, UNARY
+from polyhal.backends.common.launching.completion import Finished
+from polyhal.backends.common.reference import members
+from polyhal.backends.common.reference.arrays import in_range, view_memory
+from polyhal.backends.common.reference.functions import BINARY, REDUCE, UNARY
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops import OPS
+from polyhal.hal.peer_memory import DeviceAddress
 from polyhal.hal.protocol import (
     REQUIRED_BINARY,
     REQUIRED_REDUCE,
     REQUIRED_UNARY,
+    ComputeBackend,
     Declined,
     Handle,
     InputSpec,
@@ -32,8 +36,6 @@ from polyhal.hal.protocol import (
     SimpleLaunch,
     UserKernel,
 )
-
-_HALF_PRECISION = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 def _total_memory() -> int:
@@ -148,44 +150,38 @@ class CoreNumpyBackend:
     # --- core -------------------------------------------------------------------------------------------------------
 
     def fill(self, value: Number, out: Ref) -> None:
-        array(out)[...] = _in_range(value, out)
+        array(out)[...] = in_range(value, out.dtype)
 
     def copy(self, src: Ref, out: Ref) -> None:
-        with np.errstate(all="ignore"):
-            np.copyto(array(out), array(src), casting="unsafe")
+        members.copy(array(src), array(out))
 
     def unary(self, op: str, x: Ref, out: Ref) -> None:
         self._check(x, out)
-        _store(UNARY[op](_upcast(array(x))), out)
+        members.unary(op, array(x), array(out))
 
     def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
         self._check(a, b, out)
-        _store(BINARY[op](_upcast(array(a)), _upcast(array(b))), out)
+        members.binary(op, array(a), array(b), array(out))
 
     def where(self, cond: Ref, a: Ref, b: Ref, out: Ref) -> None:
         self._check(cond, a, b, out)
-        array(out)[...] = np.where(array(cond), array(a), array(b))
+        members.where(array(cond), array(a), array(b), array(out))
 
     def reduce(self, op: str, x: Ref, out: Ref) -> None:
         self._check(x, out)
-        _store(REDUCE[op](_upcast(array(x))), out)
+        members.reduce(op, array(x), array(out))
 
     def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
         self._check(a, b, out)
-        with np.errstate(all="ignore"):
-            _store(np.matmul(_upcast(array(a)), _upcast(array(b))), out)
+        members.matmul(array(a), array(b), array(out))
 
     def gather(self, index: Ref, x: Ref, out: Ref) -> None:
         self._check(index, x, out)
-        rows, table = array(index), array(x)
-        in_range = (rows >= 0) & (rows < len(table))
-        array(out)[...] = np.where(in_range[:, None], table[np.where(in_range, rows, 0)], table.dtype.type(0))
+        members.gather(array(index), array(x), array(out))
 
     def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
         self._check(index, src, out)
-        rows, target = array(index), array(out)
-        in_range = (rows >= 0) & (rows < len(target))
-        np.add.at(target, rows[in_range], array(src)[in_range])
+        members.scatter_add(array(index), array(src), array(out))
 
     def _check(self, *refs: Ref) -> None:
         """Raise AssertionError if the framework breaks its promises to a minimal device."""
@@ -201,6 +197,25 @@ class NumpyBackend(CoreNumpyBackend):
     """The NumPy device: core methods with all optional names, on any layout, and every op as one kernel."""
 
     _minimal = False
+
+    def can_copy_from(self, peer: ComputeBackend) -> bool:
+        """Return whether `peer` is a NumPy device, too."""
+        return isinstance(peer, CoreNumpyBackend)
+
+    def copy_from_peer(
+        self, peer: ComputeBackend, src: Handle, src_offset: int, dst: Handle, dst_offset: int, nbytes: int
+    ) -> Finished:
+        """Copy at once."""
+        dst[dst_offset : dst_offset + nbytes] = src[src_offset : src_offset + nbytes]
+        return Finished()
+
+    def device_address(self, handle: Handle) -> DeviceAddress:
+        """Return where an allocation lies in the host's memory."""
+        return DeviceAddress(1, 0, handle.ctypes.data)
+
+    def allocate_addressable(self, nbytes: int) -> Handle:
+        """Allocate memory: all has an address."""
+        return self.allocate(nbytes)
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -235,37 +250,12 @@ def _launch(
     count = len(inputs)
 
     def run(*args: Any) -> None:
-        arrays = [_upcast(array(x)) if t else x for t, x in zip(is_tensor, args[:count], strict=True)]
-        with np.errstate(all="ignore"):
-            result = function(*arrays, **params)
-            for value, out in zip(result if isinstance(result, tuple) else (result,), args[count:], strict=True):
-                array(out)[...] = value
+        arrays = [array(x) if t else x for t, x in zip(is_tensor, args[:count], strict=True)]
+        members.run_function(function, params, arrays, [array(out) for out in args[count:]])
 
     return SimpleLaunch(f"numpy {name}", run)
 
 
 def array(ref: Ref) -> np.ndarray:
     """Return the elements of `ref` as a view of its memory."""
-    spec = ref.spec
-    size = spec.dtype.itemsize
-    strides = tuple([s * size for s in spec.strides])
-    return np.ndarray(spec.shape, spec.dtype.numpy, buffer=ref.handle, offset=ref.offset * size, strides=strides)
-
-
-def _upcast(x: np.ndarray) -> np.ndarray:
-    """Return values of half precision as float32, so that a formula rounds once, when its result is stored."""
-    return x.astype(np.float32) if x.dtype in _HALF_PRECISION else x
-
-
-def _in_range(value: Number, out: Ref) -> Number:
-    """Wrap an integer to the range of an integer dtype; NumPy refuses it outside."""
-    if type(value) is int and out.dtype.is_integral:
-        value &= (1 << out.dtype.bits) - 1
-        return value - (1 << out.dtype.bits) if out.dtype.kind == "int" and value >> (out.dtype.bits - 1) else value
-    return value
-
-
-def _store(value: Any, out: Ref) -> None:
-    """Cast a result to the dtype of `out` and store it."""
-    with np.errstate(all="ignore"):
-        np.copyto(array(out), value, casting="unsafe")
+    return view_memory(ref.spec, ref.handle, ref.offset)

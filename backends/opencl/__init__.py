@@ -16,6 +16,7 @@ def polyhal_backends() -> Sequence[BackendSpec]:
             name="opencl",
             probe="polyhal.backends.opencl.discovery:probe",
             create="polyhal.backends.opencl.backend:create",
+            expand="polyhal.backends.opencl.sub_devices:expand",
             api_version=API_VERSION,
             priority=50,
             aliases=("cl", "ocl"),

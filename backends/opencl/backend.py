@@ -13,11 +13,13 @@ from polyhal.backends.common.launching.table import lower
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, lowering
 from polyhal.backends.opencl.command_buffer import record
+from polyhal.backends.opencl.events import OpenCLEvent
 from polyhal.backends.opencl.lowering.gather import gather, scatter_add
 from polyhal.backends.opencl.lowering.gemm.dispatch import batched
 from polyhal.backends.opencl.lowering.pointwise import copy, elementwise
 from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
-from polyhal.backends.opencl.memory import OpenCLEvent, OpenCLMemory
+from polyhal.backends.opencl.memory import OpenCLMemory
+from polyhal.backends.opencl.peers.peer_copies import PeerCopies
 from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.backends.opencl.user_kernel import UserKernelCompiler
@@ -25,8 +27,20 @@ from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
 from polyhal.hal.kernels.library import KernelLibrary
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import CommandBuffer, Declined, Event, InputSpec, Launch, UserKernel
+from polyhal.hal.peer_memory import DeviceAddress
+from polyhal.hal.protocol import (
+    CommandBuffer,
+    CompletionEvent,
+    ComputeBackend,
+    Declined,
+    Event,
+    InputSpec,
+    Launch,
+    UserKernel,
+)
 
+_CUDA = 2
+"""DLPack's number for CUDA devices."""
 _BUILDERS = Builders(
     group=elementwise.group,
     copy=copy.copy,
@@ -55,11 +69,12 @@ class OpenCLBackend(CoreMethods):
         self.capabilities = probed.capabilities(device.cl, features)
         tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
         self.tuning = tuning.Tuning(features, profile.choices, tuned)
-        self.runtime = Runtime(device.cl, device.info, features, self.capabilities, self.tuning)
+        self.runtime = Runtime(device.cl, device.info, features, self.capabilities, self.tuning, device.context)
         super().__init__(self.runtime, _BUILDERS)
         self.kernels: KernelLibrary = self.runtime.programs
         self._call_log = KernelCallLog(device.info)
         self._memory = OpenCLMemory(self.runtime)
+        self._peers = PeerCopies(self.runtime, self._memory)
         self._lowerings = lowering.table()
         self._user_kernels = UserKernelCompiler(self.runtime)
 
@@ -99,6 +114,35 @@ class OpenCLBackend(CoreMethods):
         """Copy host bytes to the device without staging."""
         return self._memory.write_async(src, dst, offset)
 
+    def copy_from_device_async(self, src: cl.Buffer, offset: int, dst: memoryview) -> CompletionEvent:
+        """Start to copy device bytes to the host."""
+        return self._memory.read_async(src, offset, dst)
+
+    def can_copy_from(self, peer: ComputeBackend) -> bool:
+        """Return whether there is a way from the memory of `peer` that does not pass through the host's."""
+        return isinstance(peer, OpenCLBackend) and self._peers.accepts(peer._peers)
+
+    def copy_from_peer(
+        self, peer: ComputeBackend, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int
+    ) -> CompletionEvent:
+        """Start to copy from the memory of another device."""
+        assert isinstance(peer, OpenCLBackend)
+        return self._peers.copy(peer._peers, src, src_offset, dst, dst_offset, nbytes)
+
+    def device_address(self, handle: cl.Buffer) -> DeviceAddress | None:
+        """Return where CUDA finds an allocation; None if CUDA has not made it."""
+        exported = self._memory.exported
+        address = exported.address(handle) if exported is not None else None
+        return DeviceAddress(_CUDA, exported.device.number, address) if exported is not None and address else None
+
+    def allocate_addressable(self, nbytes: int) -> cl.Buffer | None:
+        """Allocate memory that CUDA makes; None if there is none to be had."""
+        return self._memory.allocate_exported(nbytes) if self._peers.exports() is not None else None
+
+    def is_lost(self) -> bool:
+        """Return whether the driver has reported that the device, or this process's part of it, is gone."""
+        return bool(self.runtime.errors.lost)
+
     # --- submission -------------------------------------------------------------------------------------------------
 
     def synchronize(self) -> None:
@@ -123,12 +167,11 @@ class OpenCLBackend(CoreMethods):
 
     def mark(self) -> Event:
         """Return an event after everything enqueued so far on the thread's stream."""
-        return OpenCLEvent(self.runtime.queues.current().mark())
+        return OpenCLEvent(self.runtime, self.runtime.queues.current().mark())
 
     def wait_for(self, event: Event) -> None:
         """Make later work on the thread's stream wait for `event`."""
-        assert isinstance(event, OpenCLEvent)
-        self.runtime.queues.current().wait_for(event.cl)
+        self.runtime.queues.current().wait_for(event.cl if isinstance(event, OpenCLEvent) else event)
 
     def start_profiling(self) -> None:
         """Record timestamps for every launch from now on."""

@@ -12,7 +12,7 @@ from typing import Any
 from polyhal.backends.common.codegen.expressions import EXPRESSIONS
 from polyhal.backends.common.launching.geometry import power_of_two_at_most
 from polyhal.backends.common.quirks import active, with_overrides
-from polyhal.backends.opencl import pocl_affinity, quirks
+from polyhal.backends.opencl import pocl_affinity, quirks, sub_devices
 from polyhal.backends.opencl.profiles.vendor_profile import VendorProfile, choose, shipped
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal import dtypes
@@ -20,7 +20,7 @@ from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
 from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 
 _GROUP = 64
-_AMPERE = 80
+_AMPERE, _HOPPER = 80, 90
 _CACHE_LINE = 128
 """Bytes. Tensor cores are fed in whole cache lines."""
 _STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10, 90: 200 << 10}
@@ -54,6 +54,8 @@ class OpenCLFeatures:
     static_local_memory: int
     """Local memory that a kernel may declare. On NVIDIA devices more than `local_memory`, which is what needs no opt-in."""
     compute_units: int
+    sub_device: bool
+    """Whether it is a part of a device, so that other work may run on the same cores."""
     compute_capability: int
     """NVIDIA's version of the device times ten; 0 for other vendors."""
     platform: str
@@ -68,8 +70,21 @@ class OpenCLFeatures:
         return self.compute_capability >= _AMPERE
 
     @property
+    def quad_atomics(self) -> bool:
+        """Whether one instruction adds four floats atomically (lib/atomic_add.h)."""
+        return self.compute_capability >= _HOPPER and self.float_atomics == "ptx"
+
+    @property
     def inline_ptx(self) -> bool:
         """Whether kernels may contain PTX assembly."""
+        return self.compute_capability > 0
+
+    @property
+    def resident_groups(self) -> bool:
+        """Whether groups may wait for each other if a launch has no more of them than there are compute units.
+
+        NVIDIA's devices start all groups of a launch before those of the next. OpenCL itself promises nothing.
+        """
         return self.compute_capability > 0
 
 
@@ -112,6 +127,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         local_memory_is_real=dedicated and vendor.local_memory_is_real is not False,
         static_local_memory=max(int(device.local_mem_size), _STATIC_LOCAL_MEMORY.get(capability, 0)),
         compute_units=int(device.max_compute_units),
+        sub_device=_version(device) >= (1, 2) and device.parent_device is not None,
         compute_capability=capability,
         platform=device.platform.name,
         profile=vendor.name,
@@ -162,6 +178,7 @@ def capabilities(device: Any, facts: OpenCLFeatures) -> Capabilities:
             "local_memory": str(facts.local_memory),
             "max_group_size": str(facts.max_group_size),
             "compute_units": str(facts.compute_units),
+            "sub_devices": str(sub_devices.most_parts(device)),
             "profile": facts.profile,
             **({"workers": str(pocl_affinity.decide())} if facts.quirks.pin_workers else {}),
         },

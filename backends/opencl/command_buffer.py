@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from polyhal.backends.common.launching.launch_recorder import record_launches
-from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.arguments import Cell, Changes
 from polyhal.backends.opencl.driver import ffi, pointer
 from polyhal.backends.opencl.khr_command_buffer import KhrCommandBuffer, is_faster
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.hal import dtypes
-from polyhal.hal.errors import BackendError, message
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import RecordedLaunch
 
@@ -62,7 +60,7 @@ class OpenCLCommandBuffer:
         functions = runtime.driver.command_buffers
         if buffered and functions is not None:
             queue = runtime.queues.current()
-            self._buffer = KhrCommandBuffer(functions, queue, launches, self._changes.cells, runtime.info.name)
+            self._buffer = KhrCommandBuffer(functions, queue, launches, self._changes.cells, runtime.errors)
 
     def submit(self, rebound: Collection[BindingSlot]) -> None:
         """Set the arguments that have changed, then enqueue all launches."""
@@ -94,9 +92,8 @@ class OpenCLCommandBuffer:
         for cell in cells:
             status = set_argument(cell.kernel, cell.place, cell.size, cell.value)
             if status:
-                name = self.bound[cell.launch].name
-                problem = f"argument {cell.place} of {name} was refused with OpenCL status {status}"
-                raise BackendError(message(None, problem, device=self._runtime.info.name))
+                action = f"setting argument {cell.place} of {self.bound[cell.launch].name}"
+                raise self._runtime.errors.from_status(status, action)
 
     def _submit_profiled(self, profile: list[tuple[str, cl.Event]]) -> None:
         """Enqueue each launch with an event."""
@@ -107,17 +104,10 @@ class OpenCLCommandBuffer:
             profile.append((b.name, cl.enqueue_nd_range_kernel(queue, b.kernel, b.items, b.group)))
 
     def _failed(self, status: int, kernel: Any) -> Exception:
-        """Return the typed error of a failed enqueue. pyopencl creates it when the launch is tried once more."""
+        """Return the typed error of a failed enqueue."""
         launch = next(b for b in self.bound if pointer(b.kernel) == kernel)
-        action, device = (
-            f"launching {launch.name} over {launch.items} in groups of {launch.group}",
-            self._runtime.info.name,
-        )
-        try:
-            cl.enqueue_nd_range_kernel(self._runtime.queue, launch.kernel, launch.items, launch.group)
-        except cl.Error as error:
-            return error_mapping.translate(error, action, device)
-        return BackendError(message(None, f"{action} failed with OpenCL status {status}", device=device))
+        action = f"launching {launch.name} over {launch.items} in groups of {launch.group}"
+        return self._runtime.errors.from_status(status, action)
 
 
 def prefers_khr_buffers(runtime: Runtime) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyhal.backends.opencl import icd, install_hints, pocl_affinity
+from polyhal.backends.opencl import icd, install_hints, pocl_affinity, sub_devices
 from polyhal.backends.opencl.quirks import PLATFORM_ALIASES
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.discovery.software_renderers import is_software_renderer
@@ -30,6 +30,8 @@ class OpenCLDevice:
     cl: Any
     info: DeviceInfo
     platform: str
+    context: Any = None
+    """The context of all parts of a split; None for a device that has its own."""
 
 
 def probe() -> list[DeviceInfo]:
@@ -86,17 +88,15 @@ def _no_driver(reason: str = "") -> RuntimeError:
 def select(selector: str) -> OpenCLDevice:
     """Return the device with that index, or the first one whose platform or own name contains `selector`.
 
-    Some platforms have short names (`quirks.PLATFORM_ALIASES`). Raises DeviceUnavailableError that lists the candidates.
+    Some platforms have short names (`quirks.PLATFORM_ALIASES`). `/COUNT:INDEX` after either names a part of the device (see
+    sub_devices.py). Raises DeviceUnavailableError that lists the candidates.
     """
     candidates = devices()
-    if selector.isdigit():
-        if int(selector) < len(candidates):
-            return candidates[int(selector)]
-    else:
-        part = PLATFORM_ALIASES.get(selector.lower(), selector.lower())
-        for d in candidates:
-            if part in d.platform.lower() or part in d.info.name.lower() or selector == d.info.id:
-                return d
+    if (found := _matching(candidates, selector)) is not None:
+        return found
+    split = sub_devices.parse(selector)
+    if split is not None and (found := _matching(candidates, split.device)) is not None:
+        return sub_devices.part(found, split)
     listed = ", ".join(f"{d.info.selector} = {d.info.name} ({d.platform})" for d in candidates)
     raise DeviceUnavailableError(
         message(
@@ -106,6 +106,16 @@ def select(selector: str) -> OpenCLDevice:
             fix=f"the devices are {listed}",
         )
     )
+
+
+def _matching(candidates: Sequence[OpenCLDevice], selector: str) -> OpenCLDevice | None:
+    if selector.isdigit():
+        return candidates[int(selector)] if int(selector) < len(candidates) else None
+    part = PLATFORM_ALIASES.get(selector.lower(), selector.lower())
+    for d in candidates:
+        if part in d.platform.lower() or part in d.info.name.lower() or selector == d.info.id:
+            return d
+    return None
 
 
 def _describe(platform: Any, device: Any) -> DeviceInfo:

@@ -25,6 +25,10 @@ ffi.cdef(
     int clSetKernelArg(void *kernel, unsigned int place, size_t size, const void *value);
     int clGetDeviceInfo(void *device, unsigned int what, size_t size, void *value, size_t *written);
     void *clGetExtensionFunctionAddressForPlatform(void *platform, const char *name);
+    void *clCreateBufferWithProperties(
+        void *context, const uint64_t *properties, uint64_t flags, size_t size, void *host, int *status);
+    typedef int (*enqueue_external)(
+        void *queue, unsigned int count, void **objects, unsigned int waits, const void *events, void **event);
 
     typedef struct { unsigned int place; size_t size; const void *value; } argument;
     typedef struct {
@@ -60,6 +64,10 @@ class Driver:
         self._library = _library()
         self.enqueue: Any = self._library.clEnqueueNDRangeKernel
         self.set_argument: Any = self._library.clSetKernelArg
+        self.create_buffer: Any = getattr(self._library, "clCreateBufferWithProperties", None)
+        """None with a loader from before OpenCL 3.0."""
+        self.acquire_external = self._extension_function(device, "clEnqueueAcquireExternalMemObjectsKHR")
+        """None where memory of other drivers cannot be imported."""
         self.command_buffers = self._command_buffer_functions(device)
         """None unless the device can update the arguments of a buffer and submit it before the last submission is done."""
 
@@ -71,8 +79,13 @@ class Driver:
         status = ffi.new("int *")
         handle = self._library.clCreateKernel(pointer(program), name.encode(), status)
         if status[0]:
-            raise cl.RuntimeError(f"clCreateKernel failed with OpenCL status {status[0]}")
+            raise cl.RuntimeError(cl._cl._ErrorRecord("no kernel object", status[0], "clCreateKernel"))
         return cl.Kernel.from_int_ptr(int(ffi.cast("intptr_t", handle)), False)
+
+    def _extension_function(self, device: cl.Device, name: str) -> Any:
+        """Return a function that takes memory objects to a queue; None if the driver has none of this name."""
+        address = self._library.clGetExtensionFunctionAddressForPlatform(pointer(device.platform), name.encode())
+        return None if address == ffi.NULL else ffi.cast("enqueue_external", address)
 
     def _command_buffer_functions(self, device: cl.Device) -> CommandBufferFunctions | None:
         versions = extension_versions(device)

@@ -1,28 +1,162 @@
-"""Error mapping: OpenCL status codes as Polyhal's typed errors."""
+"""Error mapping: OpenCL status codes as Polyhal's typed errors, each with its cause and what to do.
+
+Drivers use few codes for many causes. So a message names the likely one, and the limits of the device that bear on it.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import pyopencl as cl
 
-from polyhal.hal.errors import BackendError, DeviceLostError, OutOfMemoryError, PolyhalError, message
+from polyhal.backends.common.lost_devices import REOPEN
+from polyhal.hal.errors import BackendError, DeviceLostError, KernelBuildError, OutOfMemoryError, PolyhalError, message
 
-_OUT_OF_MEMORY = frozenset(
-    {cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE, cl.status_code.OUT_OF_RESOURCES, cl.status_code.OUT_OF_HOST_MEMORY}
-)
+_Status: Any = cl.status_code
 _ILLEGAL_ACCESS = -9999
 """NVIDIA's undocumented code for an illegal access or a hung kernel, after which the context is unusable."""
-_LOST = frozenset({cl.status_code.DEVICE_NOT_AVAILABLE, _ILLEGAL_ACCESS})
+
+_REPORT = "report this with the output of `polyhal doctor`"
+_SMALLER = "drop tensors that are no longer needed, or use a smaller batch"
+_RETUNE = (
+    "in a kernel of your own use a smaller `group`; else `polyhal tune --reset` forgets tuned sizes, "
+    "or report this with the output of `polyhal doctor`"
+)
 
 
-def translate(error: cl.Error, action: str, device: str) -> PolyhalError:
-    """Return the typed error for a failed call. `action` says what was attempted, with sizes."""
-    code = error.code
-    name = str(cl.status_code.to_string(code, "status %d"))  # type: ignore[operator]
-    problem = f"{action} failed with {name}"
-    if isinstance(error, cl.MemoryError) or code in _OUT_OF_MEMORY:
-        fix = "free tensors or use a smaller batch; a work-group that is too large gives the same code"
-        return OutOfMemoryError(message(None, problem, fix=fix, device=device))
-    if code in _LOST:
-        fix = "restart the process; the device's tensors are gone"
-        return DeviceLostError(message(None, problem, fix=fix, device=device))
-    return BackendError(message(None, problem, device=device))
+class DeviceLimits(NamedTuple):
+    """What errors say of a device; 0 where unknown."""
+
+    memory: int = 0
+    """Bytes."""
+    allocation: int = 0
+    """Bytes of the largest allocation."""
+    group: int = 0
+    """Work-items of the largest work-group."""
+    group_axes: tuple[int, ...] = ()
+    """The same per axis."""
+    local_memory: int = 0
+    """Bytes per work-group."""
+
+    @classmethod
+    def of(cls, device: cl.Device) -> DeviceLimits:
+        """Ask a device."""
+        return cls(
+            int(device.global_mem_size),
+            int(device.max_mem_alloc_size),
+            int(device.max_work_group_size),
+            tuple(int(n) for n in device.max_work_item_sizes),
+            int(device.local_mem_size),
+        )
+
+    def for_memory(self) -> str:
+        """The limits of memory in words; empty if they are unknown."""
+        if not self.memory:
+            return ""
+        return f"the device has {self.memory >> 20} MiB, at most {self.allocation >> 20} MiB in one piece"
+
+    def for_groups(self) -> str:
+        """The limits of work-groups in words; empty if they are unknown."""
+        if not self.group:
+            return ""
+        axes = " x ".join(map(str, self.group_axes))
+        return f"groups of at most {self.group} work-items, {axes} per axis, and {self.local_memory >> 10} KiB of local memory"
+
+
+class _Cause(NamedTuple):
+    """What a status means here."""
+
+    error: type[PolyhalError]
+    problem: str
+    fix: str
+    memory: bool = False
+    """Whether the limits of memory bear on it."""
+    groups: bool = False
+    """Whether the limits of work-groups do."""
+
+
+_LOST: dict[int, str] = {
+    _Status.DEVICE_NOT_AVAILABLE: "the device was unplugged, reset or given to somebody else",
+    # Queues and contexts live as long as the device is open, so it is the driver that has closed them.
+    _Status.INVALID_COMMAND_QUEUE: "the driver has closed the queue, as after a kernel that crashed or ran for too long",
+    _Status.INVALID_CONTEXT: "the driver has closed the context, as after a kernel that crashed or ran for too long",
+    _ILLEGAL_ACCESS: "a kernel has read or written where it must not, or ran for longer than the system allows",
+}
+_CAUSES: dict[int, _Cause] = {
+    _Status.MEM_OBJECT_ALLOCATION_FAILURE: _Cause(
+        OutOfMemoryError, "the device has no memory for it", _SMALLER, memory=True
+    ),
+    _Status.OUT_OF_HOST_MEMORY: _Cause(OutOfMemoryError, "the host has no memory left for the driver", _SMALLER),
+    _Status.OUT_OF_RESOURCES: _Cause(
+        OutOfMemoryError,
+        "the device has no memory, registers or local memory for it",
+        f"{_SMALLER}; if there is plenty, a work-group is too large: {_RETUNE}",
+        memory=True,
+        groups=True,
+    ),
+    _Status.INVALID_BUFFER_SIZE: _Cause(
+        OutOfMemoryError, "the device has no memory for one piece of this size", "use a smaller batch", memory=True
+    ),
+    _Status.MAP_FAILURE: _Cause(OutOfMemoryError, "the host cannot see the device's memory", _SMALLER),
+    _Status.INVALID_WORK_GROUP_SIZE: _Cause(
+        BackendError, "the work-group is too large for this kernel on this device", _RETUNE, groups=True
+    ),
+    _Status.INVALID_WORK_ITEM_SIZE: _Cause(
+        BackendError, "the work-group is too long on one axis", _RETUNE, groups=True
+    ),
+    _Status.INVALID_GLOBAL_WORK_SIZE: _Cause(
+        BackendError, "the tensor needs more work-items than the driver counts", "split the tensor"
+    ),
+    _Status.BUILD_PROGRAM_FAILURE: _Cause(
+        KernelBuildError, "the driver's compiler refused the kernel", f"update the driver, or {_REPORT}"
+    ),
+    _Status.COMPILER_NOT_AVAILABLE: _Cause(
+        KernelBuildError, "this driver has no compiler", "install the full driver: `polyhal doctor` says which"
+    ),
+    _Status.INVALID_BINARY: _Cause(
+        KernelBuildError, "the cached program is of another driver", f"set POLYHAL_NO_PROGRAM_CACHE=1, or {_REPORT}"
+    ),
+    _Status.DEVICE_NOT_FOUND: _Cause(
+        BackendError, "the platform has no device", "`polyhal doctor` says what drivers need on this system"
+    ),
+    _Status.PLATFORM_NOT_FOUND_KHR: _Cause(
+        BackendError, "no OpenCL driver is installed", "`polyhal doctor` says what to install"
+    ),
+    _Status.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST: _Cause(
+        BackendError, "a command before it has failed", "look for the first error; POLYHAL_CHECK=reference finds its op"
+    ),
+}
+_OTHER = _Cause(BackendError, "the driver refuses the call", f"update the driver, or {_REPORT}")
+
+
+class DriverErrors:
+    """Makes the errors of one device, and remembers its loss."""
+
+    def __init__(self, device: str, limits: DeviceLimits | None = None) -> None:
+        """`device` is its name."""
+        self.device = device
+        self.lost = ""
+        """What was the first sign that the device is gone; empty as long as it is there."""
+        self._limits = limits or DeviceLimits()
+
+    def translate(self, error: cl.Error, action: str) -> PolyhalError:
+        """Return the typed error for a failed call. `action` says what was attempted, with sizes."""
+        return self.from_status(error.code, action)
+
+    def from_status(self, code: int, action: str) -> PolyhalError:
+        """Return the typed error for a status code: that of a failed call, or the status of a command that failed."""
+        name = str(_Status.to_string(code, "status %d"))
+        problem = f"{action} failed with {name}"
+        if not self.lost and code in _LOST:
+            self.lost = f"{problem}: {_LOST[code]}"
+        if self.lost:
+            return DeviceLostError(
+                message(None, f"the device was lost when {self.lost}", fix=REOPEN, device=self.device)
+            )
+        cause = _CAUSES.get(code, _OTHER)
+        limits = [
+            self._limits.for_memory() if cause.memory else "",
+            f"it allows {allowed}" if cause.groups and (allowed := self._limits.for_groups()) else "",
+        ]
+        fix = "; ".join([*filter(None, limits), cause.fix])
+        return cause.error(message(None, f"{problem}: {cause.problem}", fix=fix, device=self.device))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyhal.hal.settings import env
+from polyhal.hal.settings.atomic import replacing
 
 _VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
@@ -119,12 +120,5 @@ def _fill(folder: Path, files: dict[str, str]) -> None:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if path.read_text(encoding="utf-8") == target:
                 continue
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".tmp-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(target)
-            os.replace(temporary, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        with replacing(path, durable=False) as file:
+            file.write(target.encode())

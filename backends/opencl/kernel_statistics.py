@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 
 import pyopencl as cl
+
+from polyhal.backends.opencl import compiler_warnings
 
 _VERBOSE = "-cl-nv-verbose"
 _PTXAS_FIGURES = {
@@ -40,9 +41,8 @@ def statistics(
 
 def _log(context: cl.Context, device: cl.Device, text: str, flags: Sequence[str]) -> str:
     """Return the build log with figures. The driver only writes it when it compiles."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cl.CompilerWarning)
-        program = cl.Program(context, text).build([*flags, _VERBOSE], cache_dir=False)  # type: ignore[arg-type]
+    with compiler_warnings.ignored:
+        program = cl.Program(context, text).build([*flags, _VERBOSE], [device], cache_dir=False)  # type: ignore[arg-type]
     return str(program.get_build_info(device, cl.program_build_info.LOG))
 
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.opencl.driver import CommandBufferFunctions, ffi, pointer
-from polyhal.hal.errors import BackendError, message
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.arguments import Cell
+    from polyhal.backends.opencl.error_mapping import DriverErrors
     from polyhal.backends.opencl.launch import BoundLaunch
     from polyhal.backends.opencl.queues import CommandQueue
 
@@ -38,11 +38,11 @@ class KhrCommandBuffer:
         queue: CommandQueue,
         launches: Sequence[BoundLaunch],
         cells: Iterable[Cell],
-        device: str,
+        errors: DriverErrors,
     ) -> None:
         """Record `launches` for queues like `queue`. `cells` are the arguments that may change. Raises BackendError."""
         self._functions = functions
-        self._device = device
+        self._errors = errors
         status = ffi.new("int *")
         properties = ffi.new("uint64_t[]", [_FLAGS, _SIMULTANEOUS_USE | _MUTABLE, 0])
         handle = functions.create(1, ffi.new("void *[]", [queue.pointer()]), properties, status)
@@ -88,7 +88,7 @@ class KhrCommandBuffer:
 
     def _check(self, status: int, action: str) -> None:
         if status:
-            raise BackendError(message(None, f"{action} failed with OpenCL status {status}", device=self._device))
+            raise self._errors.from_status(status, action)
 
 
 def _update(cell: Cell, command: Any) -> tuple[Any, Any]:

@@ -15,7 +15,6 @@ import pyopencl as cl
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
 from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
 from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
-from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.protocol import BindingSlot
@@ -120,7 +119,7 @@ class KernelLaunch:
             queue.launched(1)
         except cl.Error as error:
             action = f"launching {self.name} over {self._global} in groups of {self._local}"
-            raise error_mapping.translate(error, action, runtime.info.name) from error
+            raise runtime.errors.translate(error, action) from error
         if runtime.profile is not None:
             runtime.profile.append((self.name, event))
 
@@ -128,7 +127,10 @@ class KernelLaunch:
         """This launch with a kernel object of its own, whose arguments stay set."""
         shared = self._kernel
         program: Any = shared.cl.get_info(cl.kernel_info.PROGRAM)
-        kernel = self._runtime.driver.create_kernel(program, shared.name)
+        try:
+            kernel = self._runtime.driver.create_kernel(program, shared.name)
+        except cl.Error as error:
+            raise self._runtime.errors.translate(error, f"recording {self.name}") from error
         values = self._template.copy()
         movables: list[tuple[int, BindingSlot, int]] = []
         numbers: list[tuple[int, RuntimeScalar, ScalarType]] = []

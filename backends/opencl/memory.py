@@ -1,48 +1,34 @@
 """Device memory and transfers.
 
 Writes never block on earlier kernels: the bytes are staged first, in pinned memory for discrete cards and in ordinary memory
-for devices that share the host's. Reads block, as they must.
+for devices that share the host's. Reads block, or report when they are complete (see events.py).
 """
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from collections import deque
 
 import numpy as np
 import pyopencl as cl
 
-from polyhal.backends.opencl import error_mapping
+from polyhal.backends.opencl.events import OpenCLEvent, OpenCLRead, PendingReads
+from polyhal.backends.opencl.huge_pages import advise_huge_pages, linux_advice
+from polyhal.backends.opencl.peers.exported_memory import EXPORTED_FROM, ExportedMemory
+from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.backends.opencl.staging import PinnedRing, mapped_pinned_memory
+from polyhal.backends.opencl.staging import PinnedRing, mapped_pinned_memory, pinned_pool
 from polyhal.hal.errors import BackendError, OutOfMemoryError, PolyhalError, message
-from polyhal.hal.protocol import TRANSFER, Event
+from polyhal.hal.memory.staging_pool import StagingPool
+from polyhal.hal.protocol import TRANSFER, CompletionEvent, Event
 
 _SMALL_READ = 2**16
 """Bytes below which a read does not go through pinned memory."""
-_STAGE_LIMIT = 1 * 2**20
+STAGE_LIMIT = 1 * 2**20
 """Bytes up to which a write to a device with unified memory is staged; above, the extra copy costs more than waiting."""
 _MAX_PENDING = 64
-
-
-class OpenCLEvent:
-    """A point in a queue. Implements `polyhal.hal.protocol.Event`."""
-
-    __slots__ = ("_keep_alive", "cl")
-
-    def __init__(self, event: cl.Event, keep_alive: object = None) -> None:
-        """`keep_alive` is referenced until the event is complete."""
-        self.cl = event
-        self._keep_alive = keep_alive
-
-    def wait(self) -> None:
-        """Block until the event is complete."""
-        self.cl.wait()
-        self._keep_alive = None
-
-    def is_complete(self) -> bool:
-        """Return whether the event is complete, without blocking."""
-        return bool(self.cl.command_execution_status <= cl.command_execution_status.COMPLETE)
 
 
 class OpenCLMemory:
@@ -52,13 +38,17 @@ class OpenCLMemory:
         self._runtime = runtime
         self._unified = runtime.features.unified_memory
         self._max_allocation = int(runtime.device.max_mem_alloc_size)
-        self._total = int(runtime.device.global_mem_size)
+        self._total = runtime.info.memory
         self._allocated = 0
         self._sizes: dict[int, int] = {}
         """Bytes of each allocation by its address in the driver."""
         self._lock = threading.Lock()
         self._pending: deque[tuple[cl.Event, bytes]] = deque()
         self._ring: PinnedRing | None = None
+        self._read_staging: StagingPool[np.ndarray] | None = None
+        self._reads: dict[CommandQueue, PendingReads] = {}
+        self.exported: ExportedMemory | None = None
+        """Where large allocations are made, if others than this device are to reach them."""
 
     def available(self) -> int:
         """Return the bytes that are left, considering the allocations of this process only."""
@@ -72,17 +62,31 @@ class OpenCLMemory:
             raise OutOfMemoryError(
                 message(None, f"{nbytes} bytes asked for", expected=expected, device=self._runtime.info.name)
             )
+        exported = self.allocate_exported(nbytes) if self.exported is not None and nbytes >= EXPORTED_FROM else None
+        return exported or self._noted(self._plain_buffer(nbytes), nbytes)
+
+    def allocate_exported(self, nbytes: int) -> cl.Buffer | None:
+        """Allocate memory that others than this device reach; None if there is none to be had."""
+        exported = self.exported.allocate(nbytes) if self.exported is not None else None
+        return None if exported is None else self._noted(*exported)
+
+    def _noted(self, buffer: cl.Buffer, size: int) -> cl.Buffer:
+        with self._lock:
+            self._allocated += size
+            self._sizes[buffer.int_ptr] = size
+        return buffer
+
+    def _plain_buffer(self, nbytes: int) -> cl.Buffer:
         try:
             buffer = cl.Buffer(self._runtime.context, cl.mem_flags.READ_WRITE, nbytes)
+            if self._runtime.features.cpu:
+                advise_huge_pages(self._runtime.queue, buffer, nbytes, linux_advice())
             if not self._unified:
                 # Drivers of discrete cards reserve memory at the first use, when a failure could not be retried.
                 undefined = cl.mem_migration_flags.CONTENT_UNDEFINED
                 cl.enqueue_migrate_mem_objects(self._runtime.queue, [buffer], undefined)
         except cl.Error as error:
             raise self._failed(error, f"allocating {nbytes} bytes") from error
-        with self._lock:
-            self._allocated += nbytes
-            self._sizes[buffer.int_ptr] = nbytes
         return buffer
 
     def deallocate(self, handle: cl.Buffer) -> None:
@@ -99,6 +103,8 @@ class OpenCLMemory:
                 raise BackendError(message(None, problem, device=self._runtime.info.name)) from error
             # Asking a released object for its size would crash both CPU drivers.
             self._allocated -= self._sizes.pop(handle.int_ptr)
+            if self.exported is not None:
+                self.exported.forget(handle.int_ptr)
 
     def write(self, src: memoryview, dst: cl.Buffer, offset: int) -> None:
         """Copy host bytes to the device. The caller may change `src` after the call returns."""
@@ -107,7 +113,7 @@ class OpenCLMemory:
         try:
             if not self._unified:
                 self._pinned_ring().write(queue, array, dst, offset)
-            elif array.nbytes <= _STAGE_LIMIT:
+            elif array.nbytes <= STAGE_LIMIT:
                 staged = array.tobytes()
                 event = cl.enqueue_copy(queue, dst, staged, dst_offset=offset, is_blocking=False)
                 self._keep_until_done(event, staged)
@@ -132,11 +138,36 @@ class OpenCLMemory:
         """Copy without staging. `src` must stay unchanged until the event is complete."""
         array = _bytes(src)
         queue = self._runtime.queue
-        event = cl.enqueue_copy(queue, dst, array, dst_offset=offset, is_blocking=False)
-        queue.flush()
+        try:
+            event = cl.enqueue_copy(queue, dst, array, dst_offset=offset, is_blocking=False)
+            queue.flush()
+        except cl.Error as error:
+            raise self._failed(error, f"copying {array.nbytes} bytes to the device") from error
         if self._runtime.profile is not None:
             self._runtime.profile.append((TRANSFER, event))
-        return OpenCLEvent(event, array)
+        return OpenCLEvent(self._runtime, event, array)
+
+    def read_async(self, src: cl.Buffer, offset: int, dst: memoryview) -> CompletionEvent:
+        """Start to copy device bytes to the host, after all earlier work. `dst` must stay alive until the event is complete."""
+        array = _bytes(dst)
+        queue = self._runtime.queues.current()
+        try:
+            # A discrete card copies to pageable memory at once, which blocks, or through memory of the driver.
+            staged = None if self._unified else self._staging_pool().take(array.nbytes)
+            target = array if staged is None else staged[: array.nbytes]
+            event = cl.enqueue_copy(queue.native, target, src, src_offset=offset, is_blocking=False)
+            queue.native.flush()
+        except cl.Error as error:
+            raise self._failed(error, f"copying {array.nbytes} bytes to the host") from error
+
+        def finish() -> None:
+            if staged is not None:
+                np.copyto(array, staged[: array.nbytes])
+                self._staging_pool().give(staged, staged.nbytes)
+
+        read = OpenCLRead(self._runtime, event, finish)
+        self.pending_reads(queue).add(read)
+        return read
 
     def pinned(self, nbytes: int) -> memoryview:
         """Allocate pinned host memory. It is released with the last reference to the view."""
@@ -150,6 +181,24 @@ class OpenCLMemory:
             self._ring = PinnedRing(self._runtime)
         return self._ring
 
+    def _staging_pool(self) -> StagingPool[np.ndarray]:
+        with self._lock:
+            if self._read_staging is None:
+                self._read_staging = pinned_pool(self._runtime)
+            return self._read_staging
+
+    def pending_reads(self, queue: CommandQueue) -> PendingReads:
+        """Return what delivers the reads of a queue."""
+        with self._lock:
+            if not self._reads:
+                atexit.register(_drain, weakref.ref(self))
+            return self._reads.setdefault(queue, PendingReads(self._runtime.errors))
+
+    def drain_reads(self) -> None:
+        """Wait until all reads that were started are delivered."""
+        for reads in list(self._reads.values()):
+            reads.drain()
+
     def _keep_until_done(self, event: cl.Event, staged: bytes) -> None:
         """Keep staged bytes alive until their copy is done."""
         with self._lock:
@@ -161,9 +210,15 @@ class OpenCLMemory:
                 self._pending.popleft()[0].wait()
 
     def _failed(self, error: cl.Error, action: str) -> PolyhalError:
-        return error_mapping.translate(error, action, self._runtime.info.name)
+        return self._runtime.errors.translate(error, action)
 
 
 def _bytes(view: memoryview) -> np.ndarray:
     """Return a flat byte array over the view's memory."""
     return np.frombuffer(view, dtype=np.uint8)
+
+
+def _drain(memory: weakref.ref[OpenCLMemory]) -> None:
+    """Wait for the reads of a device at exit."""
+    if (alive := memory()) is not None:
+        alive.drain_reads()

@@ -9,7 +9,6 @@ import hashlib
 import importlib.metadata
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
 from polyhal.backends.common.quirks import definitions as quirk_definitions
-from polyhal.backends.opencl import ptx
+from polyhal.backends.opencl import compiler_warnings, ptx
 from polyhal.backends.opencl.build_errors import build_error
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.kernel_statistics import statistics
@@ -227,11 +226,14 @@ class ProgramCache:
         if program is None:
             program = self._compile(label, text, flags)
             if target is not None:
-                program = self._assemble(label, ptx.retarget(_binary(program), target), flags)
+                program = self._assemble(label, ptx.retarget(self._binary(program), target), flags)
+            binary = self._binary(program) if self.disk is not None or self._quirks.run_loaded_binaries else b""
             if self.disk is not None:
-                self.disk.store(key, _binary(program))
+                self.disk.store(key, binary)
             elif self._markers is not None and not in_driver_cache:
                 self._markers.store(key, b"")
+            if self._quirks.run_loaded_binaries:
+                program = self._from_binary(binary, flags) or program
         self._builds.append(ProgramBuild(label, key, time.perf_counter() - start, compiled))
         return program
 
@@ -270,11 +272,10 @@ class ProgramCache:
     def _compile(self, label: str, text: str, flags: list[str]) -> cl.Program:
         program = cl.Program(self._context, text)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", cl.CompilerWarning)
+            with compiler_warnings.ignored:
                 # pyopencl's own cache would store the program again and ignores the driver's version. False turns it
                 # off, which its annotation does not say.
-                program.build(flags, cache_dir=False)  # type: ignore[arg-type]
+                program.build(flags, [self._device], cache_dir=False)  # type: ignore[arg-type]
                 return program
         except cl.RuntimeError as error:
             raise self._error(label, text, flags, error) from None
@@ -288,15 +289,17 @@ class ProgramCache:
 
     def _build_binary(self, binary: bytes, flags: list[str]) -> cl.Program:
         program = cl.Program(self._context, [self._device], [binary])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", cl.CompilerWarning)
+        with compiler_warnings.ignored:
             program.build(flags)
         return program
+
+    def _binary(self, program: cl.Program) -> bytes:
+        """Return what the compiler has made. A program has a binary for each device of its context."""
+        info: Any = program.get_info
+        devices, binaries = info(cl.program_info.DEVICES), info(cl.program_info.BINARIES)
+        return bytes(binaries[devices.index(self._device)])
 
     def _error(self, label: str, text: str, flags: list[str], error: cl.Error) -> KernelBuildError:
         return build_error(self._sources, label, text, flags, str(error), self._name)
 
 
-def _binary(program: cl.Program) -> bytes:
-    binaries: Any = program.get_info(cl.program_info.BINARIES)
-    return bytes(binaries[0])

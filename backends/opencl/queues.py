@@ -1,7 +1,8 @@
 """Command queues: the device's own and one for each stream.
 
 Each thread has a current queue. When a queue has to wait for an event, the event is noted and the wait is enqueued before the
-queue's next command. So two streams whose work follows one another in the program may still run at once.
+queue's next command. So two streams whose work follows one another in the program may still run at once. Copies from other
+devices have events that no queue can wait for: then the host waits before the next command.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 
 import pyopencl as cl
 
-from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.driver import pointer
+from polyhal.backends.opencl.error_mapping import DriverErrors
+from polyhal.hal.protocol import Event
 
 _SMALL_BATCH = 64
 """Launches: 16 to 128 differed by at most 3 % in captured steps, and fewer made eager steps up to 8 % slower."""
@@ -30,7 +32,8 @@ class CommandQueue:
         self._timed: cl.CommandQueue | None = None
         self._current = self._plain
         self._pointer = pointer(self._plain)
-        self._waits: list[cl.Event] = []
+        self._waits: list[cl.Event | Event] = []
+        """Events of the context, for which the queue can wait, and others, for which the host does."""
         self._lock = threading.Lock()
         self._launched = 0
         self._markers: deque[cl.Event] = deque()
@@ -40,11 +43,24 @@ class CommandQueue:
         """The queue for the next command; enqueues pending waits first."""
         if self._waits:
             with self._lock:
-                # Cleared last: another thread that sees the list empty may enqueue at once.
-                if self._waits:
-                    cl.enqueue_barrier(self._current, wait_for=self._waits)
+                try:
+                    events = self._waited_for_by_host()
+                    if events:
+                        cl.enqueue_barrier(self._current, wait_for=events)
+                finally:
+                    # Last: another thread that sees the list empty may enqueue at once.
                     self._waits = []
         return self._current
+
+    def _waited_for_by_host(self) -> list[cl.Event]:
+        """Wait for the noted events for which the queue cannot wait. Returns the others. Called with the lock."""
+        events = []
+        for event in self._waits:
+            if isinstance(event, cl.Event):
+                events.append(event)
+            else:
+                event.wait()
+        return events
 
     def pointer(self) -> Any:
         """Return the same for direct calls of the driver."""
@@ -53,12 +69,15 @@ class CommandQueue:
         return self._pointer
 
     def mark(self) -> cl.Event:
-        """Return an event that completes after all commands so far, and submit them."""
+        """Return an event that completes after all commands so far, and submit them. Waits for copies from other devices."""
+        if self._waits:
+            with self._lock:
+                self._waits = list[cl.Event | Event](self._waited_for_by_host())
         event = cl.enqueue_marker(self._current)
         self._current.flush()
         return event
 
-    def wait_for(self, event: cl.Event) -> None:
+    def wait_for(self, event: cl.Event | Event) -> None:
         """Let the next command start after `event`."""
         with self._lock:
             self._waits.append(event)
@@ -81,7 +100,7 @@ class CommandQueue:
                 if len(self._markers) > self._queues.max_batches:
                     self._markers.popleft().wait()
             except cl.Error as error:
-                raise error_mapping.translate(error, "waiting for the device", self._queues.name) from error
+                raise self._queues.errors.translate(error, "waiting for the device") from error
 
     def record_timestamps(self, on: bool) -> None:
         """Wait for all work, then switch to the queue that records timestamps, or back."""
@@ -115,11 +134,11 @@ class CommandQueues:
     waiting: Callable[[], AbstractContextManager[None]] | None = None
     """If set, the host waits in this context after each batch, instead of running ahead."""
 
-    def __init__(self, context: cl.Context, device: cl.Device, name: str) -> None:
-        """Create the device's own queue. `name` is the device's, for errors. Raises BackendError."""
+    def __init__(self, context: cl.Context, device: cl.Device, errors: DriverErrors) -> None:
+        """Create the device's own queue. Raises BackendError."""
         self.context = context
         self.device = device
-        self.name = name
+        self.errors = errors
         self._selected = _SelectedQueue()
         self._timestamps = False
         self._all: list[CommandQueue] = []
@@ -134,7 +153,7 @@ class CommandQueues:
             if self._timestamps:
                 queue.record_timestamps(True)
         except cl.Error as error:
-            raise error_mapping.translate(error, "creating a queue", self.name) from error
+            raise self.errors.translate(error, "creating a queue") from error
         self._all.append(queue)
         self._several = len(self._all) > 1
         return queue

@@ -14,13 +14,14 @@ from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.kernel_arguments import bind
 from polyhal.backends.common.launching.launch import Arguments
 from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
-from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.driver import Driver
+from polyhal.backends.opencl.error_mapping import DeviceLimits, DriverErrors
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
 from polyhal.backends.opencl.program import ProgramCache
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.queues import CommandQueues
+from polyhal.backends.opencl.threads_at_exit import end_threads_at_exit
 from polyhal.backends.opencl.waiter_affinity import waiter_affinity
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.kernels.tuning import Tuning
@@ -40,19 +41,24 @@ class Runtime:
         features: OpenCLFeatures,
         capabilities: Capabilities,
         tuning: Tuning | None = None,
+        context: cl.Context | None = None,
     ) -> None:
+        """`context` may have other devices, too; by default the device gets its own."""
+        end_threads_at_exit()
         self.device = device
         self.info = info
         self.features = features
         self.capabilities = capabilities
         self.tuning = tuning or Tuning(features, {}, {})
         """Values of the tunables of kernel families. Lowering functions ask for them."""
-        self._waiter = waiter_affinity(features.quirks.pin_waiting_thread)
+        self.errors = DriverErrors(info.name, DeviceLimits.of(device))
+        # Threads that wait for different sub-devices must not share the core that the workers leave free.
+        self._waiter = waiter_affinity(features.quirks.pin_waiting_thread and not features.sub_device)
         try:
-            self.context = cl.Context([device])
+            self.context = context or cl.Context([device])
         except cl.Error as error:
-            raise error_mapping.translate(error, "opening the device", info.name) from error
-        self.queues = CommandQueues(self.context, device, info.name)
+            raise self.errors.translate(error, "opening the device") from error
+        self.queues = CommandQueues(self.context, device, self.errors)
         if features.quirks.pin_waiting_thread:
             self.queues.wait_after_batches(self.waiting)
         self.driver = Driver(device)
@@ -117,7 +123,7 @@ class Runtime:
             with self.waiting():
                 self.queues.finish()
         except cl.Error as error:
-            raise error_mapping.translate(error, "waiting for the device", self.info.name) from error
+            raise self.errors.translate(error, "waiting for the device") from error
 
     def waiting(self) -> AbstractContextManager[None]:
         """Return the context in which a thread waits for the device."""

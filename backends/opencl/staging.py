@@ -11,6 +11,7 @@ import pyopencl as cl
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.memory.staging_pool import StagingPool
 
 _CHUNK = 8 * 2**20
 _CHUNKS = 3
@@ -67,12 +68,21 @@ class PinnedRing:
                     np.copyto(dst[start:stop], self._chunks[index][: stop - start])
 
 
-def mapped_pinned_memory(runtime: Runtime, nbytes: int) -> np.ndarray:
+def pinned_pool(runtime: Runtime) -> StagingPool[np.ndarray]:
+    """Return a pool of pinned memory for copies to the host."""
+    # Mapping is a command too: on the device's queues it would wait for the work before it.
+    queue = cl.CommandQueue(runtime.context, runtime.device)
+    return StagingPool(lambda size: mapped_pinned_memory(runtime, size, queue))
+
+
+def mapped_pinned_memory(runtime: Runtime, nbytes: int, queue: cl.CommandQueue | None = None) -> np.ndarray:
     """Allocate pinned memory and return its bytes. It is unmapped and released with the array."""
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
     buffer = cl.Buffer(runtime.context, flags, nbytes)
     access: Any = cl.map_flags.READ | cl.map_flags.WRITE
     array: Any
     # The array's base unmaps when it is collected, and keeps the buffer alive until then.
-    array, _ = cl.enqueue_map_buffer(runtime.queue, buffer, access, 0, (nbytes,), np.dtype(np.uint8), is_blocking=True)
+    array, _ = cl.enqueue_map_buffer(
+        queue or runtime.queue, buffer, access, 0, (nbytes,), np.dtype(np.uint8), is_blocking=True
+    )
     return array  # type: ignore[no-any-return]

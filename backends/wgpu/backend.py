@@ -19,7 +19,7 @@ from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.backends.wgpu.user_kernel import compile_kernel
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import CommandBuffer, Declined, InputSpec, Launch, UserKernel
+from polyhal.hal.protocol import CommandBuffer, CompletionEvent, Declined, InputSpec, Launch, UserKernel
 
 _BUILDERS = Builders(
     group=elementwise.group,
@@ -84,9 +84,17 @@ class WGPUBackend(CoreMethods):
         """Copy device bytes to the host. Blocks."""
         self._memory.read(src, offset, dst)
 
+    def copy_from_device_async(self, src: Allocation, offset: int, dst: memoryview) -> CompletionEvent:
+        """Start to copy device bytes to the host."""
+        return self.runtime.read_back.start(src, offset, dst)
+
     def synchronize(self) -> None:
         """Submit everything and wait for it."""
         self.runtime.finish()
+
+    def is_lost(self) -> bool:
+        """Return whether the library has reported that the device is gone."""
+        return bool(self.runtime.errors.lost)
 
     def flush(self) -> None:
         """Submit everything recorded."""

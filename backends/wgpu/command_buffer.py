@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.common.launching.runtime_scalars import Numbers
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar, current_values
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import BindingSlot, RecordedLaunch
 
@@ -38,7 +38,7 @@ class WGPUCommandBuffer:
         self._users: dict[BindingSlot, list[tuple[int, int, Ref]]] = {}
         """By slot: launch, position among its arguments, and the reference there."""
         self._numbers: Numbers[tuple[int, int]] = Numbers()
-        self._current = [(launch, current_values(args)) for launch, args in launches]
+        self._current = [(launch, list(args)) for launch, args in launches]
         self.dispatches: list[Dispatch | None] = []
         for i, (launch, args) in enumerate(launches):
             bound = [
@@ -46,11 +46,12 @@ class WGPUCommandBuffer:
             ]
             for place, ref in bound:
                 self._users.setdefault(ref.handle, []).append((i, place, ref))
-            for place, x in enumerate(args):
-                if isinstance(x, RuntimeScalar):
-                    self._numbers.follow(x, (i, place))
-            # Launches with slots are prepared by the first submission, which tells what is bound to them.
-            self.dispatches.append(None if bound else launch.prepare(self._current[i][1]))
+            live = [(place, x) for place, x in enumerate(args) if isinstance(x, RuntimeScalar)]
+            for place, x in live:
+                self._numbers.follow(x, (i, place))
+            # The first submission tells what is bound to slots, and gives the numbers, which may not exist yet: an optimizer
+            # that is recorded in its first step cannot correct for step 0.
+            self.dispatches.append(None if bound or live else launch.prepare(self._current[i][1]))
 
     def submit(self, rebound: Collection[BindingSlot]) -> None:
         """Prepare the launches whose arguments have changed, then encode and submit all of them."""

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from polyhal.backends.wgpu import error_mapping
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
+from polyhal.backends.wgpu.error_mapping import AdapterErrors
 from polyhal.backends.wgpu.native import record, recorder
 from polyhal.backends.wgpu.profiling import Timestamps
-from polyhal.backends.wgpu.shader import Pipeline
+from polyhal.backends.wgpu.shader import ComputePipeline
 from polyhal.hal.errors import PolyhalError
 
 MAX_DISPATCHES = 256
@@ -23,17 +23,17 @@ _SLOT = 256
 """Bytes of the uniform ring per dispatch: the alignment that dynamic offsets need everywhere."""
 _RING = 512 * _SLOT
 
-Dispatch = tuple[Pipeline, Any, bytes, int, int]
+Dispatch = tuple[ComputePipeline, Any, bytes, int, int]
 """Pipeline, bind group, parameters, groups along x and along y."""
 
 
 class CommandEncoder:
     """The native encoder that is being filled, and the queue that it is submitted to."""
 
-    def __init__(self, device: Any, features: WGPUFeatures, device_name: str) -> None:
+    def __init__(self, device: Any, features: WGPUFeatures, errors: AdapterErrors) -> None:
         self._device = device
         self._queue = device.queue
-        self._name = device_name
+        self._errors = errors
         self._immediates = features.immediates > 0
         self._record, self._record_all = recorder()
         self._encoder: Any = None
@@ -73,7 +73,7 @@ class CommandEncoder:
             entries=[{"binding": 0, "resource": {"buffer": self._ring, "offset": 0, "size": _SLOT}}],
         )
 
-    def dispatch(self, pipeline: Pipeline, group: Any, parameters: bytes, x: int, y: int) -> None:
+    def dispatch(self, pipeline: ComputePipeline, group: Any, parameters: bytes, x: int, y: int) -> None:
         """Record one dispatch of x * y groups."""
         with self.lock:
             commands = self._pass
@@ -170,5 +170,5 @@ class CommandEncoder:
                 commands.end()
                 encoder.finish()
             except (wgpu.GPUError, RuntimeError) as culprit:
-                return error_mapping.translate(culprit, pipeline.name, f"launching {x} x {y} groups", self._name)
-        return error_mapping.translate(error, None, f"submitting {len(recorded)} launches", self._name)
+                return self._errors.translate(culprit, pipeline.name, f"launching {x} x {y} groups")
+        return self._errors.translate(error, None, f"submitting {len(recorded)} launches")

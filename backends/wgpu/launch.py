@@ -16,7 +16,7 @@ from polyhal.backends.common.launching.kernel_arguments import Number
 from polyhal.backends.common.launching.launch import Table, Tensor
 from polyhal.backends.wgpu.arguments import BoundArguments, Offset
 from polyhal.backends.wgpu.memory import Allocation
-from polyhal.backends.wgpu.shader import Pipeline
+from polyhal.backends.wgpu.shader import ComputePipeline
 from polyhal.hal.errors import BackendError, message
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class DispatchLaunch:
     def __init__(
         self,
         runtime: Runtime,
-        pipeline: Pipeline,
-        make_aliased: Callable[[], Pipeline],
+        pipeline: ComputePipeline,
+        make_aliased: Callable[[], ComputePipeline],
         arguments: BoundArguments,
         grid: tuple[int, int],
         workspace: tuple[int, ...] = (),
@@ -88,7 +88,7 @@ class DispatchLaunch:
         self.workspace = workspace
         self._pipeline = pipeline
         self._make_aliased = make_aliased
-        self._aliased: Pipeline | None = None
+        self._aliased: ComputePipeline | None = None
         self._grid = grid
         template: list[int | float] = []
         codes = "<"
@@ -113,7 +113,7 @@ class DispatchLaunch:
         self._tables = [_upload(runtime, table) for table in arguments.tables]
         self._struct = struct.Struct(codes)
         self._packed = b"" if numbers or not template else self._struct.pack(*template)
-        self._groups: dict[Any, tuple[Pipeline, Any]] = {}
+        self._groups: dict[Any, tuple[ComputePipeline, Any]] = {}
 
     def __call__(self, *args: Any) -> None:
         recorder = self._runtime.recorder
@@ -183,7 +183,7 @@ class DispatchLaunch:
 
     def _bind(
         self, key: Any, allocations: list[Allocation], windows: Sequence[tuple[int, int]]
-    ) -> tuple[Pipeline, Any]:
+    ) -> tuple[ComputePipeline, Any]:
         pipeline = self._pipeline
         if len({a.key for a in allocations}) < len(allocations) and self._aliases_output(allocations):
             if self._aliased is None:

@@ -6,7 +6,6 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import round_up
-from polyhal.backends.wgpu import error_mapping
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class WGPUMemory:
         try:
             buffer = self._runtime.device.create_buffer(size=size, usage=usage)
         except (wgpu.GPUError, RuntimeError) as error:
-            raise error_mapping.translate(error, None, f"allocating {size} bytes", self._runtime.info.name) from error
+            raise self._runtime.errors.translate(error, None, f"allocating {size} bytes") from error
         self.allocated += size
         return Allocation(buffer, next(self._keys), size, size > self._runtime.features.max_binding)
 
@@ -137,7 +136,7 @@ class WGPUMemory:
                 finally:
                     staging.unmap()
             except (wgpu.GPUError, RuntimeError) as error:
-                raise error_mapping.translate(error, None, f"reading {size} bytes", self._runtime.info.name) from error
+                raise self._runtime.errors.translate(error, None, f"reading {size} bytes") from error
 
     def _staging_buffer(self, size: int) -> Any:
         """Return the next buffer of the ring, replaced if it is too small."""

@@ -10,16 +10,19 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Workspace
 from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.wgpu import capabilities as probed
-from polyhal.backends.wgpu import error_mapping
 from polyhal.backends.wgpu.arguments import bind
+from polyhal.backends.wgpu.cffi_types import parse_types
 from polyhal.backends.wgpu.command_buffer import DispatchCall
 from polyhal.backends.wgpu.discovery import WGPUAdapter
 from polyhal.backends.wgpu.encoder import CommandEncoder
+from polyhal.backends.wgpu.error_mapping import AdapterErrors
+from polyhal.backends.wgpu.forking import release_nothing_in_children
 from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.memory import Allocation, WGPUMemory
 from polyhal.backends.wgpu.native import binder
 from polyhal.backends.wgpu.profiling import Timestamps
-from polyhal.backends.wgpu.shader import Definitions, Pipeline, PipelineCache
+from polyhal.backends.wgpu.read_back import ReadBack
+from polyhal.backends.wgpu.shader import ComputePipeline, Definitions, PipelineCache
 
 
 class Runtime:
@@ -31,7 +34,10 @@ class Runtime:
         """For tests, `binding_limit` lowers how many bytes of a buffer a kernel can see, and `quirks` switches workarounds."""
         import wgpu
 
+        parse_types(getattr(wgpu.backends.wgpu_native, "ffi", None))
+        release_nothing_in_children()
         self.info = adapter.info
+        self.errors = AdapterErrors(adapter.info.name)
         native = adapter.native
         limits = probed.required_limits(native, binding_limit)
         try:
@@ -39,13 +45,14 @@ class Runtime:
                 required_features=probed.required_features(native), required_limits=limits
             )
         except (wgpu.GPUError, RuntimeError) as error:
-            raise error_mapping.translate(error, None, "opening the device", adapter.info.name) from error
+            raise self.errors.translate(error, None, "opening the device") from error
         self.features = probed.features(native, adapter.info.type, limits, quirks or {})
         self.capabilities = probed.capabilities(native, self.features, limits)
-        self.encoder = CommandEncoder(self.device, self.features, adapter.info.name)
+        self.encoder = CommandEncoder(self.device, self.features, self.errors)
         self.pipelines = PipelineCache(self.device, self.features, self.encoder.parameter_layout, adapter.info.name)
         self.bind = binder(self.device)
         self.memory = WGPUMemory(self)
+        self.read_back = ReadBack(self)
         self.recorder: LaunchRecorder[DispatchCall] | None = None
         """Receives launches instead of the encoder while a command buffer is recorded."""
         self.recording = threading.Lock()
@@ -69,14 +76,14 @@ class Runtime:
         by `storage.group()` and checks the number.
         """
 
-        def build(access: str) -> Pipeline:
+        def build(access: str) -> ComputePipeline:
             return self.pipelines.pipeline(source, {**definitions, "ACCESS": access})
 
         return self.dispatch(build, args, self.spread(groups), workspace)
 
     def dispatch(
         self,
-        build: Callable[[str], Pipeline],
+        build: Callable[[str], ComputePipeline],
         args: Arguments,
         grid: tuple[int, int],
         workspace: tuple[int, ...] = (),

@@ -20,7 +20,7 @@ _BLANK_LINES = re.compile(r"\n\s*\n+")
 Definitions = Mapping[str, Any]
 
 
-class Pipeline:
+class ComputePipeline:
     """A compiled kernel on one device."""
 
     __slots__ = ("layout", "name", "native", "signature", "written")
@@ -46,7 +46,7 @@ class PipelineCache:
         self._parameter_layout = parameter_layout
         self._device_name = device_name
         self._templates = environment()
-        self._pipelines: dict[str, Pipeline] = {}
+        self._pipelines: dict[str, ComputePipeline] = {}
 
     def render(self, source: str, definitions: Definitions) -> str:
         """Return the text of shaders/wgsl/`source`.wgsl for this device."""
@@ -59,19 +59,19 @@ class PipelineCache:
         text = self._templates.get_template(f"{source}.wgsl").render({**facts, **definitions})
         return _BLANK_LINES.sub("\n", text)
 
-    def pipeline(self, source: str, definitions: Definitions) -> Pipeline:
+    def pipeline(self, source: str, definitions: Definitions) -> ComputePipeline:
         """Return the pipeline of a shader file. Raises KernelBuildError."""
         fix = "report it with what follows and the output of `polyhal doctor`"
         return self.compiled(source, self.render(source, definitions), fix)
 
-    def compiled(self, name: str, text: str, fix: str) -> Pipeline:
+    def compiled(self, name: str, text: str, fix: str) -> ComputePipeline:
         """Return the pipeline of a rendered shader. Raises KernelBuildError, which advises `fix`."""
         pipeline = self._pipelines.get(text)
         if pipeline is None:
             pipeline = self._pipelines[text] = self._build(name, text, fix)
         return pipeline
 
-    def _build(self, source: str, text: str, fix: str) -> Pipeline:
+    def _build(self, source: str, text: str, fix: str) -> ComputePipeline:
         import wgpu
 
         access, signature = binding_access(text), read_signature(source, text)
@@ -105,7 +105,7 @@ class PipelineCache:
             )
             raise KernelBuildError(f"{problem}\nsource:\n{numbered(text)}\nlog:\n{_gist(str(error))}") from error
         written = frozenset(n for n, mode in access.items() if mode == "read_write")
-        return Pipeline(name, native, layout, signature, written)
+        return ComputePipeline(name, native, layout, signature, written)
 
 
 def environment() -> jinja2.Environment:

@@ -20,7 +20,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, Scalar, Tensor
 from polyhal.backends.common.launching.user_kernels import sizes, without_comments
 from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
-from polyhal.backends.wgpu.shader import Pipeline
+from polyhal.backends.wgpu.shader import ComputePipeline
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch, UserKernel
@@ -161,7 +161,7 @@ def compile_kernel(
         return Declined(f"{kernel.name} has {len(members)} parameters; this device takes {MAX_PARAMETER_WORDS}")
     rest = _declarations(specs, kernel.outputs, members, params, runtime.features.immediates > 0) + entry.generated
 
-    def build(access: str) -> Pipeline:
+    def build(access: str) -> ComputePipeline:
         start = "enable f16; " if any(s.dtype.name == "float16" for s in specs.values()) else ""
         full = f"{start}{text}\n{rest.replace('ACCESS', access)}"
         return runtime.pipelines.compiled(kernel.name, full, "mend the line that the log names")

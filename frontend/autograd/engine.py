@@ -11,7 +11,7 @@ from polyhal.autograd.complex_parts import joined_gradients, parts_of, seeded_pa
 from polyhal.autograd.hooks import run_hooks
 from polyhal.autograd.modes import GradMode
 from polyhal.autograd.rules import input_gradients
-from polyhal.autograd.sinks import GradientCollector, LeafAccumulator
+from polyhal.autograd.sinks import GradientCollector, LeafAccumulator, PartialCollector
 from polyhal.autograd.slices import Gradient, SliceSum, add_gradients
 from polyhal.autograd.tape import Edge, GradNode, edge_of
 from polyhal.hal import dispatch
@@ -48,6 +48,18 @@ def backward(
     sink = LeafAccumulator(seeds, create_graph=create_graph)
     _walk(ends, seeds, sink, retain_graph=retain or create_graph, create_graph=create_graph)
     sink.finish()
+
+
+def backward_to(
+    outputs: Sequence[Tensor], gradients: Sequence[Tensor], collected: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """Add gradients to `.grad` of every leaf but those `collected`, whose gradients are returned; None without a path."""
+    ends, weights = seeded_parts(outputs, gradients)
+    seeds = [_seed(t, g) for t, g in zip(ends, weights, strict=True)]
+    sink = PartialCollector(seeds, collected)
+    _walk(ends, seeds, sink, retain_graph=False, create_graph=False)
+    sink.finish()
+    return sink.gradients()
 
 
 def _add_to(

@@ -118,13 +118,15 @@ def opaque(name: str, outputs: int) -> OpDef:
     return OpDef(name=name, family="custom", doc="", schema=schema, infer=refuse, reference=refuse)
 
 
-def transfer(x: Tensor, device: Device) -> Tensor:
-    """Copy to another device; the gradient, if there is one, is copied back."""
+def transfer(x: Tensor, device: Device, non_blocking: bool = False) -> Tensor:
+    """Copy to another device; the gradient, if there is one, is copied back. `non_blocking` is as in `Tensor.to`."""
     if x.dtype.is_complex:
-        joined: Tensor = dispatch.frontend.join(transfer(x.real, device), transfer(x.imag, device))
+        joined: Tensor = dispatch.frontend.join(
+            transfer(x.real, device, non_blocking), transfer(x.imag, device, non_blocking)
+        )
         return joined
     home = x.device
-    out: Tensor = dispatch.thread.executor.transfer(x, device)
+    out: Tensor = dispatch.thread.executor.transfer(x, device, non_blocking)
     if x.requires_grad and dispatch.thread.grad_enabled:
         copy_back: Rule = lambda node, grads, needs: (None if grads[0] is None else grads[0].to(home),)  # noqa: E731
         attach(opaque("to", 1), (x,), (out,), copy_back)

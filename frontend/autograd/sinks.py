@@ -60,6 +60,29 @@ class LeafAccumulator:
         self._taken.add(id(g.buffer))
 
 
+class PartialCollector(LeafAccumulator):
+    """Adds gradients to `.grad` of leaves, but collects those of chosen leaves."""
+
+    def __init__(self, seeds: Sequence[Tensor], collected: Sequence[Tensor]) -> None:
+        super().__init__(seeds, create_graph=False)
+        self._collected = [id(x) for x in collected]
+        self._totals: dict[int, Tensor | None] = dict.fromkeys(self._collected)
+
+    def gradients(self) -> list[Tensor | None]:
+        """One gradient for each chosen leaf; None if there is no path."""
+        return [self._totals[key] for key in self._collected]
+
+    def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
+        """Take the gradient of a leaf along one path."""
+        key = id(leaf)
+        if key not in self._totals:
+            super().add_to_leaf(leaf, g)
+            return
+        total = self._totals[key]
+        self._totals[key] = g if total is None else _add(total, g)
+        self._taken.add(id(g.buffer))
+
+
 class GradientCollector:
     """Collects the gradients of chosen tensors, which need not be leaves."""
 

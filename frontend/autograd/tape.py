@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from polyhal.autograd.hooks import Hook
 from polyhal.hal import dispatch
+from polyhal.hal.dispatch.location import UNKNOWN, SourceLocation
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OpDef
@@ -22,6 +23,11 @@ Edge: TypeAlias = "tuple[GradNode, int] | Tensor"
 """Where a gradient goes: to an output of a node, by number, or to a leaf."""
 
 _order = itertools.count()
+
+
+def position() -> int:
+    """A number above the `order` of all nodes so far, and below that of all later ones."""
+    return next(_order)
 
 
 class SavedOutput(NamedTuple):
@@ -46,7 +52,7 @@ class GradNode:
         "device",
         "freed",
         "hooks",
-        "line",
+        "location",
         "op",
         "order",
         "outputs",
@@ -61,8 +67,8 @@ class GradNode:
     device: Device
     hooks: dict[int, dict[int, Hook]] | None
     """Hooks of outputs, by number."""
-    line: str
-    """The user's line that called the op; only in anomaly mode."""
+    location: SourceLocation
+    """The user's line that called the op, as far as an executor notes it: where steps are recorded or checked."""
     outputs: list[Spec]
     parents: list[Edge | None]
     """Where the gradient of each input goes; None for inputs without."""
@@ -99,7 +105,7 @@ class GradNode:
         self.freed = False
         self.rule = None
         self.region = None
-        self.line = ""
+        self.location = UNKNOWN
         self.saved = saved = {}
         rule, schema = op.gradient, op.schema
         if rule is None:

@@ -19,7 +19,21 @@ import typer
 import polyhal
 from polyhal.cli.reporting import BAD_INPUT, INTERRUPTED, fail
 
-COMMANDS = ("train", "generate", "devices", "doctor", "verify", "explain", "prebuild", "tune", "kernels")
+COMMANDS = (
+    "train",
+    "launch",
+    "generate",
+    "devices",
+    "doctor",
+    "verify",
+    "explain",
+    "prebuild",
+    "tune",
+    "kernels",
+    "sim",
+    "bisect",
+    "plan",
+)
 """The modules of `commands/`, in the order of the help."""
 
 app = typer.Typer(
@@ -38,10 +52,13 @@ _USAGE_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.
 def _register(name: str) -> None:
     module = import_module(f"polyhal.cli.commands.{name}")
     if hasattr(module, "app"):
+        for command in module.app.registered_commands:
+            command.help = _unwrapped(command.callback.__doc__)
         app.add_typer(module.app, name=name)
     else:
         command = getattr(module, name)
-        app.command(name, help=_unwrapped(command.__doc__))(command)
+        settings = getattr(module, "CONTEXT", None)
+        app.command(name, help=_unwrapped(command.__doc__), context_settings=settings)(command)
 
 
 def _unwrapped(docstring: str) -> str:
@@ -72,7 +89,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 2 for bad input, 130 if interrupted."""
     try:
         # Outside standalone mode typer returns exit codes and raises usage errors, so all errors can be shown alike.
-        code = app(None if arguments is None else list(arguments), standalone_mode=False)
+        # Arguments that are given are not those that the process was started with, nor is its name that of the command.
+        given = {} if arguments is None else {"args": list(arguments), "prog_name": "polyhal"}
+        code = app(**given, standalone_mode=False)
     except _USAGE_ERROR as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         if text:  # empty for a bare `polyhal`, which has printed its help

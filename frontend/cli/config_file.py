@@ -11,8 +11,8 @@ from polyhal.hal.errors import message
 from polyhal.training.options import OptionError, unknown_name
 
 _TABLE = "train"
-_ALTERNATIVES = ("steps", "epochs")
-"""Two ways to give the length of a run."""
+_ALTERNATIVES = (("steps", "epochs"), ("device", "devices"))
+"""Two ways each to give the length of a run, and where it runs."""
 
 
 def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
@@ -22,13 +22,17 @@ def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise OptionError(message(None, f"{path} is not valid TOML: {error}")) from None
     except UnicodeDecodeError:
         raise OptionError(message(None, f"{path} is not text", expected="a TOML file in UTF-8")) from None
+    except ValueError as error:  # numbers of thousands of digits raise no TOMLDecodeError
+        raise OptionError(message(None, f"{path} is not valid TOML: {error}")) from None
+    except RecursionError:
+        raise OptionError(message(None, f"{path} is not valid TOML: it is nested too deeply")) from None
     except OSError as error:
         problem = f"--config {path} cannot be read: {error.strerror}"
         raise OptionError(message(None, problem, expected="a TOML file")) from error
+    if _exceeds_toml(data):
+        raise OptionError(message(None, f"{path} has an integer beyond 64 bits, which TOML has not"))
     table = data.pop(_TABLE, {})
     if not isinstance(table, dict):
         expected = f"a table [{_TABLE}] or settings at the top level"
@@ -42,11 +46,24 @@ def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
     return options
 
 
+def _exceeds_toml(value: Any) -> bool:
+    """Whether there is an integer that Python's reader takes, but whose text may be longer than Python writes."""
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, (dict, list)):
+            parts.extend(part.values() if isinstance(part, dict) else part)
+        elif isinstance(part, int) and not -(2**63) <= part < 2**63:
+            return True
+    return False
+
+
 def merged(file: Mapping[str, Any], command_line: Mapping[str, Any]) -> dict[str, Any]:
     """Options of the file overridden by those of the command line, where None means that an option is absent."""
     options = {**file, **{k: v for k, v in command_line.items() if v is not None}}
-    chosen = [k for k in _ALTERNATIVES if command_line.get(k) is not None]
-    if len(chosen) == 1:
-        # --steps on the command line replaces `epochs` in the file, and vice versa.
-        options = {k: v for k, v in options.items() if k not in _ALTERNATIVES or k in chosen}
+    for alternatives in _ALTERNATIVES:
+        chosen = [k for k in alternatives if command_line.get(k) is not None]
+        if len(chosen) == 1:
+            # --steps on the command line replaces `epochs` in the file, and vice versa.
+            options = {k: v for k, v in options.items() if k not in alternatives or k in chosen}
     return options

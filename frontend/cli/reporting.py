@@ -34,8 +34,15 @@ def sentence(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+REPORTERS: list[Callable[[str], None]] = []
+"""Functions that get error messages instead of standard error, in processes of a job, whose launcher shows them."""
+
+
 def fail(text: str) -> None:
     """Print an error message to standard error as one unwrapped line, so that it can be copied and searched for."""
+    if REPORTERS:
+        REPORTERS[-1](text)
+        return
     bold, plain = ("\033[1;31m", "\033[0m") if _colored() else ("", "")
     print(f"{bold}error:{plain} {text}", file=sys.stderr, flush=True)
 
@@ -57,17 +64,27 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise  # handled by `app.run`
         except KeyboardInterrupt as error:
+            _tell_ranks(error)
             fail("interrupted")
             raise typer.Exit(INTERRUPTED) from error
         except (PolyhalError, OSError, MemoryError) as error:
+            _tell_ranks(error)
             if env.debug():
                 raise
             fail(sentence(error))
             raise typer.Exit(BAD_INPUT) from error
         except Exception as error:  # a defect of Polyhal
+            _tell_ranks(error)
             if env.debug():
                 raise
             fail(f"unexpected {type(error).__name__}: {sentence(error)} (set POLYHAL_DEBUG=1 for the traceback)")
             raise typer.Exit(INTERNAL) from error
 
     return run
+
+
+def _tell_ranks(error: BaseException) -> None:
+    """If this process is a rank of a job, let the others end, too."""
+    job = sys.modules.get("polyhal.distributed.job")
+    if job is not None:
+        job.fail(error)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from polyhal import training
+from polyhal.cli.chosen_devices import ChosenDevices
 from polyhal.cli.display import duration, say
 from polyhal.cli.stop_request import StopRequest
 from polyhal.cli.views.train_progress import train_progress
+from polyhal.distributed.job import note_resume
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import message
-from polyhal.training import Corpus, OptionError, RunFolder, Session
+from polyhal.hal.scheduler.activity import StepActivity
+from polyhal.hal.settings import env
+from polyhal.training import Corpus, OptionError, Ranks, RunFolder, Session
 from polyhal.training import corpus as texts
 from polyhal.training.folder import fresh, latest, writing
 from polyhal.training.metrics import draw_losses
@@ -26,27 +31,46 @@ _RUNS = Path("runs")
 
 
 def run(
-    options: Mapping[str, Any], *, resume: bool, overwrite: bool, stop_after: int | None, eager: bool = False
+    options: Mapping[str, Any],
+    *,
+    resume: bool,
+    overwrite: bool,
+    stop_after: int | None,
+    eager: bool = False,
+    placement: bool = False,
 ) -> bool:
     """Carry out `polyhal train` with `options`. Returns False if a signal ended it early, with everything saved.
 
     Raises the errors of preparing and running a session.
     """
-    console = Console(highlight=False)
+    ranks = Ranks.joined()
+    console = Console(highlight=False, quiet=not ranks.first)
     train_options = dict(options)
-    text, device_name, save_dir = (
-        _as_text(name, train_options.pop(name, None)) for name in ("text", "device", "save_dir")
-    )
+    text, save_dir = (_as_text(name, train_options.pop(name, None)) for name in ("text", "save_dir"))
+    named = train_options.pop("device", None), train_options.pop("devices", None)
     # A run that is resumed by its folder records where its text is.
     text_is_recorded = resume and save_dir is not None and text is None
-    corpus = None if text_is_recorded else texts.read(Path(text) if text is not None else None)
-    folder = _run_folder(save_dir, corpus, resume=resume, overwrite=overwrite)
-    device = Device(device_name)
-    say(console, f"device: {_why_device(device, device_name)}")
+    corpus: Corpus | None = None
+    where = ""
+    if ranks.first:
+        corpus = None if text_is_recorded else texts.read(Path(text) if text is not None else None)
+        folder = _run_folder(save_dir, corpus, resume=resume, overwrite=overwrite)
+        folder.require_last() if resume else folder.check(overwrite=overwrite)
+        where = str(folder.path)
+    content = ranks.agree(None if corpus is None else asdict(corpus))
+    corpus = None if content is None else Corpus(**content)
+    folder = RunFolder(Path(ranks.agree(where)))
+    devices = ChosenDevices.of(*named)
+    say(console, f"{devices.explain()}{_of_ranks(ranks)}")
     begin = time.perf_counter()
-    with StopRequest() as stop:
-        session = _prepare(corpus, train_options, device, folder, resume=resume, overwrite=overwrite, eager=eager)
+    with StopRequest() as stop, folder.reserved() if ranks.first else nullcontext():
+        session = _prepare(
+            corpus, train_options, devices.opened, folder, ranks, resume=resume, overwrite=overwrite, eager=eager
+        )
         _print_plan(console, session)
+        note_resume(["train", "--resume", "--save-dir", str(folder.path), *devices.option])
+        if placement:
+            session.trainer.activity = StepActivity()
         limit = session.trainer.done + stop_after if stop_after is not None else None
 
         def stopping() -> bool:
@@ -54,12 +78,18 @@ def run(
 
         with train_progress(console, session) as progress:
             finished = session.run(progress, stopping)
-        _draw_losses(console, session)
+        if ranks.first:
+            _draw_losses(console, session)
+    if session.trainer.activity is not None:
+        say(console, f"what the devices did: {session.trainer.activity}")
+    requested = ranks.any(bool(stop.requested))
+    if not ranks.first:
+        return finished or not requested
     if finished:
-        _print_summary(console, session, device_name, time.perf_counter() - begin)
+        _print_summary(console, session, devices, time.perf_counter() - begin)
     else:
-        _print_how_to_resume(console, session, device_name)
-    return finished or not stop.requested
+        _print_how_to_resume(console, session, devices)
+    return finished or not requested
 
 
 def _as_text(name: str, value: Any) -> str | None:
@@ -82,8 +112,9 @@ def _run_folder(save_dir: str | None, corpus: Corpus | None, *, resume: bool, ov
 def _prepare(
     corpus: Corpus | None,
     options: Mapping[str, Any],
-    device: Device,
+    devices: Sequence[Device],
     folder: RunFolder,
+    ranks: Ranks,
     *,
     resume: bool,
     overwrite: bool,
@@ -91,19 +122,18 @@ def _prepare(
 ) -> Session:
     """Prepare a session. An earlier run in the folder is deleted only once the new one is known to be valid."""
     if resume:
-        return training.resume(corpus, options, device, folder, eager=eager)
+        return training.resume(corpus, options, devices, folder, eager=eager, ranks=ranks)
     assert corpus is not None
-    folder.check(overwrite=overwrite)
-    session = training.start(corpus, options, device, folder, eager=eager)
-    folder.claim(overwrite=overwrite)
+    session = training.start(corpus, options, devices, folder, eager=eager, ranks=ranks)
+    if ranks.first:
+        folder.claim(overwrite=overwrite)
+    ranks.group.barrier()
     return session
 
 
-def _why_device(device: Device, name: str | None) -> str:
-    """The device and why it was chosen."""
-    if name is not None:
-        return f"{device.name} ({device.info.name}), chosen by --device {name}"
-    return registry().explain_default()
+def _of_ranks(ranks: Ranks) -> str:
+    """How many processes train."""
+    return f"; {ranks.size} ranks, each with its part of every batch" if ranks.size > 1 else ""
 
 
 def _print_plan(console: Console, session: Session) -> None:
@@ -119,6 +149,10 @@ def _print_plan(console: Console, session: Session) -> None:
         f"training: {o.steps} steps of {o.tokens_per_step:,} tokens ({o.steps / trainer.steps_per_epoch:.2f} epochs), "
         f"learning rate {o.lr:g} ({o.schedule}), seed {o.seed}",
     )
+    if trainer.parallel is not None:
+        counts = zip(trainer.devices, trainer.parallel.counts(o.batch_size // trainer.ranks.size), strict=True)
+        parts = ", ".join(f"{device.name} {n}" for device, n in counts)
+        say(console, f"shares: of the {o.batch_size} windows in a batch, {parts}")
     say(console, f"run: {session.folder.path}" + (f", resuming after step {trainer.done}" if trainer.done else ""))
 
 
@@ -134,7 +168,7 @@ def _draw_losses(console: Console, session: Session) -> None:
         say(console, "the losses are not plotted: matplotlib is missing; run pip install 'polyhal[plot]'")
 
 
-def _print_summary(console: Console, session: Session, device: str | None, seconds: float) -> None:
+def _print_summary(console: Console, session: Session, devices: ChosenDevices, seconds: float) -> None:
     """Print the results, the files, and the command that generates text."""
     folder = session.folder
     rows = folder.metrics.rows()
@@ -153,17 +187,14 @@ def _print_summary(console: Console, session: Session, device: str | None, secon
         if path.exists():
             say(console, f"  {title}: {path}")
     prompt = shlex.quote(session.prompt())
-    command = f"polyhal generate {shlex.quote(str(folder.path))} --prompt {prompt}{_device_option(device)}"
+    command = f"polyhal generate {shlex.quote(str(folder.path))} --prompt {prompt}{devices.first}"
     say(console, f"generate text with: {command}")
 
 
-def _print_how_to_resume(console: Console, session: Session, device: str | None) -> None:
+def _print_how_to_resume(console: Console, session: Session, devices: ChosenDevices) -> None:
     trainer, folder = session.trainer, session.folder
     stopped = f"stopped after step {trainer.done} of {trainer.options.steps}"
     say(console, f"{stopped}; everything is saved in {folder.last}", "bold")
-    command = f"polyhal train --resume --save-dir {shlex.quote(str(folder.path))}{_device_option(device)}"
+    launch = env.launch_command() or "polyhal"
+    command = f"{launch} train --resume --save-dir {shlex.quote(str(folder.path))}{devices.arguments}"
     say(console, f"resume with: {command}")
-
-
-def _device_option(device: str | None) -> str:
-    return f" --device {shlex.quote(device)}" if device is not None else ""

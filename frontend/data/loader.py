@@ -15,6 +15,8 @@ import numpy as np
 
 from polyhal.data.combining import IterableDataset
 from polyhal.data.dataset import Dataset, collate
+from polyhal.data.division import BatchDivision, divided_slot_factory, divided_upload_slot
+from polyhal.data.loader_arguments import check_order
 from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
 from polyhal.data.samplers import BatchSampler
 from polyhal.data.transfer import BatchSlot, UploadSlot, slot_factory
@@ -42,7 +44,11 @@ class DataLoader:
     `num_workers` processes read batches, `prefetch_factor` ahead each. They are spawned, so that dataset and functions must be
     at the top of a module, and a script must start under `if __name__ == "__main__":`. `worker_init_fn(id)` runs in each;
     `persistent_workers` keeps them between epochs; `timeout` is in seconds. `pin_memory` is accepted and has no effect: the
-    loader uses page-locked memory where it helps. Raises ValueError for arguments that exclude each other.
+    loader uses page-locked memory where it helps.
+
+    With a `parallel.DataParallel` model as `parallel`, batches have `Shards` in place of tensors: the rows of each of its
+    devices, copied there directly. Arrays of a batch then have one number of rows. Raises ValueError for arguments that
+    exclude each other.
 
     >>> data = polyhal.data.TensorDataset(polyhal.arange(5))
     >>> [batch.tolist() for (batch,) in polyhal.data.DataLoader(data, batch_size=2)]
@@ -69,6 +75,7 @@ class DataLoader:
         persistent_workers: bool = False,
         seed: int | None = None,
         device: Device | str | None = None,
+        parallel: BatchDivision | None = None,
         prefetch: int = 2,
     ) -> None:
         streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
@@ -88,7 +95,7 @@ class DataLoader:
                     "DataLoader", "prefetch_factor, persistent_workers and timeout need workers", fix="pass num_workers"
                 )
             )
-        _check_order(streams, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        check_order(streams, batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset: Any = dataset
         self.batch_size = None if batch_sampler is not None else batch_size
         self.shuffle = bool(shuffle)
@@ -102,7 +109,11 @@ class DataLoader:
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
-        self.device = dispatch.target_device(device)
+        if parallel is not None and device is not None:
+            problem = f"got device {device} and a parallel model, which has devices"
+            raise ValueError(message("DataLoader", problem, fix="pass one of them"))
+        self.parallel = parallel
+        self.device = dispatch.target_device(device) if parallel is None else parallel.devices[0]
         self.prefetch = prefetch
         if seed is None:
             high, low = (generator or default_generator).words(2) if shuffle else (0, 0)
@@ -236,7 +247,7 @@ class DataLoader:
     def take_slots(self, batches: int) -> list[BatchSlot]:
         """The slots for an epoch of that many batches."""
         (device, slots), self._idle = self._idle, (self.device, [])
-        make = slot_factory(self.device)
+        make = slot_factory(self.device) if self.parallel is None else divided_slot_factory(self.parallel)
         if not slots or device is not self.device:
             slots = [make()]
         count = min(self.prefetch + slots[0].retained, batches)
@@ -283,35 +294,14 @@ def _drawn(batches: Iterable[Any]) -> Iterable[Any]:
     )
 
 
-def _check_order(
-    streams: bool,
-    batch_size: int | None,
-    shuffle: bool | None,
-    sampler: object,
-    batch_sampler: object,
-    drop_last: bool,
-) -> None:
-    """Refuse arguments that exclude each other. Raises ValueError."""
-    problem = ""
-    if streams and (shuffle or sampler is not None or batch_sampler is not None):
-        problem = "a stream has its own order, and takes no shuffle, sampler or batch_sampler"
-    elif sampler is not None and shuffle:
-        problem = "sampler and shuffle exclude each other"
-    elif batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
-        problem = "batch_sampler excludes batch_size, shuffle, sampler and drop_last"
-    elif batch_size is None and drop_last:
-        problem = "drop_last needs batches, and batch_size is None"
-    if problem:
-        raise ValueError(message("DataLoader", problem, fix="pass one of them"))
-
-
 class _Direct:
     """Reads each batch on demand."""
 
     def __init__(self, loader: DataLoader, pending: Iterable[BatchRequest]) -> None:
         self._loader = loader
         self._pending = pending
-        self._slot = UploadSlot(loader.device)
+        parallel = loader.parallel
+        self._slot: BatchSlot = UploadSlot(loader.device) if parallel is None else divided_upload_slot(parallel)
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._loader.host_batches(self._pending, False):

@@ -9,11 +9,14 @@ from polyhal.hal import dispatch
 from polyhal.hal.dispatch import ForwardingExecutor, executing
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import contiguous
+from polyhal.hal.memory.readback import finished
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.batching import BatchedCall
 from polyhal.hal.planning.decompose import decomposition
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import numpy as np
 
     from polyhal.hal.device import Device
@@ -127,11 +130,11 @@ class BatchingExecutor(ForwardingExecutor):
             raise AutogradError(message("vmap", problem, fix="write to a tensor made from the function's arguments"))
         self.base.overwrite(target, value)
 
-    def transfer(self, x: Any, device: Device) -> Any:
+    def transfer(self, x: Any, device: Device, non_blocking: bool = False) -> Any:
         return (
-            self._wrapped(self.base.transfer(x.physical, device))
+            self._wrapped(self.base.transfer(x.physical, device, non_blocking))
             if is_batched(x, self.level)
-            else self.base.transfer(x, device)
+            else self.base.transfer(x, device, non_blocking)
         )
 
     def alias(self, x: Any) -> Any:
@@ -142,3 +145,6 @@ class BatchingExecutor(ForwardingExecutor):
             problem = "the value of a tensor was asked for inside vmap, where it stands for a whole batch"
             raise AutogradError(message("vmap", problem, fix="use where() in place of a Python condition"))
         return self.base.read(x)
+
+    def read_async(self, x: Any) -> Future[np.ndarray]:
+        return finished(self.read(x)) if is_batched(x, self.level) else self.base.read_async(x)

@@ -36,7 +36,7 @@ def functional_call(
     dicts = parameter_and_buffer_dicts
     given = dict(dicts) if isinstance(dicts, Mapping) else {k: v for d in dicts for k, v in d.items()}
     inputs = args if isinstance(args, tuple) else () if args is None else (args,)
-    with _replaced(module, given, tie_weights=tie_weights, strict=strict):
+    with replaced(module, given, tie_weights=tie_weights, strict=strict):
         return module(*inputs, **(kwargs or {}))
 
 
@@ -71,8 +71,10 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
 
 
 @contextmanager
-def _replaced(module: Module, given: Mapping[str, Tensor], *, tie_weights: bool, strict: bool) -> Iterator[None]:
-    """Set attributes of `module` and its submodules to other tensors inside the block."""
+def replaced(
+    module: Module, given: Mapping[str, Tensor], *, tie_weights: bool = True, strict: bool = False
+) -> Iterator[None]:
+    """Put other tensors in place of the parameters and buffers of `module` inside the block; see `functional_call`."""
     places = _places(module)
     unknown = sorted(given.keys() - places.keys())
     missing = sorted(places.keys() - given.keys()) if strict else []

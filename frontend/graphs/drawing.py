@@ -12,7 +12,7 @@ from polyhal.hal.diagnostics.graph_picture import boxes
 from polyhal.hal.errors import message
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.profile import StepProfile
-from polyhal.serialize.atomic import replacing
+from polyhal.hal.settings.atomic import replacing
 
 
 def draw_graph(step: Any, path: str | os.PathLike[str], profile: StepProfile | None = None) -> Path:

@@ -37,13 +37,14 @@ def load_graph(path: str | os.PathLike[str], device: Device | str | None = None)
     another kind or version, and DeviceUnavailableError.
     """
     data = load(path, Device("numpy"), lazy=True)
-    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+    kind = data.get("format") if isinstance(data, Mapping) else None
+    if not isinstance(kind, str) or kind != FORMAT:
         raise IncompatibleFileError(message("load_graph", f"{path} holds no graph", expected="a file of save_graph"))
-    if data["schema"] != SCHEMA:
+    if type(data.get("schema")) is not int or data["schema"] != SCHEMA:
         raise IncompatibleFileError(
             message(
                 "load_graph",
-                f"{path} has schema {data['schema']}",
+                f"{path} has schema {data.get('schema')}",
                 expected=f"schema {SCHEMA}",
                 fix="load it with the version of Polyhal that wrote it",
             )
@@ -115,12 +116,20 @@ class _Decoder:
         self.generators: list[Generator] = []
         self.state: dict[str, Tensor] = {}
         graph, target = self._graph(eager(data["graph"]), device)
-        streams = [self._stream(s) for s in eager(data["streams"])]
-        self._scalars, self.named = restore(eager(data["numbers"]), streams, path)
-        sources = self._sources(graph, target, eager(data["sources"]), data["state"])
+        streams = [self._stream(s) for s in self._list(data, "streams")]
+        self._scalars, self.named = restore(self._list(data, "numbers"), streams, path)
+        if not isinstance(data["state"], Mapping):
+            raise self._corrupt("the state is no dictionary")
+        sources = self._sources(graph, target, self._list(data, "sources"), data["state"])
         mutated = [s.buffer for i, s in enumerate(sources) if isinstance(s, CapturedConstant) and i in graph.updates]
         actions = replay_actions(self._scalars, self.named, streams)
         self.captured = CapturedGraph(graph, sources, actions, [], list(range(len(graph.outputs))), mutated)
+
+    def _list(self, data: Mapping[str, Any], name: str) -> list[Any]:
+        value = eager(data[name])
+        if not isinstance(value, list):
+            raise self._corrupt(f"{name} is a {type(value).__name__}", "a list")
+        return value
 
     def result(self, data: Any) -> Any:
         """The structure of what the step returns."""
@@ -142,16 +151,21 @@ class _Decoder:
 
     def _graph(self, topology: Any, device: Device | str | None) -> tuple[Graph, Device | None]:
         """The graph, and the device on which all of it runs, if there is only one."""
-        names = {str(p.get("device")) for p in topology.get("places", ())} if isinstance(topology, dict) else set()
+        places = topology.get("places") if isinstance(topology, dict) else None
+        names = {str(p.get("device")) for p in places if isinstance(p, dict)} if isinstance(places, list) else set()
         target = Device(device) if device is not None or len(names) < 2 else None
-        return build(topology, self._path, lambda name: target or Device(name)), target
+        graph = build(topology, self._path, lambda name: target or Device(name))
+        for number, node in enumerate(graph.nodes):
+            if node.origin is None:
+                raise self._corrupt(f"node {number} ({node.op.name}) has no place", "the device that it runs on")
+        return graph, target
 
     def _stream(self, data: Any) -> RandomStream:
         generator = Generator(0)
         try:
             generator.set_state(data["state"])
             blocks = int(data["blocks"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._corrupt(f"a random state is {data!r}") from error
         self.generators.append(generator)
         stream = RandomStream(generator)
@@ -159,10 +173,10 @@ class _Decoder:
         return stream
 
     def _sources(
-        self, graph: Graph, target: Device | None, entries: Any, state: Mapping[str, Any]
+        self, graph: Graph, target: Device | None, entries: list[Any], state: Mapping[str, Any]
     ) -> list[InputSource]:
         """Where each input comes from."""
-        if not isinstance(entries, list) or len(entries) != graph.inputs:
+        if len(entries) != graph.inputs:
             raise self._corrupt(f"{len(entries)} sources", f"one for each of {graph.inputs} inputs")
         devices = _input_devices(graph, target)
         inputs = enumerate(zip(entries, graph.specs, strict=False))

@@ -50,6 +50,8 @@ class GPTConfig:
         for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):
             if getattr(self, name) < 1:
                 raise ValueError(message("GPTConfig", f"{name} is {getattr(self, name)}", expected="1 or more"))
+        if not 0 <= self.dropout <= 1:
+            raise ValueError(message("GPTConfig", f"dropout is {self.dropout}", expected="0 to 1"))
         if self.n_embd % self.n_head:
             raise ValueError(message("GPTConfig", f"n_embd {self.n_embd} is no multiple of n_head {self.n_head}"))
 
@@ -59,8 +61,15 @@ class GPTConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> GPTConfig:
-        """Read settings of `to_json`."""
-        return replace(cls(), **data)
+        """Read settings of `to_json`. Raises TypeError for a setting that is unknown or has another type."""
+        default = cls()
+        for name, value in data.items():
+            kind = type(getattr(default, name, value))
+            if type(value) is not kind and not (kind is float and type(value) is int):
+                raise TypeError(
+                    message("GPTConfig", f"{name} is {value!r}", expected=f"a value of type {kind.__name__}")
+                )
+        return replace(default, **data)
 
 
 class CausalSelfAttention(Module):

@@ -27,7 +27,12 @@ def load_llama2c(path: str | os.PathLike[str], device: Device | str | None = Non
     if len(data) < _HEADER or data[0] == _MAGIC:
         raise IncompatibleFileError(message("load_llama2c", f"{path} is no file of llama2.c of version 0"))
     width, hidden, layers, heads, kv_heads, vocabulary, context = map(int, data[:_HEADER])
-    if min(width, hidden, layers, heads, kv_heads, context) < 1 or not vocabulary or width % heads or heads % kv_heads:
+    if (
+        min(width, hidden, layers, heads, kv_heads, context) < 1
+        or not vocabulary
+        or width % (2 * heads)
+        or heads % kv_heads
+    ):
         raise CorruptFileError(message("load_llama2c", f"{path}: sizes {data[:_HEADER].tolist()}"))
     config = LlamaConfig(
         vocab_size=abs(vocabulary),
@@ -39,8 +44,9 @@ def load_llama2c(path: str | os.PathLike[str], device: Device | str | None = Non
         max_position_embeddings=context,
         tie_word_embeddings=vocabulary > 0,
     )
+    state = _state(data[_HEADER:].view("<f4"), config, path)  # first: sizes that the file does not have make no model
     model = Llama(config, device)
-    model.load_state_dict(_state(data[_HEADER:].view("<f4"), config, path))
+    model.load_state_dict(state)
     return model.eval()
 
 

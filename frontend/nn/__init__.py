@@ -40,7 +40,6 @@ from polyhal.nn.batch_norm import (
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
-    SyncBatchNorm,
 )
 from polyhal.nn.container import Flatten, Identity, ModuleDict, ModuleList, Sequential, Unflatten
 from polyhal.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
@@ -148,6 +147,7 @@ from polyhal.nn.resizing import (
     UpsamplingNearest2d,
 )
 from polyhal.nn.state import StateDictError
+from polyhal.nn.sync_batch_norm import SyncBatchNorm
 from polyhal.nn.transformer import (
     Transformer,
     TransformerDecoder,

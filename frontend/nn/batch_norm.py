@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Sequence
 
 from polyhal.creation import ones, zeros
 from polyhal.hal import dispatch, dtypes
@@ -18,7 +18,7 @@ from polyhal.tensor import Tensor
 class ChannelNorm(Module):
     """Base of norms per channel (axis 1), with scales and shifts if `affine`, and running statistics if those are tracked."""
 
-    _ndims: tuple[int, ...] = ()
+    _ndims: Sequence[int] = ()
     """How many axes an input may have."""
     _expected = ""
 
@@ -87,15 +87,19 @@ class BatchNorm(ChannelNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
-        momentum: float | Tensor = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:  # the average of all batches so far
-                momentum = self.num_batches_tracked.to(dtypes.float32).reciprocal()
+        momentum = self._next_momentum()
         batch = self.training or self.running_mean is None
         return F.batch_norm(
             input, self.running_mean, self.running_var, self.weight, self.bias, batch, momentum, self.eps
         )
+
+    def _next_momentum(self) -> float | Tensor:
+        """Count the batch, in training. Returns by how much the running statistics move towards it."""
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:  # the average of all batches so far
+                return self.num_batches_tracked.to(dtypes.float32).reciprocal()
+        return 0.0 if self.momentum is None else self.momentum
 
 
 class BatchNorm1d(BatchNorm):
@@ -127,25 +131,6 @@ class BatchNorm3d(BatchNorm):
 
     _ndims = (5,)
     _expected = "(N, {c}, D, H, W)"
-
-
-class SyncBatchNorm(BatchNorm):
-    """Refused: statistics over several devices do not exist here, as one device trains one model."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError(
-            message(
-                "SyncBatchNorm",
-                "statistics are not shared between processes",
-                fix="use BatchNorm1d, BatchNorm2d or BatchNorm3d",
-            )
-        )
-
-    @classmethod
-    def convert_sync_batchnorm(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise NotImplementedError."""
-        cls()
-        raise AssertionError
 
 
 class InstanceNorm(ChannelNorm):

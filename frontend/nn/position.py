@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal import functions as ops
+from polyhal.creation import empty
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
@@ -78,8 +79,9 @@ class RotaryEmbedding(Module):
         self.max_length = max_length
         self.base = base
         self.interleaved = interleaved
-        angles = np.arange(max_length)[:, None] * base ** (-np.arange(0, dim, 2) / dim)
         kind = dtype or dtypes.float32
+        empty((max_length, dim // 2), dtype=kind, device=device)  # a length beyond all memory ends here, not on the host
+        angles = np.arange(max_length)[:, None] * base ** (-np.arange(0, dim, 2) / dim)
         self.register_buffer("cos", Tensor(np.cos(angles), dtype=kind, device=device), persistent=False)
         self.register_buffer("sin", Tensor(np.sin(angles), dtype=kind, device=device), persistent=False)
 

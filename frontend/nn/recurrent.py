@@ -161,7 +161,7 @@ class RNNBase(Module):
                     raise self._fail(f"input {input.shape} and state {state.shape}", "a batch in both or in none")
             states = states if batched else tuple(s[:, None] for s in states)
         if batched and self.batch_first:
-            x = x.transpose(0, 1)
+            x = x.transpose(0, 1).contiguous()  # one copy; every product with the input would otherwise be one per step
         out, finals = self._run_layers(x, states, None)
         if not batched:
             return out[:, 0], tuple(s[:, 0] for s in finals)

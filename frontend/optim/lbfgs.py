@@ -74,6 +74,8 @@ class _Minimization:
         self._closure = closure
         self._group = group
         self._params: list[Tensor] = group["params"]
+        self._home = self._params[0].device
+        """Where the vector lies; parameters may be on other devices."""
         self._state = state
         self._evaluations = 0
         self._first_loss: Any = None
@@ -165,7 +167,9 @@ class _Minimization:
         if self._evaluations == 1:
             self._first_loss = loss
         grads = [
-            ops.full((p.size,), 0.0, p.dtype, device=p.device) if p.grad is None else p.grad.detach().reshape(-1)
+            ops.full((p.size,), 0.0, p.dtype, device=self._home)
+            if p.grad is None
+            else p.grad.detach().reshape(-1).to(self._home)
             for p in self._params
         ]
         gradient: Tensor = ops.concat(grads).to(state_dtype(self._params[0]))
@@ -177,13 +181,15 @@ class _Minimization:
         return Trial(length, loss, gradient, float(_dot(gradient, direction).item()))
 
     def _parameters(self) -> Tensor:
-        values: Tensor = ops.concat([p.detach().reshape(-1) for p in self._params]).to(state_dtype(self._params[0]))
+        values: Tensor = ops.concat([p.detach().reshape(-1).to(self._home) for p in self._params]).to(
+            state_dtype(self._params[0])
+        )
         return values
 
     def _place(self, values: Tensor) -> None:
         start = 0
         for p in self._params:
-            overwrite(p.detach(), values[start : start + p.size].reshape(p.shape).to(p.dtype))
+            overwrite(p.detach(), values[start : start + p.size].reshape(p.shape).to(p.device, p.dtype))
             start += p.size
 
 

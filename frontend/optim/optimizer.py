@@ -12,7 +12,7 @@ from polyhal.creation import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, accumulator
-from polyhal.hal.errors import message
+from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops import OPS
 from polyhal.nn.parameter import is_uninitialized
 from polyhal.nn.state import StateDictError, adopt, shape_of
@@ -20,6 +20,10 @@ from polyhal.nn.utils import CHUNK
 from polyhal.tensor import Tensor
 
 _ADD = OPS["add"]
+_INTERRUPTED = (
+    "The step of the optimizer was interrupted. If it updates parameters by several launches (more than fit into one, several "
+    "groups, devices or dtypes), some are updated and others are not: load the last checkpoint. Else it can be repeated."
+)
 Group = dict[str, Any]
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Group]
 
@@ -111,8 +115,12 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         with no_grad():
-            for group in self.param_groups:
-                self.update(group, [p for p in group["params"] if p.grad is not None])
+            try:
+                for group in self.param_groups:
+                    self.update(group, [p for p in group["params"] if p.grad is not None])
+            except PolyhalError as error:
+                error.add_note(_INTERRUPTED)
+                raise
             executor.name_state(self.state)
         for device in {p.device: None for p in self._ordered()}:
             device.flush()
@@ -217,8 +225,7 @@ class Optimizer:
         for group, saved in zip(self.param_groups, groups, strict=True):
             group.update({k: v for k, v in saved.items() if k not in ("params", "param_names")})
         self.state = loaded
-        if self._skipped is not None:
-            self._skipped.zero_()
+        self._skipped = None
         dispatch.structure.changed()
 
     def _loaded(self, name: str, value: Any, p: Tensor) -> Any:

@@ -68,12 +68,23 @@ class RuleOptimizer(Optimizer):
         for _, ps in batches(params, lambda p: self._state(p, group)["step"]):
             states = [self.state[p] for p in ps]
             kept = [s[name] for name in names for s in states]
-            dispatch.on_replay(partial(count_step, states))
-            step = dispatch.runtime_scalar(partial(states[0].__getitem__, "step"), "step", increment=1)
-            number = self.device_step(step, ps[0].device)
-            grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
-            inputs = (*ps, *grads, *kept, *self.arguments(group, states, step, number))
-            dispatch.apply_into(op, inputs, (len(ps), *self.flags(group), number is not None), (*ps, *kept))
+            before = states[0]["step"]
+            on_host = [(s, {n: s[n] for n in self.host_state if n in s}) for s in states] if self.host_state else []
+            try:
+                dispatch.on_replay(partial(count_step, states))
+                step = dispatch.runtime_scalar(partial(states[0].__getitem__, "step"), "step", increment=1)
+                number = self.device_step(step, ps[0].device)
+                grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
+                inputs = (*ps, *grads, *kept, *self.arguments(group, states, step, number))
+                dispatch.apply_into(op, inputs, (len(ps), *self.flags(group), number is not None), (*ps, *kept))
+            except BaseException:  # the device has updated nothing, so that the step can be repeated
+                for state in states:
+                    state["step"] = before
+                for state, values in on_host:
+                    for name in self.host_state:
+                        state.pop(name, None)
+                    state.update(values)
+                raise
 
     def subtract_steps(self, steps: int) -> None:
         for state in self.state.values():

@@ -86,25 +86,22 @@ class SGD(Optimizer):
             buffers = [self.state[p]["momentum_buffer"] for p in ps]
             # The first gradient is not dampened.
             dampening = dispatch.runtime_scalar(partial(self._dampening, group, ps[0]), "dampening")
-            dispatch.on_replay(partial(self._count_step, ps))
-            number = self.device_step(
-                dispatch.runtime_scalar(partial(self._count, ps[0]), "step", increment=1), ps[0].device
-            )
-            inputs = (
-                *ps,
-                *(gradient(p, maximize=group.get("maximize", False)) for p in ps),
-                *buffers,
-                rate,
-                momentum,
-                dampening,
-                decay,
-                *(() if number is None else (number,)),
-            )
-            dispatch.apply_into(op, inputs, (len(ps), bool(group["nesterov"]), number is not None), (*ps, *buffers))
+            before = self._count(ps[0])
+            try:
+                dispatch.on_replay(partial(self._count_step, ps))
+                step = dispatch.runtime_scalar(partial(self._count, ps[0]), "step", increment=1)
+                number = self.device_step(step, ps[0].device)
+                grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
+                settings = (rate, momentum, dampening, decay)
+                inputs = (*ps, *grads, *buffers, *settings, *(() if number is None else (number,)))
+                dispatch.apply_into(op, inputs, (len(ps), bool(group["nesterov"]), number is not None), (*ps, *buffers))
+            except BaseException:  # the device has updated nothing, so that the step can be repeated
+                self._counts.update(dict.fromkeys(ps, before))
+                raise
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        self._counts.clear()
+        self._counts = {}
 
     def subtract_steps(self, steps: int) -> None:
         self._counts = {p: count - steps for p, count in self._counts.items()}

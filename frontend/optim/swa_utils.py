@@ -69,12 +69,15 @@ class AveragedModel(Module):
             if self.multi_avg_fn is not None:
                 for a, c in pairs:
                     # The first state is the average, whatever the function does with zeros.
-                    overwrite(a, ops.where(ops.equal(count, 0), c, a))
-                self.multi_avg_fn([a for a, _ in pairs], [c for _, c in pairs], count)
+                    overwrite(a, ops.where(ops.equal(count.to(a.device), 0), c, a))
+                for device in dict.fromkeys(a.device for a, _ in pairs):
+                    there = [(a, c) for a, c in pairs if a.device is device]
+                    self.multi_avg_fn([a for a, _ in there], [c for _, c in there], count.to(device))
             else:
                 average = self.avg_fn or _equal
                 for a, c in pairs:
-                    overwrite(a, ops.where(ops.equal(count, 0), c, average(a, c, count)).to(a.dtype))
+                    n = count.to(a.device)
+                    overwrite(a, ops.where(ops.equal(n, 0), c, average(a, c, n)).to(a.dtype))
             if not self.use_buffers:
                 for (_, a), (_, c) in zip(self.module.named_buffers(), model.named_buffers(), strict=True):
                     overwrite(a, c.detach().to(a.device))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +14,7 @@ from polyhal.hal.errors import IncompatibleFileError, message
 from polyhal.nn.module import Module
 from polyhal.random import default_generator
 from polyhal.serialize.files import load, save
+from polyhal.serialize.readers.stored import damage_reported
 
 
 class Stateful(Protocol):
@@ -52,24 +55,71 @@ def load_checkpoint(
 ) -> Any:
     """Load a checkpoint of `save_checkpoint` into these objects, on whatever devices they are, and return `extra`.
 
-    Tensors in `extra` are on the NumPy device. Raises IncompatibleFileError if a part that is asked for was not saved,
-    StateDictError if one does not fit, and the errors of `load`.
+    Everything is read before anything is changed, and a load that raises leaves all objects as they were; only a device that
+    fails while weights are copied to it can leave some of them loaded. Tensors in `extra` are on the NumPy device.
+
+    Raises IncompatibleFileError if a part that is asked for was not saved, StateDictError if one does not fit, and the errors
+    of `load`.
     """
     state = load(path, Device("numpy"), lazy=True)
+    if not isinstance(state, Mapping):
+        raise IncompatibleFileError(message("load_checkpoint", f"{path} holds no checkpoint", expected="parts by name"))
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": loader}
     absent = [name for name, part in parts.items() if part is not None and name not in state]
     if absent:
         raise IncompatibleFileError(
             message("load_checkpoint", f"{path} holds {list(state)}", expected=f"also {', '.join(absent)}")
         )
-    for name, part in parts.items():
-        if isinstance(part, Module):
-            part.load_state_dict(state[name], strict)
-        elif part is not None:
-            part.load_state_dict(eager(state[name]))
-    if restore_random and "random" in state:
-        default_generator.set_state(state["random"])
-    return eager(state["extra"]) if "extra" in state else {}
+    read = {name: eager(state[name]) for name, part in parts.items() if part is not None}
+    extra = eager(state["extra"]) if "extra" in state else {}
+    random = default_generator.get_state()
+    known: set[int] = {id(model)}
+    undo = [undone for name, part in parts.items() if name in read for undone in _undo(part, known)]
+    try:
+        for name in ("optimizer", "scheduler", "loader"):
+            if name in read:
+                with _damage_named(path, name):
+                    parts[name].load_state_dict(read[name])  # type: ignore[union-attr]
+        if restore_random and "random" in state:
+            with _damage_named(path, "random"):
+                default_generator.set_state(state["random"])
+        if model is not None:  # the last: nothing is written to it unless all of it fits
+            with _damage_named(path, "model"):
+                model.load_state_dict(read["model"], strict)
+    except BaseException:
+        for undone in undo:
+            undone()
+        default_generator.set_state(random)
+        raise
+    return extra
+
+
+def _undo(part: Any, known: set[int]) -> Iterator[Callable[[], None]]:
+    """Note the attributes of an object with a state and of those that it holds, except for those that are `known`.
+
+    Yields functions that put them back.
+    """
+    if id(part) in known:
+        return
+    known.add(id(part))
+    attributes = getattr(part, "__dict__", {})
+    yield partial(_refill, attributes, dict(attributes))
+    for group in attributes.get("param_groups", ()):
+        yield partial(_refill, group, dict(group))
+    for value in attributes.values():
+        for held in value if isinstance(value, tuple) else (value,):
+            if hasattr(held, "load_state_dict") and not isinstance(held, Module):
+                yield from _undo(held, known)
+
+
+def _refill(target: dict[str, Any], content: dict[str, Any]) -> None:
+    target.clear()
+    target.update(content)
+
+
+def _damage_named(path: str | os.PathLike[str], part: str) -> AbstractContextManager[None]:
+    """Name the file and the part of it that has another form than the object to which it is loaded."""
+    return damage_reported(f"{part} of {path} cannot be loaded", "load_checkpoint")
 
 
 def eager(value: Any) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,24 @@ import numpy as np
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.hal.settings import json_store
+from polyhal.hal.settings.atomic import new_folder, replacing, sync_folder
+from polyhal.hal.settings.file_lock import exclusive
 from polyhal.nn.module import Module
 from polyhal.serialize import models
-from polyhal.serialize.atomic import replacing, sync_folder
 from polyhal.serialize.readers import shards, torch_file
 from polyhal.serialize.readers.archive import Archive
 from polyhal.serialize.readers.numpy_file import open_npy, open_npz
-from polyhal.serialize.readers.stored import TensorSource
+from polyhal.serialize.readers.stored import TensorSource, is_file
 from polyhal.serialize.tensorfile import HASHES, SCHEMA, STATE, STATE_HASH, TensorFile, digest, write
-from polyhal.serialize.tree import Encoder, decode
+from polyhal.serialize.tree import Encoder, check, decode
 from polyhal.tensor import Tensor
 
 VERSION = 1
 """The schema written. A reader takes files of its own version only."""
 _STATE_FILE = "state.json"
+_PATIENCE = 600.0
+"""Seconds to wait for another process that saves in the same folder."""
 _PICKLE_PROTOCOLS = (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
@@ -47,11 +51,20 @@ def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str]) -> Pat
     ([1.0, 1.0], 3)
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     encoder = Encoder()
     tree = encoder.encode(models.describe(state) if isinstance(state, Module) else state)
-    if target.is_dir() or not target.suffix:
-        _save_folder(target, tree, encoder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir():
+        _replace_content(target, tree, encoder)
+        return target
+    if not target.suffix:
+        try:
+            with new_folder(target) as folder:
+                _write_folder(folder, 1, tree, encoder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            _replace_content(target, tree, encoder)  # another process has made the folder meanwhile
         return target
     text = json.dumps(tree)
     with replacing(target) as file:
@@ -59,30 +72,37 @@ def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str]) -> Pat
     return target
 
 
-def _save_folder(folder: Path, tree: Any, encoder: Encoder) -> None:
-    """The tensor file gets a new name; the replacement of `state.json`, which names it, commits the checkpoint."""
-    existed = folder.is_dir()
-    folder.mkdir(exist_ok=True)
-    old = set(folder.glob("tensors-*.safetensors"))
-    number = 1 + max((_number(p) for p in old), default=0)
-    tensors = folder / f"tensors-{number:06d}.safetensors"
-    try:
-        with replacing(tensors) as file:
-            write(file, encoder.tensors, {SCHEMA: str(VERSION)})
-        text = json.dumps(tree)
-        content = {"schema": VERSION, "tensors": tensors.name, "sha256": digest(text.encode()), "state": tree}
-        with replacing(folder / _STATE_FILE) as file:
-            file.write(json.dumps(content, indent=1).encode())
-    except BaseException:
-        if not _is_current(folder, tensors.name):
-            tensors.unlink(missing_ok=True)
-        if not existed:
-            with suppress(OSError):
-                folder.rmdir()
-        raise
-    for path in old:
-        path.unlink(missing_ok=True)
+def _replace_content(folder: Path, tree: Any, encoder: Encoder) -> None:
+    """Save in a folder that is there: the tensor file gets a new name, and old ones are removed in the end.
+
+    A process that saves in the same folder at the same time waits: it would remove files of the other.
+    """
+    with exclusive(folder / ".saving.lock", _PATIENCE):
+        old = set(folder.glob("tensors-*.safetensors"))
+        number = 1 + max((_number(p) for p in old), default=0)
+        try:
+            _write_folder(folder, number, tree, encoder)
+        except BaseException:
+            if not _is_current(folder, _tensor_file(number)):
+                (folder / _tensor_file(number)).unlink(missing_ok=True)
+            raise
+        for path in old:
+            path.unlink(missing_ok=True)
     sync_folder(folder)
+
+
+def _write_folder(folder: Path, number: int, tree: Any, encoder: Encoder) -> None:
+    """The replacement of `state.json`, which names the tensor file, commits the checkpoint."""
+    with replacing(folder / _tensor_file(number)) as file:
+        write(file, encoder.tensors, {SCHEMA: str(VERSION)})
+    text = json.dumps(tree)
+    content = {"schema": VERSION, "tensors": _tensor_file(number), "sha256": digest(text.encode()), "state": tree}
+    with replacing(folder / _STATE_FILE) as file:
+        file.write(json.dumps(content, indent=1).encode())
+
+
+def _tensor_file(number: int) -> str:
+    return f"tensors-{number:06d}.safetensors"
 
 
 def _is_current(folder: Path, tensors: str) -> bool:
@@ -127,38 +147,46 @@ def load(
 
 
 class _Tensors:
-    """The tensors of an opened file, on a device. With `keep`, a name gives the same tensor every time."""
+    """The tensors of an opened file, on a device. With `keep`, a name gives the same tensor or array every time."""
 
     def __init__(self, file: TensorSource, device: Device, keep: bool) -> None:
         self._file = file
         self._device = device
         self._kept: dict[str, Tensor] | None = {} if keep else None
+        self._arrays: dict[str, np.ndarray] | None = {} if keep else None
 
     def tensor(self, name: str) -> Tensor:
         if self._kept is None:
-            return Tensor(self.array(name), device=self._device)
+            return Tensor(self._file.read(name), device=self._device)
         if name not in self._kept:
-            self._kept[name] = Tensor(self.array(name), device=self._device)
+            self._kept[name] = Tensor(self._file.read(name), device=self._device)
         return self._kept[name]
 
     def array(self, name: str) -> np.ndarray:
-        self._check(name)
-        return self._file.read(name)
+        if self._arrays is None:
+            return self._file.read(name)
+        if name not in self._arrays:
+            self._arrays[name] = self._file.read(name)
+        return self._arrays[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        self._check(name)
         return self._file.shape(name)
-
-    def _check(self, name: str) -> None:
-        if name not in self._file.names:
-            raise CorruptFileError(message("load", f"{self._file.path} has no tensor {name!r}, which the state names"))
 
 
 def open_state(path: Path) -> tuple[Any, TensorSource]:
-    """Open a file or folder of any format, recognized by its content: the state as a tree, and its tensors."""
+    """Open a file or folder of any format, recognized by its content: the state as a tree, and its tensors.
+
+    Raises CorruptFileError unless the tree is one that `decode` takes.
+    """
+    tree, source = _open(path)
+    check(tree, frozenset(source.names), path)
+    return tree, source
+
+
+def _open(path: Path) -> tuple[Any, TensorSource]:
     if path.is_dir():
         weights = next((path / name for name in shards.INDEXED if (path / name).exists()), None)
-        return _open_folder(path) if weights is None or (path / _STATE_FILE).exists() else open_state(weights)
+        return _open_folder(path) if weights is None or (path / _STATE_FILE).exists() else _open(weights)
     with path.open("rb") as file:
         start = file.read(16)
     if start[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
@@ -183,7 +211,7 @@ def _open_safetensors(path: Path) -> tuple[Any, TensorFile]:
     text = file.metadata.get(STATE, "")
     if digest(text.encode()) != file.metadata.get(STATE_HASH):
         raise CorruptFileError(message("load", f"the state in the header of {path} was altered"))
-    return json.loads(text), file
+    return json_store.parse(text, f"the state in the header of {path}"), file
 
 
 def _open_folder(folder: Path) -> tuple[Any, TensorFile]:
@@ -193,12 +221,11 @@ def _open_folder(folder: Path) -> tuple[Any, TensorFile]:
             message("load", f"{folder} has no {_STATE_FILE}", expected="a folder that polyhal.save wrote")
         )
     try:
-        content = json.loads(path.read_bytes())
+        content = json_store.parse(path.read_bytes(), path)
         schema, name, sha256, tree = (content[k] for k in ("schema", "tensors", "sha256", "state"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptFileError(
-            message("load", f"{path} is damaged: {error!r}", expected="JSON that polyhal.save wrote")
-        ) from error
+    except (CorruptFileError, KeyError, TypeError) as error:
+        problem = f"{path} is damaged: {str(error) or type(error).__name__}"
+        raise CorruptFileError(message("load", problem, expected="JSON that polyhal.save wrote")) from error
     _check_schema(path, schema)
     if digest(json.dumps(tree).encode()) != sha256:
         raise CorruptFileError(message("load", f"the state in {path} was altered"))
@@ -206,7 +233,7 @@ def _open_folder(folder: Path) -> tuple[Any, TensorFile]:
         raise CorruptFileError(
             message("load", f"{path} names the tensor file {name!r}", expected="a file in the same folder")
         )
-    if not (folder / name).exists():
+    if not is_file(folder / name):
         raise CorruptFileError(message("load", f"{folder} lacks {name}, which {_STATE_FILE} names"))
     return tree, TensorFile(folder / name)
 

@@ -7,8 +7,12 @@ classes that the caller passes.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+import inspect
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,6 +27,8 @@ from polyhal.nn.container import ModuleDict, ModuleList, Sequential
 from polyhal.nn.module import Module
 from polyhal.nn.parameter import relocate
 from polyhal.random import default_generator
+from polyhal.serialize.readers.stored import damage_reported
+from polyhal.serialize.tree import LazyState
 
 _FORMAT = "polyhal.model"
 _VERSION = 1
@@ -30,6 +36,10 @@ _PACKAGES = ("polyhal.nn", "polyhal.models", "polyhal.nn.functional", "polyhal")
 """Where classes and functions of Polyhal are looked up."""
 _CONTAINERS: tuple[type[Module], ...] = (Sequential, ModuleList, ModuleDict)
 """Modules that are made of their current children, because these may be replaced or appended."""
+_LARGEST_ITEM = 8
+_EXPANSION = 4
+_FREE_BYTES = 128 << 20
+"""How much layers may allocate: so much, and the bytes of their weights so many times, for initial values and tables."""
 _FIX = "save model.state_dict() instead and construct the model yourself"
 
 
@@ -56,21 +66,25 @@ def rebuild(state: Mapping[str, Any], device: Device, classes: Iterable[type] = 
 
     Raises IncompatibleFileError for a class that is not known, and the errors of constructors and of `load_state_dict`.
     """
-    if state[_FORMAT] != _VERSION:
-        raise IncompatibleFileError(message("load", f"a model of format {state[_FORMAT]}", expected=f"{_VERSION}"))
+    version = state[_FORMAT]
+    if type(version) is not int or version != _VERSION:
+        raise IncompatibleFileError(message("load", f"a model of format {version}", expected=f"{_VERSION}"))
+    with damage_reported("the description of the model is damaged"):  # constructors get it as arguments
+        return _rebuilt(state, device, classes)
+
+
+def _rebuilt(state: Mapping[str, Any], device: Device, classes: Iterable[type]) -> Module:
+    weights = state["state"]
     position = default_generator.get_state()
     try:
-        with dispatch.default_device(device):
+        with dispatch.default_device(device), _allocating(_bytes_of(weights), device):
             model = _ConstructionDecoder(classes).value(_plain(state["construction"]))
+            if not isinstance(model, Module):
+                raise CorruptFileError(message("load", "the file describes no module"))
+            _replace_layers(model, _plain(state.get("layers", {})), classes)
     finally:
         default_generator.set_state(position)  # initial values were drawn for nothing
-    if not isinstance(model, Module):
-        raise CorruptFileError(message("load", "the file describes no module"))
-    with dispatch.default_device(device):
-        _replace_layers(model, _plain(state.get("layers", {})), classes)
-    default_generator.set_state(position)
     model.to(device)
-    weights = state["state"]
     for name, x in (*model.named_parameters(), *model.named_buffers()):
         saved = weights[name].dtype if name in weights and x.dtype.is_floating_point else x.dtype
         if saved is not x.dtype:
@@ -81,6 +95,34 @@ def rebuild(state: Mapping[str, Any], device: Device, classes: Iterable[type] = 
     for name in state["evaluating"]:
         object.__setattr__(model.get_submodule(name), "training", False)
     return model
+
+
+def _bytes_of(weights: Any) -> int:
+    """Bytes of all tensors of a state, from their shapes."""
+    shapes = [weights.shape_of(name) for name in weights] if isinstance(weights, LazyState) else []
+    return sum(_LARGEST_ITEM * prod(shape) for shape in shapes if shape is not None)
+
+
+@contextmanager
+def _allocating(nbytes: int, device: Device) -> Iterator[None]:
+    """Bound what a model allocates while it is made: a line of text can name layers larger than any memory.
+
+    Raises CorruptFileError if layers need several times the bytes of the weights that the file has for them.
+    """
+    limit = device.pool.reserved + _FREE_BYTES + _EXPANSION * nbytes
+    thread = threading.get_ident()
+
+    def check(size: int) -> None:
+        if threading.get_ident() == thread and device.pool.reserved + size > limit:
+            problem = f"the layers of the model need more than {limit >> 20} MiB"
+            expected = f"sizes that agree with weights of {nbytes >> 20} MiB"
+            raise CorruptFileError(message("load", problem, expected=expected))
+
+    previous, device.pool.check = device.pool.check, check
+    try:
+        yield
+    finally:
+        device.pool.check = previous
 
 
 def _layers(model: Module) -> dict[str, Any]:
@@ -180,12 +222,13 @@ class _ConstructionEncoder:
             return {"kind": "again", "number": known}
         self._numbers[id(construction)] = number = len(self._numbers)
         where = f"{path}: {construction.of.__name__}" if path else construction.of.__name__
+        args, kwargs = _anywhere(construction.of, construction.args, construction.kwargs)
         return {
             "kind": "module",
             "class": _name(construction.of),
             "number": number,
-            "args": [self._value(v, f"{where}, argument {i + 1}") for i, v in enumerate(construction.args)],
-            "kwargs": [[k, self._value(v, f"{where}, argument {k!r}")] for k, v in construction.kwargs.items()],
+            "args": [self._value(v, f"{where}, argument {i + 1}") for i, v in enumerate(args)],
+            "kwargs": [[k, self._value(v, f"{where}, argument {k!r}")] for k, v in kwargs.items()],
         }
 
     def _value(self, value: Any, where: str) -> Any:
@@ -229,6 +272,14 @@ def _public(value: Any) -> str | None:
     return None
 
 
+def _anywhere(cls: type, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments of a constructor without the device: a model is loaded where the caller says, not where it was."""
+    names = [p.name for p in inspect.signature(cls).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    at = names.index("device") if "device" in names else len(args)
+    out = [None if i == at else v for i, v in enumerate(args)]
+    return out, {k: None if k == "device" else v for k, v in kwargs.items()}
+
+
 def _name(cls: Any) -> str:
     return _public(cls) or f"{cls.__module__}:{cls.__qualname__}"
 
@@ -241,22 +292,18 @@ class _ConstructionDecoder:
         self._made: dict[int, Module] = {}
 
     def value(self, data: Any) -> Any:
-        """What the data stands for. Raises CorruptFileError and IncompatibleFileError."""
-        if not isinstance(data, dict):
-            return data
-        try:
-            return self._of_kind(data)
-        except (KeyError, IndexError) as error:
-            raise CorruptFileError(message("load", f"the description of the model is damaged: {error!r}")) from error
+        """What the data stands for. Raises CorruptFileError, IncompatibleFileError, and others for data of another form."""
+        return self._of_kind(data) if isinstance(data, dict) else data
 
     def _of_kind(self, data: dict[str, Any]) -> Any:
         kind = data["kind"]
         if kind == "again":
             return self._made[data["number"]]
         if kind == "module":
-            module = self._class(data["class"], Module)(
-                *map(self.value, data["args"]), **{k: self.value(v) for k, v in data["kwargs"]}
-            )
+            cls = self._class(data["class"], Module)
+            given = [self.value(v) for v in data["args"]], {k: self.value(v) for k, v in data["kwargs"]}
+            args, kwargs = _anywhere(cls, *given)
+            module = cls(*args, **kwargs)
             self._made[data["number"]] = module
             return module
         if kind == "container":

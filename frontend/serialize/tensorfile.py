@@ -19,8 +19,9 @@ from safetensors import SafetensorError, safe_open
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, as_dtype
-from polyhal.hal.errors import CorruptFileError, message
+from polyhal.hal.errors import CorruptFileError, UnsupportedDTypeError, message
 from polyhal.hal.memory.host_bytes import byte_view
+from polyhal.hal.settings import json_store
 from polyhal.tensor import Tensor
 
 _NAMES: dict[DType, str] = {
@@ -109,6 +110,10 @@ class TensorFile:
         """Read one tensor. Raises CorruptFileError if the elements are not what was written."""
         try:
             with safe_open(self.path, framework="numpy") as opened:
+                kind = opened.get_slice(name).get_dtype()
+                if kind not in _NAMES.values():
+                    problem = f"tensor {name!r} of {self.path} has elements of {kind}"
+                    raise UnsupportedDTypeError(message("load", problem, expected="real numbers or bool"))
                 array: np.ndarray = opened.get_tensor(name)
         except SafetensorError as error:
             raise CorruptFileError(
@@ -128,15 +133,15 @@ class TensorFile:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one tensor, from the header."""
-        with safe_open(self.path, framework="numpy") as opened:
-            return tuple(opened.get_slice(name).get_shape())
+        try:
+            with safe_open(self.path, framework="numpy") as opened:
+                return tuple(opened.get_slice(name).get_shape())
+        except SafetensorError as error:
+            raise CorruptFileError(message("load", f"{self.path} has no tensor {name!r}: {error}")) from error
 
 
 def _json(text: str, path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise CorruptFileError(message("load", f"the header of {path} is damaged: {error}")) from error
+    data = json_store.parse(text, f"the header of {path}")
     if not isinstance(data, dict):
         raise CorruptFileError(
             message("load", f"the header of {path} is damaged: {type(data).__name__}", expected="an object")
@@ -152,9 +157,9 @@ def _diagnose(path: Path) -> str:
         if size < 8 + length:
             return f"it ends after {size} bytes, inside the header"
         try:
-            header = json.loads(file.read(length))
-            tensors = [(e["data_offsets"][1], name) for name, e in header.items() if name != "__metadata__"]
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, IndexError):
+            header = json_store.parse(file.read(length), path)
+            tensors = [(int(e["data_offsets"][1]), name) for name, e in header.items() if name != "__metadata__"]
+        except (CorruptFileError, KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError):
             return "its header cannot be read"
     held = size - 8 - length
     cut = sorted((stop, name) for stop, name in tensors if stop > held)

@@ -6,7 +6,7 @@ Plain values stand for themselves. What JSON does not have is an object with one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,8 @@ import numpy as np
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.tensor import Tensor
 
+_DEEPEST = 200
+"""Levels of nesting. Python's stack takes a few times as many."""
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -26,6 +28,16 @@ class Encoder:
 
     def encode(self, value: Any, path: str = "") -> Any:
         """Return JSON data for `value`. Raises TypeError, which names the path, for what cannot be saved."""
+        try:
+            data = self._encoded(value, path)
+        except RecursionError:
+            data = None
+        if (data is None and value is not None) or _depth(data) > _DEEPEST:
+            problem = f"the state contains itself or more than {_DEEPEST} levels of nesting"
+            raise TypeError(message("save", problem, expected="a flatter state"))
+        return data
+
+    def _encoded(self, value: Any, path: str) -> Any:
         if value is None or isinstance(value, (bool, int, str)):
             return value
         if isinstance(value, float):
@@ -35,15 +47,15 @@ class Encoder:
         if isinstance(value, np.ndarray):
             return {"$array": self._name(value, path)}
         if isinstance(value, np.generic):
-            return self.encode(value.item(), path)
+            return self._encoded(value.item(), path)
         if isinstance(value, list):
-            return [self.encode(v, _join(path, i)) for i, v in enumerate(value)]
+            return [self._encoded(v, _join(path, i)) for i, v in enumerate(value)]
         if isinstance(value, tuple):
-            return {"$tuple": [self.encode(v, _join(path, i)) for i, v in enumerate(value)]}
+            return {"$tuple": [self._encoded(v, _join(path, i)) for i, v in enumerate(value)]}
         if isinstance(value, Mapping):
             if all(isinstance(k, str) and not k.startswith("$") for k in value):
-                return {k: self.encode(v, _join(path, k)) for k, v in value.items()}
-            return {"$dict": [[self._key(k, path), self.encode(v, _join(path, k))] for k, v in value.items()]}
+                return {k: self._encoded(v, _join(path, k)) for k, v in value.items()}
+            return {"$dict": [[self._key(k, path), self._encoded(v, _join(path, k))] for k, v in value.items()]}
         raise TypeError(
             message(
                 "save",
@@ -93,8 +105,67 @@ class Source(Protocol):
         """Return the shape of what is stored under `name`, without reading it."""
 
 
+def _depth(data: Any) -> int:
+    """Levels of nesting of JSON data."""
+    level, depth = [data], 0
+    while level:
+        level = [
+            part for x in level for part in (x.values() if isinstance(x, dict) else x if isinstance(x, list) else ())
+        ]
+        depth += 1
+    return depth
+
+
+def check(data: Any, names: Container[str], where: object) -> None:
+    """Raise CorruptFileError, which names `where`, unless `decode` can convert the data, of which nothing is known."""
+    level, depth = [data], 0
+    while level:
+        depth += 1
+        if depth > _DEEPEST:
+            raise CorruptFileError(message("load", f"the state in {where} has more than {_DEEPEST} levels of nesting"))
+        level = [part for x in level for part in _checked_parts(x, names, where)]
+
+
+def _checked_parts(data: Any, names: Container[str], where: object) -> Iterable[Any]:
+    """The parts of a list or dictionary, and of what a mark stands for."""
+    if isinstance(data, list):
+        return data
+    if not isinstance(data, dict):
+        return ()
+    ((tag, content), *others) = data.items() or [("", None)]
+    if others or not isinstance(tag, str) or not tag.startswith("$"):
+        return data.values()
+    if tag in ("$tensor", "$array") and isinstance(content, str):
+        if content not in names:
+            raise CorruptFileError(message("load", f"{where} has no tensor {content!r}, which the state names"))
+        return ()
+    if tag == "$float" and isinstance(content, str) and content in _FLOATS:
+        return ()
+    if tag == "$tuple" and isinstance(content, list):
+        return content
+    if tag == "$dict" and isinstance(content, list) and all(map(_is_entry, content)):
+        return [v for _, v in content]
+    raise CorruptFileError(
+        message("load", f"the state in {where} has an unknown mark {tag!r}, or it stands for nothing")
+    )
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and _is_key(value[0])
+
+
+def _is_key(value: Any) -> bool:
+    """Whether a key is plain, or a tuple of such keys, as other programs write them."""
+    if isinstance(value, tuple):
+        return all(_is_key(v) for v in value)
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes))
+
+
 def decode(data: Any, source: Source, lazy: bool = False) -> Any:
-    """Convert data of `Encoder` back. Dictionaries become `LazyState` if `lazy`. Raises CorruptFileError."""
+    """Convert data of `Encoder`, which passed `check`, back. Dictionaries become `LazyState` if `lazy`.
+
+    Raises CorruptFileError for tensors that are damaged.
+    """
     if isinstance(data, list):
         return [decode(v, source, lazy) for v in data]
     if not isinstance(data, dict):
@@ -105,15 +176,13 @@ def decode(data: Any, source: Source, lazy: bool = False) -> Any:
             return source.tensor(content)
         if tag == "$array":
             return source.array(content)
-        if tag == "$float" and content in _FLOATS:
+        if tag == "$float":
             return _FLOATS[content]
         if tag == "$tuple":
             return tuple(decode(v, source, lazy) for v in content)
         if tag == "$dict":
             entries = dict((k, v) for k, v in content)  # noqa: C402  pairs come as lists
             return LazyState(entries, source) if lazy else {k: decode(v, source) for k, v in entries.items()}
-        if tag.startswith("$"):
-            raise CorruptFileError(message("load", f"the state has an unknown mark {tag!r}"))
     return LazyState(data, source) if lazy else {k: decode(v, source) for k, v in data.items()}
 
 

@@ -20,6 +20,7 @@ from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.capture.result import UNNAMED, CapturedGraph
 from polyhal.hal.errors import message
 from polyhal.hal.ir.graph import CapturedConstant, Graph
+from polyhal.hal.scheduler.activity import StepActivity
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport, report
@@ -81,7 +82,7 @@ class Jitted(Generic[P, R]):
 
     @staticmethod
     def _key(arguments: CallArguments) -> tuple[Any, ...]:
-        return tuple(arguments.key), settings.key, dispatch.thread.grad_enabled, autocast_dtype()
+        return tuple(arguments.key), settings.result_key, dispatch.thread.grad_enabled, autocast_dtype()
 
     def _entry(self, key: tuple[Any, ...]) -> _CacheEntry:
         """The cache entry of a signature. If there are too many, the least recently used one is evicted."""
@@ -220,6 +221,11 @@ class Jitted(Generic[P, R]):
     def explain(self) -> str:
         """Say for each recorded step what passes did to it, and how each op runs and why."""
         return "\n\n".join(step.explain() for step in self.steps) or "nothing is recorded yet"
+
+    @staticmethod
+    def activity() -> StepActivity:
+        """Time what each device does inside a block: `with step.activity() as a: step(...)`, then `print(a)`."""
+        return StepActivity()
 
     @staticmethod
     def profile() -> StepProfile:

@@ -10,7 +10,9 @@ from polyhal.hal.capture.gradients import LeafGradient
 from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.ir.graph import Graph
+from polyhal.hal.scheduler.activity import StepActivity
 from polyhal.hal.scheduler.executable import Executable
+from polyhal.hal.scheduler.placement import Placement
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.backward import CapturedBackward
@@ -89,6 +91,15 @@ class CapturedStep:
     def memory_report(self) -> MemoryReport:
         """Report the memory that the step needs, by kind, and its largest tensors."""
         return self.executable.memory_report()
+
+    def placement(self) -> Placement:
+        """Report the device of each op, what crosses between devices, and what the lanes of devices did so far."""
+        return self.executable.placement()
+
+    @staticmethod
+    def activity() -> StepActivity:
+        """Time what each device does inside a block: `with step.activity() as a: step(...)`, then `print(a)`."""
+        return StepActivity()
 
     @staticmethod
     def profile() -> StepProfile:

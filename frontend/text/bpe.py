@@ -25,6 +25,35 @@ def _library() -> Any:
     return tokenizers
 
 
+def _unexpected(data: Any) -> str:
+    """What tells data from that of `to_json`; empty if nothing does.
+
+    The library aborts the process, or takes any amount of memory, for some data that it would never write.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
+        return "there is no model"
+    model = data["model"]
+    vocabulary, merges = model.get("vocab"), model.get("merges")
+    steps = [
+        data[name].get("type") if isinstance(data.get(name), dict) else None for name in ("pre_tokenizer", "decoder")
+    ]
+    if model.get("type") != "BPE" or steps != ["ByteLevel"] * 2:
+        return "it is no byte-level BPE"
+    absent = [data.get(name) for name in ("normalizer", "post_processor", "truncation", "padding")]
+    absent += [model.get(name) for name in ("continuing_subword_prefix", "end_of_word_suffix", "dropout", "unk_token")]
+    if any(value is not None and value != "" for value in absent):
+        return "it has steps that this tokenizer has not"
+    if not isinstance(vocabulary, dict) or sorted(map(str, vocabulary.values())) != sorted(
+        map(str, range(len(vocabulary)))
+    ):
+        return "token ids are not 0, 1, 2, ..."
+    if vocabulary.get(PAD) != 0 or vocabulary.get(END) != 1 or not isinstance(merges, list):
+        return "special tokens or merges are missing"
+    added = data.get("added_tokens")
+    special = [(x.get("id"), x.get("content")) for x in added if isinstance(x, dict)] if isinstance(added, list) else []
+    return "" if special == [(0, PAD), (1, END)] else "added tokens are others"
+
+
 class BPETokenizer:
     """Frequent sequences of bytes as tokens: `<pad>` (0), `<|endoftext|>` (1), the 256 bytes, then learned tokens.
 
@@ -102,6 +131,9 @@ class BPETokenizer:
         """Load a tokenizer of `to_json`. Raises CorruptFileError, and ImportError without the library."""
         library = _library()
         data = parse(text).get("tokenizer")
+        problem = _unexpected(data)
+        if problem:
+            raise CorruptFileError(message("BPETokenizer", problem, expected="text that to_json wrote"))
         try:
             return cls(library.Tokenizer.from_str(json.dumps(data)))
         # The library raises plain Exception for text that it cannot read.

@@ -70,7 +70,10 @@ class CharTokenizer:
             raise CorruptFileError(
                 message("CharTokenizer", "the file has no list of characters", expected="text that to_json wrote")
             )
-        return cls(characters)
+        try:
+            return cls(characters)
+        except ValueError as error:
+            raise CorruptFileError(str(error)) from error
 
     def __repr__(self) -> str:
         return f"CharTokenizer({self.vocab_size} tokens)"

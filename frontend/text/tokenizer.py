@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.hal.settings import json_store
 
 PAD = "<pad>"
 UNKNOWN = "<unk>"
@@ -59,12 +59,7 @@ def load_tokenizer(text: str) -> Tokenizer:
 
 def parse(text: str) -> dict[str, Any]:
     """Parse `text` as a JSON object. Raises CorruptFileError."""
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise CorruptFileError(
-            message("load_tokenizer", f"not JSON: {error}", expected="text that to_json wrote")
-        ) from error
+    data = json_store.parse(text, "the tokenizer")
     if not isinstance(data, dict):
         raise CorruptFileError(
             message("load_tokenizer", f"a JSON {type(data).__name__}", expected="an object that to_json wrote")

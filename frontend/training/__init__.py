@@ -6,6 +6,7 @@ from polyhal.training.folder import RunFolder, RunFolderError
 from polyhal.training.metrics import Metrics, MetricsRow
 from polyhal.training.options import OptionError, TrainOptions
 from polyhal.training.preparation import resume, start
+from polyhal.training.ranks import Ranks
 from polyhal.training.session import RunObserver, Session
 from polyhal.training.trainer import Trainer
 
@@ -16,6 +17,7 @@ __all__ = [
     "Metrics",
     "MetricsRow",
     "OptionError",
+    "Ranks",
     "RunFolder",
     "RunFolderError",
     "RunObserver",

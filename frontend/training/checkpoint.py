@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.models import GPT, GPTConfig
+from polyhal.random import default_generator
 from polyhal.serialize import load, load_checkpoint, save_checkpoint
+from polyhal.serialize.checkpoint import eager
 from polyhal.text import Tokenizer, load_tokenizer
+from polyhal.training import rank_files
 from polyhal.training.corpus import Corpus
 from polyhal.training.options import TrainOptions
 from polyhal.training.trainer import Trainer
@@ -51,14 +55,27 @@ class LanguageModel:
 
 
 def save_model(path: Path, trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: float | None) -> None:
-    """Save what generation needs. An old file is replaced when the new state is on the disk. Raises OSError."""
-    save_checkpoint(path, trainer.model, extra=_describe(trainer, tokenizer, corpus, best))
+    """Save what generation needs. An old file is replaced when the new state is on the disk. Raises OSError.
+
+    All ranks call this, and rank 0 writes.
+    """
+    extra = _describe(trainer, tokenizer, corpus, best)
+    if trainer.ranks.first:
+        save_checkpoint(path, trainer.model, extra=extra)
 
 
 def save_run(path: Path, trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: float | None) -> None:
-    """Save everything that resuming a run needs, in the same way."""
+    """Save everything that resuming a run needs, in the same way. Of several ranks, each writes what it keeps."""
     extra = _describe(trainer, tokenizer, corpus, best)
-    save_checkpoint(path, trainer.model, trainer.optimizer, trainer.scheduler, trainer.loader, extra)
+    if trainer.sharded is not None:
+        extra["ranks"] = rank_files.write(path, trainer)
+        settings = [{**g, "params": []} for g in trainer.optimizer.param_groups]
+        extra["optimizer_settings"] = settings
+    if trainer.ranks.first:
+        optimizer = None if trainer.sharded is not None else trainer.optimizer
+        save_checkpoint(path, trainer.model, optimizer, trainer.scheduler, trainer.loader, extra)
+        rank_files.remove_others(path, extra.get("ranks", {}))
+    trainer.ranks.group.barrier()  # whoever goes on may rely on it
 
 
 def _describe(trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: float | None) -> dict[str, Any]:
@@ -79,13 +96,18 @@ def describe(path: Path) -> Description:
 
     Raises CorruptFileError for damaged files, IncompatibleFileError for other versions and other kinds of checkpoints.
     """
-    state = load(path, Device("numpy"), lazy=True)
-    extra = state.get("extra", {}) if isinstance(state, Mapping) else {}
-    if extra.get("kind") != _KIND or "model" not in state:
+    return _description(path, load(path, Device("numpy"), lazy=True))
+
+
+def _description(path: Path, state: Any) -> Description:
+    """The metadata in the state of the file at `path`."""
+    extra = state.get("extra") if isinstance(state, Mapping) and isinstance(state.get("model"), Mapping) else None
+    kind = extra.get("kind") if isinstance(extra, Mapping) else None
+    if not isinstance(extra, Mapping) or not isinstance(kind, str) or kind != _KIND:
         raise IncompatibleFileError(
             message(None, f"{path} holds no language model", expected="a checkpoint that `polyhal train` wrote")
         )
-    if extra.get("version") != _VERSION:
+    if type(extra.get("version")) is not int or extra["version"] != _VERSION:
         raise IncompatibleFileError(
             message(
                 None,
@@ -95,32 +117,97 @@ def describe(path: Path) -> Description:
             )
         )
     try:
-        return Description(
+        best = extra["best"]
+        description = Description(
             config=GPTConfig.from_json(extra["config"]),
             tokenizer=load_tokenizer(json.dumps(_plain(extra["tokenizer"]))),
             options=TrainOptions.from_json(extra["options"]),
             source=str(extra["corpus"]["source"]),
             sha256=str(extra["corpus"]["sha256"]),
-            best=extra["best"],
+            best=best,
             trainer=dict(extra["trainer"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+        if best is not None and type(best) not in (int, float):
+            raise TypeError(f"best is {best!r}")
+        if type(description.trainer["step"]) is not int:
+            raise TypeError(f"step is {description.trainer['step']!r}")
+        return description
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, IncompatibleFileError):
+            raise
         raise CorruptFileError(message(None, f"the description in {path} is damaged: {error!r}")) from error
 
 
 def load_model(path: Path, device: Device) -> LanguageModel:
     """Load the model at `path` to `device`, with its tokenizer. Raises as `describe` does, also for altered weights."""
-    description = describe(path)
+    state = load(path, Device("numpy"), lazy=True)
+    description = _description(path, state)
+    _check_sizes(path, state["model"], description.config)
     model = GPT(description.config, device=device)
     load_checkpoint(path, model, restore_random=False)
     model.eval()
     return LanguageModel(model, description.tokenizer, description)
 
 
+def _check_sizes(path: Path, weights: Any, config: GPTConfig) -> None:
+    """Raise CorruptFileError unless the weights have the sizes of the model, before memory is allocated for it."""
+    expected = {
+        "transformer.wte.weight": (config.vocab_size, config.n_embd),
+        "transformer.wpe.weight": (config.block_size, config.n_embd),
+    }
+    for i in range(min(config.n_layer, len(weights))):
+        expected[f"transformer.h.{i}.mlp.c_fc.weight"] = (4 * config.n_embd, config.n_embd)
+    for name, shape in expected.items():
+        saved = weights.shape_of(name) if name in weights else None
+        if saved != shape:
+            raise CorruptFileError(
+                message(None, f"{name} in {path} has shape {saved}", expected=f"{shape}, as its model")
+            )
+
+
 def load_run(path: Path, trainer: Trainer) -> None:
-    """Load a state of `save_run` into `trainer`, including random numbers. Raises as `load_model` does."""
-    extra = load_checkpoint(path, trainer.model, trainer.optimizer, trainer.scheduler, trainer.loader)
-    trainer.load_state_dict(extra["trainer"])
+    """Load a state of `save_run` into `trainer`, including random numbers. Raises as `load_model` does.
+
+    It may have been written by another number of ranks; then dropout draws other numbers.
+    """
+    state = load(path, Device("numpy"), lazy=True)
+    written = _plain(state["extra"].get("ranks")) if isinstance(state, Mapping) else None
+    if written is None and trainer.sharded is None:
+        extra = load_checkpoint(path, trainer.model, trainer.optimizer, trainer.scheduler, trainer.loader)
+        trainer.load_state_dict(extra["trainer"])
+        return
+    if written is not None:
+        files = rank_files.read(path, written)
+        groups, settings = rank_files.joined(files), _plain(state["extra"]["optimizer_settings"])
+    else:
+        saved = eager(state["optimizer"])
+        files = []
+        groups = rank_files.of_groups(saved, [group for group, _ in trainer.groups])
+        settings = saved["param_groups"]
+    extra = load_checkpoint(path, trainer.model, None, trainer.scheduler, trainer.loader, restore_random=False)
+    if trainer.sharded is not None:
+        trainer.sharded.load_state(groups, settings)
+    else:
+        parameters = [group for group, _ in trainer.groups]
+        numbers = _numbered(settings, parameters)
+        trainer.optimizer.load_state_dict(
+            {"state": rank_files.of_parameters(groups, parameters), "param_groups": numbers}
+        )
+    rank, same = trainer.ranks.rank, len(files) == trainer.ranks.size
+    if same:
+        default_generator.set_state(files[rank]["random"])
+    elif trainer.ranks.first:
+        default_generator.set_state(_plain(state["random"]))
+    trainer.load_state_dict(extra["trainer"], float(files[rank]["loss_sum"]) if same else None)
+
+
+def _numbered(settings: list[dict[str, Any]], parameters: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """The settings of groups, with the numbers of their parameters."""
+    starts = [0, *itertools.accumulate(len(group) for group in parameters)]
+    return [
+        {**s, "params": [*range(start, start + len(group))]}
+        for s, start, group in zip(settings, starts, parameters, strict=False)
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from polyhal.hal.errors import PolyhalError, message
+from polyhal.hal.settings.atomic import remove_folder
+from polyhal.hal.settings.file_lock import FileLock
 from polyhal.training.metrics import Metrics
 
 BEST, LAST = "best", "last"
@@ -37,6 +38,11 @@ class RunFolder:
         return self.path / LAST
 
     @property
+    def lock(self) -> FileLock:
+        """The lock of the process that trains in the folder."""
+        return FileLock(self.path / ".training.lock")
+
+    @property
     def picture(self) -> Path:
         """The plot of the losses."""
         return self.path / _PICTURE
@@ -48,7 +54,8 @@ class RunFolder:
 
     def parts(self) -> list[Path]:
         """The files that a run has left."""
-        return [p for p in (self.best, self.last, self.path / _METRICS, self.picture) if p.exists()]
+        rank_files = self.path / f"{LAST}.ranks"
+        return [p for p in (self.best, self.last, rank_files, self.path / _METRICS, self.picture) if p.exists()]
 
     def check(self, *, overwrite: bool) -> None:
         """Raise RunFolderError if a new run would destroy one that may not be overwritten. Changes nothing."""
@@ -65,11 +72,43 @@ class RunFolder:
                 )
             )
 
+    def in_use(self) -> bool:
+        """Whether a process trains in the folder, which may have saved nothing yet."""
+        lock = self.lock
+        if not lock.path.exists():
+            return False
+        acquired = lock.acquire()
+        lock.release()
+        return not acquired
+
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Keep other runs out of the folder during a block, in which it exists. What was made is removed if it stays empty.
+
+        Raises RunFolderError, naming the process, if another one trains there, and if the folder cannot be made. The lock of a
+        process that was killed is taken over.
+        """
+        lock = self.lock
+        with writing(self.path):
+            missing = [p for p in (self.path, *self.path.parents) if not p.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+            acquired = lock.acquire()
+        if not acquired:
+            problem = f"{lock.holder()} trains in {self.path}"
+            raise RunFolderError(message(None, problem, fix="wait until it ends, or use another --save-dir"))
+        try:
+            yield
+        finally:
+            lock.release()
+            with suppress(OSError):  # they hold a run by now
+                for path in missing:
+                    path.rmdir()
+
     def claim(self, *, overwrite: bool) -> None:
-        """Make room for a new run. Raises RunFolderError as `check` does, and OSError."""
+        """Make room for a new run in a reserved folder. Raises RunFolderError as `check` does, and OSError."""
         self.check(overwrite=overwrite)
         for path in self.parts():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            remove_folder(path) if path.is_dir() else path.unlink()
         self.path.mkdir(parents=True, exist_ok=True)
 
     def require_last(self) -> None:
@@ -102,7 +141,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def fresh(parent: Path, name: str) -> RunFolder:
     """The first of `name`, `name-2`, `name-3` ... under `parent` without a run."""
-    return next(f for f in _numbered(parent, name) if not f.parts())
+    return next(f for f in _numbered(parent, name) if not f.parts() and not f.in_use())
 
 
 def latest(parent: Path, name: str) -> RunFolder:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from polyhal.hal.errors import CorruptFileError, message
+from polyhal.hal.settings import json_store
+from polyhal.hal.settings.atomic import replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,23 @@ class Metrics:
         """Read all rows, ignoring an incomplete last line. Raises CorruptFileError."""
         if not self.path.exists():
             return []
-        lines = self.path.read_text(encoding="utf-8").split("\n")
+        lines = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
         return [self._row(number, line) for number, line in enumerate(lines[:-1], 1)]
 
     def cut(self, step: int) -> None:
         """Remove the rows after `step`, atomically."""
         rows = [r for r in self.rows() if r.step <= step]
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in rows), encoding="utf-8")
-        os.replace(temporary, self.path)
+        with replacing(self.path) as file:
+            file.write("".join(json.dumps(asdict(r)) + "\n" for r in rows).encode())
 
     def _row(self, number: int, line: str) -> MetricsRow:
         try:
-            data: dict[str, Any] = json.loads(line)
-            return MetricsRow(**data)
-        except (json.JSONDecodeError, TypeError) as error:
+            row = MetricsRow(**json_store.parse(line, self.path))
+            numbers = [v for v in asdict(row).values() if v is not None]
+            if type(row.step) is not int or not all(type(v) in (int, float) for v in numbers):
+                raise ValueError(f"{row} is no row of numbers")
+            return row
+        except (CorruptFileError, TypeError, ValueError) as error:
             raise CorruptFileError(
                 message(None, f"line {number} of {self.path} is damaged: {error}", fix="repair or remove the file")
             ) from error
@@ -79,6 +81,5 @@ def draw_losses(rows: Sequence[MetricsRow], path: Path, title: str) -> None:
     axes.set_title(title)
     axes.grid(alpha=0.3)
     axes.legend()
-    temporary = path.with_suffix(".tmp")
-    figure.savefig(temporary, format="png")
-    os.replace(temporary, path)
+    with replacing(path) as file:
+        figure.savefig(file, format="png")

@@ -150,6 +150,10 @@ def _typed(name: str, value: Any, kind: str) -> Any:
         raise OptionError(
             message(None, f"{flag(name)} is {value!r}", expected="a whole number" if kind == "int" else "a number")
         )
-    if not math.isfinite(value):
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        finite = False
+    if not finite:
         raise OptionError(message(None, f"{flag(name)} is {value}", expected="a finite number"))
     return float(value) if kind == "float" else value

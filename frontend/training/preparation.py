@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from polyhal import random
 from polyhal.hal.device import Device
 from polyhal.hal.errors import message
 from polyhal.models import GPT, GPTConfig
-from polyhal.text import BPETokenizer, CharTokenizer, Tokenizer
+from polyhal.text import BPETokenizer, CharTokenizer, Tokenizer, load_tokenizer
 from polyhal.training import corpus as texts
 from polyhal.training import presets
 from polyhal.training.checkpoint import describe, load_run
 from polyhal.training.corpus import Corpus, CorpusError
 from polyhal.training.folder import RunFolder, writing
 from polyhal.training.options import NAMES, OptionError, TrainOptions, flag
+from polyhal.training.ranks import Ranks
 from polyhal.training.session import Session
 from polyhal.training.trainer import Trainer
 
@@ -44,19 +46,29 @@ class Data:
 
 
 def start(
-    corpus: Corpus, requested: Mapping[str, Any], device: Device, folder: RunFolder, *, eager: bool = False
+    corpus: Corpus,
+    requested: Mapping[str, Any],
+    devices: Sequence[Device],
+    folder: RunFolder,
+    *,
+    eager: bool = False,
+    ranks: Ranks | None = None,
 ) -> Session:
-    """Prepare a new run with the requested settings, and defaults for the device for the rest.
+    """Prepare a new run with the requested settings, and defaults for the first device of rank 0 for the rest.
 
     The number of steps defaults to what the measured speed of the device allows. Raises OptionError and CorpusError.
     """
     _exclusive(requested)
     overrides = {k: v for k, v in requested.items() if k != "epochs"}
-    options = TrainOptions(**{**presets.for_device(device), **overrides})
-    data = tokenize(corpus, options, _tokenizer(corpus, options))
+    ranks = ranks or Ranks()
+    options = TrainOptions(**ranks.agree({**presets.for_device(devices[0]), **overrides}))
+    _check_batch(options.batch_size, devices, ranks)
+    trained = json.loads(_tokenizer(corpus, options).to_json()) if ranks.first else None
+    data = tokenize(corpus, options, load_tokenizer(json.dumps(ranks.agree(trained))))
     random.manual_seed(options.seed)
-    model = GPT(config(options, data.tokenizer), device=device)
-    trainer = Trainer(model, options, data.training, data.validation, eager=eager)
+    model = GPT(config(options, data.tokenizer), device=devices[0])
+    _part_streams(options.seed, 0, ranks)
+    trainer = Trainer(model, options, data.training, data.validation, devices=devices, eager=eager, ranks=ranks)
     steps = requested.get("steps")
     if steps is None and requested.get("epochs") is not None:
         steps = _steps_of(requested["epochs"], trainer)
@@ -69,15 +81,23 @@ def start(
 
 
 def resume(
-    corpus: Corpus | None, requested: Mapping[str, Any], device: Device, folder: RunFolder, *, eager: bool = False
+    corpus: Corpus | None,
+    requested: Mapping[str, Any],
+    devices: Sequence[Device],
+    folder: RunFolder,
+    *,
+    eager: bool = False,
+    ranks: Ranks | None = None,
 ) -> Session:
     """Prepare to resume the run in `folder` from its last checkpoint.
 
-    Requested settings and `corpus` must be those of the run, except for its length and its output. Raises RunFolderError,
-    OptionError, CorpusError and the errors of reading checkpoints.
+    Requested settings and `corpus` must be those of the run, except for its length and its output; devices may be others.
+    Raises RunFolderError, OptionError, CorpusError and the errors of reading checkpoints.
     """
+    ranks = ranks or Ranks()
     folder.require_last()
     saved = describe(folder.last)
+    _check_batch(saved.options.batch_size, devices, ranks)
     _exclusive(requested)
     for name, value in requested.items():
         if name in NAMES and name not in _FREE and value != getattr(saved.options, name):
@@ -89,17 +109,44 @@ def resume(
                     fix=f"leave {flag(name)} out, or start a new run with another --save-dir",
                 )
             )
-    text = _same_text(corpus, saved.source, saved.sha256, folder)
+    same = _same_text(corpus, saved.source, saved.sha256, folder) if ranks.first else None
+    text = Corpus(**ranks.agree(None if same is None else asdict(same)))
     options = saved.options.with_changes(**{k: v for k, v in requested.items() if k in _FREE})
     data = tokenize(text, options, saved.tokenizer)
-    model = GPT(saved.config, device=device)
-    trainer = Trainer(model, options, data.training, data.validation, eager=eager)
+    model = GPT(saved.config, device=devices[0])
+    _part_streams(options.seed, saved.step, ranks)
+    trainer = Trainer(model, options, data.training, data.validation, devices=devices, eager=eager, ranks=ranks)
     if requested.get("epochs") is not None:
         trainer.reschedule(options.with_changes(steps=_steps_of(requested["epochs"], trainer)))
     load_run(folder.last, trainer)
-    with writing(folder.metrics.path):
-        folder.metrics.cut(trainer.done)
+    if ranks.first:
+        with writing(folder.metrics.path):
+            folder.metrics.cut(trainer.done)
     return Session(trainer, saved.tokenizer, text, folder, saved.best)
+
+
+def _check_batch(batch_size: int, devices: Sequence[Device], ranks: Ranks) -> None:
+    """Raise OptionError if a rank or a device would have no part of a batch."""
+    if batch_size < ranks.size:
+        raise OptionError(
+            message(
+                None,
+                f"--batch-size {batch_size} cannot be divided among {ranks.size} ranks",
+                expected="a batch of all ranks together, with at least one window for each",
+                fix="raise --batch-size, or start fewer ranks",
+            )
+        )
+    if batch_size // ranks.size < len(devices):
+        problem = f"--batch-size {batch_size} leaves some of {len(devices) * ranks.size} devices without work"
+        expected = "at least one window of text for each"
+        raise OptionError(message(None, problem, expected=expected, fix="name fewer --devices, or raise --batch-size"))
+
+
+def _part_streams(seed: int, step: int, ranks: Ranks) -> None:
+    """Let every rank but the first draw random numbers of its own from a step on: its dropout masks."""
+    if not ranks.first:
+        words = np.random.SeedSequence([seed, step, ranks.size, ranks.rank]).generate_state(1, np.uint64)
+        random.manual_seed(int(words[0]) >> 1)
 
 
 def config(options: TrainOptions, tokenizer: Tokenizer) -> GPTConfig:
@@ -159,7 +206,7 @@ def _seconds_per_step(trainer: Trainer) -> float:
         while len(times) < _REHEARSALS and sum(times) < _PATIENCE:
             begin = time.perf_counter()
             rehearse()
-            times.append(time.perf_counter() - begin)
+            times.append(trainer.ranks.largest(time.perf_counter() - begin))
     return min(times)
 
 

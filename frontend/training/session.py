@@ -34,6 +34,9 @@ class RunObserver(Protocol):
     def sampled(self, step: int, prompt: str, text: str) -> None:
         """The model has continued `prompt` with `text`."""
 
+    def rebalanced(self, step: int, text: str) -> None:
+        """Batches are divided otherwise among the devices from now on."""
+
     def saved(self, name: str, step: int) -> None:
         """A checkpoint was written."""
 
@@ -51,20 +54,28 @@ class Session:
     def run(self, observer: RunObserver, stop: Callable[[], bool]) -> bool:
         """Train until all steps are taken (returns True), or until `stop` returns True between steps (False). Saves the state.
 
+        All ranks call this; rank 0 writes what they have in common, and `stop` of any of them stops all.
         Raises NonFiniteError if the loss is not finite; earlier checkpoints are kept.
         """
-        trainer, options = self.trainer, self.trainer.options
+        trainer, options, ranks = self.trainer, self.trainer.options, self.trainer.ranks
         try:
-            if not self.folder.last.exists():
+            if not ranks.agree(self.folder.last.exists()):
                 self._save(LAST, observer)  # notices a full or read-only disk now, not after the first minutes
             begin, begin_step = time.perf_counter(), trainer.done
             while trainer.done < options.steps:
-                if stop():
+                if ranks.any(stop()):
                     self._save(LAST, observer)
                     return False
                 rate = trainer.learning_rate
+                before = trainer.rebalanced
                 trainer.step()
                 step = trainer.done
+                if (
+                    trainer.rebalanced > before
+                    and trainer.parallel is not None
+                    and trainer.parallel.balancer is not None
+                ):
+                    observer.rebalanced(step, trainer.parallel.balancer.decisions[-1].text)
                 observer.stepped(step)
                 evaluating = self._due(options.eval_every)
                 if evaluating or self._due(options.log_every):
@@ -72,13 +83,14 @@ class Session:
                     speed = (step - begin_step) * options.tokens_per_step / (time.perf_counter() - begin)
                     validation = trainer.evaluate() if evaluating else None
                     row = MetricsRow(step, round(trainer.epoch, 4), loss, validation, rate, round(speed, 1))
-                    with writing(self.folder.metrics.path):
-                        self.folder.metrics.append(row)
+                    if ranks.first:
+                        with writing(self.folder.metrics.path):
+                            self.folder.metrics.append(row)
                     observer.logged(row)
                     if evaluating:
                         self._keep(loss if validation is None else validation, observer)
                     begin, begin_step = time.perf_counter(), step
-                if self._due(options.sample_every):
+                if self._due(options.sample_every) and ranks.first:
                     pause = time.perf_counter()
                     prompt = self.prompt()
                     observer.sampled(step, prompt, self.sample(prompt))
@@ -103,7 +115,8 @@ class Session:
     def sample(self, prompt: str) -> str:
         """Let the model continue `prompt`, with a random generator of its own that leaves training unaffected."""
         ids = self.tokenizer.encode(prompt)
-        tokens = generate(self.trainer.model, ids, _SAMPLE_TOKENS, _SAMPLE_TEMPERATURE, seed=self.trainer.options.seed)
+        model = self.trainer.model_on_one_device()
+        tokens = generate(model, ids, _SAMPLE_TOKENS, _SAMPLE_TEMPERATURE, seed=self.trainer.options.seed)
         return self.tokenizer.decode(tokens)
 
     def _keep(self, score: float, observer: RunObserver) -> None:

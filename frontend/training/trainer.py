@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,37 @@ import numpy as np
 from polyhal import random
 from polyhal.autograd import no_grad
 from polyhal.creation import zeros
-from polyhal.data import DataLoader, TokenWindows
+from polyhal.data import TokenWindows
+from polyhal.distributed import ShardedLoader
+from polyhal.hal.device import Device
+from polyhal.hal.scheduler.activity import StepActivity
 from polyhal.models import GPT
 from polyhal.nn.utils import clip_grad_norm_
 from polyhal.optim import AdamW, LambdaLR
+from polyhal.parallel.balance import Balancer
+from polyhal.parallel.data_parallel import DataParallel
+from polyhal.parallel.shards import Shards
 from polyhal.steps.jit import jit
 from polyhal.tensor import Tensor
 from polyhal.training.options import TrainOptions
+from polyhal.training.ranks import Ranks
 from polyhal.training.schedule import share_of_peak
+from polyhal.training.sharded_update import ShardedUpdate
 
 _BETAS = (0.9, 0.99)
 _EVALUATION_BATCHES = 20
+_TIMED = range(5, 10)
+"""The steps of a program in which its devices are timed on request."""
+Batch = Any
+"""Inputs and targets: two tensors (B, T), or `Shards` of them."""
 
 
 class Trainer:
     """Trains `model` on `training` tokens (T,) and evaluates it on `validation` tokens, which may be empty.
 
     A step does not wait for the device: losses are summed there until `mean_loss` reads them. Steps and evaluations are
-    captured from the first one on, so that a resumed run computes the same; `eager` runs op by op.
+    captured from the first one on, so that a resumed run computes the same; `eager` runs op by op. With several `ranks`, each
+    computes the gradients of its part of every batch and updates its part of the parameters; so does each of several `devices`.
     """
 
     def __init__(
@@ -39,35 +53,69 @@ class Trainer:
         training: np.ndarray,
         validation: np.ndarray,
         *,
+        devices: Sequence[Device] = (),
         eager: bool = False,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks or Ranks()
         self.model = model
         self.options = options
         self.device = model.lm_head.weight.device
+        self.parallel: DataParallel | None = None
+        """The model on several devices."""
+        if len(devices) > 1:
+            unlike = len({d.info.name for d in devices}) > 1
+            self.parallel = DataParallel(model, devices, balance=unlike)
+            self.device = devices[0]
         self.done = 0
         """How many steps were taken."""
+        self.activity: StepActivity | None = None
+        """What times some steps, to report what each device does."""
+        self._taken = 0
+        """Steps since the trainer was made."""
+        self.rebalanced = 0
+        """How often the rows of a batch were divided anew among the devices."""
         windows = TokenWindows(training, options.context)
         # Batches of one size need one set of kernels, so the last, smaller batch of an epoch is dropped unless it is the only
         # one.
         whole = len(windows) >= options.batch_size
-        self.loader = DataLoader(
-            windows, options.batch_size, shuffle=True, drop_last=whole, seed=options.seed, device=self.device
-        )
-        self._stream: Generator[tuple[Tensor, Tensor]] | None = None
+        self.loader = ShardedLoader(
+            windows, options.batch_size, rank=self.ranks.rank, ranks=self.ranks.size, shuffle=True, drop_last=whole,
+            seed=options.seed, device=None if self.parallel else self.device, parallel=self.parallel,
+        )  # fmt: skip
+        self._rows = options.batch_size if whole else len(windows)
+        """How many windows a batch has on all ranks together."""
+        self._stream: Generator[Batch] | None = None
         self._validation = _spread(validation, options) if len(validation) else []
-        matrices = [p for p in model.parameters() if p.ndim >= 2]
-        others = [p for p in model.parameters() if p.ndim < 2]
+        matrices: list[Tensor] = [p for p in model.parameters() if p.ndim >= 2]
+        others: list[Tensor] = [p for p in model.parameters() if p.ndim < 2]
         # Weight decay makes no sense for the scales and offsets of norms and for biases.
-        groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
-        self.optimizer = AdamW(
-            [g for g in groups if g["params"]], options.lr, _BETAS, weight_decay=options.weight_decay
-        )
+        self.groups = [(group, decay) for group, decay in ((matrices, options.weight_decay), (others, 0.0)) if group]
+        """Parameters, and their weight decay."""
+        self.sharded: ShardedUpdate | None = None
+        """The update of the parameters, if several ranks share it."""
+        if self.ranks.size > 1:
+            self.ranks.copy_weights(model)
+            self.sharded = ShardedUpdate(
+                self.ranks,
+                [group for group, _ in self.groups],
+                lambda parts: self._optimizer([[part] for part in parts]),
+                options.clip,
+                eager=eager,
+            )
+        self.optimizer = self.sharded.optimizer if self.sharded else self._optimizer([g for g, _ in self.groups])
         self.scheduler = LambdaLR(self.optimizer, self._share_of_peak)
         self._loss = zeros((), device=self.device)
         self._counted = 0
         self._total = zeros((), device=self.device)
         self._update = self._learn if eager else jit(self._learn, warm_up=False)
+        self._gradients = self._add_gradients if eager else jit(self._add_gradients, warm_up=False)
         self._measure = self._add_up if eager else jit(self._add_up, warm_up=False)
+
+    def _optimizer(self, groups: list[list[Tensor]]) -> AdamW:
+        decays = [decay for _, decay in self.groups]
+        named = [{"params": g, "weight_decay": decay} for g, decay in zip(groups, decays, strict=True)]
+        return AdamW(named, self.options.lr, _BETAS)
 
     def _share_of_peak(self, step: int) -> float:
         o = self.options
@@ -93,22 +141,48 @@ class Trainer:
         self.model.train()
         if self._stream is None:
             self._stream = _endless(self.loader)
-        self._update([next(self._stream) for _ in range(self.options.accumulate)])
+        batches = [next(self._stream) for _ in range(self.options.accumulate)]
+        self._taken += 1
+        # The first steps record, compile and fill caches.
+        with self.activity if self.activity is not None and self._taken in _TIMED else nullcontext():
+            self._take_step(batches)
         self._counted += self.options.accumulate
         self.done += 1
+        if self.parallel is not None and self.parallel.balancer is not None:
+            self._follow(self.parallel.balancer)
 
-    def _learn(self, batches: list[tuple[Tensor, Tensor]]) -> None:
+    def _take_step(self, batches: list[Batch]) -> None:
+        if self.sharded is None:
+            self._update(batches)
+            return
+        share = self.loader.weight(sum(x.shape[0] for x in _parts(batches[0][0])), self._rows)
+        self.sharded.step(self._gradients(batches, share))
+        self.scheduler.step()
+
+    def _learn(self, batches: list[Batch]) -> None:
         """The work of a step on the device, with state changed in place."""
-        for inputs, targets in batches:
-            loss = self.model.loss(inputs, targets)
-            (loss / len(batches) if len(batches) > 1 else loss).backward()
-            with no_grad():
-                self._loss.add_(loss.detach())
+        self._backward(batches)
         if self.options.clip:
             clip_grad_norm_(self.model.parameters(), self.options.clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.scheduler.step()
+
+    def _add_gradients(self, batches: list[Batch], share: float) -> list[Tensor]:
+        """The gradients of this rank's `share` of the samples, as vectors."""
+        assert self.sharded is not None
+        self._backward(batches, share)
+        return self.sharded.take_gradients()
+
+    def _backward(self, batches: list[Batch], share: float | None = None) -> None:
+        """Add up gradients and losses of batches, of which this rank has a `share`; None: all of them."""
+        for batch in batches:
+            loss = self._mean_loss(batch)
+            if share is not None:
+                loss = loss * share
+            (loss / len(batches) if len(batches) > 1 else loss).backward()
+            with no_grad():
+                self._loss.add_(loss.detach())
 
     @contextmanager
     def rehearsal(self) -> Iterator[Callable[[], None]]:
@@ -119,13 +193,15 @@ class Trainer:
         if self.done:
             raise RuntimeError(f"a run of {self.done} steps cannot be rehearsed; rehearse before the first step")
         generator = random.default_generator.get_state()
-        parameters = [(p, p.detach().clone()) for p in self.model.parameters()]
-        inputs, targets = self.loader.read(self.loader.order(0)[: self.options.batch_size])
+        parts = self.sharded.parts if self.sharded else []
+        parameters = [(p, p.detach().clone()) for p in (*self.model.parameters(), *parts)]
+        inputs, targets = self.loader.read(self.loader.part(self.loader.order(0)[: self.options.batch_size]))
 
         def rehearse() -> None:
             self.model.train()
-            self._update([(self._upload(inputs), self._upload(targets)) for _ in range(self.options.accumulate)])
-            self.device.synchronize()
+            self._take_step([self._upload(inputs, targets) for _ in range(self.options.accumulate)])
+            for device in self.devices:
+                device.synchronize()
 
         try:
             yield rehearse
@@ -149,7 +225,8 @@ class Trainer:
 
     def mean_loss(self) -> float:
         """Return the mean training loss since the last call, in nats per token. Waits for the device."""
-        mean = float(self._loss.item()) / self._counted if self._counted else math.nan
+        loss = self.ranks.total(float(self._loss.item()))
+        mean = loss / self._counted if self._counted else math.nan
         self._loss.zero_()
         self._counted = 0
         return mean
@@ -162,23 +239,51 @@ class Trainer:
         self._total.zero_()
         count = 0
         with no_grad():
-            for inputs, targets in self._validation:
-                self._measure(self._upload(inputs), self._upload(targets))
+            for inputs, targets in self._validation[self.ranks.rank :: self.ranks.size]:
+                self._measure(self._upload(inputs, targets))
                 count += targets.size
-        return float(self._total.item()) / count
+        return self.ranks.total(float(self._total.item())) / self.ranks.total(count)
 
-    def _add_up(self, inputs: Tensor, targets: Tensor) -> None:
-        loss = self.model.loss(inputs, targets)
-        self._total.add_(loss * float(targets.size))
-
-    def _upload(self, numbers: np.ndarray) -> Tensor:
-        return Tensor(numbers, device=self.device)
+    def _add_up(self, batch: Batch) -> None:
+        tokens = sum(x.size for x in _parts(batch[1]))
+        self._total.add_(self._mean_loss(batch) * float(tokens))
 
     def close(self) -> None:
         """Stop prefetching batches."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+    def _follow(self, balancer: Balancer) -> None:
+        """Divide the next batches as the balancer has decided; those that were read ahead are divided as before."""
+        if len(balancer.decisions) > self.rebalanced:
+            self.rebalanced = len(balancer.decisions)
+            position = self.loader.state_dict()
+            self.close()
+            self.loader.load_state_dict(position)
+
+    # --- devices ----------------------------------------------------------------------------------------------------
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Where this process computes."""
+        return (self.device,) if self.parallel is None else self.parallel.devices
+
+    def model_on_one_device(self) -> GPT:
+        """The model on the first device, to generate text: a copy if several devices train it."""
+        return self.model if self.parallel is None else copy.deepcopy(self.model).to(self.device)
+
+    def _mean_loss(self, batch: Batch) -> Tensor:
+        inputs, targets = batch
+        if self.parallel is None:
+            return self.model.loss(inputs, targets)
+        loss: Tensor = self.parallel.map(GPT.loss, inputs, targets)
+        return loss
+
+    def _upload(self, inputs: np.ndarray, targets: np.ndarray) -> Batch:
+        if self.parallel is None:
+            return Tensor(inputs, device=self.device), Tensor(targets, device=self.device)
+        return self.parallel.shard(inputs, targets)
 
     # --- going on later ---------------------------------------------------------------------------------------------
 
@@ -188,20 +293,30 @@ class Trainer:
         The rest of the state is in the model, the optimizer, the scheduler, the loader and the random generator.
         """
         # A float32 survives the conversion to float64 and back, so the sum continues exactly.
-        return {"step": self.done, "loss_sum": float(self._loss.item()), "loss_count": self._counted}
+        return {"step": self.done, "loss_sum": self.ranks.total(self.loss_sum), "loss_count": self._counted}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of `state_dict`, after the parts listed there were loaded."""
+    @property
+    def loss_sum(self) -> float:
+        """The sum of this rank's losses that are not reported yet. Waits for the device."""
+        return float(self._loss.item())
+
+    def load_state_dict(self, state: Mapping[str, Any], loss_sum: float | None = None) -> None:
+        """Continue from a state of `state_dict`, after the parts listed there were loaded; `loss_sum` is this rank's."""
         self.close()
         self.done = int(state["step"])
-        self._loss.fill_(float(state["loss_sum"]))
+        total = float(state["loss_sum"]) if self.ranks.first else 0.0
+        self._loss.fill_(total if loss_sum is None else loss_sum)
         self._counted = int(state["loss_count"])
 
 
-def _endless(loader: DataLoader) -> Generator[tuple[Tensor, Tensor]]:
+def _endless(loader: ShardedLoader) -> Generator[Batch]:
     """Iterate over batches, epoch after epoch."""
     while True:
         yield from loader
+
+
+def _parts(x: Tensor | Shards) -> Sequence[Tensor]:
+    return x.tensors if isinstance(x, Shards) else (x,)
 
 
 def _spread(tokens: np.ndarray, options: TrainOptions) -> list[tuple[np.ndarray, np.ndarray]]:

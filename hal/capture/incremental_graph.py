@@ -69,7 +69,8 @@ class IncrementalGraph:
         first = len(self._specs)
         self._specs.extend(results)
         outputs = tuple(range(first, first + len(results)))
-        origin = NodeOrigin(device, settings.result_key, self._scopes.module, self._scopes.recomputation)
+        scopes = self._scopes
+        origin = NodeOrigin(device, settings.result_key, scopes.module, scopes.recomputation, scopes.location())
         self._nodes.append(Node(op, operands, tuple(bound.values()), outputs, origin, replaces))
         return outputs, None if view is None else view.offset
 

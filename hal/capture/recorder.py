@@ -26,12 +26,18 @@ from polyhal.hal.errors import CaptureError, ShapeError, message
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Value
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.buffer import Buffer
+from polyhal.hal.memory.readback import finished
 from polyhal.hal.ops.opdef import OPS, OpDef
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import numpy as np
 
+    from polyhal.hal.collectives.collective import Collective
+    from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.device import Device
+    from polyhal.hal.dtypes import DType
 
 
 class StepRecorder:
@@ -95,9 +101,19 @@ class StepRecorder:
     def overwrite(self, target: Array, value: Any) -> None:
         self._aliases.store(target, self._aliases.operand(value))
 
-    def transfer(self, x: Array, device: Device) -> Any:
+    def transfer(self, x: Array, device: Device, non_blocking: bool = False) -> Any:
         (value,), _ = self._graph.add_node(OPS["transfer"], (Value(self._aliases.value_of(x)),), (), device)
         return self._fake(value, device)
+
+    def communicate(
+        self, collective: Collective, communicator: Communicator, dtype: DType, sources: tuple[Array, ...]
+    ) -> tuple[Any, ...]:
+        operands = tuple(Value(self._aliases.value_of(x)) for x in sources)
+        devices = communicator.devices
+        params = (collective, communicator, dtype)
+        values, _ = self._graph.add_node(OPS["collective"], operands, params, devices[0])
+        members = [i for i, _ in communicator.targets(collective)]
+        return tuple(self._fake(value, devices[i]) for i, value in zip(members, values, strict=True))
 
     def alias(self, x: Array) -> Any:
         return self._track(dispatch.frontend.wrap(x.device, x.buffer, x.ref))
@@ -117,6 +133,9 @@ class StepRecorder:
             return x.device.download(memory[1])
         self._aliases.check_read(x.ref)
         return x.device.download(x.ref)
+
+    def read_async(self, x: Array) -> Future[np.ndarray]:
+        return finished(self.read(x))
 
     def require_execution(self, op: str, problem: str, fix: str = "") -> None:
         raise CaptureError(message(op, f"{problem}, at {user_line()}", fix=fix))
@@ -158,13 +177,13 @@ class StepRecorder:
         self._gradients.of(leaf)
 
     def add_to_tape(self, node: TapeNode) -> None:
-        self._scopes.add_to_tape(node.order)
+        self._scopes.add_to_tape(node)
 
     def differentiating(self) -> AbstractContextManager[object]:
         return self._scopes.differentiating()
 
     def differentiate(self, node: TapeNode) -> None:
-        self._scopes.differentiate(node.order)
+        self._scopes.differentiate(node)
 
     def recomputing(self) -> AbstractContextManager[object]:
         return self._scopes.recomputing()

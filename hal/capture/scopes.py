@@ -1,57 +1,98 @@
-"""What the nodes and inputs of a captured step belong to: modules, recomputed regions, and names of tensors."""
+"""What ops belong to: modules, gradients, lines; in captured steps also recomputed regions, and names of tensors."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from polyhal.hal.capture.result import UNNAMED, InputSource, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar, describe_scalar
+from polyhal.hal.dispatch import TapeNode
+from polyhal.hal.dispatch.location import SourceLocation
 
 
-class Scopes:
-    """Follows a step through modules and gradients while it is recorded."""
+class _Position(threading.local):
+    """Where a thread is: the parts of a pipeline are recorded on several, which take turns."""
 
     def __init__(self) -> None:
+        self.modules = [""]
+        self.gradient: SourceLocation | None = None
+        """What the gradient that is computed at the moment belongs to; None outside of backward passes."""
+
+
+class ModuleScopes:
+    """Follows a program through modules and gradients, so that every op can be located."""
+
+    def __init__(self) -> None:
+        self._at = _Position()
+        self._of_module: dict[int, str] = {}
+
+    @property
+    def module(self) -> str:
+        """The path of the module that ops belong to at the moment."""
+        return self._at.modules[-1]
+
+    def location(self) -> SourceLocation:
+        """The location of the op that is called now: in a backward pass, that of the op whose gradient is computed."""
+        return self._at.gradient or SourceLocation.current(self.module)
+
+    @contextmanager
+    def within_module(self, module: Any) -> Iterator[None]:
+        """Let ops called in the block belong to `module`. The tree of the outermost module gives the names."""
+        if len(self._at.modules) == 1:
+            self._enter_tree(module)
+        with self._within(self._of_module.get(id(module), type(module).__name__)):
+            yield
+
+    def _enter_tree(self, module: Any) -> None:
+        """Name the modules of the tree below the outermost one."""
+        self._of_module = {id(child): name for name, child in module.named_modules()}
+
+    def differentiating(self) -> AbstractContextManager[None]:
+        """Let ops called in the block belong to what `differentiate` says, and to nothing before."""
+        return self._within("")
+
+    def add_to_tape(self, node: TapeNode) -> None:
+        """Locate a node of the tape."""
+        node.location = self.location()
+
+    def differentiate(self, node: TapeNode) -> None:
+        """Let the following ops belong to the gradient of a node of the tape."""
+        self._at.modules[-1] = node.location.module
+        self._at.gradient = node.location.in_gradient(node.op.name)
+
+    @contextmanager
+    def _within(self, name: str) -> Iterator[None]:
+        at = self._at
+        at.modules.append(name)
+        gradient, at.gradient = at.gradient, None
+        try:
+            yield
+        finally:
+            at.modules.pop()
+            at.gradient = gradient
+
+
+class Scopes(ModuleScopes):
+    """Follows a step while it is recorded: modules and their modes, recomputed regions, names of tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.modes: list[tuple[Any, bool]] = []
         """The modules that took part, and whether each was in training."""
         self.recomputation = 0
         """Which checkpointed region is computed again at the moment; 0 if none."""
         self._recomputations = 0
-        self._modules = [""]
-        self._of_module: dict[int, str] = {}
-        self._of_tape: dict[int, str] = {}
         self._of_buffer: dict[int, str] = {}
 
-    @property
-    def module(self) -> str:
-        """The path of the module that nodes belong to at the moment."""
-        return self._modules[-1]
-
-    @contextmanager
-    def within_module(self, module: Any) -> Iterator[None]:
-        """Let nodes recorded in the block belong to `module`. The tree of the outermost module gives the names."""
-        if len(self._modules) == 1:
-            for name, child in module.named_modules():
-                self._of_module[id(child)] = name
-                self.modes.append((child, child.training))
-            for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-                self._of_buffer.setdefault(id(tensor.buffer), name)
-        with self._within(self._of_module.get(id(module), type(module).__name__)):
-            yield
-
-    def differentiating(self) -> AbstractContextManager[None]:
-        """Let nodes recorded in the block belong to what `differentiate` says, and to nothing before."""
-        return self._within("")
-
-    def add_to_tape(self, order: int) -> None:
-        """Note that node `order` of the tape belongs to the current module."""
-        self._of_tape[order] = self.module
-
-    def differentiate(self, order: int) -> None:
-        """Let the following nodes belong to the module of node `order` of the tape."""
-        self._modules[-1] = self._of_tape.get(order, "")
+    def _enter_tree(self, module: Any) -> None:
+        for name, child in module.named_modules():
+            self._of_module[id(child)] = name
+            self.modes.append((child, child.training))
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            self._of_buffer.setdefault(id(tensor.buffer), name)
 
     @contextmanager
     def recomputing(self) -> Iterator[None]:
@@ -84,14 +125,6 @@ class Scopes:
                 name = unique_name(self._of_buffer.get(id(source.buffer), UNNAMED), used)
                 used.add(name)
                 yield value, name
-
-    @contextmanager
-    def _within(self, name: str) -> Iterator[None]:
-        self._modules.append(name)
-        try:
-            yield
-        finally:
-            self._modules.pop()
 
 
 def unique_name(name: str, used: Collection[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import sys
 from functools import lru_cache
@@ -10,25 +11,34 @@ from pathlib import Path
 
 def user_line() -> str:
     """The innermost line outside of this library, as "file:line: source"."""
+    file, line = user_position()
+    return line_text(file, line) if file else "unknown line"
+
+
+def user_position() -> tuple[str, int]:
+    """File and number of the innermost line outside of this library; ("", 0) if there is none."""
     frame = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not _is_internal(file):
-            return f"{file}:{frame.f_lineno}: {linecache.getline(file, frame.f_lineno).strip()}"
+    while not _is_outside(frame.f_code.co_filename):
         if frame.f_back is None:
-            break
+            return "", 0
         frame = frame.f_back
-    return "unknown line"
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def line_text(file: str, line: int) -> str:
+    """A line of a file, as "file:line: source"."""
+    return f"{file}:{line}: {linecache.getline(file, line).strip()}"
 
 
 @lru_cache(1024)
-def _is_internal(file: str) -> bool:
-    """Whether code belongs to this library, or to no file at all."""
-    return file.startswith("<") or str(Path(file).resolve()).startswith(_roots())
+def _is_outside(file: str) -> bool:
+    """Whether code belongs to a file that is not part of this library."""
+    return not file.startswith("<") and not str(Path(file).resolve()).startswith(_roots())
 
 
 @lru_cache(1)
 def _roots() -> tuple[str, ...]:
-    """The library's folders; `hal` may be in another place than the package that contains it."""
+    """The library's folders, and the file that runs contexts; `hal` may be in another place than the package around it."""
     modules = (sys.modules.get(name) for name in ("polyhal", "polyhal.hal"))
-    return tuple(str(Path(m.__file__).resolve().parent) for m in modules if m is not None and m.__file__)
+    own = (str(Path(m.__file__).resolve().parent) for m in modules if m is not None and m.__file__)
+    return *own, str(Path(contextlib.__file__).resolve())

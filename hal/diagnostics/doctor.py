@@ -26,6 +26,7 @@ from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.planning import quarantine
 from polyhal.hal.settings import env
 
+_PAGE = "docs/troubleshooting.md"
 _UNKNOWN_FIX = "see the reason; the other devices are not affected"
 
 
@@ -105,6 +106,23 @@ class Report:
     def healthy(self) -> bool:
         """Whether there is a default device, and every tested device computes correctly."""
         return bool(self.default) and all(t.passed for d in self.devices for t in d.tests)
+
+    @property
+    def pages(self) -> tuple[tuple[str, str], ...]:
+        """(what was noticed, where the documentation is about it)."""
+        opened = [d for d in self.devices if not d.problem]
+        broken = len(opened) < len(self.devices) or not self.healthy
+        noticed = {
+            "the-opencl-library-or-driver-is-not-found": ("no OpenCL device was found", not self._has("opencl")),
+            "cl_out_of_resources-and-its-relatives": ("a device cannot be opened, or computes wrong results", broken),
+            "which-dtypes-there-are": (
+                "a device has no float64", any("float64" not in d.capabilities["storage"] for d in opened)
+            ),
+        }  # fmt: skip
+        return tuple((text, f"{_PAGE}#{anchor}") for anchor, (text, holds) in noticed.items() if holds)
+
+    def _has(self, backend: str) -> bool:
+        return any(d.info["backend"] == backend for d in self.devices)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain data."""

@@ -154,9 +154,9 @@ class _TimingExecutor(dispatch.ForwardingExecutor):
         self.base.overwrite(target, value)
         self._add("copy" if hasattr(value, "ref") else "fill", begin, target.device)
 
-    def transfer(self, x: dispatch.Array, device: Device) -> Any:
+    def transfer(self, x: dispatch.Array, device: Device, non_blocking: bool = False) -> Any:
         begin = time.perf_counter_ns()
-        result = self.base.transfer(x, device)
+        result = self.base.transfer(x, device, non_blocking)
         self._add("transfer", begin, device)
         return result
 

@@ -26,6 +26,7 @@ from polyhal.hal.discovery.plugins import UNKNOWN, PluginOrigin, describe
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.settings import env, json_store
+from polyhal.hal.settings.file_lock import FileLock
 
 _RETRY = timedelta(days=1)
 """Time for which a failed benchmark stands. A busy machine may have been the cause."""
@@ -226,6 +227,8 @@ def _load(path: Path, key: Mapping[str, str]) -> BenchmarkResult | None:
         if content["key"] != key:
             return None
         result = BenchmarkResult(**content["speed"])
+        if not isinstance(result.problem, str) or type(result.side) is not int:
+            return None
         age = datetime.now(UTC) - datetime.fromisoformat(result.date)
         usable = age < _RETRY if result.problem else _is_plausible(result)
     except (OSError, PolyhalError, ValueError, TypeError, KeyError):
@@ -238,26 +241,21 @@ def _is_plausible(result: BenchmarkResult) -> bool:
 
 
 @contextlib.contextmanager
-def _exclusive(folder: Path, patience: float) -> Iterator[Path]:
-    """Wait until no other process benchmarks. A lock that was not touched for `patience` seconds is abandoned."""
-    lock = folder / "measuring.lock"
+def _exclusive(folder: Path, patience: float) -> Iterator[FileLock]:
+    """Wait until no other process benchmarks. One that did not touch its lock for `patience` seconds hangs and is ignored."""
+    lock = FileLock(folder / "measuring.lock")
     start, informed = time.monotonic(), False
-    while True:
-        try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            break
-        except FileExistsError:
-            with contextlib.suppress(OSError):
-                if time.time() - lock.stat().st_mtime > patience:
-                    lock.unlink()
-                    continue
-            if not informed and time.monotonic() - start > _SILENCE:
-                informed = True
-                print(
-                    f"polyhal: waiting for another process that measures devices ({lock})", file=sys.stderr, flush=True
-                )
-            time.sleep(_POLL)
+    while not lock.acquire():
+        with contextlib.suppress(OSError):
+            if time.time() - lock.path.stat().st_mtime > patience:
+                lock.path.unlink()
+                continue
+        if not informed and time.monotonic() - start > _SILENCE:
+            informed = True
+            notice = f"waiting for another process that measures devices ({lock.path})"
+            print(f"polyhal: {notice}", file=sys.stderr, flush=True)
+        time.sleep(_POLL)
     try:
         yield lock
     finally:
-        lock.unlink(missing_ok=True)
+        lock.release()

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import pluggy
 
+from polyhal.hal.collectives.process_group import ProcessGroupSpec
 from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.hookspecs import PROJECT, BackendSpec, HookSpecs, OpHookSpecs, OpSpec
+from polyhal.hal.hookspecs import PROJECT, BackendSpec, HookSpecs, OpHookSpecs, OpSpec, ProcessGroupHookSpecs
 from polyhal.hal.protocol import API_VERSION
 from polyhal.hal.settings import env
 
@@ -32,6 +33,7 @@ class PluginHook(NamedTuple):
 
 BACKEND_HOOK = PluginHook("polyhal_backends", BackendSpec)
 OP_HOOK = PluginHook("polyhal_ops", OpSpec)
+PROCESS_GROUP_HOOK = PluginHook("polyhal_process_groups", ProcessGroupSpec)
 
 
 class PluginError(PolyhalError, ValueError):
@@ -131,6 +133,7 @@ def _call_hook(point: EntryPoint, hook: PluginHook) -> list[Any]:
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(HookSpecs)
     manager.add_hookspecs(OpHookSpecs)
+    manager.add_hookspecs(ProcessGroupHookSpecs)
     what = f"{point.value}: {hook.name}"
     try:
         manager.register(plugin, point.name)
@@ -160,10 +163,10 @@ def validate_spec(spec: Any) -> BackendSpec:
             "update polyhal" if newer else "update the plug-in",
         )
     _validate_name("name", spec.name)
-    for field in ("probe", "create"):
+    for field in ("probe", "create", "expand"):
         function = getattr(spec, field)
         named = isinstance(function, str) and all(function.partition(":"))
-        if not named and not callable(function):
+        if not named and not callable(function) and (field, function) != ("expand", None):
             raise PluginError(
                 f"backend {spec.name!r}: {field} is {function!r}; expected a function or 'module:function'"
             )

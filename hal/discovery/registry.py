@@ -15,6 +15,7 @@ from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery import plugins, probing, ranking
 from polyhal.hal.discovery.benchmark_cache import BenchmarkCache, RunBenchmark
+from polyhal.hal.discovery.fork import process_devices
 from polyhal.hal.discovery.plugins import UNKNOWN, Failure, PluginError, PluginOrigin, describe
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.validation import validate_backend
@@ -52,6 +53,8 @@ class Registry:
         self._candidates: dict[str, list[Candidate]] = {}
         self._open: dict[str, Device] = {}
         self._default: Device | None = None
+        self._chosen = ""
+        """The name of the default device, if the program has set it."""
         for point in plugins.installed(ENTRY_POINT_GROUP) if points is None else points:
             self._load(point)
 
@@ -104,6 +107,10 @@ class Registry:
         reason = f"its alias {alias!r} is taken by the backend {owner!r}"
         self.failures.append(Failure(f"backend {name}", reason, f"call it {name!r}"))
 
+    def backend(self, name: str) -> BackendSpec | None:
+        """Return the backend with that name or alias; None if there is none."""
+        return self.backends.get(name) or self.backends.get(self._aliases.get(name, ""))
+
     def probe(self, name: str) -> list[Candidate]:
         """Return the devices of backend `name`; empty if probing failed, with the reason in `failures`."""
         if name not in self._candidates:
@@ -119,7 +126,7 @@ class Registry:
     def refresh_benchmarks(self) -> str:
         """Benchmark every device again, whatever the cache holds. Returns why that was skipped; empty if it was not."""
         self.benchmarks.ensure(self.candidates(), refresh=True)
-        self._default = None
+        self.set_default(None)
         return self.benchmarks.skipped
 
     def explain_default(self) -> str:
@@ -141,12 +148,14 @@ class Registry:
     def open(self, name: str | None) -> Device:
         """Return the device called `name`, or the default for None. Raises DeviceUnavailableError."""
         if name is None:
-            if self._default is None:
-                requested = env.default_device()
+            if self._default is None or self._default.is_lost:
+                self._forget_lost()
+                requested = self._chosen or env.default_device()
                 self._default = self.open(requested) if requested else self._open_best(self._best_first(), "any device")
             return self._default
-        if name in self._open:
+        if name in self._open and not self._open[name].is_lost:
             return self._open[name]
+        self._forget_lost()
         head, _, selector = name.partition(":")
         device = self._open_type(name, head, selector) if head in _SYNONYMS else self._open_named(name, head, selector)
         self._open[name] = device
@@ -155,6 +164,15 @@ class Registry:
     def set_default(self, device: Device | str | None) -> None:
         """Make `device` the default of this process; None chooses again. Raises DeviceUnavailableError."""
         self._default = self.open(device) if isinstance(device, str) else device
+        self._chosen = "" if self._default is None else self._default.name
+
+    def opened(self) -> list[Device]:
+        """Return the devices that are open, each once."""
+        return list({id(device): device for device in self._open.values()}.values())
+
+    def _forget_lost(self) -> None:
+        """Drop devices that are gone, so that their names open new ones."""
+        self._open = {name: device for name, device in self._open.items() if not device.is_lost}
 
     def _open_type(self, name: str, synonym: str, selector: str) -> Device:
         """Open the best device of a type of hardware, or the card with that number."""
@@ -167,7 +185,7 @@ class Registry:
         return self._open_best(cards[int(selector)], name)
 
     def _open_named(self, name: str, head: str, selector: str) -> Device:
-        spec = self.backends.get(head) or self.backends.get(self._aliases.get(head, ""))
+        spec = self.backend(head)
         if spec is None:
             hint = f'; did you mean "{_FOREIGN[head]}"?' if head in _FOREIGN else ""
             known = ", ".join([*sorted(n for n, s in self.backends.items() if not s.hidden), *_SYNONYMS])
@@ -207,6 +225,8 @@ class Registry:
 
     def _connect(self, name: str, spec: BackendSpec, selector: str) -> Device:
         if name not in self._open:
+            if not spec.hidden and (refusal := process_devices().refusal(spec.name)):
+                raise self._unavailable(name, refusal)
             try:
                 backend: ComputeBackend = probing.resolve(spec.create)(selector)
                 validate_backend(backend, spec)

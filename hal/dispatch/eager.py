@@ -9,19 +9,27 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.dispatch.collectives import run_collective
 from polyhal.hal.dispatch.complex_calls import apply_complex, is_complex_call
 from polyhal.hal.dispatch.executor import Array, RandomSource, TapeNode, set_default_executor, thread
 from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.dispatch.inplace import write_into
 from polyhal.hal.dispatch.operands import NUMBERS, admitted, arg, freeze, mismatch
 from polyhal.hal.dispatch.plans import make_plan
+from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
 from polyhal.hal.layout import Ref
 from polyhal.hal.settings.state import settings
+from polyhal.hal.transfers.copied import copied
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import numpy as np
 
+    from polyhal.hal.collectives.collective import Collective
+    from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.device import Device
+    from polyhal.hal.dtypes import DType
     from polyhal.hal.ops.opdef import OpDef
 
 _NO_SCOPE = nullcontext()
@@ -77,7 +85,10 @@ class EagerExecutor:
             return outs
         single = plan.single
         if single is not None:
-            buffer = device.pool.take(plan.bucket)
+            try:
+                buffer = device.pool.take(plan.bucket)
+            except OutOfMemoryError as error:
+                raise out_of_memory_in(op.name, error) from error
             out = Ref(buffer.handle, plan.spec, 0)
             if len(inputs) == 2:
                 a, b = inputs
@@ -90,9 +101,12 @@ class EagerExecutor:
             if track and thread.grad_enabled:
                 frontend.record(op, inputs, params, (outs,))
             return outs
-        buffers = [device.pool.take(size) for size in plan.buckets]
-        refs = [Ref(b.handle, s, 0) for b, s in zip(buffers, plan.outputs, strict=True)]
-        plan.run([arg(x) for x in inputs], refs)
+        try:
+            buffers = [device.pool.take(size) for size in plan.buckets]
+            refs = [Ref(b.handle, s, 0) for b, s in zip(buffers, plan.outputs, strict=True)]
+            plan.run([arg(x) for x in inputs], refs)
+        except OutOfMemoryError as error:
+            raise out_of_memory_in(op.name, error) from error
         results = tuple(frontend.wrap(device, b, r) for b, r in zip(buffers, refs, strict=True))
         if track and thread.grad_enabled:
             frontend.record(op, inputs, params, results)
@@ -116,9 +130,13 @@ class EagerExecutor:
                 backend.fill(value, target.ref)
         target.buffer.version += 1
 
-    def transfer(self, x: Array, device: Device) -> Any:
-        buffer, ref = device.upload(self.read(x), x.ref.dtype)
-        return frontend.wrap(device, buffer, ref)
+    def transfer(self, x: Array, device: Device, non_blocking: bool = False) -> Any:
+        return frontend.wrap(device, *copied(x.device, x.ref, device, non_blocking))
+
+    def communicate(
+        self, collective: Collective, communicator: Communicator, dtype: DType, sources: tuple[Array, ...]
+    ) -> tuple[Any, ...]:
+        return run_collective(collective, communicator, dtype, sources)
 
     def alias(self, x: Array) -> Any:
         return frontend.wrap(x.device, x.buffer, x.ref)
@@ -131,6 +149,9 @@ class EagerExecutor:
 
     def read(self, x: Array) -> np.ndarray:
         return x.device.download(x.ref)
+
+    def read_async(self, x: Array) -> Future[np.ndarray]:
+        return x.device.download_async(x.ref)
 
     def require_execution(self, op: str, problem: str, fix: str = "") -> None:
         """Ops are executed here."""

@@ -12,9 +12,15 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import numpy as np
 
+    from polyhal.hal.collectives.collective import Collective
+    from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.device import Device
+    from polyhal.hal.dispatch.location import SourceLocation
+    from polyhal.hal.dtypes import DType
     from polyhal.hal.layout import Ref
     from polyhal.hal.memory.buffer import Buffer
     from polyhal.hal.ops.opdef import OpDef
@@ -40,11 +46,9 @@ class Array:
 class TapeNode(Protocol):
     """What executors know of a node of the frontend's tape."""
 
-    order: int
-    """Grows from node to node."""
     op: OpDef
-    line: str
-    """Where the user's program called the op; empty if not recorded."""
+    location: SourceLocation
+    """Where the user's program called the op; `UNKNOWN` unless an executor notes it."""
 
 
 class RandomSource(Protocol):
@@ -92,8 +96,14 @@ class Executor(Protocol):
         """Replace the elements of `target` by a number, or by those of an array of its shape, cast to its dtype."""
         ...
 
-    def transfer(self, x: Array, device: Device) -> Any:
-        """Copy `x` to another device, off the tape."""
+    def transfer(self, x: Array, device: Device, non_blocking: bool = False) -> Any:
+        """Copy `x` to another device, off the tape. `non_blocking`: without waiting for it, where it supports that."""
+        ...
+
+    def communicate(
+        self, collective: Collective, communicator: Communicator, dtype: DType, sources: tuple[Array, ...]
+    ) -> tuple[Any, ...]:
+        """Carry out a collective, off the tape. `sources` and results are vectors, one per member that gives or gets one."""
         ...
 
     def alias(self, x: Array) -> Any:
@@ -110,6 +120,10 @@ class Executor(Protocol):
 
     def read(self, x: Array) -> np.ndarray:
         """Return the elements on the host; waits for the device. Raises CaptureError for values that are only recorded."""
+        ...
+
+    def read_async(self, x: Array) -> Future[np.ndarray]:
+        """Start to read like `read`, without waiting for the device if it supports that."""
         ...
 
     def require_execution(self, op: str, problem: str, fix: str = "") -> None:
@@ -201,6 +215,14 @@ class PartitionTimer(Protocol):
         ...
 
 
+class LaneTimer(Protocol):
+    """Runs recorded steps, to time the work of each device while all of them work."""
+
+    def run(self, executable: Any) -> None:
+        """Do the work of one run of an `Executable`."""
+        ...
+
+
 class _ThreadState(threading.local):
     """Per-thread dispatch state; class attributes are what a new thread starts with."""
 
@@ -210,6 +232,7 @@ class _ThreadState(threading.local):
     """Where ops without array inputs run if the call names no device; None: the default device."""
     region: CheckpointRegion | None = None
     timer: PartitionTimer | None = None
+    lane_timer: LaneTimer | None = None
 
 
 thread = _ThreadState()
@@ -223,11 +246,13 @@ def set_default_executor(executor: Executor) -> None:
 class StructureVersion:
     """Counts changes of the structure of programs, so that a captured step knows when to check its guards again."""
 
-    __slots__ = ("modes", "version")
+    __slots__ = ("forks", "modes", "version")
 
     def __init__(self) -> None:
         self.version = 0
         self.modes = 0
+        self.forks = 0
+        """Forks in which this process, as a child, has lost devices."""
 
     def changed(self) -> None:
         """Count a change of a module's parts, an optimizer's groups or a tensor's `requires_grad`."""

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.dispatch.executor import Array, Executor, RandomSource, TapeNode
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import numpy as np
 
+    from polyhal.hal.collectives.collective import Collective
+    from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.device import Device
+    from polyhal.hal.dtypes import DType
     from polyhal.hal.ops.opdef import OpDef
 
 
@@ -40,8 +45,13 @@ class ForwardingExecutor:
     def overwrite(self, target: Array, value: Any) -> None:
         self.base.overwrite(target, value)
 
-    def transfer(self, x: Array, device: Device) -> Any:
-        return self.base.transfer(x, device)
+    def transfer(self, x: Array, device: Device, non_blocking: bool = False) -> Any:
+        return self.base.transfer(x, device, non_blocking)
+
+    def communicate(
+        self, collective: Collective, communicator: Communicator, dtype: DType, sources: tuple[Array, ...]
+    ) -> tuple[Any, ...]:
+        return self.base.communicate(collective, communicator, dtype, sources)
 
     def alias(self, x: Array) -> Any:
         return self.base.alias(x)
@@ -54,6 +64,9 @@ class ForwardingExecutor:
 
     def read(self, x: Array) -> np.ndarray:
         return self.base.read(x)
+
+    def read_async(self, x: Array) -> Future[np.ndarray]:
+        return self.base.read_async(x)
 
     def require_execution(self, op: str, problem: str, fix: str = "") -> None:
         self.base.require_execution(op, problem, fix)

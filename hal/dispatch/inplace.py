@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.dispatch.operands import arg, freeze, input_spec, mismatch
 from polyhal.hal.dispatch.plans import plan_key
+from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
@@ -30,8 +32,12 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
     plan = device.plans.get(key)
     if plan is None:
         plan = device.planner.plan_into(op, specs, params, tuple(o.ref.spec for o in outs), aliases)
+        plan = observed_plan(device, op, specs, params, plan, fresh=False)
         device.plans[key] = plan
-    plan.run([arg(x) for x in inputs], [o.ref for o in outs])
+    try:
+        plan.run([arg(x) for x in inputs], [o.ref for o in outs])
+    except OutOfMemoryError as error:
+        raise out_of_memory_in(op.name, error) from error
     for out in outs:
         out.buffer.version += 1
 

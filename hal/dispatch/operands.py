@@ -11,7 +11,14 @@ from polyhal.hal.device import Device
 from polyhal.hal.dispatch.executor import thread
 from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.dtypes import DType
-from polyhal.hal.errors import DeviceMismatchError, PolyhalError, ShapeError, UnsupportedDTypeError, message
+from polyhal.hal.errors import (
+    DeviceLostError,
+    DeviceMismatchError,
+    PolyhalError,
+    ShapeError,
+    UnsupportedDTypeError,
+    message,
+)
 from polyhal.hal.layout import ScalarSpec
 from polyhal.hal.protocol import InputSpec
 
@@ -94,8 +101,12 @@ def _converted(x: Any, device: Device) -> Any:
     return frontend.convert(x, device)
 
 
-def mismatch(op: OpDef, inputs: tuple[Any, ...]) -> DeviceMismatchError:
-    """The error for inputs on several devices."""
+def mismatch(op: OpDef, inputs: tuple[Any, ...]) -> DeviceMismatchError | DeviceLostError:
+    """The error for inputs on several devices, or on one before and after a loss."""
+    lost = next((x.device for x in inputs if hasattr(x, "ref") and x.device.is_lost), None)
+    if lost is not None:
+        fix = "build models and captured steps on the new device, and load the last checkpoint"
+        return DeviceLostError(message(op.name, "an input was on a device that is lost", fix=fix, device=lost))
     devices = sorted({str(x.device) for x in inputs if hasattr(x, "ref")})
     return DeviceMismatchError(
         message(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.dispatch.index_check import with_index_check
+from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.dispatch.operands import input_spec
 from polyhal.hal.settings.state import settings
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> OpPlan:
     """Plan `op` for the specs of `inputs` and remember it on the device."""
     specs = tuple(input_spec(x) for x in inputs)
-    plan = with_index_check(device, op, specs, params, device.planner.plan(op, specs, params))
+    plan = observed_plan(device, op, specs, params, device.planner.plan(op, specs, params))
     device.plans[plan_key(op, params, specs)] = plan
     return plan
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
+from polyhal.hal.dispatch.location import UNKNOWN, SourceLocation
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.protocol import InputSpec, Number
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ class NodeOrigin(NamedTuple):
     """Path of the module whose forward or backward pass the node belongs to."""
     checkpoint: int = 0
     """Number of the checkpointed region that recomputes the node; 0 for none."""
+    location: SourceLocation = UNKNOWN
+    """The user's line that called the op; not compared."""
 
     @property
     def merge_key(self) -> tuple[Any, ...]:
@@ -97,6 +101,14 @@ class Node(NamedTuple):
     def device(self) -> Device:
         """The device on which a captured node runs."""
         return self.place.device
+
+    @property
+    def output_devices(self) -> tuple[Device, ...]:
+        """The device of each output."""
+        if Trait.COLLECTIVE in self.op.traits:
+            collective, communicator, _ = self.params
+            return tuple(communicator.devices[i] for i, _ in communicator.targets(collective))
+        return (self.device,) * len(self.outputs)
 
     def merges_with(self, other: Node) -> bool:
         """Whether both were captured on one device, under the same settings and in the same checkpointed region."""
@@ -281,9 +293,9 @@ class Graph:
 
     def view_offset(self, node: Node) -> int | None:
         """Elements between the first element of a view and that of its operand; None for a node that writes memory."""
-        out = node.outputs[0]
         if node.op.view is None:
             return None
+        out = node.outputs[0]
         if out not in self._view_offsets:
             self._view_offsets[out] = self._offset(node)
         return self._view_offsets[out]

@@ -20,15 +20,14 @@ import time
 from pathlib import Path
 
 from polyhal.hal.kernels.prebuild import BuildClaims
-from polyhal.hal.settings import env, processes
+from polyhal.hal.settings import env
+from polyhal.hal.settings.file_lock import FileLock
 
 _MAX_HELPERS = 3
 _POLL = 0.002
 """Seconds between two checks whether a helper has finished a program."""
 _PATIENCE = 30.0
 """Seconds after which a program is built here although a helper has claimed it."""
-_STALE = 300.0
-"""Seconds after which a lock is ignored that a process on another machine may have left behind."""
 
 
 class BackgroundBuilder:
@@ -40,7 +39,7 @@ class BackgroundBuilder:
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._claims: BuildClaims | None = None
-        self._lock: Path | None = None
+        self._lock: FileLock | None = None
 
     def wait_for_turn(self, kernel: str, digest: str) -> None:
         """Return when this process should obtain a program: at once, or when a helper has built it."""
@@ -96,15 +95,9 @@ class BackgroundBuilder:
         self._claims = BuildClaims(Path(self._folder.name))
 
     def _take_lock(self) -> bool:
-        lock = env.cache_dir() / "building-ahead.lock"
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
-            if time.time() - lock.stat().st_mtime > _STALE or processes.has_ended(lock.read_text()):
-                lock.unlink()
-        try:
-            with lock.open("x") as file:
-                file.write(processes.mark())
-        except FileExistsError:
+        lock = FileLock(env.cache_dir() / "building-ahead.lock")
+        lock.path.parent.mkdir(parents=True, exist_ok=True)
+        if not lock.acquire():
             return False
         self._lock = lock
         return True
@@ -123,7 +116,7 @@ class BackgroundBuilder:
         if self._folder is not None:
             self._folder.cleanup()
         if self._lock is not None:
-            self._lock.unlink(missing_ok=True)
+            self._lock.release()
             self._lock = None
 
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal import dtypes
 from polyhal.hal.discovery.fingerprint import model_key
 from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import CorruptFileError
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.protocol import Declined, InputSpec
-from polyhal.hal.settings import env
+from polyhal.hal.settings import env, json_store
 
 if TYPE_CHECKING:
     from polyhal.hal.capabilities import DeviceInfo
@@ -109,7 +110,7 @@ class KernelCallLog:
         """Return all calls, each once."""
         calls = {}
         for line in self._lines():
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 line.pop("programs", None)
                 calls[json.dumps(line, sort_keys=True)] = KernelCall.from_json(line)
         return list(calls.values())
@@ -118,9 +119,10 @@ class KernelCallLog:
         lines = []
         with contextlib.suppress(OSError, UnicodeDecodeError):
             for text in self._path.read_text(encoding="utf-8").splitlines():
-                with contextlib.suppress(ValueError):
-                    line = json.loads(text)
-                    if isinstance(line, dict) and isinstance(line.get("programs"), list):
+                with contextlib.suppress(CorruptFileError):
+                    line = json_store.parse(text, self._path)
+                    programs = line.get("programs") if isinstance(line, dict) else None
+                    if isinstance(programs, list) and all(isinstance(p, str) for p in programs):
                         lines.append(line)
         return lines
 
@@ -133,9 +135,13 @@ def typical_calls() -> list[KernelCall]:
 
 def _append(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        if os.fstat(handle).st_size < _MAX_BYTES:
+        size = os.fstat(handle).st_size
+        if size:  # a full disk has cut the last line off
+            os.lseek(handle, size - 1, os.SEEK_SET)
+            data = data if os.read(handle, 1) == b"\n" else b"\n" + data
+        if size < _MAX_BYTES:
             os.write(handle, data)
     finally:
         os.close(handle)

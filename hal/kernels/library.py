@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -88,6 +88,16 @@ class Verdict:
     """The time of the shipped kernel divided by that of the changed one; 0 if it was not measured."""
     date: str
 
+    @classmethod
+    def from_json(cls, value: Any) -> Verdict:
+        """Return the verdict that `dataclasses.asdict` wrote. Raises ValueError for anything else."""
+        names = {f.name for f in fields(cls)}
+        if not isinstance(value, dict) or set(value) != names or type(value["ratio"]) not in (int, float):
+            raise ValueError(f"{value!r} is no verdict")
+        if not all(isinstance(value[name], str) for name in names - {"ratio"}):
+            raise ValueError(f"{value!r} is no verdict")
+        return cls(**value)
+
 
 class KernelOverrides:
     """The changed kernels of one device."""
@@ -143,9 +153,11 @@ class KernelOverrides:
 
     def store(self, name: str, verdict: Verdict) -> None:
         """Store the verdict on a file. Raises OSError."""
-        self._verdicts = {**_load(self._info), name: verdict}
-        content = {name: asdict(v) for name, v in self._verdicts.items()}
-        json_store.write(_path(self._info), {"schema": _SCHEMA, "device": model(self._info), "verdicts": content})
+        path = _path(self._info)
+        with json_store.changing(path):
+            self._verdicts = {**_load(self._info), name: verdict}
+            content = {name: asdict(v) for name, v in self._verdicts.items()}
+            json_store.write(path, {"schema": _SCHEMA, "device": model(self._info), "verdicts": content})
 
     def _warn(self, problem: str, fix: str) -> None:
         # Python shows equal warnings once, so many programs with one header do not repeat it.
@@ -164,6 +176,6 @@ def _path(info: DeviceInfo) -> Path:
 def _load(info: DeviceInfo) -> dict[str, Verdict]:
     try:
         content = json_store.read(_path(info), _SCHEMA)
-        return {str(name): Verdict(**v) for name, v in content["verdicts"].items()}
-    except (OSError, CorruptFileError, IncompatibleFileError, KeyError, TypeError, AttributeError):
+        return {str(name): Verdict.from_json(v) for name, v in content["verdicts"].items()}
+    except (OSError, CorruptFileError, IncompatibleFileError, KeyError, ValueError, AttributeError):
         return {}  # without verdicts, changed kernels wait for a check

@@ -58,6 +58,10 @@ class Family(Generic[C]):
         changed: C = dataclasses.replace(base, **values)  # type: ignore[type-var]
         return changed if self.allowed(features, changed) else None
 
+    def searches(self, values: Values) -> bool:
+        """Whether a search tries these values; a file may hold any."""
+        return all(value in self.space.get(name, ()) for name, value in values.items())
+
     def candidates(self, features: Any, base: C) -> Iterator[dict[str, int]]:
         """Yield the fields in which each allowed choice differs from `base`, those with the fewest differences first."""
         names = list(self.space)
@@ -89,7 +93,7 @@ class TunedChoice:
     values: dict[str, int]
     """The fields that differ from the default; empty if the default is best."""
     speedup: float
-    """The time of the default divided by that of the choice, both medians of one run."""
+    """The time of the default divided by that of the choice, the median over rounds of one run."""
     date: str
     """ISO 8601, the day."""
 
@@ -106,7 +110,8 @@ class TunedChoice:
             raise ValueError(f"{value!r} is not a choice; expected {', '.join(sorted(names))}")
         numbers = value["values"]
         valid = isinstance(numbers, dict) and all(type(v) is int and isinstance(k, str) for k, v in numbers.items())
-        if not (valid and isinstance(value["speedup"], int | float) and isinstance(value["shape_class"], str)):
+        texts = all(isinstance(value[name], str) for name in ("family", "shape_class", "date"))
+        if not (valid and texts and type(value["speedup"]) in (int, float)):
             raise ValueError(f"{value!r} is not a choice")
         return cls(**value)
 
@@ -137,11 +142,12 @@ class Tuning:
         key = family.name, shape_class
         if self.requests is not None:
             self.requests[key] = TuningRequest(family, shape_class, default)
-        for source in (self.trial, self._measured):
-            values = source.get(key)
-            if values is not None:
-                return family.apply(self._features, default, values) or default
-        return default
+        values = self.trial.get(key)
+        if values is None:
+            values = self._measured.get(key)
+            if values is not None and not family.searches(values):
+                return default
+        return default if values is None else family.apply(self._features, default, values) or default
 
     def replace(self, measured: Mapping[Key, Values]) -> None:
         """Replace the measured choices. Plans that exist already keep their kernels."""
@@ -205,6 +211,13 @@ def read(file: Path, info: DeviceInfo) -> dict[Key, TunedChoice]:
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFileError(message(None, f"{file} holds no choices: {error}")) from error
     return {c.key: c for c in choices}
+
+
+def add(info: DeviceInfo, choices: Mapping[Key, TunedChoice]) -> None:
+    """Add choices to those that are kept for a device; other processes may add theirs at the same time. Raises OSError."""
+    file = path(info)
+    with json_store.changing(file):
+        write(file, info, {**load(info), **choices})
 
 
 def write(file: Path, info: DeviceInfo, choices: Mapping[Key, TunedChoice]) -> None:

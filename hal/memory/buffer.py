@@ -22,16 +22,20 @@ class Buffer:
     """Tensors over this memory that are not on the tape; unset until there is one."""
 
     def __init__(self, handle: Handle, nbytes: int, pool: Pool, number: int) -> None:
-        self.handle = handle
         self.nbytes = nbytes
         self.number = number
         """The number of the allocation in the pool."""
         self.pool = pool
         self.version = 0
+        self.handle = handle  # last, so that what has a handle can give it back
 
     def __del__(self) -> None:
-        if self.handle is not None:
-            self.pool.give(self.number, self.handle, self.nbytes)
+        try:
+            handle = self.handle
+        except AttributeError:  # Ctrl-C, or the end of the program, has interrupted `__init__`
+            return
+        if handle is not None:
+            self.pool.give(self.number, handle, self.nbytes)
 
 
 class SubBuffer(Buffer):

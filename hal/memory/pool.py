@@ -10,23 +10,30 @@ enqueued, so the new owner's kernels come after the old owner's.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gc
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+import weakref
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from typing import NamedTuple
 
-from polyhal.hal.errors import OutOfMemoryError, message
+from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.errors import OutOfMemoryError, PolyhalError, message
 from polyhal.hal.memory.buffer import Buffer
+from polyhal.hal.memory.host_memory import HostMemory, HostMemoryGuard
 from polyhal.hal.protocol import ComputeBackend, Handle
 
 _SMALLEST = 256
 _STEPS = 8
 """Buckets per doubling: at most 1/8 of a block is wasted."""
+_LARGEST_STEP = 2 << 20
+"""Bytes between the buckets of large blocks, as in PyTorch: 1/8 of most of a device's memory would be too much to waste, and
+a tensor just below the largest allocation must not become a block above it."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStats:
+class MemoryStats(NamedTuple):
     """Bytes and counts of one pool. `used` belongs to tensors, `reserved` includes free blocks kept for reuse."""
 
     used: int
@@ -41,7 +48,7 @@ def bucket(nbytes: int) -> int:
     """The block size for a request of `nbytes`; 0 for 0."""
     if nbytes <= _SMALLEST:
         return _SMALLEST if nbytes else 0
-    step = max((1 << ((nbytes - 1).bit_length() - 1)) // _STEPS, _SMALLEST)
+    step = min(max((1 << ((nbytes - 1).bit_length() - 1)) // _STEPS, _SMALLEST), _LARGEST_STEP)
     return -(-nbytes // step) * step
 
 
@@ -68,6 +75,12 @@ class StreamPools:
         self.lock = threading.Lock()
 
 
+@functools.cache
+def _host_pools() -> weakref.WeakSet[Pool]:
+    """The pools of all devices that compute in the host's memory: when it ends, each returns its free blocks."""
+    return weakref.WeakSet()
+
+
 class Pool:
     """Allocates blocks of device memory by bucket size."""
 
@@ -76,15 +89,25 @@ class Pool:
         self._backend = backend
         self._name = device_name
         self._parent = parent
+        shared = backend.info.type is DeviceType.CPU and backend.capabilities.unified_memory
+        self._host = HostMemoryGuard(HostMemory()) if shared else None
+        """For devices that compute in the host's memory, which they share with each other."""
+        if shared and parent is None:
+            _host_pools().add(self)
         # Heaps of (number, handle). Heap operations on tuples of unique integers run no Python code and are thus atomic, so
         # blocks may come back from any thread or from the garbage collector.
         self._free: dict[int, list[tuple[int, Handle]]] = {}
         # If tensors die in a reference cycle, a handle that only they reference is finalised with them, before it comes back
         # here. So every handle is referenced here too.
-        self._owned: dict[int, Handle] = {}
+        self._owned: dict[int, tuple[Handle, int]] = {}
+        """Handle and size of every block by its number."""
+        self.limit: int | None = None
+        """The most bytes that the pool may reserve, streams included; None for what the device has."""
         self._exact: set[int] = set()
         """Sizes that are no buckets: few requests could reuse such a block."""
         self.streams = StreamPools()
+        self.check: Callable[[int], None] | None = None
+        """Called with the size of each block that is about to be allocated, not reused; raises to refuse it."""
         self.used = 0
         self.reserved = 0
         self.peak = 0
@@ -147,35 +170,57 @@ class Pool:
                     heappush(self._free[size], (number, handle))
 
     def _allocate(self, size: int) -> tuple[int, Handle]:
+        if self.check is not None:
+            self.check(size)
         self._free.setdefault(size, [])
         if self._exact:
             self._deallocate(tuple(self._exact))
         try:
-            handle = self._backend.allocate(size)
+            handle = self._allocate_block(size)
         except OutOfMemoryError:
             gc.collect()
             (self._parent or self).drain()
+            if self._host is not None:
+                for pool in list(_host_pools()):
+                    with contextlib.suppress(PolyhalError):  # another device may be lost
+                        pool.drain()
             try:
-                handle = self._backend.allocate(size)
+                handle = self._allocate_block(size)
             except OutOfMemoryError as error:
                 raise self._out_of_memory(size) from error
         self.allocations += 1
         self.reserved += size
-        self._owned[self.allocations] = handle
+        self._owned[self.allocations] = handle, size
         return self.allocations, handle
+
+    def _allocate_block(self, size: int) -> Handle:
+        whole = self._parent or self
+        if whole.limit is not None and whole.total_reserved + size > whole.limit:
+            raise OutOfMemoryError("the limit of the pool is reached")  # replaced by `_out_of_memory`
+        if self._host is not None:
+            self._host.admit(size)
+        return self._backend.allocate(size)
 
     def _out_of_memory(self, size: int) -> OutOfMemoryError:
         limit = self._backend.capabilities.limits.max_allocation
         block = f", the largest single block is {limit / 2**20:.2f} MiB" if limit else ""
+        own = (self._parent or self).limit
+        if own is not None:
+            block += f"; device.set_memory_limit allows {own / 2**20:.2f} MiB"
         return OutOfMemoryError(
             message(
                 None,
                 f"no memory for {size / 2**20:.2f} MiB: {self.used / 2**20:.2f} MiB are in use and "
-                f"{self._backend.memory_available() / 2**20:.2f} MiB are left{block}",
+                f"{self.available / 2**20:.2f} MiB are left{block}",
                 fix="use a smaller batch, or drop tensors that are no longer needed",
                 device=self._name,
             )
         )
+
+    def abandon(self, stand_in: ComputeBackend) -> None:
+        """Put `stand_in` in the place of the backend, which must not be called any more."""
+        for pool in (self, *self.streams.all):
+            pool._backend = stand_in
 
     def drain(self) -> None:
         """Return every free block to the device, including those of its streams."""
@@ -192,6 +237,30 @@ class Pool:
                 del self._owned[number]
                 self._backend.deallocate(handle)
                 self.reserved -= size
+
+    @property
+    def total_reserved(self) -> int:
+        """Bytes reserved from the device, those of streams included."""
+        return sum(p.reserved for p in (self, *self.streams.all))
+
+    @property
+    def available(self) -> int:
+        """Bytes that can still be reserved: of the device, of what its system can spare, and of the limit."""
+        whole = self._parent or self
+        left = self._backend.memory_available()
+        if whole.limit is not None:
+            left = max(min(left, whole.limit - whole.total_reserved), 0)
+        spare = self._host.spare() if self._host is not None else None
+        return left if spare is None else min(left, spare)
+
+    def live_blocks(self) -> list[tuple[Handle, int]]:
+        """Handle and size of each block that is in use, those of streams included."""
+        freed = {number for _, number, _ in self.streams.freed}
+        live = []
+        for pool in (self, *self.streams.all):
+            free = {number for blocks in list(pool._free.values()) for number, _ in list(blocks)}
+            live += [block for number, block in list(pool._owned.items()) if number not in free | freed]
+        return live
 
     def stats(self) -> MemoryStats:
         """Sums over this pool and those of streams."""

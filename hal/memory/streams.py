@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from polyhal.hal.memory.events import DeviceEvent, record_event
 from polyhal.hal.memory.pool import Pool
 from polyhal.hal.protocol import SupportsStreams
 
@@ -76,6 +77,26 @@ class Stream:
         finally:
             self._backend.switch_stream(previous)
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Send this thread's work to the stream, and take memory for it from the stream's pool; the caller orders it."""
+        if self._backend is None:
+            yield
+            return
+        previous = self.device.pool.enter(self._pool)
+        try:
+            with self.selected():
+                yield
+        finally:
+            self.device.pool.leave(previous)
+
+    def after_current(self) -> None:
+        """Let further work on this stream start after all work enqueued so far on the one that the thread has selected."""
+        if self._backend is not None:
+            event = self._backend.mark()
+            with self.selected():
+                self._backend.wait_for(event)
+
     def after(self, other: Stream) -> None:
         """Let further work on this stream start after all work enqueued on `other` so far."""
         if self._backend is not None:
@@ -83,6 +104,19 @@ class Stream:
                 event = self._backend.mark()
             with self.selected():
                 self._backend.wait_for(event)
+
+    def record_event(self) -> DeviceEvent:
+        """Return an event after all work enqueued on the stream so far."""
+        with self.selected():
+            return record_event(self.device)
+
+    def wait_event(self, event: DeviceEvent) -> None:
+        """Let further work on this stream start after `event`."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Do what `after` does, under PyTorch's name."""
+        self.after(stream)
 
     def synchronize(self) -> None:
         """Wait for all work enqueued on the stream so far. Raises the typed error of work that failed."""

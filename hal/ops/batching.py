@@ -76,6 +76,11 @@ def leading(call: BatchedCall) -> Any:
     return call.apply(*(call.expanded(i) for i in range(len(call.inputs))))
 
 
+def first_leading(call: BatchedCall) -> Any:
+    """As `leading`, for ops whose other inputs are shared by all positions along the leading axes."""
+    return NotImplemented if any(call.batched[1:]) else call.apply(*call.inputs)
+
+
 def of_rows(call: BatchedCall) -> Any:
     """Pass the batch as one more leading axis of all inputs but `weight` and `bias`, which every row shares."""
     shared = [name in ("weight", "bias") for name in call.op.schema.inputs]

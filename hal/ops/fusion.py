@@ -22,7 +22,7 @@ class AnyNumber:
 ANY_NUMBER = AnyNumber()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
     """A formula in plain ops that becomes the op: its decomposition, or one of its `spellings`, in any order of operands.
 
@@ -42,7 +42,7 @@ class Spelling(NamedTuple):
     operands: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EpiloguePattern:
     """A chain of pointwise ops on the first result of one op becomes the op, if its other results have no users.
 

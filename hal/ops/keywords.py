@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from polyhal.hal.ops.arguments import arguments
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 SPELLINGS = {
@@ -42,8 +44,8 @@ def chosen(function: str, name: str, value: Any, spelling: str, second: Any, def
 
 def takes_both_spellings(function: F) -> F:
     """Make a function accept PyTorch's spelling of its keywords."""
-    signature = inspect.signature(function)
-    spellings = second_spellings(signature.parameters)
+    positional, keyword_only, _, _ = arguments(function)
+    spellings = second_spellings((*positional, *keyword_only))
     if not spellings:
         return function
     canonical = {second: name for name, second in spellings.items()}
@@ -59,6 +61,7 @@ def takes_both_spellings(function: F) -> F:
             kwargs[name] = kwargs.pop(second)
         return function(*args, **kwargs)
 
+    signature = inspect.signature(function)
     extra = [inspect.Parameter(second, inspect.Parameter.KEYWORD_ONLY, default=MISSING) for second in canonical]
     call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *extra])  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]

@@ -18,7 +18,7 @@ from polyhal.hal.ops.schema import Params, Specs
 from polyhal.hal.protocol import ComputeBackend, Declined, Number, UserKernel
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AsView:
     """The result is a view of the first input where `rule` finds one, and no kernel runs."""
 
@@ -48,7 +48,7 @@ class CoreCall(NamedTuple):
     result_exact: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CoreMember:
     """A required member of the contract, such as `reduce` or `matmul`, after copies that make its inputs contiguous."""
 
@@ -66,21 +66,21 @@ class OutputRegion(NamedTuple):
     value: Number = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Regions:
     """Fills and copies of regions of the output, in the order in which `rule` lists them."""
 
     rule: Callable[[Specs, tuple[Spec, ...], Params], Sequence[OutputRegion]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class HostConstant:
     """An array that depends on parameters alone: made by NumPy and uploaded."""
 
     make: Callable[[Params], np.ndarray]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Decompose:
     """A function of other ops, which is traced and planned op by op."""
 
@@ -89,7 +89,7 @@ class Decompose:
     """Half-precision inputs are cast to float32 first, and results rounded once, at the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OnHost:
     """NumPy on the host, with downloads and uploads, because no kernel would be faster: for small sequential algorithms."""
 
@@ -97,7 +97,7 @@ class OnHost:
     """Why, for `explain`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SourceKernel:
     """A kernel whose source comes with the op, compiled by backends that implement `SupportsUserKernels`."""
 

@@ -7,7 +7,6 @@ OpDefs through `declare` and the constructors of their family.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
@@ -16,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from polyhal.hal import dispatch
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Spec, View
+from polyhal.hal.ops.arguments import arguments
 from polyhal.hal.ops.batching import BatchingRule, along_axis, pointwise
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
 from polyhal.hal.ops.keywords import MISSING, chosen, second_spellings
@@ -53,10 +53,8 @@ class GradientRule:
     __slots__ = ("function", "needs", "params", "saves_inputs", "saves_outputs")
 
     def __init__(self, function: Callable[..., Any], schema: Schema) -> None:
-        parameters = inspect.signature(function).parameters.values()
         self.function = function
-        self.needs = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
-        self.params = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        self.needs, self.params, _, _ = arguments(function)
         self.saves_inputs = _indices(self.needs, schema.inputs)
         """Name and position of each input that the tape keeps."""
         self.saves_outputs = _indices(self.needs, schema.outputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ class Sample:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorSample:
+class ErrorSample(NamedTuple):
     """A call that must raise `error` with a message that matches the regular expression `match`."""
 
     inputs: tuple[Any, ...]
@@ -37,8 +36,7 @@ class ErrorSample:
     match: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(NamedTuple):
     """Allowed error against the float64 reference, in units in the last place (ULP) of the result dtype."""
 
     ulp: float = 4.0
@@ -56,8 +54,7 @@ class Tolerance:
 Samples = Callable[["np.random.Generator"], Sequence[Sample]]
 
 
-@dataclass(frozen=True, slots=True)
-class OpTests:
+class OpTests(NamedTuple):
     """The test declarations of an op. The conformance kit derives its cases from them."""
 
     samples: Samples | None = None

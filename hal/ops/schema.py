@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops.arguments import arguments
 from polyhal.hal.protocol import InputSpec
 
 Specs = tuple[InputSpec | None, ...]
@@ -65,13 +66,12 @@ class Schema:
         variadic_outputs: bool = False,
     ) -> Schema:
         """Read inputs and parameters off a reference: positional parameters are inputs, keyword-only ones parameters."""
-        parameters = inspect.signature(reference).parameters.values()
-        inputs = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        inputs, params, defaults, variadic = arguments(reference)
         return cls(
-            inputs=tuple(p.name for p in inputs),
-            optional=frozenset(p.name for p in inputs if p.default is not p.empty),
-            variadic=any(p.kind is p.VAR_POSITIONAL for p in inputs),
-            params={p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
+            inputs=inputs,
+            optional=frozenset(name for name in inputs if name in defaults),
+            variadic=variadic,
+            params={name: defaults.get(name, REQUIRED) for name in params},
             outputs=outputs,
             mutates=mutates,
             variadic_outputs=variadic_outputs,

@@ -37,6 +37,8 @@ class Trait(enum.Flag):
     """May sum in a different order at each run, unless the setting `deterministic` forbids it."""
     CROSS_DEVICE = enum.auto()
     """Waits for another device."""
+    COLLECTIVE = enum.auto()
+    """Reads and writes vectors on several devices, which its parameter `communicator` names."""
 
     UNREPEATABLE = NONDETERMINISTIC | CROSS_DEVICE
     """A second run may give different bits or wait again: such an op is never rematerialized."""

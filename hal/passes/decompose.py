@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from polyhal.hal.checks.bounds import is_debug
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.ir.trace import trace
@@ -30,10 +31,12 @@ def _inline(rewriter: GraphRewriter, node: Node) -> None:
     graph = rewriter.old
     specs = tuple(graph.spec_of(x) for x in node.inputs)
     parts = trace(decomposition(node.op, graph.output_specs(node)), specs, node.bound)
-    for v, operand in zip(node.outputs, rewriter.inline(parts, rewriter.operands(node), node.origin), strict=True):
+    place = node.place
+    origin = place._replace(location=place.location.within(node.op.name))
+    for v, operand in zip(node.outputs, rewriter.inline(parts, rewriter.operands(node), origin), strict=True):
         # The nodes that follow, above all views, were recorded for the layout of the op's own result.
         if rewriter.new.spec_of(operand) != graph.specs[v]:
-            (operand,) = rewriter.add(OPS["contiguous"], [operand], (), node.origin)
+            (operand,) = rewriter.add(OPS["contiguous"], [operand], (), origin)
         rewriter.replace_all_uses(v, operand)
 
 
@@ -41,6 +44,8 @@ def _is_composed(graph: Graph, node: Node, answers: dict[Any, bool]) -> bool:
     """Whether a node runs as the ops of its decomposition. `answers` holds those given before: layers repeat."""
     if node.op.decompose is None or graph.is_view(node):
         return False
+    if node.op.index_range is not None and is_debug():
+        return False  # its parts do not say which indices are in range
     signature, place = graph.signature(node), node.place
     key = (signature, place.device, place.settings)
     if key not in answers:

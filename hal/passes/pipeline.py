@@ -10,6 +10,7 @@ from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.passes.fuse.patterns import match_patterns
+from polyhal.hal.passes.gather_again import gather_again
 from polyhal.hal.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.hal.passes.layout.sink_reshapes import sink_reshapes
@@ -23,6 +24,7 @@ _TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subex
 
 PASSES = (
     *_TIDYING,
+    gather_again,
     match_patterns,
     decompose,
     *_TIDYING,

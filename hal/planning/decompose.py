@@ -47,8 +47,7 @@ def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
             continue
         signature = graph.signature(node)
         if signature not in resolved:
-            run, _, part = planner.resolve(node.op, signature.inputs, signature.outputs, node.bound)
-            resolved[signature] = run, part
+            resolved[signature] = planner.resolve_part(signature, node.bound)
         run, part = resolved[signature]
         request.resolution.parts.append(part)
         runs.append(run)

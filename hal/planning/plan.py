@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.pool import bucket
@@ -11,6 +11,7 @@ from polyhal.hal.memory.pool import bucket
 if TYPE_CHECKING:
     from polyhal.hal.planning.resolution import Resolution
 
+V = TypeVar("V")
 Run = Callable[[Sequence[Any], Sequence[Ref]], None]
 """Runs an op: takes inputs (refs, numbers, None) and outputs."""
 
@@ -42,13 +43,69 @@ class OpPlan:
         self.spec = outputs[0] if outputs else None
 
 
-class PlanCache(dict[Any, OpPlan]):
-    """The plans of one device by call. A full cache drops its oldest quarter, because shapes may change for ever."""
+class BoundedCache(dict[Any, V]):
+    """A cache that drops its oldest entries, a quarter of what it may hold, when it is full: shapes may change for ever."""
 
     capacity = 8192
+    """How much the entries may weigh together."""
 
-    def __setitem__(self, key: Any, plan: OpPlan) -> None:
-        if len(self) >= self.capacity:
-            for old in list(self)[: self.capacity // 4]:
-                self.pop(old, None)
-        super().__setitem__(key, plan)
+    def __init__(self) -> None:
+        super().__init__()
+        self._weight = 0
+        """The weight of the entries, or more: entries that were replaced or removed count until the cache is full."""
+
+    def weight(self, value: V) -> int:
+        """How much an entry counts."""
+        return 1
+
+    def __setitem__(self, key: Any, value: V) -> None:
+        weight = self.weight(value)
+        if self._weight + weight > self.capacity:
+            self._make_room(weight)
+        self._weight += weight
+        super().__setitem__(key, value)
+
+    def _make_room(self, weight: int) -> None:
+        weights = [(key, self.weight(value)) for key, value in list(self.items())]
+        total = sum(w for _, w in weights)
+        if total + weight > self.capacity:
+            for key, freed in weights:
+                if total + weight <= self.capacity * 3 // 4:
+                    break
+                self.pop(key, None)
+                total -= freed
+        self._weight = total
+
+
+_RESOLVED_OPS = 16384
+"""Ops that a cache may hold plans for: a decomposition has dozens or hundreds, and takes as much more memory, a few KB each."""
+
+
+class PlanCache(BoundedCache[OpPlan]):
+    """The plans of one device by call."""
+
+    capacity = _RESOLVED_OPS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = PartCache()
+        """How nodes of decompositions run, by signature: decompositions have many of them in common."""
+
+    def weight(self, value: OpPlan) -> int:
+        """How many ops the plan runs, without those of its parts, which other plans share."""
+        return 1 + len(value.resolution.parts)
+
+    def clear(self) -> None:
+        """Drop all plans, and what they have in common."""
+        super().clear()
+        self.parts.clear()
+
+
+class PartCache(BoundedCache[tuple[Run, "Resolution"]]):
+    """How nodes of decompositions run, by signature."""
+
+    capacity = _RESOLVED_OPS
+
+    def weight(self, value: tuple[Run, Resolution]) -> int:
+        """How many ops the node runs, without those of its own parts."""
+        return 1 + len(value[1].parts)

@@ -34,9 +34,11 @@ from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.planning.source_kernel import source_kernel
 from polyhal.hal.protocol import Launch, SimpleLaunch
+from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+    from polyhal.hal.ir.graph import Signature
 
 _SCALARS = {
     float: ScalarSpec(dtypes.DEFAULT_FLOAT),
@@ -162,6 +164,22 @@ class Planner:
         request = Request(op, inputs, outputs, params, aliases, resolution)
         resolved = self._without_elements(request) or self._try_steps(request)
         return *resolved, resolution
+
+    def resolve_part(self, signature: Signature, params: dict[str, Any]) -> tuple[Run, Resolution]:
+        """How to run a node of a decomposition: as it ran before, in whatever decomposition, unless it ran on the host.
+
+        Whether the host may step in is asked each time. Raises FallbackRefusedError.
+        """
+        parts, key = self.device.plans.parts, (signature, settings.key)
+        found = parts.get(key)  # looked up once: another thread may drop the entry
+        if found is not None:
+            if self.record is not None:
+                self.record.extend(found[1])
+            return found
+        run, _, resolution = self.resolve(signature.op, signature.inputs, signature.outputs, params)
+        if all(r.step is not ResolutionStep.HOST for r in resolution):
+            parts[key] = run, resolution
+        return run, resolution
 
     def resolution(self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any]) -> Resolution:
         """How an op would run for these specs. Raises FallbackRefusedError."""

@@ -25,9 +25,10 @@ def plan_within(captured: CapturedGraph, budget: int | None, *, separate_gradien
     excess = _needed(plan) - budget
     for _ in range(_MAX_TRIES):
         # The arena may be a little larger than the sum of its tensors, so the target is lowered until the plan fits.
-        target = peak_live_bytes(plan.graph, inside) - excess
-        graph = rematerialize(plan.graph, target, inside) if excess > 0 and target > 0 else plan.graph
-        if graph is plan.graph:
+        before = plan.scheduled
+        target = peak_live_bytes(before, inside) - excess
+        graph = rematerialize(before, target, inside) if excess > 0 and target > 0 else before
+        if graph is before:
             break
         plan = plan_step(captured, graph, separate_gradients=separate_gradients)
         excess = _needed(plan) - budget

@@ -1,29 +1,43 @@
 """A planned step made ready to run: memory allocated, launches bound to it.
 
-A run is a flat list of calls. Devices that support command buffers record their launches once and submit them at each run.
+A run is a flat list of calls, or one for each device (`lanes`). Devices that support command buffers record their launches once
+and submit them at each run. While launches are observed (`hal.checks`), a run makes its calls one by one instead.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.hal.ir.graph import CapturedConstant, Node, Value
+from polyhal.hal.checks.bounds import is_debug
+from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
+from polyhal.hal.ir.graph import CapturedConstant, Value
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.protocol import BindingSlot, CommandBuffer, Feature
+from polyhal.hal.protocol import BindingSlot, Feature
+from polyhal.hal.scheduler.arena import plan_arena
 from polyhal.hal.scheduler.bindings import Rebindable, ResultMemory
 from polyhal.hal.scheduler.budget import plan_within
-from polyhal.hal.scheduler.plan import Owner, StepPlan
+from polyhal.hal.scheduler.lanes import Lanes, LaneSpan
+from polyhal.hal.scheduler.live_outs import LiveOut, copied
+from polyhal.hal.scheduler.observed import observed_call, observed_copy
+from polyhal.hal.scheduler.partitions import BoundCall, Partition, partitioned
+from polyhal.hal.scheduler.placement import Placement, placement
+from polyhal.hal.scheduler.plan import Arena, Owner, StepPlan
 from polyhal.hal.scheduler.report import MemoryReport, report
+from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+
+
+_KEPT_FREE = 1 << 20
+"""Bytes of free blocks that are not worth giving back to the device."""
 
 
 class Executable:
@@ -36,11 +50,26 @@ class Executable:
         """Plan the step within `budget` bytes (None: no limit) and allocate its memory. Raises OutOfMemoryError."""
         self.captured = captured
         self._budget = budget
-        self._prepare(separate_gradients=False)
+        self._separate_gradients = False
+        self._is_prepared = False
+        """False while it is prepared, and after that failed."""
+        self.blocks: dict[Device, list[Buffer]] = {}
+        """Memory that is kept from run to run."""
+        self._prepare()
 
-    def _prepare(self, *, separate_gradients: bool) -> None:
-        """Plan, allocate and bind. With `separate_gradients`, gradients of earlier runs keep their values."""
-        self.plan: StepPlan = plan_within(self.captured, self._budget, separate_gradients=separate_gradients)
+    def _prepare(self) -> None:
+        """Plan, allocate and bind. With `_separate_gradients`, gradients of earlier runs keep their values."""
+        self._is_prepared = False
+        try:
+            self._prepare_anew()
+        except OutOfMemoryError as error:
+            self.blocks.clear()
+            raise out_of_memory_in("captured step", error) from error
+        self._is_prepared = True
+
+    def _prepare_anew(self) -> None:
+        self._checks_indices = is_debug()
+        self.plan: StepPlan = plan_within(self.captured, self._budget, separate_gradients=self._separate_gradients)
         self.captured.release_gradients()
         self.graph = self.plan.graph
         self.calls = self.plan.calls
@@ -51,29 +80,39 @@ class Executable:
         self._arguments: list[tuple[int, Rebindable]] = []
         """Positions among the arguments of a run, and the memory that is bound to them."""
         self.results: list[ResultMemory] = []
-        self.blocks: dict[Device, list[Buffer]] = {}
-        """Memory that is kept from run to run."""
+        self.blocks = {}
         self._places: dict[Owner, tuple[Any, int]] = {}
         """Handle and offset in bytes of everything that lies in the blocks."""
+        self._plain_copies: list[tuple[Device, Ref, Ref]] = []
+        """The copies at the end of a run."""
+        self._observed: list[Callable[[], None]] = []
+        """The calls of a run one by one, within their observers; made when they are needed."""
         self._known_live_outs: object = None
-        self._live_outs: list[_LiveOut] = []
+        self._live_outs: list[LiveOut] = []
         """What `_known_live_outs` refers to."""
         self._allocate_blocks()
         self._bind_inputs()
         self._bind_values()
         self._moved: list[BindingSlot] = []
-        """Memory whose address changed since the last run."""
-        self.partitions: list[Partition] = _partitioned(self._bound_calls() + self._final_copies(), self._moved)
+        """Memory whose address changed since the last run that reached the device."""
+        self.partitions: list[Partition] = partitioned(self._bound_calls() + self._final_copies(), self._moved)
         """What a run does, in order."""
         self._actions = [p.run for p in self.partitions]
-        self._devices = tuple({p.device: None for p in self.partitions})
+        self.devices = tuple({p.device: None for p in self.partitions})
         """The devices on which the step has work, in the order of first use."""
+        links = {id(c.link): c.link for c in self.calls if c is not None and c.link is not None}
+        several = len(self.devices) > 1 or any(p.lane for p in self.partitions)
+        self.lanes = Lanes(self.partitions, list(links.values())) if several else None
+        self._forks = dispatch.structure.forks
 
     # --- preparing --------------------------------------------------------------------------------------------------
 
     def _allocate_blocks(self) -> None:
         for device, arena in self.plan.arenas.items():
-            buffers = self.blocks[device] = [device.pool.take_exactly(n) for n in arena.layout.blocks]
+            # What an eager run before the recording needed is free now, and no replay needs it.
+            if device.pool.reserved - device.pool.used > _KEPT_FREE:
+                device.pool.drain()
+            buffers = self.blocks[device] = _take_blocks(device, arena)
             for owner, (block, offset) in zip(arena.owners, arena.layout.places, strict=True):
                 self._places[owner] = (buffers[block].handle, offset)
 
@@ -131,8 +170,8 @@ class Executable:
             raise TypeError(f"%{value} is a number; expected a tensor")
         return ref
 
-    def _bound_calls(self) -> list[_BoundCall]:
-        bound: list[_BoundCall] = []
+    def _bound_calls(self) -> list[BoundCall]:
+        bound: list[BoundCall] = []
         for k, call in enumerate(self.calls):
             if call is None:
                 continue
@@ -143,8 +182,19 @@ class Executable:
             inputs = [self._argument(x, recorded) for x in call.inputs]
             outputs = [self._argument(Value(i), recorded) for i in call.outputs]
             run = call.bound(inputs, outputs, workspace, runtime_scalars=scalars and not recorded)
-            bound.append(_BoundCall(device, run, recorded, call.node))
+            in_lane = None if call.in_lane is None else partial(call.in_lane, run)
+            bound.append(BoundCall(device, run, recorded, call.node, in_lane, call.lane))
         return bound
+
+    def _observed_calls(self) -> list[Callable[[], None]]:
+        """All calls of a run for observers, none of them in a command buffer."""
+        runs: list[Callable[[], None]] = []
+        for k, call in enumerate(self.calls):
+            if call is not None:
+                workspace = [self._places[Owner("call", k, part)][0] for part in range(len(call.workspace))]
+                inputs = [self._argument(x) for x in call.inputs]
+                runs.append(observed_call(call, inputs, [self._ref(i) for i in call.outputs], workspace))
+        return runs + [observed_copy(*copied) for copied in self._plain_copies]
 
     def _argument(self, x: Any, recorded: bool = False) -> Any:
         """An operand as a launch takes it: a reference, a number, None, or a runtime scalar.
@@ -161,9 +211,9 @@ class Executable:
         binding = self._bindings.get(x.index)
         return binding.recorded(ref) if recorded and binding is not None and ref is not None else ref
 
-    def _final_copies(self) -> list[_BoundCall]:
+    def _final_copies(self) -> list[BoundCall]:
         """Copies after the last step: results that lie in the memory of an input, then the plan's write-backs."""
-        copies: list[_BoundCall] = []
+        copies: list[BoundCall] = []
         self._outputs: list[tuple[Ref, Any, ResultMemory]] = []
         for value in self.graph.outputs:
             number, _ = self.plan.buffers.slice_of(value)
@@ -178,8 +228,10 @@ class Executable:
                 record = _records(device)
                 slot = result.binding.recorded(target) if record else target
                 copies.append(_copy(device, self._argument(Value(value), record), slot))
+                self._plain_copies.append((device, ref, target))
             self._outputs.append((target, device, result))
-        late: list[_BoundCall] = []
+        late: list[BoundCall] = []
+        plain: list[tuple[Device, Ref, Ref]] = []
         for n, (value, i, staged) in enumerate(self.plan.write_backs):
             device = self.plan.devices[value]
             source, target = (self._argument(Value(v), _records(device)) for v in (value, i))
@@ -190,8 +242,11 @@ class Executable:
                 handle, offset = self._places[Owner("copy", n)]
                 between = Ref(handle, spec, offset // spec.dtype.itemsize)
                 copies.append(_copy(device, source, between))
+                self._plain_copies.append((device, self._ref(value), between))
                 source = between
             late.append(_copy(device, source, target))
+            plain.append((device, source if staged else self._ref(value), self._ref(i)))
+        self._plain_copies += plain
         return copies + late
 
     def memory_report(self) -> MemoryReport:
@@ -203,6 +258,19 @@ class Executable:
 
         return report(self.plan, allocated)
 
+    def placement(self) -> Placement:
+        """The device of each node, what crosses between devices, and what the lanes did in the runs so far."""
+        return placement(self.graph, [] if self.lanes is None else self.lanes.all)
+
+    def record_lanes(self) -> AbstractContextManager[list[LaneSpan]]:
+        """Note in a list what each lane does in the runs inside the block; nothing on one device."""
+        return nullcontext([]) if self.lanes is None else self.lanes.recording()
+
+    def release(self) -> None:
+        """Give back the memory of runs. The next run takes memory anew."""
+        self._is_prepared = False
+        self.blocks.clear()
+
     # --- running ----------------------------------------------------------------------------------------------------
 
     def run(self, arguments: Sequence[Any], count: int | None = None) -> list[tuple[Any, Buffer, Ref]]:
@@ -210,9 +278,12 @@ class Executable:
 
         Returns (device, buffer, reference) of the first `count` outputs, of all by default.
         """
+        if not self._is_prepared or (settings.observers and is_debug() and not self._checks_indices):
+            self._prepare()  # ops that read by index are kept whole from now on
+        if self._forks != dispatch.structure.forks:
+            self._check_devices()
         if self._known_live_outs is not self.captured.live_outs:
             self._find_live_outs()
-        self._moved.clear()
         for position, binding in self._arguments:
             ref = arguments[position].ref
             if binding.bind(ref.handle, ref.offset):
@@ -223,24 +294,59 @@ class Executable:
             if not result.is_free():
                 if result.home is not None and result.buffer is not None:
                     return self._run_separately(arguments, count)
-                if result.renew():
-                    self._moved.append(result.binding.slot)
+                try:
+                    if result.renew():
+                        self._moved.append(result.binding.slot)
+                except OutOfMemoryError as error:
+                    raise out_of_memory_in("captured step", error) from error
         for action in self.captured.replay_actions:
             action()
-        if dispatch.thread.timer is not None:
-            dispatch.thread.timer.run(self.partitions)
+        if dispatch.thread.lane_timer is not None and dispatch.thread.timer is None and not settings.observers:
+            dispatch.thread.lane_timer.run(self)
         else:
-            for action in self._actions:
-                action()
-        for device in self._devices:
-            device.flush()
+            self.run_once()
+        self._moved.clear()
         for buffer in self.captured.mutated_buffers:
             buffer.version += 1
         for live_out in self._live_outs:
             tensor = live_out.tensor
             if tensor.buffer is not live_out.result.buffer or tensor.ref is not live_out.bound:
                 live_out.rebind()
-        return [(device, result.buffer, _copied(ref)) for ref, device, result in self._outputs[:count]]  # type: ignore[misc]
+        return [(device, result.buffer, copied(ref)) for ref, device, result in self._outputs[:count]]  # type: ignore[misc]
+
+    def run_once(self) -> None:
+        """Make all calls of a run: those of each device on a thread of its own, unless they are timed or observed."""
+        lanes = self.lanes
+        if lanes is not None and dispatch.thread.timer is None and not settings.observers:
+            lanes.run()
+            return
+        try:
+            self._run_here()
+        finally:
+            if lanes is not None:
+                lanes.clear()
+        if lanes is None:
+            for device in self.devices:
+                device.flush()
+
+    def _run_here(self) -> None:
+        """Make all calls on this thread."""
+        if dispatch.thread.timer is not None:
+            dispatch.thread.timer.run(self.partitions)
+        elif settings.observers:
+            self._observed = self._observed or self._observed_calls()
+            for action in self._observed:
+                action()
+        else:
+            for action in self._actions:
+                action()
+
+
+    def _check_devices(self) -> None:
+        """Submit nothing to a driver of the process that this one is a forked child of. Raises DeviceLostError."""
+        for device in self.devices:
+            device.synchronize()
+        self._forks = dispatch.structure.forks
 
     def _lies_in_blocks(self, handle: Any) -> bool:
         """Whether an argument may be a gradient of an earlier run, in memory that a run uses for other values first."""
@@ -248,82 +354,42 @@ class Executable:
 
     def _run_separately(self, arguments: Sequence[Any], count: int | None) -> list[tuple[Any, Buffer, Ref]]:
         """Run although the program still holds an old gradient: from now on gradients get memory of their own."""
-        self._prepare(separate_gradients=True)
+        self._separate_gradients = True
+        self._prepare()
         return self.run(arguments, count)
 
     def _find_live_outs(self) -> None:
         """Note the tensors that outlive the step, and the results in which they lie."""
         self._known_live_outs = self.captured.live_outs
-        self._live_outs = [_LiveOut(t, *self._outputs[output]) for t, output in self.captured.live_outs]
+        self._live_outs = [LiveOut(t, *self._outputs[output]) for t, output in self.captured.live_outs]
         for result in self.results:
             result.live_outs = [x.tensor for x in self._live_outs if x.result is result]
-
-
-def _copied(ref: Ref) -> Ref:
-    return Ref(ref.handle, ref.spec, ref.offset)
-
-
-class _LiveOut:
-    """A tensor that the step made and that something outside still refers to."""
-
-    __slots__ = ("_device", "_ref", "bound", "result", "tensor")
-
-    def __init__(self, tensor: Any, ref: Ref, device: Any, result: ResultMemory) -> None:
-        """`ref` is the executable's own reference to the value."""
-        self.tensor = tensor
-        self.result = result
-        self.bound: Ref | None = None
-        """The reference that the tensor got last."""
-        self._ref = ref
-        self._device = device
-
-    def rebind(self) -> None:
-        """Let the tensor refer to where its value lies now."""
-        self.bound = _copied(self._ref)
-        self.tensor.buffer, self.tensor.ref, self.tensor.device = self.result.buffer, self.bound, self._device
-
-
-class _BoundCall(NamedTuple):
-    """A call without arguments. The references in it are shared with the executable, which rebinds them."""
-
-    device: Device
-    run: Callable[[], None]
-    recorded: bool
-    """Whether it goes into a command buffer of the device."""
-    node: Node | None = None
-    """None for copies."""
-
-
-class Partition(NamedTuple):
-    """A part of a run: one call, or consecutive launches in a command buffer."""
-
-    device: Device
-    run: Callable[[], None]
-    nodes: Sequence[Node | None]
-    """The node of each call; None for copies."""
-    recorded: CommandBuffer | None
-
-
-def _partitioned(calls: Sequence[_BoundCall], moved: Collection[BindingSlot]) -> list[Partition]:
-    partitions: list[Partition] = []
-    for (device, recorded), group in itertools.groupby(calls, key=lambda c: (c.device, c.recorded)):
-        members = list(group)
-        if recorded:
-            backend: Any = device.backend
-            commands = backend.record([c.run for c in members])
-            submit = partial(commands.submit, moved)
-            partitions.append(Partition(device, submit, [c.node for c in members], commands))
-        else:
-            partitions += [Partition(device, c.run, [c.node], None) for c in members]
-    return partitions
 
 
 def _records(device: Device) -> bool:
     return bool(device.features & Feature.COMMAND_BUFFERS)
 
 
-def _copy(device: Device, source: Ref, target: Ref) -> _BoundCall:
-    return _BoundCall(device, partial(device.backend.copy, source, target), _records(device))
+def _copy(device: Device, source: Ref, target: Ref) -> BoundCall:
+    return BoundCall(device, partial(device.backend.copy, source, target), _records(device))
+
+
+def _take_blocks(device: Device, arena: Arena) -> list[Buffer]:
+    """The blocks of an arena; in pieces half as large if the device's free memory is not in one, down to a single tensor.
+
+    Raises OutOfMemoryError.
+    """
+    largest = max((i.nbytes for i in arena.intervals), default=0)
+    while True:
+        try:
+            return [device.pool.take_exactly(n) for n in arena.layout.blocks]
+        except OutOfMemoryError as error:
+            refused = error.with_traceback(None)  # the frames hold blocks
+        limit = max(arena.layout.blocks) // 2
+        if limit < largest or not device.capabilities.suballocation or arena.layout.nbytes > device.pool.available:
+            raise refused
+        del refused  # its causes hold this frame, and so the recording
+        arena.layout = plan_arena(arena.intervals, limit)
 
 
 __all__ = ["Executable", "Partition"]

@@ -13,6 +13,8 @@ from polyhal.hal.passes.pipeline import optimize
 from polyhal.hal.scheduler.arena import ArenaLayout, LiveInterval, plan_arena
 from polyhal.hal.scheduler.buffers import BufferAssignment, assign_buffers
 from polyhal.hal.scheduler.calls import NodeCall, select_calls
+from polyhal.hal.scheduler.crossings import split_crossings
+from polyhal.hal.scheduler.interleave import interleave
 from polyhal.hal.scheduler.schedule import schedule
 
 if TYPE_CHECKING:
@@ -55,7 +57,10 @@ class StepPlan:
     """A graph after all passes, and the memory of its values and calls."""
 
     captured: CapturedGraph
+    scheduled: Graph
+    """The graph with transfers as they were recorded."""
     graph: Graph
+    """The graph that runs, with transfers in two parts."""
     sources: list[InputSource]
     """Sources of the graph's inputs: those of the capture, then the constants that passes computed."""
     devices: list[Any]
@@ -75,17 +80,18 @@ def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_g
     `separate_gradients` they get memory of their own, as results have.
     """
     inside = frozenset() if separate_gradients else captured.write_only_gradients()
-    graph = schedule(optimize(captured.graph), inside) if graph is None else graph
-    sources = [*captured.sources, *graph.constants]
+    scheduled = interleave(schedule(optimize(captured.graph), inside)) if graph is None else graph
+    sources = [*captured.sources, *scheduled.constants]
+    graph = split_crossings(scheduled, _devices(sources, scheduled))
     devices = _devices(sources, graph)
     buffers = assign_buffers(graph, devices.__getitem__)
-    calls = select_calls(graph, buffers.aliases, devices)
+    calls = select_calls(graph, buffers.aliases)
     write_backs = _write_backs(buffers)
     gradients = frozenset(
         n for n in buffers.holding_only(graph, inside) if buffers.allocations[n].device.capabilities.suballocation
     )
     arenas = _arenas(graph, devices, buffers, calls, write_backs, gradients)
-    return StepPlan(captured, graph, sources, devices, buffers, calls, write_backs, arenas, gradients)
+    return StepPlan(captured, scheduled, graph, sources, devices, buffers, calls, write_backs, arenas, gradients)
 
 
 def _devices(sources: Sequence[InputSource], graph: Graph) -> list[Any]:
@@ -95,8 +101,8 @@ def _devices(sources: Sequence[InputSource], graph: Graph) -> list[Any]:
         if isinstance(source, (StepInput, CapturedConstant)):
             devices[i] = source.device
     for node in graph.nodes:
-        for v in node.outputs:
-            devices[v] = node.device
+        for v, device in zip(node.outputs, node.output_devices, strict=True):
+            devices[v] = device
     return devices
 
 

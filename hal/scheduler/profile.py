@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from polyhal.hal import dispatch
 from polyhal.hal.ir.graph import Node
@@ -39,11 +39,22 @@ class NodeTime:
         self.total += elapsed
 
 
+class TimedLaunch(NamedTuple):
+    """One launch of a profiled run, in nanoseconds of the device's clock."""
+
+    node: Node | None
+    """None for copies at the end of a step, and for command buffers whose launches the device does not time."""
+    start: int
+    end: int
+
+
 class StepProfile:
     """Times the captured steps that this thread runs in a `with` block, node by node."""
 
     def __init__(self) -> None:
         self.runs = 0
+        self.launches: list[TimedLaunch] = []
+        """The launches of the last run, in order."""
         self._times: dict[Any, NodeTime] = {}
         self._previous: dispatch.PartitionTimer | None = None
 
@@ -57,6 +68,7 @@ class StepProfile:
     def run(self, partitions: Sequence[Partition]) -> None:
         """Run a step once. Called by its executable."""
         self.runs += 1
+        self.launches = []
         for partition in partitions:
             backend = partition.device.backend
             if not isinstance(backend, SupportsProfiling):
@@ -64,7 +76,7 @@ class StepProfile:
                 start = time.perf_counter_ns()
                 partition.run()
                 partition.device.synchronize()
-                self._time(partition, 0 if len(partition.nodes) == 1 else None, "", time.perf_counter_ns() - start)
+                self._time(partition, 0 if len(partition.nodes) == 1 else None, "", start, time.perf_counter_ns())
                 continue
             backend.start_profiling()
             try:
@@ -73,9 +85,9 @@ class StepProfile:
                 events = [e for e in backend.stop_profiling() if e[0] != TRANSFER]
             calls = [0] * len(events) if partition.recorded is None else [x.call for x in partition.recorded.launches]
             for call, (kernel, start, end) in zip(calls, events, strict=True):
-                self._time(partition, call, kernel, end - start)
+                self._time(partition, call, kernel, start, end)
 
-    def _time(self, partition: Partition, call: int | None, kernel: str, elapsed: int) -> None:
+    def _time(self, partition: Partition, call: int | None, kernel: str, start: int, end: int) -> None:
         node = None if call is None else partition.nodes[call]
         key = id(partition) if node is None else id(node)
         record = self._times.get(key)
@@ -85,7 +97,8 @@ class StepProfile:
             )
             module = node.origin.module if node is not None and node.origin is not None else ""
             record = self._times[key] = NodeTime(op, module, node)
-        record.add(kernel, elapsed)
+        record.add(kernel, end - start)
+        self.launches.append(TimedLaunch(node, start, end))
 
     @property
     def nodes(self) -> list[NodeTime]:

@@ -2,15 +2,21 @@
 
 Nodes that free more memory than they allocate run as early as possible, nodes that only allocate as late as possible. Optimizer
 steps, for one, directly follow the gradients that they consume. No value depends on the order.
+
+Where values cross devices, the recorded order says which work of two devices overlaps: crossings keep their order, and nodes
+are not put off until just before their first user. Else the micro-batches of a pipeline would run one by one, which needs the
+least memory.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from polyhal.hal.ir.graph import Graph, postorder
 from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.scheduler.liveness import peak_live_bytes
 
 _LOOKAHEAD = 4
@@ -20,11 +26,17 @@ _LOOKAHEAD = 4
 def schedule(graph: Graph, inside: frozenset[int] = frozenset()) -> Graph:
     """The graph in the order with the lowest peak that is found, its own included; `inside` as for `live_bytes`."""
     best, least = graph, peak_live_bytes(graph, inside)
-    for candidate in (_ListScheduler(graph).run(), _ListScheduler(_sunk(graph)).run()):
+    starts = [graph] if _crossings(graph) else [graph, _sunk(graph)]
+    for candidate in (_ListScheduler(start).run() for start in starts):
         peak = peak_live_bytes(candidate, inside)
         if peak < least:
             best, least = candidate, peak
     return best
+
+
+def _crossings(graph: Graph) -> list[int]:
+    """The positions of the nodes that pass values from device to device."""
+    return [k for k, node in enumerate(graph.nodes) if Trait.CROSS_DEVICE in node.op.traits]
 
 
 def reorder(graph: Graph, order: Sequence[int]) -> Graph:
@@ -56,6 +68,25 @@ def _sunk(graph: Graph) -> Graph:
     return reorder(graph, sorted(range(len(position)), key=lambda k: (position[k], k)))
 
 
+def dependencies(graph: Graph) -> list[set[int]]:
+    """For each node the producers of what it reads, and the readers of what it overwrites. Views count as what they view."""
+    updated_by = {v: i for i, v in graph.updates.items()}
+    readers: dict[int, list[int]] = {}
+    before: list[set[int]] = []
+    for k, node in enumerate(graph.nodes):
+        roots = {graph.root(v) for v in node.reads}
+        needs = {graph.producer_index(r) for r in roots}
+        overwritten = {graph.root(node.value(p)) for p in node.replaces if p >= 0}
+        overwritten |= {updated_by[v] for v in node.outputs if v in updated_by}
+        for r in overwritten:
+            needs.update(readers.get(r, ()))
+        if not graph.is_view(node):
+            for r in roots:
+                readers.setdefault(r, []).append(k)
+        before.append(needs - {k, -1})
+    return before
+
+
 class _ListScheduler:
     """Takes a ready node that frees memory, or else the next one of the old order. Views directly precede their users."""
 
@@ -76,31 +107,15 @@ class _ListScheduler:
             if not self._is_view[k]:
                 for r in roots:
                     self._users_left[r] = self._users_left.get(r, 0) + 1
-        self._waiting = self._dependencies()
+        self._waiting = dependencies(graph)
         """For each node the unscheduled nodes that must precede it."""
+        for before, k in itertools.pairwise(_crossings(graph)):
+            self._waiting[k].add(before)
         self._dependents: dict[int, list[int]] = {}
         for k, needs in enumerate(self._waiting):
             if not self._is_view[k]:
                 for n in needs:
                     self._dependents.setdefault(n, []).append(k)
-
-    def _dependencies(self) -> list[set[int]]:
-        """For each node the producers of what it reads, and the readers of what it overwrites."""
-        graph = self._graph
-        updated_by = {v: i for i, v in graph.updates.items()}
-        readers: dict[int, list[int]] = {}
-        dependencies: list[set[int]] = []
-        for k, node in enumerate(graph.nodes):
-            needs = {graph.producer_index(r) for r in self._reads[k]}
-            overwritten = {graph.root(node.value(p)) for p in node.replaces if p >= 0}
-            overwritten |= {updated_by[v] for v in node.outputs if v in updated_by}
-            for r in overwritten:
-                needs.update(readers.get(r, ()))
-            if not self._is_view[k]:
-                for r in self._reads[k]:
-                    readers.setdefault(r, []).append(k)
-            dependencies.append(needs - {k, -1})
-        return dependencies
 
     def run(self) -> Graph:
         """The graph in the order found."""

@@ -6,6 +6,8 @@ import math
 import os
 from pathlib import Path
 
+from polyhal.hal.errors import SettingError
+
 
 def _flag(name: str) -> bool:
     return os.environ.get(name, "").lower() not in ("", "0", "false", "no", "off")
@@ -18,7 +20,7 @@ def _seconds(name: str, default: float) -> float:
     except ValueError:
         value = math.nan
     if not value >= 0:
-        raise ValueError(f"{name} is {text!r}; expected a number of seconds, 0 or more")
+        raise SettingError(f"{name} is {text!r}; expected a number of seconds, 0 or more")
     return value
 
 
@@ -47,7 +49,7 @@ def fallback_policy() -> str:
     """POLYHAL_FALLBACK: `error`, `warn` (default) or `allow` ops that a device can only run on the host."""
     value = os.environ.get("POLYHAL_FALLBACK", "warn").lower()
     if value not in ("error", "warn", "allow"):
-        raise ValueError(f"POLYHAL_FALLBACK is {value!r}; expected error, warn or allow")
+        raise SettingError(f"POLYHAL_FALLBACK is {value!r}; expected error, warn or allow")
     return value
 
 
@@ -89,3 +91,48 @@ def strict() -> bool:
 def debug() -> bool:
     """POLYHAL_DEBUG: debug mode, in which indices are checked on every device; full tracebacks in the command line."""
     return _flag("POLYHAL_DEBUG")
+
+
+CHECKS = ("nan", "bounds", "reference")
+"""The checks of `polyhal.check`."""
+
+
+def checks() -> tuple[str, ...]:
+    """POLYHAL_CHECK: comma-separated checks of every launch: nan, bounds, reference, or all of them."""
+    text = os.environ.get("POLYHAL_CHECK", "")
+    names = [n.strip() for n in text.split(",") if n.strip()]
+    unknown = [n for n in names if n not in (*CHECKS, "all")]
+    if unknown:
+        raise SettingError(f"POLYHAL_CHECK is {text!r}; expected {', '.join(CHECKS)}, separated by commas, or all")
+    return tuple(n for n in CHECKS if n in names or "all" in names)
+
+
+def watchdog() -> float:
+    """POLYHAL_WATCHDOG: seconds after which a kernel that is not done is reported by name; 0, the default, does not watch."""
+    return _seconds("POLYHAL_WATCHDOG", 0.0)
+
+
+def hub() -> str | None:
+    """POLYHAL_HUB: set by `polyhal launch` in the processes that it starts: where they report how they end."""
+    return os.environ.get("POLYHAL_HUB") or None
+
+
+def launch_command() -> str | None:
+    """POLYHAL_LAUNCH: set by `polyhal launch`: the command line before the program, for messages that show how to go on."""
+    return os.environ.get("POLYHAL_LAUNCH") or None
+
+
+def rank_devices() -> tuple[str, ...]:
+    """POLYHAL_RANK_DEVICES: comma-separated devices that the ranks of a machine take in turn."""
+    return tuple(n.strip() for n in os.environ.get("POLYHAL_RANK_DEVICES", "").split(",") if n.strip())
+
+
+def restarts() -> int:
+    """POLYHAL_RESTARTS: set by `polyhal launch`: how often it has started the job anew."""
+    text = os.environ.get("POLYHAL_RESTARTS", "0")
+    return int(text) if text.isdigit() else 0
+
+
+def collective_timeout() -> float:
+    """POLYHAL_COLLECTIVE_TIMEOUT: seconds that a rank waits for the others in one call; 1800 by default, 0 waits for ever."""
+    return _seconds("POLYHAL_COLLECTIVE_TIMEOUT", 1800.0)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.hal.settings.atomic import replacing
+from polyhal.hal.settings.file_lock import exclusive
+
+_PATIENCE = 10.0
+"""Seconds to wait for a process that changes the same file, which takes milliseconds."""
+
+
+def parse(text: str | bytes, what: object) -> Any:
+    """Parse JSON of a file, which `what` names in messages. Raises CorruptFileError for anything else."""
+    try:
+        return json.loads(text)
+    # A ValueError of another kind is raised for bytes that are no UTF-8, and for integers of thousands of digits.
+    except (ValueError, RecursionError) as error:
+        problem = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise CorruptFileError(message(None, f"{what} is not valid JSON: {problem}")) from error
 
 
 def read(path: Path, schema: int) -> dict[str, Any]:
     """The object in a file that `write` made. Raises FileNotFoundError, CorruptFileError and IncompatibleFileError."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # bytes that are no UTF-8 are a ValueError too
-        raise CorruptFileError(message(None, f"{path} is not valid JSON: {error}")) from error
+    found = parse(path.read_bytes(), path)
     if not isinstance(found, dict):
         raise CorruptFileError(message(None, f"{path} holds a {type(found).__name__}", expected="an object"))
     if found.get("schema") != schema:
@@ -35,16 +45,18 @@ def text_of(value: Mapping[str, Any]) -> str:
 
 def write(path: Path, value: Mapping[str, Any]) -> None:
     """Replace `path` by `value`. A reader sees the old file or the new one. Raises OSError."""
-    text = text_of(value)
+    data = text_of(value).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Read, change and write a file in this block while other processes wait, so that no change is lost.
+
+    Raises OSError, also if another process takes much longer than such a change does.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive(path.with_name(f".{path.name}.lock"), _PATIENCE):
+        yield

@@ -18,12 +18,17 @@ def mark() -> str:
 def has_ended(marked: str) -> bool:
     """Whether `marked`, made by `mark`, is a process of this machine that has ended; False if that cannot be known."""
     host, _, number = marked.rpartition("-")
-    if host != HOST or not number.isdigit() or os.name != "posix":
+    if host != HOST or not number.isdecimal() or os.name != "posix":
         return False
+    return not is_running(int(number))
+
+
+def is_running(number: int) -> bool:
+    """Whether a process of this machine has that number, which may come from a file and be absurd. POSIX only."""
     try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # another user's process
+        os.kill(number, 0)
+    except (ProcessLookupError, OverflowError):
         return False
-    return False
+    except PermissionError:  # another user's process
+        return True
+    return True

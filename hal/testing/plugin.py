@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 marks.append(pytest.mark.xfail(reason=reason, strict=True))
             parameters.append(pytest.param(case, id=f"{name}-{case.id}", marks=marks))
     metafunc.parametrize("polyhal_case", parameters)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Collect the cases without scanning those that are there for garbage, again and again: that takes a third of the time."""
+    if not devices(session.config):
+        return (yield)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:

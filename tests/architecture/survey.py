@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
+import gc
 import re
 import statistics
 import sys
@@ -16,9 +18,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from polyhal.backends.common.launching.kernel_signature import KernelSignatures
 
+T = TypeVar("T")
 PACKAGES = {"hal": "polyhal.hal", "backends": "polyhal.backends", "shaders": "polyhal.shaders", "frontend": "polyhal"}
 _AT_IMPORT, _LAZY, _TYPING = "at import", "lazy", "typing"
 _PRODUCER_MAP = re.compile(r"\{[^{}]*for \w+(?:, \w+)? in enumerate\((?:self\.)?_?\w*\.?nodes\)[^{}]*outputs[^{}]*\}")
@@ -44,7 +48,7 @@ class Tree:
         self.files = {
             p: p.read_text(encoding="utf-8") for folder in PACKAGES for p in sorted((root / folder).rglob("*.py"))
         }
-        self.parsed = {p: ast.parse(text) for p, text in self.files.items()}
+        self.parsed = _without_garbage_collection(lambda: {p: ast.parse(text) for p, text in self.files.items()})
         self.modules = {self.module(p): p for p in self.files}
 
     def module(self, path: Path) -> str:
@@ -52,6 +56,11 @@ class Tree:
         folder, *rest = path.relative_to(self.root).with_suffix("").parts
         parts = [PACKAGES[folder], *rest]
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @cached_property
+    def nodes(self) -> dict[Path, list[ast.AST]]:
+        """All nodes of each file, outer ones first."""
+        return _without_garbage_collection(lambda: {p: list(ast.walk(parsed)) for p, parsed in self.parsed.items()})
 
     @cached_property
     def imports(self) -> list[Import]:
@@ -83,9 +92,24 @@ class Tree:
 
     def functions(self, under: str = "") -> Iterator[ast.FunctionDef]:
         """Every function and method below a folder."""
-        for path, tree in self.parsed.items():
+        for path, nodes in self.nodes.items():
             if path.is_relative_to(self.root / under):
-                yield from (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+                yield from (n for n in nodes if isinstance(n, ast.FunctionDef))
+
+
+def _without_garbage_collection(make: Callable[[], T]) -> T:
+    """What `make` returns. A collection while it makes millions of objects would find no garbage, and take longer than that."""
+    gc.disable()
+    try:
+        return make()
+    finally:
+        gc.enable()
+
+
+@functools.cache
+def this_tree() -> Tree:
+    """The source of this checkout, parsed once for all tests."""
+    return Tree(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +170,9 @@ def _reaches(below: dict[str, set[str]], start: str, goal: str) -> bool:
 def homonyms(tree: Tree) -> dict[str, list[str]]:
     """Class names that are defined in several files, lowering functions' rooms left out."""
     places: dict[str, list[str]] = defaultdict(list)
-    for path, parsed in tree.parsed.items():
+    for path, nodes in tree.nodes.items():
         if "lowering" not in path.parts:
-            for node in ast.walk(parsed):
+            for node in nodes:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].append(str(path.relative_to(tree.root)))
     return {name: files for name, files in sorted(places.items()) if len(files) > 1}
@@ -157,11 +181,11 @@ def homonyms(tree: Tree) -> dict[str, list[str]]:
 def name_tests(tree: Tree) -> list[str]:
     """Comparisons of an op's name, or of an op with `OPS[...]`, outside the declarations and the backends."""
     found = []
-    for path, parsed in tree.parsed.items():
+    for path, nodes in tree.nodes.items():
         relative = path.relative_to(tree.root)
         if relative.parts[:2] == ("hal", "ops") or relative.parts[0] == "backends":
             continue
-        for node in ast.walk(parsed):
+        for node in nodes:
             if isinstance(node, ast.Compare):
                 sides = [ast.unparse(side) for side in (node.left, *node.comparators)]
                 if any(re.search(r"\bop(_?name)?\.name$|\bop_name$", s) for s in sides) or any(
@@ -188,8 +212,8 @@ def undocumented(tree: Tree, under: str = ".") -> tuple[list[str], int]:
     What is inside of functions and private classes is not public. A method inherits the docstring of the method that it
     overrides, or of the protocol that its class implements.
     """
-    classes = {n.name: n for parsed in tree.parsed.values() for n in ast.walk(parsed) if isinstance(n, ast.ClassDef)}
-    protocols = [p for p in map(_protocols_of, tree.parsed.values()) if p]
+    classes = {n.name: n for nodes in tree.nodes.values() for n in nodes if isinstance(n, ast.ClassDef)}
+    protocols = [p for p in map(_protocols_of, tree.nodes.values()) if p]
     missing, count = [], 0
     for path, parsed in tree.parsed.items():
         if path.is_relative_to(tree.root / under):
@@ -238,9 +262,9 @@ def _members(owner: ast.ClassDef) -> set[str]:
     return set(_methods(owner)) | assigned | annotated
 
 
-def _protocols_of(parsed: ast.Module) -> list[ast.ClassDef]:
+def _protocols_of(nodes: list[ast.AST]) -> list[ast.ClassDef]:
     """The protocols that a file declares."""
-    return [n for n in ast.walk(parsed) if isinstance(n, ast.ClassDef) and "Protocol" in map(ast.unparse, n.bases)]
+    return [n for n in nodes if isinstance(n, ast.ClassDef) and "Protocol" in map(ast.unparse, n.bases)]
 
 
 def _inherited_docstrings(
@@ -271,8 +295,8 @@ def docstring_share(tree: Tree, under: str) -> float:
 
 def _asserts(tree: Tree) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for parsed in tree.parsed.values():
-        for node in ast.walk(parsed):
+    for nodes in tree.nodes.values():
+        for node in nodes:
             if isinstance(node, ast.Assert):
                 test = ast.unparse(node.test)
                 narrows = test.startswith("isinstance") or test.endswith("is not None")

@@ -8,10 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from survey import Tree, homonyms, this_tree
 
-from tests.architecture.survey import Tree, homonyms
-
-ROOT = Path(__file__).parents[2]
 SHARED = {
     "Runtime": "an open device of OpenCL or of wgpu: files of lowering functions have the same signatures in both backends",
     "Uniform": "the distribution, and in declarations of ops samples that are drawn from an interval",
@@ -22,7 +20,7 @@ SHARED = {
 
 @pytest.fixture(scope="module")
 def repeated_names() -> dict[str, list[str]]:
-    return homonyms(Tree(ROOT))
+    return homonyms(this_tree())
 
 
 def test_class_names_are_unique(repeated_names: dict[str, list[str]]) -> None:

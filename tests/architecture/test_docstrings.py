@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from survey import Tree, undocumented
-
-ROOT = Path(__file__).parents[2]
+from survey import Tree, this_tree, undocumented
 
 
 def test_public_names_are_documented() -> None:
     """Lowering is left out: its rooms are called by their tables of functions alone."""
-    missing, count = undocumented(Tree(ROOT))
+    missing, count = undocumented(this_tree())
     assert count > 2000
     assert [name for name in missing if "/lowering/" not in name] == []
 

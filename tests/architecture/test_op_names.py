@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from survey import Tree, name_tests
+from survey import Tree, name_tests, this_tree
 
-ROOT = Path(__file__).parents[2]
 MEANT = {
     "hal/discovery/op_plugins.py": "finds the op that a package offers under a name",
     "hal/passes/simplify/algebra.py": "identities are about single ops",
@@ -25,7 +24,7 @@ MEANT = {
 @pytest.fixture(scope="module")
 def comparisons() -> list[str]:
     """The comparisons of ops by name in the installed tree, each with its file and line."""
-    return [c for c in name_tests(Tree(ROOT)) if not c.startswith("hal/testing/")]
+    return [c for c in name_tests(this_tree()) if not c.startswith("hal/testing/")]
 
 
 def test_ops_are_asked_for_traits_rather_than_names(comparisons: list[str]) -> None:

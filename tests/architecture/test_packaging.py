@@ -96,11 +96,15 @@ LOADED_LATER = (
     "polyhal.steps",
     "polyhal.text",
     "polyhal.training",
+    "bz2",
     "importlib.metadata",
+    "importlib.resources",
     "json",
     "numpy.random",
     "platformdirs",
     "safetensors",
+    "shutil",
+    "tempfile",
     "zipfile",
 )
 """What `import polyhal` must not load: programs that do not use it should not wait for it."""
@@ -113,6 +117,18 @@ def _modules_after(code: str) -> set[str]:
 def test_importing_loads_only_what_eager_programs_need() -> None:
     before, after = _modules_after("import numpy, ml_dtypes"), _modules_after("import polyhal")
     assert [name for name in LOADED_LATER if name in after - before] == []
+
+
+def test_importing_reads_few_signatures() -> None:
+    """`inspect.signature` is slow: arguments of ops' functions are read by `polyhal.hal.ops.arguments`."""
+    code = """
+import inspect
+from unittest.mock import patch
+with patch.object(inspect, "signature", wraps=inspect.signature) as signature:
+    import polyhal
+print(signature.call_count)
+"""
+    assert int(_run(code)) < 100
 
 
 def test_running_an_op_loads_nothing_of_captured_steps() -> None:

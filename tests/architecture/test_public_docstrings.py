@@ -14,6 +14,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.errors import PolyhalError, UnsupportedDTypeError
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.schema import REQUIRED
+from polyhal.nn import GroupNorm
 from polyhal.tensor import Tensor
 
 
@@ -45,7 +46,7 @@ def test_what_is_missing_is_found() -> None:
 
 def test_errors_that_the_code_raises_are_looked_for_in_the_docstring() -> None:
     undocumented = type("Undocumented", (), {"__doc__": "Something else entirely."})
-    undocumented.__module__, undocumented.__qualname__ = "polyhal.nn.norm", "GroupNorm"
+    undocumented.__module__, undocumented.__qualname__ = GroupNorm.__module__, "GroupNorm"
     assert lacks("Undocumented", undocumented) == ["ValueError"]
 
 

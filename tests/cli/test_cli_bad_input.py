@@ -95,6 +95,10 @@ def test_unusable_options(polyhal: Command, text: Path, tmp_path: Path, options:
         ("train = 3", "expected a table [train]"),
         ("width = ", "is not valid TOML"),
         ("text = 3", "text is 3; expected text"),
+        ("width = " + "[" * 5000, "nested too deeply"),
+        ("width = 99999999999999999999", "beyond 64 bits"),
+        ("width = [{a = 0x" + "f" * 5000 + "}]", "beyond 64 bits"),
+        ("width = " + "9" * 5000, "is not valid TOML"),
         (None, "cannot be read"),
     ],
 )
@@ -237,7 +241,7 @@ def _content(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["explian"], "No such command 'explian'; did you mean 'explain'; see `"),
+        (["explian"], "No such command 'explian'; did you mean 'explain', 'plan'; see `"),
         (["explain"], "Missing argument"),
         (["explain", "sofmax"], "no op is called 'sofmax'; did you mean softmax"),
         (["explain", "flip"], "'flip' is a function made of other ops"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -36,11 +37,16 @@ def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _command(*arguments: str, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a subprocess, after the statements in `before`."""
-    return _python(
-        f"import sys\n{before}\nfrom polyhal.cli.app import run\nsys.exit(run({list(arguments)!r}))", **environment
-    )
+_NEXT = "=== next ==="
+
+
+def _commands(*commands: list[str], before: str = "", **environment: str) -> tuple[list[str], str]:
+    """Run commands in one subprocess, after the statements in `before`. Returns what each prints, and all errors."""
+    code = f"import sys\n{before}\nfrom polyhal.cli.app import run\n"
+    code += f"for command in {commands!r}:\n    print(run(command), {_NEXT!r})\n"
+    done = _python(code, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(f"{_NEXT}\n")[:-1], done.stderr
 
 
 def test_version_and_help(polyhal: Command) -> None:
@@ -126,6 +132,22 @@ def test_environment_variables_come_from_the_configuration(monkeypatch: pytest.M
     report = doctor.examine(tests=False)
     assert "POLYHAL_DEVCE" in report.unknown_variables
     assert report.environment["POLYHAL_CACHE_DIR"] == str(env.cache_dir())
+
+
+def test_doctor_points_to_sections_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)])
+    monkeypatch.setattr(doctor, "registry", lambda: registry)
+    report = doctor.examine(tests=False)
+    no_doubles = replace(report.devices[0], capabilities={"storage": ["float32"]})
+    broken = replace(report.devices[0], problem="it does not open")
+    pages = dict(replace(report, devices=(no_doubles, broken)).pages)
+    assert set(pages) == {
+        "no OpenCL device was found", "a device cannot be opened, or computes wrong results", "a device has no float64"
+    }  # fmt: skip
+    for place in pages.values():
+        path, _, anchor = place.partition("#")
+        titles = re.findall(r"^## (.*)$", (Path(__file__).parents[2] / path).read_text(encoding="utf-8"), re.MULTILINE)
+        assert anchor in [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
 
 
 def test_broken_plug_ins_are_reported_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,11 +245,11 @@ def test_a_machine_without_drivers_trains_on_numpy_and_is_told_what_to_install(
     case: str, text: Path, tmp_path: Path
 ) -> None:
     run = str(tmp_path / "run")
-    trained = _command("train", str(text), *TINY, "--steps", "2", "--save-dir", run, **NO_DRIVERS[case])
-    assert trained.returncode == 0, trained.stderr
-    assert "device: numpy (NumPy" in trained.stdout
-    examined = _command("doctor", "--json", **NO_DRIVERS[case])
-    report = json.loads(examined.stdout)
+    train = ["train", str(text), *TINY, "--steps", "2", "--save-dir", run]
+    (trained, examined), errors = _commands(train, ["doctor", "--json"], **NO_DRIVERS[case])
+    assert trained.endswith("\n0 "), errors
+    assert "device: numpy (NumPy" in trained
+    report = json.loads(examined.rpartition("}")[0] + "}")
     assert report["default"] == "numpy"
     advice = " ".join(p["fix"] for p in report["problems"])
     assert "polyhal[all]" in advice
@@ -254,5 +276,5 @@ def test_counts_come_with_the_right_form_of_the_noun() -> None:
 
 
 def test_colours_stay_out_of_pipes_and_of_no_color(text: Path) -> None:
-    found = _command("doctor", "--no-test", POLYHAL_DISABLE="opencl", NO_COLOR="1", FORCE_COLOR="1")
-    assert "\x1b[3" not in found.stdout
+    (found,), _ = _commands(["doctor", "--no-test"], POLYHAL_DISABLE="opencl,wgpu", NO_COLOR="1", FORCE_COLOR="1")
+    assert "\x1b[3" not in found

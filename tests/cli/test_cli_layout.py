@@ -47,7 +47,7 @@ def test_every_command_explains_itself(name: str, polyhal: Command) -> None:
     outcome = polyhal(name, "--help")
     assert outcome.code == 0
     assert f" {name} " in outcome.out
-    if name != "kernels":
+    if name not in {g.name for g in app.registered_groups}:
         (command,) = [c for c in app.registered_commands if c.name == name]
         assert command.callback is not None
         assert command.callback.__doc__

@@ -11,7 +11,9 @@ import pytest
 import polyhal as ph
 from polyhal.data import DataLoader, TensorDataset
 from polyhal.data.transfer import PinnedSlot
+from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import IncompatibleFileError
+from polyhal.parallel import DataParallel
 
 DATA = TensorDataset(np.arange(10, dtype=np.float32), np.arange(10, dtype=np.int32))
 
@@ -41,6 +43,24 @@ def test_order(device: ph.Device, prefetch: int) -> None:
     assert len(dropping) == 2
     assert numbers(dropping) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert workers() == 0
+
+
+def test_batches_of_a_parallel_model_are_divided_among_its_devices(prefetch: int) -> None:
+    layer = ph.nn.Linear(2, 2, device="numpy")
+    names = ["numpy", "sim:h200*2:0", "opencl" if registry().probe("opencl") else "sim:h200*2:1"]
+    model = DataParallel(layer, names, shares=[2, 1, 1])
+    data = TensorDataset(np.arange(20, dtype=np.float32).reshape(10, 2), np.arange(10, dtype=np.int32))
+    batches = list(DataLoader(data, 4, parallel=model, prefetch=prefetch))
+    assert [[part.tolist() for part in y.tensors] for _, y in batches] == [
+        [[0, 1], [2], [3]],
+        [[4, 5], [6], [7]],
+        [[8], [9], []],
+    ]
+    for x, _ in batches:
+        assert [part.device for part in x.tensors] == list(model.devices)
+    np.testing.assert_array_equal(batches[1][0].tensors[2].numpy(), [[14.0, 15.0]])
+    with pytest.raises(ValueError, match="got device numpy and a parallel model"):
+        DataLoader(data, 4, parallel=model, device="numpy")
 
 
 def test_shuffling(prefetch: int) -> None:

@@ -85,7 +85,8 @@ def test_copies_run_beside_kernels(streaming: ph.Device) -> None:
         spans = [(e.name == TRANSFER, e.start, e.start + e.duration) for e in found.events if e.device]
         copies = [(a, b) for copy, a, b in spans if copy]
         kernels = [(a, b) for copy, a, b in spans if not copy]
-        assert len(copies) == 12
+        # Twelve batches of two samples, which the simulated GPU is given one by one.
+        assert len(copies) == (24 if streaming.name.startswith("sim") else 12)
         if sum(max(0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels) > 0:
             return
     pytest.fail("no copy ran while a kernel did")

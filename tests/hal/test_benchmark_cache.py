@@ -19,6 +19,7 @@ from polyhal.hal.discovery.benchmark import BenchmarkTimes, BenchmarkUnavailable
 from polyhal.hal.discovery.plugins import PluginOrigin
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.settings.file_lock import FileLock
 
 pytestmark = pytest.mark.usefixtures("speeds_folder")
 
@@ -278,12 +279,16 @@ def test_processes_that_start_together_measure_once(tmp_path: Path) -> None:
     assert not (tmp_path / "cache" / "speeds" / "measuring.lock").exists()
 
 
-def test_the_lock_of_a_process_that_died_is_broken(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hangs", [False, True])
+def test_the_lock_of_a_process_that_died_or_hangs_is_broken(tmp_path: Path, hangs: bool) -> None:
     folder = tmp_path / "cache" / "speeds"
     folder.mkdir(parents=True)
-    lock = folder / "measuring.lock"
-    lock.touch()
-    os.utime(lock, (time.time() - 3600,) * 2)
+    lock = FileLock(folder / "measuring.lock")
+    if hangs:
+        assert lock.acquire()
+        os.utime(lock.path, (time.time() - 3600,) * 2)
+    else:
+        lock.path.touch()
     clock = Clock(pocl=0.5)
     assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
     assert len(clock.asked) == 4
@@ -295,8 +300,8 @@ def test_whoever_waits_for_another_process_is_told(
     monkeypatch.setattr("polyhal.hal.discovery.benchmark_cache._SILENCE", 0.1)
     folder = tmp_path / "cache" / "speeds"
     folder.mkdir(parents=True)
-    lock = folder / "measuring.lock"
-    lock.touch()
-    threading.Timer(0.5, lock.unlink).start()
+    lock = FileLock(folder / "measuring.lock")
+    assert lock.acquire()
+    threading.Timer(0.5, lock.release).start()
     assert with_backends(*CPUS.values(), run_benchmark=Clock(pocl=0.5)).open(None).name == "pocl:0"
     assert capsys.readouterr().err.count("waiting for another process that measures devices") == 1

@@ -126,3 +126,6 @@ def test_naming_a_device_waits_for_no_other_probe(site: Path) -> None:
 def test_a_time_limit_that_is_no_number_is_refused(value: str, tmp_path: Path) -> None:
     done = run("import polyhal; polyhal.Device('numpy')", tmp_path, POLYHAL_PROBE_TIMEOUT=value)
     assert f"POLYHAL_PROBE_TIMEOUT is '{value}'; expected a number of seconds" in done.stderr
+    done = run(DOCTOR.replace("doctor", "devices"), tmp_path, POLYHAL_PROBE_TIMEOUT=value)
+    assert done.returncode == 2
+    assert done.stderr == f"error: POLYHAL_PROBE_TIMEOUT is '{value}'; expected a number of seconds, 0 or more\n"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from async_reads import AsyncReadBackend, CallsEarly, CallsTwice, FailsReads, IgnoresOffsets, ReadsLater
 from op_patches import patch_lowering
 
-from polyhal.backends.numpy.backend import CoreNumpyBackend, array, create
+from polyhal.backends.common.launching.completion import Completion, Finished
+from polyhal.backends.numpy.backend import CoreNumpyBackend, NumpyBackend, array, create
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.lowering import Decompose
 from polyhal.hal.testing import Expectations, Scope, verify
+from polyhal.hal.testing.kit import contract_async
 from polyhal.hal.testing.kit.cases import op_cases
 
 
@@ -127,6 +132,79 @@ FAULTS: list[tuple[type[FaultyBackend], str]] = [
 ]
 
 
+ASYNC_FAULTS: list[tuple[type[AsyncReadBackend], str]] = [
+    (ReadsLater, "order"),
+    (ReadsLater, "outstanding"),
+    (IgnoresOffsets, "ranges"),
+    (CallsTwice, "order"),
+    (CallsTwice, "late_callbacks"),
+    (CallsEarly, "ranges"),
+    (FailsReads, "released_memory"),
+]
+
+
+@pytest.mark.parametrize(("fault", "case"), ASYNC_FAULTS, ids=[f"{f.__name__}-{c}" for f, c in ASYNC_FAULTS])
+def test_planted_fault_of_asynchronous_reads_is_found(fault: type[AsyncReadBackend], case: str) -> None:
+    sound = verify(_opened(AsyncReadBackend()), only=f"contract/async_read/{case}")
+    assert sound.ok, sound.failed[0].problem
+    assert sound.passed
+    assert not verify(_opened(fault()), only=f"contract/async_read/{case}").ok
+
+
+class _PeerBackend(NumpyBackend):
+    def __init__(self) -> None:
+        super().__init__(create("").info)
+
+
+class _CopiesTheWholePeer(_PeerBackend):
+    def copy_from_peer(self, peer: Any, src: Any, src_offset: int, dst: Any, dst_offset: int, nbytes: int) -> Finished:
+        return super().copy_from_peer(peer, src, 0, dst, dst_offset, nbytes)
+
+
+class _CopiesLater(_PeerBackend):
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: list[Callable[[], Any]] = []
+
+    def copy_from_peer(self, *args: Any) -> Finished:
+        self._waiting.append(partial(super().copy_from_peer, *args))
+        return Finished()
+
+    def copy_from_device(self, src: Any, offset: int, dst: memoryview) -> None:
+        while self._waiting:
+            self._waiting.pop()()
+        super().copy_from_device(src, offset, dst)
+
+
+class _AcceptsAnybody(_PeerBackend):
+    def can_copy_from(self, peer: Any) -> bool:
+        return True
+
+
+PEER_FAULTS: list[tuple[type[_PeerBackend], str]] = [
+    (_CopiesTheWholePeer, "ranges"),
+    (_CopiesTheWholePeer, "ranges_of_another"),
+    (_CopiesLater, "order"),
+    (_CopiesLater, "order_of_another"),
+    (_AcceptsAnybody, "accepted"),
+]
+
+
+@pytest.mark.parametrize(("fault", "case"), PEER_FAULTS, ids=[f"{f.__name__[1:]}-{c}" for f, c in PEER_FAULTS])
+def test_planted_fault_of_peer_copies_is_found(fault: type[_PeerBackend], case: str) -> None:
+    sound = verify(_opened(_PeerBackend()), only=f"contract/peer_copy/{case}")
+    assert sound.ok, sound.failed[0].problem
+    assert sound.passed
+    assert not verify(_opened(fault()), only=f"contract/peer_copy/{case}").ok
+
+
+def test_a_lost_callback_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract_async, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(Completion, "add_callback", lambda self, callback: None)
+    found = verify(_opened(AsyncReadBackend()), only="contract/async_read/order")
+    assert "was not called" in found.failed[0].problem
+
+
 @pytest.mark.parametrize(("fault", "case"), FAULTS, ids=[f"{f.__name__[1:]}-{c}" for f, c in FAULTS])
 def test_planted_fault_is_found(fault: type[FaultyBackend], case: str) -> None:
     sound = verify(_opened(FaultyBackend()), only=case)
@@ -135,7 +213,7 @@ def test_planted_fault_is_found(fault: type[FaultyBackend], case: str) -> None:
     assert not verify(_opened(fault()), only=case).ok
 
 
-def _opened(backend: FaultyBackend) -> Any:
+def _opened(backend: CoreNumpyBackend) -> Any:
     return Device.opened("faulty", backend)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import polyhal
 from polyhal import optim
+from polyhal.backends.common.launching.completion import Finished
 from polyhal.backends.numpy.backend import NumpyBackend, create
 from polyhal.data import DataLoader
 from polyhal.hal.device import Device
@@ -22,6 +23,7 @@ from polyhal.hal.protocol import (
     API_VERSION,
     PROTOCOLS,
     BindingSlot,
+    ComputeBackend,
     Declined,
     Feature,
     Handle,
@@ -41,6 +43,9 @@ class FinishedEvent:
 
     def is_complete(self) -> bool:
         return True
+
+    def add_callback(self, callback: Callable[[BaseException | None], None]) -> None:
+        callback(None)
 
 
 class RecordedCalls:
@@ -102,6 +107,23 @@ class FullBackend(NumpyBackend):
         self.called.add("copy_to_device_async")
         self.copy_to_device(src, dst, offset)
         return FinishedEvent()
+
+    def copy_from_device_async(self, src: Handle, offset: int, dst: memoryview) -> FinishedEvent:
+        self.called.add("copy_from_device_async")
+        self.copy_from_device(src, offset, dst)
+        return FinishedEvent()
+
+    def can_copy_from(self, peer: ComputeBackend) -> bool:
+        self.called.add("can_copy_from")
+        return super().can_copy_from(peer)
+
+    def copy_from_peer(self, *args: Any) -> Finished:
+        self.called.add("copy_from_peer")
+        return super().copy_from_peer(*args)
+
+    def is_lost(self) -> bool:
+        self.called.add("is_lost")
+        return False
 
     def start_profiling(self) -> None:
         self.called.add("start_profiling")
@@ -172,9 +194,22 @@ def _stream(device: Device) -> None:
         assert (polyhal.ones((2,), device=device) + 1).tolist() == [2, 2]
 
 
+def _reading(device: Device) -> None:
+    assert polyhal.ones((2,), device=device).numpy_async().result().tolist() == [1, 1]
+
+
 def _profile(device: Device) -> None:
     with polyhal.profile(device):
         _softmax(device)
+
+
+def _transfer(device: Device) -> None:
+    x = polyhal.tensor([[1.0, 2.0], [3.0, 4.0]], device="numpy")
+    assert x.permute((1, 0)).to(device).tolist() == [[1, 3], [2, 4]]
+
+
+def _loss(device: Device) -> None:
+    assert not device.is_lost
 
 
 def _user_kernel(device: Device) -> None:
@@ -189,7 +224,10 @@ CALLERS: dict[Feature, Callable[[Device], None]] = {
     Feature.PROFILING: _profile,
     Feature.COMMAND_BUFFERS: _captured_step,
     Feature.STREAMS: _stream,
+    Feature.ASYNC_READ: _reading,
     Feature.USER_KERNELS: _user_kernel,
+    Feature.LOSS_DETECTION: _loss,
+    Feature.PEER_COPY: _transfer,
 }
 """For each optional protocol, a program that makes the framework call all of its members."""
 

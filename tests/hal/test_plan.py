@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import polyhal
 from polyhal.backends.numpy.backend import CoreNumpyBackend, create
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import describe
-from polyhal.hal.errors import BackendError
+from polyhal.hal.errors import BackendError, FallbackRefusedError
 from polyhal.hal.layout import Spec
+from polyhal.hal.planning.quarantine import EMPTY, QuarantineEntry
+from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch, features_of
 
 
@@ -105,7 +108,7 @@ def test_explain_knows_its_ops(device: Device) -> None:
 
 
 def test_optional_protocols_are_found_by_their_members() -> None:
-    assert features_of(create("")) == Feature.LOWERING | Feature.USER_KERNELS
+    assert features_of(create("")) == Feature.LOWERING | Feature.USER_KERNELS | Feature.PEER_COPY
     assert Feature.LOWERING not in Device("null").features or features_of(Device("null").backend) & Feature.LOWERING
 
 
@@ -128,3 +131,60 @@ def test_plans_of_ever_changing_shapes_are_bounded(monkeypatch: pytest.MonkeyPat
         x = polyhal.arange(0, n, dtype=polyhal.float32, device=device)
         assert (x + x).sum().item() == n * (n - 1)
         assert len(device.plans) <= 16
+
+
+def test_plans_of_decompositions_count_by_their_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device.opened("numpy:bounded", create("contiguous_only"))
+    for cache in (device.plans, device.plans.parts):
+        monkeypatch.setattr(type(cache), "capacity", 40)
+    for n in range(1, 40):
+        x = polyhal.full((n,), 0.5, device=device)
+        np.testing.assert_allclose(x.cosh().numpy(), np.cosh(np.full(n, 0.5)), rtol=1e-6)
+        assert 0 < sum(1 + len(p.resolution.parts) for p in device.plans.values()) <= 40
+        assert 0 < sum(1 + len(p.parts) for _, p in device.plans.parts.values()) <= 40
+    device.plans.clear()
+    assert not device.plans.parts
+
+
+def test_a_plan_with_more_ops_than_the_cache_holds_is_kept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device.opened("numpy:bounded", create("contiguous_only"))
+    monkeypatch.setattr(type(device.plans), "capacity", 4)
+    polyhal.full((3,), 0.5, device=device).cosh()
+    ((plan,),) = (device.plans.values(),)
+    assert len(plan.resolution.parts) > 4
+
+
+def test_decompositions_share_how_their_parts_run_until_plans_are_dropped() -> None:
+    backend = _Picky()
+    device = Device.opened("picky:shared", backend)
+    x = polyhal.ones((2, 3), device=device)
+    x.cosh()
+    before = len(backend.asked)
+    assert "exp" in backend.asked
+    x.sinh()  # of other ops on the same shapes, and of some that cosh has, too
+    assert "exp" not in backend.asked[before:]
+    device.plans.clear()
+    x.cosh()
+    assert backend.asked.count("exp") == 2
+
+
+def test_parts_of_every_decomposition_are_recorded() -> None:
+    device = Device.opened("numpy:recorded", create("contiguous_only"))
+    x = polyhal.ones((2, 3), device=device)
+    x.cosh()
+    device.planner.record = []
+    x.sinh()
+    assert "exp" in [r.op for r in device.planner.record]
+
+
+def test_a_part_that_ran_on_the_host_is_refused_once_the_policy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device.opened("numpy:without_exp", create("contiguous_only"))
+    layouts = tuple(LayoutClass)
+    wrong = QuarantineEntry(ResolutionStep.CORE, "exp", "float32", layouts, "wrong", "forward/exp", "2026-01-02")
+    device.planner.quarantine = replace(EMPTY, entries=(wrong,))
+    x = polyhal.ones((2, 3), device=device)
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+    np.testing.assert_allclose(x.cosh().numpy(), np.cosh(np.ones((2, 3))), rtol=1e-6)
+    monkeypatch.setenv("POLYHAL_FALLBACK", "error")
+    with pytest.raises(FallbackRefusedError, match="exp"):
+        x.sinh()

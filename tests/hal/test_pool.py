@@ -13,6 +13,7 @@ import polyhal
 from polyhal.backends.numpy.backend import create
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, OutOfMemoryError
+from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.pool import Pool, bucket
 
 
@@ -30,6 +31,11 @@ def test_buckets_waste_at_most_an_eighth() -> None:
         assert size >= n
         assert size == 256 or size - n <= max(n // 8, 256)
         assert bucket(size) == size
+
+
+def test_a_buffer_whose_making_was_interrupted_is_released_in_silence() -> None:
+    """By Ctrl-C, for one: `__init__` has set nothing yet."""
+    Buffer.__new__(Buffer).__del__()
 
 
 def test_blocks_are_used_again() -> None:

@@ -20,8 +20,9 @@ from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.tuning import Family, TunedChoice, Tuning, magnitude, size_class
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
+from polyhal.hal.testing.tools.comparison import significant_speedup
 from polyhal.hal.testing.tools.tuning import CandidateTrial, RejectedCandidate, TuningResult, search
-from polyhal.hal.testing.tools.workloads import Workload, significant_speedup, workloads
+from polyhal.hal.testing.tools.workloads import Workload, workloads
 
 INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card")
 
@@ -52,6 +53,11 @@ def test_a_choice_that_the_device_or_the_kernel_does_not_know_is_passed_over() -
     for values in ({"group": 128}, {"lanes": 3}):
         assert Tuning(64, {}, {KEY: values}).choose(FAMILY, "small", DEFAULT) == DEFAULT
         assert Tuning(64, {"rows": values}, {}).choose(FAMILY, "small", DEFAULT) == DEFAULT
+
+
+def test_measured_values_that_no_search_tries_are_passed_over() -> None:
+    for values in ({"group": 0}, {"group": -32}, {"group": 33}, {"vector": 1 << 40}):
+        assert Tuning(1 << 50, {}, {KEY: values}).choose(FAMILY, "small", DEFAULT) == DEFAULT
 
 
 def test_candidates_are_allowed_distinct_and_begin_near_the_default() -> None:

@@ -11,6 +11,7 @@ import polyhal
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, UnsupportedDTypeError
 from polyhal.hal.ops.linear_algebra.contraction_order import contraction_order
+from polyhal.hal.ops.linear_algebra.einsum import plan_einsum
 from polyhal.hal.ops.linear_algebra.powers import chain_splits
 
 
@@ -56,12 +57,24 @@ def test_products_of_bool_matrices_are_refused(device: Device) -> None:
         ("abc,cd,db->a", [(2, 3, 4), (4, 5), (5, 3)]),
         ("ij->", [(3, 4)]),
         ("ij,ij->i", [(3, 4), (3, 1)]),
+        ("bqhd,bkhd->bhqk", [(2, 3, 4, 5), (2, 6, 4, 5)]),
+        ("bqdh,bkdh->bhqk", [(2, 3, 5, 4), (2, 6, 5, 4)]),
+        ("aibcdj,abcjdk->abcdik", [(2, 3, 2, 2, 3, 4), (2, 2, 2, 4, 3, 5)]),
     ],
 )
 def test_einsum_is_numpys(equation: str, shapes: list[tuple[int, ...]], device: Device) -> None:
     arrays = [_data(*shape, seed=i) for i, shape in enumerate(shapes)]
     result = polyhal.einsum(equation, *(polyhal.tensor(a, device=device) for a in arrays))
     np.testing.assert_allclose(result.numpy(), np.einsum(equation, *arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_einsum_reads_the_heads_of_attention_where_they_lie() -> None:
+    names: list[str] = []
+    x, y = polyhal.ones((2, 3, 4, 5), device="numpy"), polyhal.ones((2, 6, 4, 5), device="numpy")
+    for equation, operands in {"bqhd,bkhd->bhqk": (x, y), "bhqk,bkhd->bqhd": (polyhal.ones((2, 4, 3, 6)), y)}.items():
+        plan = plan_einsum(equation, tuple(o.spec for o in operands))
+        names += [step.op.op.name for step in plan.steps]
+    assert set(names) == {"permute", "matmul"}
 
 
 def test_einsum_takes_lists_of_numbers() -> None:

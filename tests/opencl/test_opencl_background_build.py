@@ -18,6 +18,7 @@ from polyhal.hal.kernels.call_log import KernelCall, typical_calls
 from polyhal.hal.kernels.prebuild import BuildClaims, help_out
 from polyhal.hal.protocol import Declined
 from polyhal.hal.settings import processes
+from polyhal.hal.settings.file_lock import FileLock
 
 
 def test_typical_calls_are_lowered(found: Any) -> None:
@@ -108,17 +109,17 @@ def test_helpers_end_with_who_started_them(found: Any, tmp_path: Path, monkeypat
 
 def test_one_process_has_helpers_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
-    lock = tmp_path / "building-ahead.lock"
-    lock.touch()
+    lock = FileLock(tmp_path / "building-ahead.lock")
+    assert lock.acquire()
     ahead = BackgroundBuilder("no-such-backend")
     ahead.wait_for_turn("a.cl", "first")
     assert ahead._helpers == []
-    os.utime(lock, (1, 1))
+    lock.release()
     late = BackgroundBuilder("no-such-backend")
     late.wait_for_turn("a.cl", "first")
     assert late._helpers
     late.stop()
-    assert not lock.exists()
+    assert not lock.path.exists()
 
 
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,11 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 3, 30, 30), (8, 3, 7, 7), {"stride": (2, 2), "padding": (3, 3)}),
     ((2, 6, 5, 5), (8, 6, 5, 5), {"padding": (4, 4)}),
     ((2, 6, 9, 11), (12, 1, 3, 3), {"groups": 6, "padding": (1, 1), "stride": (1, 2)}),
+    # Input gradients whose phases are separate, because they fill the rows of a tile.
+    ((1, 32, 8, 9), (3, 32, 4, 4), {"padding": (1, 1), "stride": (2, 2)}),
+    ((2, 64, 7, 8), (6, 32, 3, 3), {"groups": 2, "padding": (1, 0), "stride": (2, 3)}),
+    ((1, 32, 9, 9), (3, 32, 1, 1), {"stride": (2, 2)}),
+    ((1, 32, 6, 7), (3, 32, 5, 2), {"padding": (3, 1), "stride": (1, 2)}),
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 from native_ops import check, run
 
 from polyhal.backends.common.problems.conv import geometry
-from polyhal.backends.opencl.lowering.conv import cpu_weight_grad, cpu_winograd
+from polyhal.backends.opencl.lowering.conv import cpu_implicit_gemm, cpu_weight_grad, cpu_winograd
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
@@ -44,8 +44,16 @@ def _skip_where_composed(device: Any, weight: tuple[int, ...], groups: int) -> N
 @pytest.mark.parametrize(("x", "weight", "more"), CASES)
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.float64], ids=lambda d: d.name)
 def test_convolution(
-    device: Any, rng: Any, x: tuple[int, ...], weight: tuple[int, ...], more: dict[str, Any], dtype: dtypes.DType
+    device: Any,
+    rng: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    x: tuple[int, ...],
+    weight: tuple[int, ...],
+    more: dict[str, Any],
+    dtype: dtypes.DType,
 ) -> None:
+    """On CPUs from tap planes, however many filters there are."""
+    monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", 1 << 30)
     params = DEFAULTS | more
     _skip_where_composed(device, weight, params["groups"])
     image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, weight[0])
@@ -54,6 +62,37 @@ def test_convolution(
     check(device, "conv2d", [image, kernel, None], dtype, ulps=16, **params)
     check(device, "conv2d_input_grad", [g, kernel], dtype, ulps=16, shape=x, **params)
     check(device, "conv2d_weight_grad", [g, image], dtype, ulps=16, kernel=weight[2:], **params)
+
+
+IMPLICIT: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    *CASES,
+    # Whole tiles, also with taps outside the image; many passes; phases with several tiles, and without a tap.
+    ((2, 26, 1, 210), (37, 26, 1, 5), {"padding": (0, 2)}),
+    ((2, 33, 10, 13), (30, 33, 4, 4), {"stride": (2, 2), "padding": (1, 1)}),
+    ((1, 9, 31, 30), (26, 9, 1, 1), {"stride": (2, 3)}),
+    ((3, 4, 16, 40), (60, 2, 3, 3), {"groups": 2, "stride": (1, 2), "padding": (1, 1)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("weights_bytes", [1 << 20, 1 << 10])
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("case", range(len(IMPLICIT)))
+def test_implicit_product(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int, dtype: dtypes.DType, weights_bytes: int
+) -> None:
+    """On CPUs as a matrix product, in one block of filters or several."""
+    monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", 1)
+    monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ACROSS", 1)
+    monkeypatch.setattr(cpu_implicit_gemm, "_WEIGHTS_BYTES", weights_bytes)
+    monkeypatch.setattr(cpu_winograd, "pays", lambda *_: False)
+    x, weight, more = IMPLICIT[case]
+    params = DEFAULTS | more
+    _skip_where_composed(device, weight, params["groups"])
+    image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, weight[0])
+    g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
+    check(device, "conv2d", [image, kernel, bias], dtype, ulps=16, **params)
+    check(device, "conv2d", [image[:, ::-1], kernel, None], dtype, ulps=16, **params)
+    check(device, "conv2d_input_grad", [g, kernel], dtype, ulps=16, shape=x, **params)
 
 
 def _shorter(chosen: Any, length: int, *shape: Any) -> cpu_weight_grad.WeightTile:
@@ -90,6 +129,7 @@ def test_many_small_images(device: Any, rng: Any, monkeypatch: Any, case: int, d
     monkeypatch.setattr(runtime, "features", replace(runtime.features, compute_units=2))
     chosen = cpu_weight_grad.weight_tile
     monkeypatch.setattr(cpu_weight_grad, "weight_tile", partial(_shorter, chosen, 256))
+    monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", 1 << 30)
     image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, weight[0])
     g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
     check(device, "conv2d", [image, kernel, bias], dtype, ulps=16, **params)
@@ -111,9 +151,11 @@ def test_few_filters_on_a_gpu(device: Any, rng: Any, monkeypatch: pytest.MonkeyP
     check(device, "conv2d_weight_grad", [g, image], ulps=16, kernel=weight[2:], **params)
 
 
+@pytest.mark.parametrize("min_rows", [1, 1 << 30])
 @pytest.mark.parametrize("width", [4, 8])
-def test_narrow_registers(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_narrow_registers(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, width: int, min_rows: int) -> None:
     """Tiles for processors without AVX-512."""
+    monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", min_rows)
     _skip_where_composed(device, (10, 6), 1)
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=width))

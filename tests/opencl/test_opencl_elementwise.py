@@ -188,6 +188,18 @@ def test_integers_wrap_and_never_trap(device: Any, rng: Any, dtype: dtypes.DType
     )
 
 
+@pytest.mark.parametrize("special", [0.0, math.inf, math.nan, 5e-324, -2.0])
+def test_elements_of_a_power_do_not_see_each_other(device: Any, rng: Any, special: float) -> None:
+    """Some drivers get a vector wrong that has such an element."""
+    for n in (1, 3, 16, 37):
+        x = rng.uniform(0.1, 2, n)
+        x[1::5] = special
+        with np.errstate(over="ignore", under="ignore"):
+            expected = x**2.0
+        actual = device.run("pow", [device.upload(x), device.upload(np.full(n, 2.0))], dtypes.float64, (n,))
+        np.testing.assert_allclose(actual, expected, rtol=16 * 2.0**-52, atol=0)  # 16 units: OpenCL 1.2, section 7.4
+
+
 def test_contract_division_truncates(device: Any) -> None:
     a, b = np.array([7, -7, 7, -7, 5] * 5, np.int32), np.array([2, 2, -2, -2, 0] * 5, np.int32)
     out = device.empty(dtypes.int32, a.shape)
@@ -208,6 +220,22 @@ def test_half_precision_rounds_to_even(device: Any, rng: Any, dtype: dtypes.DTyp
         expected = large.astype(dtype.numpy)
     actual = device.run("cast", [device.upload(large)], dtype, large.shape, dtype=dtype)
     np.testing.assert_array_equal(actual.astype(np.float32), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_slices_of_half_precision_begin_anywhere(device: Any, rng: Any, dtype: dtypes.DType, stride: int) -> None:
+    """Some drivers load vectors of halves as if they were aligned, which may end the process."""
+    n = 41
+    g, y = rng.standard_normal(n + 1).astype(dtype.numpy), rng.standard_normal(stride * n).astype(dtype.numpy)
+    slices = device.view(device.upload(g), (n,), (1,), 1), device.view(device.upload(y), (n,), (stride,))
+    whole = device.upload(np.zeros(n + 1, dtype.numpy))
+    out = device.view(whole, (n,), (1,), 1)
+    for inputs, (a, b) in ((slices, (g[1:], y[::stride])), (slices[::-1], (y[::stride], g[1:]))):
+        device.backend.lower("relu_grad", tuple(x.spec for x in inputs), (out.spec,), {})(*inputs, out)
+        actual = device.download(whole)
+        assert actual[0] == 0
+        np.testing.assert_array_equal(actual[1:], np.where(b > 0, a, dtype.numpy.type(0)))
 
 
 def test_mixed_dtypes_promote(device: Any, rng: Any) -> None:

@@ -1,11 +1,13 @@
-"""Rows gathered and scattered, and plain matrix products."""
+"""Rows and elements gathered and scattered, and plain matrix products."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from native_ops import check
 
 from polyhal.hal import dtypes
 
@@ -43,3 +45,33 @@ def test_matmul(device: Any, rng: Any, b: int, m: int, n: int, k: int, dtype: dt
     device.backend.matmul(device.upload(x), device.upload(y), out)
     expected = (x.astype(np.float64) @ y.astype(np.float64)).astype(dtype.numpy)
     np.testing.assert_array_equal(device.download(out), expected)
+
+
+@pytest.mark.parametrize("shape", [(4000, 3), (2, 900, 2), (5000,)])
+def test_many_sums_along_a_long_axis(device: Any, rng: Any, shape: tuple[int, ...]) -> None:
+    """CPUs add a range of the axis per work-item; integers say exactly what is missing."""
+    axis, length = len(shape) // 2 if len(shape) == 3 else 0, 7
+    src = rng.integers(-9, 9, shape).astype(np.float32)
+    index = rng.integers(-length, length, shape)
+    check(device, "scatter_along_axis", [src, index, None], ulps=0, axis=axis, length=length)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(("bags", "open_end"), [("length", False), ("starts", False), ("starts", True)])
+def test_rows_added_by_bags_on_gpus(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, bags: str, open_end: bool, scaled: bool
+) -> None:
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
+    starts = None if bags == "length" else np.array([0, 1, 1, 8, 10])
+    count = 4 + (starts is not None and open_end)
+    index = rng.integers(-1, 7, 12)
+    scales = rng.integers(1, 3, 12).astype(np.float32) if scaled else None
+    params = {"rows": 6, "length": 3 if starts is None else 0, "open_end": open_end}
+    check(
+        device,
+        "scatter_bags",
+        [rng.integers(-9, 9, (count, 8)).astype(np.float32), index, starts, scales],
+        ulps=0,
+        **params,
+    )

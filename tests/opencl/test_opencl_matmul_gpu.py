@@ -221,6 +221,15 @@ def test_wide_sums_of_halves(device: Any, rng: Any) -> None:
         np.testing.assert_allclose(got, want, rtol=0, atol=64 * 2.0**-22)
 
 
+@pytest.mark.parametrize("k", [90, 700], ids=["whole", "split"])
+def test_transposed_copy_of_the_right_operand(device: Any, rng: Any, k: int) -> None:
+    runtime = device.backend.runtime
+    runtime.features = replace(runtime.features, compute_units=4)
+    x, y = draw(rng, dtypes.float32, False, 70, k), draw(rng, dtypes.float32, True, k, 90)
+    got = multiply(device, lambda r, p: local_tiles.with_right_turned(r, p, SimtTile(1, 1, 16, 2)), x, y)
+    np.testing.assert_allclose(got, x.astype(np.float64) @ y.astype(np.float64), rtol=0, atol=k * 2.0**-22)
+
+
 def test_choices_fit_the_device(device: Any) -> None:
     """Every tile of every table, and every candidate of a search, fits a device of its kind."""
     runtime = device.backend.runtime

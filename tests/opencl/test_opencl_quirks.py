@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from polyhal.backends.common.codegen.templating import SourceFolder
@@ -41,9 +43,10 @@ def test_drivers_are_told_apart() -> None:
     nvidia = match("NVIDIA CUDA", "580", "H100", cpu=False)
     assert set(active(_POCL)) == {
         "skip_binary_cache", "polynomial_exp", "operators_for_builtins", "target_clwb", "scalar_fmod", "pin_workers",
+        "aligned_half_conversion", "scalar_pow",
     }  # fmt: skip
     assert set(active(oclgrind)) == {"skip_binary_cache", "assume_unified_memory", "disable_prefetch"}
-    assert set(active(intel)) == {"pin_waiting_thread"}
+    assert set(active(intel)) == {"pin_waiting_thread", "split_by_names", "run_loaded_binaries"}
     assert set(active(nvidia)) == {"ptx_half_conversion"}
 
 
@@ -85,6 +88,22 @@ def test_results_are_right_with_a_quirk_and_without(device: Any, rng: Any) -> No
         forced = device.with_quirk(scalar_fmod=switched, operators_for_builtins=switched, target_clwb=switched)
         result = forced.run("fmod", [forced.upload(x), forced.upload(y)], dtypes.float32, x.shape)
         np.testing.assert_array_equal(result, np.fmod(x, y))
+
+
+def test_programs_that_run_were_loaded_from_their_binaries(
+    device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the compiler's memory is released: what is loaded has no source. The file on the disk is the same one."""
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    text = "__kernel void f(__global float *x) { x[get_global_id(0)] *= 2.0f; }"
+    for cached in ("", "1"):
+        monkeypatch.setenv("POLYHAL_NO_PROGRAM_CACHE", cached)
+        for switched in (False, True):
+            programs = device.with_quirk(run_loaded_binaries=switched).backend.runtime.programs
+            program = programs.build(f"f{switched}.cl", f"{text}  // {cached} {switched}")
+            assert programs.compilations == 1
+            assert (program.get_info(cl.program_info.SOURCE) == "") == switched
+            assert program.get_info(cl.program_info.KERNEL_NAMES) == "f"
 
 
 def test_kernels_see_the_features_that_lowering_sees(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:

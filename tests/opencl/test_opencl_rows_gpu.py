@@ -142,8 +142,9 @@ def test_elements_are_added_along_an_axis(
     monkeypatch.setattr(settings, "deterministic", deterministic)
     for dtype in (np.float32, np.int32):
         x, index = rng.integers(-99, 99, (3, 70, 5)).astype(dtype), rng.integers(-4, 4, (3, 70, 5))
-        want = OPS["scatter_along_axis"].reference(x, index, axis=1, length=4)
-        np.testing.assert_array_equal(run(gpu, "scatter_along_axis", [x, index], axis=1, length=4)[0], want)
+        for base in (None, rng.integers(-99, 99, (3, 4, 5)).astype(dtype)):
+            want = OPS["scatter_along_axis"].reference(x, index, base, axis=1, length=4)
+            np.testing.assert_array_equal(run(gpu, "scatter_along_axis", [x, index, base], axis=1, length=4)[0], want)
 
 
 def test_group_norm(gpu: Any, rng: Any) -> None:

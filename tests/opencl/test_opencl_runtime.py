@@ -86,6 +86,20 @@ def test_memory_that_is_released_twice_is_an_error(device: Any) -> None:
     assert device.backend.memory_available() == available
 
 
+def test_large_blocks_of_cpus_ask_for_huge_pages(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = device.backend.runtime
+    if not runtime.features.cpu:
+        pytest.skip("memory of the host")
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(memory, "linux_advice", lambda: lambda address, length: asked.append((address, length)))
+    small, large = (device.backend.allocate(n) for n in (1 << 20, (5 << 20) + 3))
+    ((address, length),) = asked
+    assert address % (2 << 20) == 0
+    assert length in (2 << 20, 4 << 20)
+    for handle in (small, large):
+        device.backend.deallocate(handle)
+
+
 def test_out_of_memory_leaves_the_device_usable(device: Any) -> None:
     before = device.backend.memory_available()
     with pytest.raises(OutOfMemoryError, match="bytes asked for"):
@@ -161,6 +175,17 @@ def test_threads_share_a_launch(device: Any) -> None:
         t.join()
     for i, out in enumerate(outputs):
         np.testing.assert_array_equal(device.download(out), np.full(500, i * i))
+
+
+def test_launches_of_ever_changing_shapes_are_bounded(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = device.backend
+    monkeypatch.setattr(backend, "_launches", type(backend._launches)())
+    monkeypatch.setattr(type(backend._launches), "capacity", 16)
+    for n in range(1, 50):
+        out = device.empty(dtypes.float32, (n,))
+        backend.fill(n, out)
+        np.testing.assert_array_equal(device.download(out), np.full(n, n, np.float32))
+        assert 0 < len(backend._launches) <= 16
 
 
 def test_profiling(device: Any) -> None:

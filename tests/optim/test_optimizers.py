@@ -11,6 +11,8 @@ import torch
 import polyhal as ph
 from polyhal import nn, optim
 from polyhal.hal import dispatch
+from polyhal.hal.errors import OutOfMemoryError
+from polyhal.optim import rule_optimizer, sgd
 
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("SGD", {"lr": 0.1}),
@@ -186,3 +188,31 @@ def test_refused_arguments(device: ph.Device) -> None:
         optim.Adam([p], betas=(0.9, 1.0))
     with pytest.raises(ValueError, match="nesterov"):
         optim.SGD([p], nesterov=True)
+
+
+@pytest.mark.parametrize("settings", [{"dampening": 0.5}, {"nesterov": True}, None], ids=["dampened", "nesterov", "AdamW"])
+def test_a_step_that_found_no_memory_can_be_repeated(
+    device: ph.Device, settings: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes while the inputs of the update are made: negated gradients need memory."""
+    gradient = rule_optimizer.gradient
+
+    def no_memory(*arguments: Any, **keywords: Any) -> Any:
+        raise OutOfMemoryError("[neg] no memory")
+
+    weights = []
+    for fails in (False, True):
+        x = ph.tensor(np.arange(3, dtype=np.float32), device=device, requires_grad=True)
+        optimizer = optim.AdamW([x]) if settings is None else optim.SGD([x], 0.1, momentum=0.9, **settings)
+        x.grad = ph.tensor(np.array([1, -2, 3], np.float32), device=device)
+        for _ in range(2):
+            for module in (rule_optimizer, sgd) if fails else ():
+                monkeypatch.setattr(module, "gradient", no_memory)
+            if fails:
+                with pytest.raises(OutOfMemoryError):
+                    optimizer.step()
+            for module in (rule_optimizer, sgd):
+                monkeypatch.setattr(module, "gradient", gradient)
+            optimizer.step()
+        weights.append(x.detach().numpy())
+    np.testing.assert_array_equal(*weights)

@@ -27,7 +27,8 @@ class Installed:
     def run(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Python with the distribution installed, and no other figures or devices in play."""
         path = os.pathsep.join(filter(None, [str(self.site), os.environ.get("PYTHONPATH", "")]))
-        environment = {**os.environ, "PYTHONPATH": path, "POLYHAL_MEASURE_TIMEOUT": "0", "COLUMNS": "200"}
+        fixed = {"PYTHONPATH": path, "POLYHAL_MEASURE_TIMEOUT": "0", "COLUMNS": "200"}
+        environment = {"POLYHAL_DISABLE": "wgpu"} | os.environ | fixed  # its drivers take longest to open
         return subprocess.run(
             [sys.executable, *arguments], capture_output=True, text=True, timeout=timeout, check=False, cwd=self.sources,
             env=environment,

@@ -51,7 +51,7 @@ FOREIGN: dict[str, str] = {
     r"|deterministic_debug_mode)|is_(autocast.*|anomaly.*|warn_always.*|inference.*|distributed|deterministic.*)"
     r"|Tensor\.is_inference": "settings of PyTorch's own runtime",
     r"autocast.*|cond|while_loop|vmap_.*|func\.(functionalize|linearize)": "PyTorch's compiler",
-    r"nn\.(DataParallel|SyncBatchNorm)|utils\.data\.DistributedSampler": "training on several devices",
+    r"nn\.DataParallel|utils\.data\.DistributedSampler": "training on several devices",
 }  # fmt: skip
 """What these names are about, by pattern. It does not exist here, so that they do not count as names of common use."""
 

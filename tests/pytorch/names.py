@@ -90,13 +90,7 @@ def _spelling(namespace: str, name: str) -> str:
     return spelled.text if spelled else ""
 
 
-_REFUSED = ("nn.SyncBatchNorm",)
-"""Names that are there to say that they are not."""
-
-
 def _is_there(namespace: str, name: str) -> bool:
-    if f"{namespace}.{name}" in _REFUSED:
-        return False
     if namespace == "Tensor":
         return hasattr(Tensor, name) or name in Tensor.__slots__
     try:

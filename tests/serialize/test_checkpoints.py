@@ -11,7 +11,8 @@ import pytest
 import polyhal as ph
 from polyhal import nn, optim
 from polyhal.data import DataLoader, TensorDataset
-from polyhal.hal.errors import IncompatibleFileError
+from polyhal.hal.errors import IncompatibleFileError, PolyhalError
+from polyhal.serialize import files
 
 
 class Training:
@@ -75,3 +76,81 @@ def test_parts_may_be_left_out(tmp_path: Path) -> None:
         ph.load_checkpoint(path, optimizer=optim.SGD(nn.Linear(2, 2, device=device).parameters()))
     with pytest.raises(nn.StateDictError, match="shapes differ"):
         ph.load_checkpoint(path, model=nn.Linear(3, 2, device=device))
+
+
+def _moved(parts: dict[str, Any]) -> dict[str, Any]:
+    """What the parts and the generator hold, as plain values and bytes."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: plain(v) for k, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(v) for v in value]
+        return (str(value.dtype), value.numpy().tobytes()) if isinstance(value, ph.Tensor) else value
+
+    return {"random": ph.get_rng_state(), **{name: plain(part.state_dict()) for name, part in parts.items()}}
+
+
+@pytest.mark.parametrize(
+    ("part", "spoil"),
+    [
+        ("model", lambda state: {**state, "4.weight": np.zeros((3, 9), np.float32)}),
+        ("model", lambda state: {k: v for k, v in state.items() if k != "4.weight"}),
+        ("optimizer", lambda state: {**state, "param_groups": [{**state["param_groups"][0], "params": [0]}]}),
+        ("optimizer", lambda state: {**state, "state": {n: {"exp_avg": np.zeros(99)} for n in state["state"]}}),
+        ("optimizer", lambda state: {**state, "param_groups": [[0, 1]]}),
+        ("scheduler", lambda state: {"optimizer": 3, "_set": 3, "last_epoch": "x"}),
+        ("loader", lambda state: {**state, "batch_size": 7}),
+        ("loader", lambda state: {**state, "position": "x"}),
+        ("random", lambda state: {"seed": 1, "offset": []}),
+    ],
+)
+def test_a_load_that_fails_changes_nothing(
+    part: str, spoil: Any, device: ph.Device, tmp_path: Path
+) -> None:
+    """Training goes on to the weights of the training that did not try to load."""
+    saved = Training(device, 5)
+    saved.run(2)
+    path = ph.save_checkpoint(tmp_path / "x", **saved.parts())
+    state = files.load(path, "numpy")
+    files.save({**state, part: spoil(state[part])}, path)
+    weights = []
+    for tries in (False, True):
+        training = Training(device, 1)
+        training.run(4)
+        if tries:
+            before = _moved(training.parts())
+            with pytest.raises(PolyhalError):
+                ph.load_checkpoint(path, **training.parts())
+            assert _moved(training.parts()) == before
+        training.run(4)
+        weights.append([p.numpy().tobytes() for p in training.model.parameters()])
+    assert weights[0] == weights[1]
+
+
+def test_a_damaged_tensor_is_found_before_anything_is_loaded(device: ph.Device, tmp_path: Path) -> None:
+    saved = Training(device, 5)
+    saved.run(2)
+    path = ph.save_checkpoint(tmp_path / "x.ckpt", **saved.parts())
+    whole = path.read_bytes()
+    at = whole.rindex(np.asarray(saved.model.state_dict()["4.bias"].numpy()).tobytes())
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    training = Training(device, 1)
+    training.run(3)
+    before = _moved(training.parts())
+    with pytest.raises(PolyhalError, match="was altered"):
+        ph.load_checkpoint(path, **training.parts())
+    assert _moved(training.parts()) == before
+
+
+def test_a_load_that_fails_keeps_the_number_of_skipped_steps(device: ph.Device, tmp_path: Path) -> None:
+    training = Training(device, 1)
+    training.run(1)
+    path = ph.save_checkpoint(tmp_path / "x", **training.parts())
+    state = files.load(path, "numpy")
+    files.save({**state, "loader": {**state["loader"], "batch_size": 7}}, path)
+    for skip in (1.0, 1.0, 0.0):
+        training.optimizer.step(skip=ph.tensor(skip, device=device))
+    with pytest.raises(PolyhalError, match="batch_size"):
+        ph.load_checkpoint(path, **training.parts())
+    assert {s["step"] for s in training.optimizer.state_dict()["state"].values()} == {2}

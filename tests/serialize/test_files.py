@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import polyhal as ph
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
 from polyhal.hal.settings import processes
-from polyhal.serialize import LazyState
+from polyhal.serialize import LazyState, files
 from polyhal.serialize.tree import Encoder, decode
 
 FORMS = ["state.safetensors", "folder"]
@@ -286,7 +286,7 @@ def test_permissions_are_those_of_other_files(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_behind_is_removed(tmp_path: Path) -> None:
-    kill = "import os, pathlib, sys; from polyhal.serialize.atomic import replacing\n"
+    kill = "import os, pathlib, sys; from polyhal.hal.settings.atomic import replacing\n"
     kill += "with replacing(pathlib.Path(sys.argv[1])) as file: os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", kill, str(tmp_path / "tensors-000001.safetensors")], check=False)
     assert len(list(tmp_path.glob(".tensors-*.tmp"))) == 1
@@ -294,3 +294,19 @@ def test_what_a_killed_process_left_behind_is_removed(tmp_path: Path) -> None:
     mine.touch()  # another thread of this process is writing
     ph.save({"n": 1, "x": ph.ones((2,), device="numpy")}, tmp_path)
     assert list(tmp_path.glob(".*.tmp")) == [mine]
+
+
+def test_two_first_saves_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder = files._write_folder
+
+    def overtaken(folder: Path, number: int, tree: Any, encoder: Encoder) -> None:
+        write_folder(folder, number, tree, encoder)
+        if not (tmp_path / "x").exists():
+            (tmp_path / "x").mkdir()
+            write_folder(tmp_path / "x", 1, {"n": 1}, Encoder())
+
+    monkeypatch.setattr(files, "_write_folder", overtaken)
+    ph.save({"n": 2}, tmp_path / "x")
+    assert ph.load(tmp_path / "x", "numpy") == {"n": 2}
+    assert sorted(p.name for p in (tmp_path / "x").iterdir()) == ["state.json", "tensors-000002.safetensors"]
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]

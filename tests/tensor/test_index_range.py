@@ -12,7 +12,7 @@ import pytest
 import polyhal
 from polyhal import Device, Tensor
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.dispatch.index_check import with_index_check
+from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.ops.opdef import OPS
 from polyhal.nn import functional
 
@@ -41,10 +41,27 @@ def test_lookups_by_brackets_and_take_are_checked(numpy_device: Device) -> None:
             lookup()
 
 
+def test_each_of_several_indices_is_checked(numpy_device: Device) -> None:
+    x = polyhal.ones((3, 2), device=numpy_device)
+    with pytest.raises(IndexError, match=r"index 4 at \[1\] is out of range; expected -2 to 1"):
+        x[Tensor([0, 0], device=numpy_device), Tensor([1, 4], device=numpy_device)]
+
+
 def test_an_ignored_label_is_no_error(numpy_device: Device) -> None:
     x = polyhal.zeros((2, 3), device=numpy_device)
     loss = functional.cross_entropy(x, Tensor([-100, 1], device=numpy_device))
     np.testing.assert_allclose(loss.item(), np.log(3), rtol=1e-6)
+
+
+def test_every_part_of_a_long_index_is_checked(device: Device) -> None:
+    """A long index is looked at in parts: the last one is shorter."""
+    if device.info.type is not DeviceType.CPU:
+        pytest.skip("checked on CPUs")
+    x, index = polyhal.ones((3, 2), device=device), np.zeros(300_000, np.int64)
+    polyhal.take(x, Tensor(index, device=device))
+    index[299_999] = 3
+    with pytest.raises(IndexError, match=r"index 3 at \[299999\] is out of range; expected 0 to 2"):
+        polyhal.take(x, Tensor(index, device=device))
 
 
 @pytest.mark.parametrize("enabled", [False, True])
@@ -52,11 +69,11 @@ def test_other_devices_are_checked_in_debug_mode(enabled: bool, numpy_device: De
     plan, spec = object(), polyhal.zeros((3, 2), device=numpy_device).spec
     index = polyhal.zeros((1,), dtype="int64", device=numpy_device).spec
     gpu: Any = SimpleNamespace(info=SimpleNamespace(type=DeviceType.GPU))
-    plain: Any = SimpleNamespace(outputs=(), run=plan, resolution=None, tuple_result=False)
+    plain: Any = SimpleNamespace(outputs=(), run=plan, resolution=None, tuple_result=False, view=None)
     before = polyhal.is_debug()
     polyhal.debug(enabled)
     try:
-        assert (with_index_check(gpu, OPS["embedding"], (spec, index), (), plain) is plain) is not enabled
+        assert (observed_plan(gpu, OPS["embedding"], (spec, index), (), plain) is plain) is not enabled
     finally:
         polyhal.debug(before)
 

@@ -77,15 +77,36 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_damaged_files() -> None:
-    with pytest.raises(CorruptFileError, match="not JSON"):
+    with pytest.raises(CorruptFileError, match="not valid JSON"):
         load_tokenizer(CHARACTERS.to_json()[:-5])
     with pytest.raises(CorruptFileError, match="JSON list"):
         load_tokenizer("[]")
     with pytest.raises(CorruptFileError, match="no list of characters"):
         load_tokenizer(json.dumps({"type": "characters"}))
-    with pytest.raises(CorruptFileError, match="cannot read it"):
+    with pytest.raises(CorruptFileError, match="there is no model"):
         load_tokenizer(json.dumps({"type": "bpe", "tokenizer": {"model": 1}}))
     with pytest.raises(IncompatibleFileError, match="type 'words'"):
         load_tokenizer('{"type": "words"}')
     with pytest.raises(ValueError, match="distinct"):
         CharTokenizer(["a", "a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("continuing_subword_prefix", "x" * 9),  # the library aborts at words that are shorter
+        ("end_of_word_suffix", "x"),
+        (
+            "vocab",
+            {"<pad>": 0, "<|endoftext|>": 1, "a": 2**32 - 1},
+        ),  # it takes memory for each number up to the largest
+        ("vocab", {}),
+        ("type", "WordPiece"),
+        ("merges", None),
+    ],
+)
+def test_tokenizers_that_their_library_does_not_survive(name: str, value: object) -> None:
+    data = json.loads(BPE.to_json())
+    data["tokenizer"]["model"][name] = value
+    with pytest.raises(CorruptFileError, match="BPETokenizer"):
+        load_tokenizer(json.dumps(data))

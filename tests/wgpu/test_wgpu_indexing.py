@@ -92,7 +92,7 @@ def test_more_indices_than_a_loop_may_have_turns(device: Any, rng: Any) -> None:
     inside = np.bincount(index[index >= 0], minlength=9).astype(np.float32)
     (got,) = run(device, "scatter_rows", [ones, index], rows=9)
     np.testing.assert_array_equal(got[:, 0], inside)
-    (got,) = run(device, "scatter_along_axis", [ones[:, 0], index], axis=0, length=9)
+    (got,) = run(device, "scatter_along_axis", [ones[:, 0], index, None], axis=0, length=9)
     np.testing.assert_array_equal(got, inside + np.bincount(index[index < 0] + 9, minlength=9))
 
 
@@ -117,5 +117,5 @@ def test_along_an_axis(device: Any, rng: Any, shape: tuple[int, ...], axis: int,
     whole = rng.integers(-9, 9, (*shape[:axis], length, *shape[axis + 1 :])).astype(np.float32)
     check(device, "take_along_axis", [whole, index], ulps=0, axis=axis)
     src = rng.integers(-9, 9, shape).astype(np.float32)
-    check(device, "scatter_along_axis", [src, index], ulps=0, axis=axis, length=length)
-    check(device, "scatter_along_axis", [src.T, index.T], ulps=0, axis=len(shape) - 1 - axis, length=length)
+    check(device, "scatter_along_axis", [src, index, None], ulps=0, axis=axis, length=length)
+    check(device, "scatter_along_axis", [src.T, index.T, None], ulps=0, axis=len(shape) - 1 - axis, length=length)

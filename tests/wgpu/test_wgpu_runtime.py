@@ -13,9 +13,10 @@ from native_harness import Harness
 
 from polyhal.backends.common.launching.kernel_arguments import KernelArgumentError
 from polyhal.backends.common.launching.launch import Tensor, Workspace
-from polyhal.backends.wgpu import discovery, encoder, error_mapping, native
+from polyhal.backends.wgpu import discovery, encoder, native
 from polyhal.backends.wgpu.backend import WGPUBackend, create, open_adapter
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
+from polyhal.backends.wgpu.error_mapping import AdapterErrors
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, DeviceLostError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
@@ -169,7 +170,7 @@ def _without_immediates(backend: WGPUBackend, found: discovery.WGPUAdapter) -> W
     runtime = backend.runtime
     features: WGPUFeatures = dataclasses.replace(runtime.features, immediates=0)
     runtime.features = features
-    runtime.encoder = CommandEncoder(runtime.device, features, found.info.name)
+    runtime.encoder = CommandEncoder(runtime.device, features, AdapterErrors(found.info.name))
     runtime.pipelines = PipelineCache(runtime.device, features, runtime.encoder.parameter_layout, found.info.name)
     return backend
 
@@ -239,7 +240,7 @@ def test_a_refused_launch_names_its_kernel(device: Any) -> None:
     ],
 )
 def test_native_errors_become_typed_ones(words: str, expected: type[Exception]) -> None:
-    error = error_mapping.translate(RuntimeError(words), "softmax", "submitting 3 launches", "a device")
+    error = AdapterErrors("a device").translate(RuntimeError(words), "softmax", "submitting 3 launches")
     assert type(error) is expected
     assert str(error).startswith(f"[softmax] submitting 3 launches failed with RuntimeError: {words}")
 

@@ -12,6 +12,7 @@ from polyhal.hal.capture.runtime_scalars import DerivedScalar, RuntimeScalar
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, UnsupportedOpError, message
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.planning.plan import BoundedCache
 from polyhal.hal.protocol import Declined, Handle, Launch, Number
 
 Builder = Callable[..., Launch]
@@ -43,7 +44,7 @@ class CoreMethods(ABC):
         """`runtime` is passed to the builders."""
         self._runtime = runtime
         self._builders = builders
-        self._launches: dict[tuple[Any, ...], Launch] = {}
+        self._launches: BoundedCache[Launch] = BoundedCache()
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Handle:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from polyhal.hal.settings import atomic
 
 _MAGIC = b"PHC1"
 _DIGEST = 32
@@ -28,6 +29,7 @@ class DiskCache:
         self._folder = folder
         self._limit = limit
         self._written = 0
+        self._swept = False
         self.failure = ""
         """Why the last write failed, for `doctor`; empty if none failed."""
 
@@ -62,15 +64,11 @@ class DiskCache:
         data = _MAGIC + hashlib.sha256(payload).digest() + payload
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=".tmp-")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(data)
-                os.replace(temporary, self._folder / (key + _SUFFIX))
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            if not self._swept:
+                self._swept = True
+                atomic.sweep(self._folder)
+            with atomic.replacing(self._folder / (key + _SUFFIX), durable=False) as file:
+                file.write(data)
         except OSError as error:
             self.failure = str(error)
             return

@@ -50,11 +50,13 @@ class TapPlanes:
 class Phase:
     """The `down` by `across` results that share a set of taps: every stride-th pixel of the output, beginning at `first`.
 
-    `taps` are the taps' (row, column) in the kernel, `places` their offsets in the planes.
+    `taps` are the taps' (row, column) in the kernel, `places` their offsets in the planes, and `shifts` the (row, column)
+    of the pixel that each reads for the first result.
     """
 
     taps: tuple[Pair, ...]
     places: tuple[int, ...]
+    shifts: tuple[Pair, ...]
     down: int
     across: int
     first: Pair
@@ -73,11 +75,16 @@ def input_planes(g: Geometry, slack: int, *, gapless: bool = False) -> tuple[Tap
     places = tuple(
         (i * len(across.origins) + j) * planes.length + y * pitch + x for i, y in down.taps for j, x in across.taps
     )
-    return planes, Phase(taps, places, *g.result, (0, 0))
+    shifts = tuple((r * g.dilation[0] - g.padding[0], s * g.dilation[1] - g.padding[1]) for r, s in taps)
+    return planes, Phase(taps, places, shifts, *g.result, (0, 0))
 
 
 def output_grad_planes(g: Geometry, pitch: int, slack: int) -> TapPlanes:
-    """Lay out the output's gradient with the pitch of the input's planes, so that zeros follow each row."""
+    """Lay out the output's gradient with the pitch of the input's planes, so that zeros follow each row.
+
+    A single row needs none, so that it may be what is in memory already.
+    """
+    pitch = pitch if g.result[0] > 1 else g.result[1]
     return TapPlanes(g.result, (1, 1), (0,), (0,), g.result[0], pitch, _length(g.result[0], pitch, slack))
 
 
@@ -92,7 +99,8 @@ def input_grad_planes(g: Geometry, slack: int) -> tuple[TapPlanes, list[Phase]]:
         for x, (width, column_taps) in enumerate(across):
             taps = tuple((r, s) for r, _ in row_taps for s, _ in column_taps)
             places = tuple((i - top) * pitch + j - left for _, i in row_taps for _, j in column_taps)
-            phases.append(Phase(taps, places, height, width, (y, x)))
+            shifts = tuple((i, j) for _, i in row_taps for _, j in column_taps)
+            phases.append(Phase(taps, places, shifts, height, width, (y, x)))
     return planes, phases
 
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.opencl.lowering.attention import dispatch as attention
-from polyhal.backends.opencl.lowering.conv import banded_matmul, pooling
+from polyhal.backends.opencl.lowering.conv import banded_matmul, banded_planes, pooling
 from polyhal.backends.opencl.lowering.conv import dispatch as conv
 from polyhal.backends.opencl.lowering.gather import dispatch as gather
 from polyhal.backends.opencl.lowering.gemm import dispatch as gemm
@@ -52,7 +52,7 @@ from polyhal.backends.opencl.lowering.sort import dispatch as sort
 
 _FAMILIES = (
     elementwise, fused, copy, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention, random, conv,
-    pooling, banded_matmul, batch_norm, group_norm, scan, sort, recurrent,
+    pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent,
 )  # fmt: skip
 
 

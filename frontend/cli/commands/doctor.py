@@ -67,6 +67,8 @@ def _print(report: Report, console: Console) -> None:
         console.print("\nNot available", style="bold")
         for problem in report.problems:
             _problem(console, "  ", f"{problem.source}: {problem.reason}", problem.fix)
+    if report.pages:
+        _section(console, "See also", [(page, text) for text, page in report.pages])
     console.print()
     if report.default:
         console.print(f"Default device: {report.default_reason}", style="bold green", markup=False)

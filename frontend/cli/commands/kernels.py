@@ -35,8 +35,6 @@ _CASE_TIMEOUT = 120.0
 _SHOWN_OPS = 4
 _LONGEST_DEFINITION = 24
 """Characters. Longer preprocessor definitions are generated code and not shown."""
-_NOISE = 0.03
-"""Ratios of times within this distance of 1 count as equal."""
 
 _Name = Annotated[
     str,
@@ -278,11 +276,11 @@ def _print_verdict(console: Console, device: Device, file: str, result: dict[str
         table = plain_table("call", "shipped", "yours", "speedup", right=["shipped", "yours", "speedup"])
         for t in result["timings"]:
             ratio = t["speedup"]
-            style = "green" if ratio > 1 + _NOISE else "red" if ratio < 1 - _NOISE else ""
-            text = "not clear" if ratio == 1 else f"{ratio:.2f}x"
+            style = "green" if ratio > 1 else "red" if ratio < 1 else ""
+            text = "no difference seen" if ratio == 1 else f"{ratio:.2f}x"
             table.add_row(t["call"], f"{t['shipped'] * 1e6:.1f} us", f"{t['changed'] * 1e6:.1f} us", text, style=style)
         console.print(table)
-    if result["ratio"] and result["ratio"] < 1 - _NOISE:
+    if 0 < result["ratio"] < 1:
         say(console, f"it is slower than the shipped one; `polyhal kernels restore {file}` undoes the change", "yellow")
     return True
 

@@ -14,9 +14,10 @@ _model = partial(typer.Option, rich_help_panel="Model")
 _training = partial(typer.Option, rich_help_panel="Training")
 _data = partial(typer.Option, rich_help_panel="Data")
 _run = partial(typer.Option, rich_help_panel="Run")
-_RUN_OPTIONS = frozenset({"text", "device", "save_dir"})
+_RUN_OPTIONS = frozenset({"text", "device", "devices", "save_dir"})
 """Options that a configuration file may set in addition to those of the training itself."""
 _TEXT = "A UTF-8 text file. Default: the sources of Python's standard library."
+_DEVICES = "Several devices that train together, such as [bold]opencl:0,opencl:1[/], [bold]gpu*[/] or [bold]all[/]."
 
 
 @reported
@@ -41,10 +42,12 @@ def train(
     vocabulary: Annotated[int | None, _data(help="Vocabulary size of the BPE tokenizer.")] = None,
     val_split: Annotated[float | None, _data(help="Fraction at the end of the text used for validation.")] = None,
     device: Annotated[str | None, _run(help="The device, as named by `polyhal devices`.")] = None,
+    devices: Annotated[str | None, _run(help=_DEVICES)] = None,
     save_dir: Annotated[Path | None, _run(help="The folder of the run. Default: runs/NAME.")] = None,
     resume: Annotated[bool, _run("--resume", help="Continue the run in the folder.")] = False,
     overwrite: Annotated[bool, _run("--overwrite", help="Replace the run in the folder.")] = False,
     eager: Annotated[bool, _run("--eager", help="Run op by op instead of capturing steps.")] = False,
+    placement: Annotated[bool, _run("--placement", help="Say what each of several devices did in some steps.")] = False,
     config: Annotated[Path | None, _run(help="A TOML file with options; the command line takes precedence.")] = None,
     stop_after: Annotated[int | None, _run(help="Save and stop after this many steps of this call.")] = None,
     log_every: Annotated[int | None, _run(help="Steps between logged figures.")] = None,
@@ -61,7 +64,8 @@ def train(
         "steps": steps, "epochs": epochs, "batch_size": batch_size, "accumulate": accumulate, "lr": lr,
         "warmup": warmup, "schedule": schedule, "weight_decay": weight_decay, "clip": clip, "seed": seed,
         "tokenizer": tokenizer, "vocabulary": vocabulary, "val_split": val_split, "device": device,
-        "save_dir": save_dir, "log_every": log_every, "eval_every": eval_every, "sample_every": sample_every,
+        "devices": devices, "save_dir": save_dir, "log_every": log_every, "eval_every": eval_every,
+        "sample_every": sample_every,
     }  # fmt: skip
     if resume and overwrite:
         raise typer.BadParameter("--resume continues a run and --overwrite replaces it; expected one of them")
@@ -69,7 +73,8 @@ def train(
         raise typer.BadParameter(f"--stop-after is {stop_after}; expected 1 or more")
     from polyhal.cli.train_run import run
 
-    if not run(_merge(config, options), resume=resume, overwrite=overwrite, stop_after=stop_after, eager=eager):
+    chosen = _merge(config, options)
+    if not run(chosen, resume=resume, overwrite=overwrite, stop_after=stop_after, eager=eager, placement=placement):
         raise typer.Exit(INTERRUPTED)
 
 

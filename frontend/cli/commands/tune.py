@@ -62,7 +62,7 @@ def tune(
     info = target.info
     if import_ is not None:
         imported = tuning.read(import_, info)
-        tuning.write(tuning.path(info), info, {**tuning.load(info), **imported})
+        tuning.add(info, imported)
         say(console, f"{count(len(imported), 'choice')} imported from {import_}")
     elif reset:
         tuning.path(info).unlink(missing_ok=True)
@@ -122,7 +122,7 @@ def _search(console: Console, device: Device, budget: float, only: str) -> bool:
         fail(state.problem)
     if state.results:
         choices = {f.key: f for f in (tuning.TunedChoice.from_json(r["found"]) for r in state.results)}
-        tuning.write(tuning.path(device.info), device.info, {**tuning.load(device.info), **choices})
+        tuning.add(device.info, choices)
         _print_results(console, state.results)
         say(console, f"stored in {tuning.path(device.info)}")
     elif not state.problem:

@@ -112,6 +112,9 @@ class _TrainBar:
     def sampled(self, step: int, prompt: str, text: str) -> None:
         _print_sample(self._console, step, prompt, text)
 
+    def rebalanced(self, step: int, text: str) -> None:
+        _print_division(self._console, step, text)
+
     def saved(self, name: str, step: int) -> None:
         """The bar needs no line about that."""
 
@@ -151,6 +154,9 @@ class _TrainLines:
     def sampled(self, step: int, prompt: str, text: str) -> None:
         _print_sample(self._console, step, prompt, text)
 
+    def rebalanced(self, step: int, text: str) -> None:
+        _print_division(self._console, step, text)
+
     def saved(self, name: str, step: int) -> None:
         """The summary at the end names the files."""
 
@@ -160,6 +166,10 @@ def _print_sample(console: Console, step: int, prompt: str, text: str) -> None:
     console.print(f"\nsample at step {step}:", style="bold", highlight=False)
     console.print(Text(prompt, style="dim") + Text(text), soft_wrap=True)
     console.print()
+
+
+def _print_division(console: Console, step: int, text: str) -> None:
+    say(console, f"step {step}: new shares: {text}")
 
 
 def _format_loss(loss: float | None) -> str:

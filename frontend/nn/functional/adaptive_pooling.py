@@ -20,6 +20,7 @@ from polyhal.nn.functional.spatial import on_batch
 from polyhal.tensor import Tensor
 
 _resample = FUNCTIONS["resample"]
+_resample_planes = FUNCTIONS["resample_planes"]
 _MEAN = Method("mean")
 Sizes = int | Sequence[int | None] | None
 """The length of each axis of the result; None keeps an axis."""
@@ -94,7 +95,11 @@ def _means(op: str, axes: int, x: Tensor, output_size: Sizes) -> Tensor:
 
 
 def resampled(x: Tensor, steps: Sequence[tuple[int, int, Method]]) -> Tensor:
-    """`x` resampled along one axis after the other: axis, new length and method of each."""
+    """`x` resampled: axis, new length and method of each step. The last two axes are resampled together."""
+    if [axis for axis, _, _ in steps] == [x.ndim - 2, x.ndim - 1]:
+        (_, down, down_method), (_, across, across_method) = steps
+        planes: Tensor = _resample_planes(x, (down, across), (down_method, across_method))
+        return planes
     dtype = x.dtype
     if dtype.itemsize < 4 and len(steps) > 1:
         x = x.cast(dtype=dtypes.float32)  # several steps, one rounding

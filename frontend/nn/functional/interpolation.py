@@ -1,4 +1,4 @@
-"""Changing the size of images: interpolation by PyTorch's modes, one axis after the other."""
+"""Changing the size of images: interpolation by PyTorch's modes."""
 
 from __future__ import annotations
 

@@ -110,9 +110,9 @@ def batch_norm(
     out, mean, var = _batch_norm(input, weight, bias, eps)
     with no_grad():
         if running_mean is not None:
-            _move(running_mean, mean.detach(), momentum)
+            move_average(running_mean, mean.detach(), momentum)
         if running_var is not None:
-            _move(running_var, var.detach() * (count / (count - 1)), momentum)
+            move_average(running_var, var.detach() * (count / (count - 1)), momentum)
     return out
 
 
@@ -146,10 +146,10 @@ def instance_norm(
     out, mean, reciprocal = _group_norm(input, weight, bias, input.shape[1], eps)
     with no_grad():
         if running_mean is not None:
-            _move(running_mean, ops.mean(mean.detach(), 0), momentum)
+            move_average(running_mean, ops.mean(mean.detach(), 0), momentum)
         if running_var is not None:
             var = 1.0 / ops.square(reciprocal.detach()) - eps
-            _move(running_var, ops.mean(var, 0) * (count / (count - 1)), momentum)
+            move_average(running_var, ops.mean(var, 0) * (count / (count - 1)), momentum)
     result: Tensor = out
     return result
 
@@ -163,16 +163,17 @@ def _normalized_by(
     shift = -mean * scale
     shift = shift if bias is None else shift + bias
     # Statistics are in float32; the result is rounded once to the input's dtype.
-    out: Tensor = x * _per_channel(scale, x) + _per_channel(shift, x)
+    out: Tensor = x * per_channel(scale, x) + per_channel(shift, x)
     return out if out.dtype is x.dtype else out.to(x.dtype)
 
 
-def _move(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
+def move_average(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
     """Update an exponential average in place: `running += momentum * (observed - running)`."""
     running.add_(((observed - running) * momentum).to(running.dtype))
 
 
-def _per_channel(x: Tensor, like: Tensor) -> Tensor:
+def per_channel(x: Tensor, like: Tensor) -> Tensor:
+    """A value per channel (C,), reshaped to broadcast against `like` (N, C, ...)."""
     return ops.reshape(x, (1, -1, *(1,) * (like.ndim - 2)))
 
 

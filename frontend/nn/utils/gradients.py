@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
+from polyhal.hal.device import Device
 from polyhal.hal.errors import NonFiniteError, ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.tensor import Tensor
@@ -29,8 +30,20 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return [p.grad.detach() for p in several if p.grad is not None]
 
 
+def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+    """The tensors of each device, the first tensor's device first."""
+    groups: dict[Device, list[Tensor]] = {}
+    for t in tensors:
+        groups.setdefault(t.device, []).append(t)
+    return list(groups.values())
+
+
 def total_norm(tensors: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
-    """Return the norm of all elements of all tensors together, as a float32 tensor on their device."""
+    """Return the norm of all elements of all tensors together, as a float32 tensor on the first one's device."""
+    several = _by_device(tensors)
+    if len(several) > 1:
+        norms = [total_norm(group, norm_type).to(tensors[0].device) for group in several]
+        return total_norm(norms, norm_type)
     if norm_type == 2:
         return ops.sqrt(_sum_of_squares(tensors))
     if norm_type == math.inf:
@@ -107,8 +120,10 @@ def clip_grads_with_norm_(
 def _scale_to(grads: Sequence[Tensor], max_norm: float, norm: Tensor) -> None:
     with no_grad():
         factor = ops.minimum(max_norm / (norm + 1e-6), 1.0)
-        for group in chunks(grads):
-            dispatch.apply_into(OPS["scale_all"], (*group, factor), (), tuple(group))
+        for several in _by_device(grads):
+            local = factor.to(several[0].device)
+            for group in chunks(several):
+                dispatch.apply_into(OPS["scale_all"], (*group, local), (), tuple(group))
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
@@ -119,8 +134,9 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Concatenate all elements of all parameters; gradients flow back through the result."""
-    return ops.concat([ops.reshape(p, (-1,)) for p in parameters], 0)
+    """Concatenate all elements of all parameters, on the device of the first; gradients flow back through the result."""
+    vectors = [ops.reshape(p, (-1,)) for p in parameters]
+    return ops.concat([x.to(vectors[0].device) for x in vectors], 0)
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
@@ -132,5 +148,5 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     start = 0
     with no_grad():
         for p in targets:
-            p.copy_(ops.reshape(vec[start : start + p.size], p.shape))
+            p.copy_(ops.reshape(vec[start : start + p.size], p.shape).to(p.device))
             start += p.size

@@ -5,6 +5,7 @@ An archive is opened for each read, and nothing is ever extracted to the disk, s
 
 from __future__ import annotations
 
+import errno
 import struct
 import zipfile
 import zlib
@@ -26,10 +27,16 @@ class Archive:
         try:
             with zipfile.ZipFile(path) as opened:
                 self.members = {info.filename: info for info in opened.infolist()}
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, UnicodeDecodeError, struct.error) as error:
+                held = sum(info.compress_size for info in self.members.values())
+        # An offset before the beginning of the file is an OSError of Python's reader.
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError, OSError, struct.error) as error:
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise
             raise CorruptFileError(
                 message("load", f"{path} is damaged: {error}", expected="a complete zip file")
             ) from error
+        if held > path.stat().st_size:
+            raise CorruptFileError(message("load", f"{path} is damaged: its members overlap"))
 
     def size(self, name: str) -> int:
         """Bytes of a member, as the directory says. Raises CorruptFileError."""
@@ -65,7 +72,10 @@ class Archive:
             raise CorruptFileError(message("load", f"{self.path} lacks {name!r}"))
         if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise self._damaged(name, "it is encrypted or compressed in an unknown way")
-        if info.compress_size > self.path.stat().st_size or info.file_size > _LARGEST_RATIO * (info.compress_size + 1):
+        held = self.path.stat().st_size
+        if not 0 <= info.header_offset < held:
+            raise self._damaged(name, "it begins outside of the file")
+        if info.compress_size > held or info.file_size > _LARGEST_RATIO * (info.compress_size + 1):
             raise self._damaged(name, f"it claims {info.file_size} bytes, more than the file can hold")
         return info
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tokenize
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import CorruptFileError, UnsupportedDTypeError, message
 from polyhal.serialize.readers.archive import Archive
-from polyhal.serialize.readers.pickle_names import DATA_NAMES, nested, resolved
+from polyhal.serialize.readers.pickle_names import DATA_NAMES, listed, nested, resolved
 from polyhal.serialize.readers.pickles import PickleReader
 from polyhal.serialize.readers.stored import StoredTensors, as_tree, damage_named
 
@@ -41,12 +42,13 @@ class _Header:
 def _header(data: bytes) -> _Header:
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-    else:
+    if version not in ((1, 0), (2, 0)):
         raise ValueError(f"version {version} of NumPy's format")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, fortran, dtype = read(file)
+    except tokenize.TokenError as error:  # how NumPy reads headers of Python 2
+        raise ValueError("its header is no dictionary") from error
     if any(n < 0 for n in shape):
         raise ValueError(f"shape {shape}")
     return _Header(shape, fortran, dtype, file.tell())
@@ -86,7 +88,7 @@ def _content(data: bytes, header: _Header, where: str) -> Any:
             nested(value, header.shape) if isinstance(value, list) and header.shape == () and len(value) == 1 else value
         )
     if header.dtype.kind in "US":
-        return _array(data, header).tolist()
+        return listed(_array(data, header))
     try:
         as_dtype(header.dtype.newbyteorder("="))
     except TypeError as error:

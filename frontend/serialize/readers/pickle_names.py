@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.serialize.readers.pickles import PickleConstructor
+from polyhal.serialize.readers.pickles import PickleConstructor, hashable, short
 
+_MOST_EMPTY = 1000
 _PLAIN = re.compile(r"[<>|=]?([biufO?SU])(\d{0,9})")
 
 
@@ -19,7 +20,7 @@ class DTypeStandIn:
 
     def __init__(self, name: Any, align: Any = False, copy: Any = True) -> None:
         if not isinstance(name, str) or not _PLAIN.fullmatch(name):
-            raise ValueError(f"dtype {name!r} is not one of numbers or text")
+            raise ValueError(f"dtype {short(name)} is not one of numbers or text")
         self.dtype: np.dtype[Any] = np.dtype(name)
 
     def set_state(self, state: Any) -> None:
@@ -63,7 +64,14 @@ def nested(items: list[Any], shape: tuple[int, ...], order: str = "C") -> Any:
     array = np.empty(len(items), dtype=object)
     for i, item in enumerate(items):
         array[i] = item
-    return array.reshape(shape, order=order).tolist()  # type: ignore[call-overload]
+    return listed(array.reshape(shape, order=order))  # type: ignore[call-overload]
+
+
+def listed(array: np.ndarray) -> Any:
+    """An array as nested lists. Raises ValueError for any number of empty ones, for which a file needs no byte."""
+    if not array.size and np.prod([max(n, 1) for n in array.shape], dtype=object) > _MOST_EMPTY:
+        raise ValueError(f"an empty array of shape {array.shape}")
+    return array.tolist()
 
 
 def _scalar(kind: Any, data: Any = None) -> Any:
@@ -76,11 +84,12 @@ def _buffer_array(data: Any, kind: Any, shape: Any, order: Any) -> Any:
 
 
 def _mapping(items: Any = ()) -> dict[Any, Any]:
-    return dict(items)
+    entries = list(items.items()) if isinstance(items, dict) else [tuple(pair) for pair in _checked(items)]
+    return dict(zip(hashable([k for k, _ in entries]), [v for _, v in entries], strict=True))
 
 
 def _default_mapping(factory: Any = None, items: Any = ()) -> dict[Any, Any]:
-    return dict(items)
+    return _mapping(items)
 
 
 def _listed(items: Any = ()) -> list[Any]:
@@ -88,11 +97,11 @@ def _listed(items: Any = ()) -> list[Any]:
 
 
 def _set_of(items: Any = ()) -> set[Any]:
-    return set(_checked(items))
+    return set(hashable(_checked(items)))
 
 
 def _frozen(items: Any = ()) -> frozenset[Any]:
-    return frozenset(_checked(items))
+    return frozenset(hashable(_checked(items)))
 
 
 def _tuple_of(items: Any = ()) -> tuple[Any, ...]:

@@ -8,7 +8,8 @@ the standard library's `pickletools`.
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
@@ -32,6 +33,8 @@ class PickleStandIn(Protocol):
 
 
 _MARK = object()
+_LARGEST_KEY = 100
+"""Parts of a key. Python hashes tuples in tuples without any limit on depth or on repetition."""
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _LITERALS = frozenset(
     [
@@ -64,6 +67,26 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "EMPTY_TUPLE": tuple,
 }
 _SHORT_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+
+def hashable(values: Iterable[Any]) -> list[Any]:
+    """Values that may become keys. Raises ValueError for tuples of a size at which hashing them hangs or crashes."""
+    out = list(values)
+    for value in out:
+        parts, count = [value], 0
+        while parts:
+            part = parts.pop()
+            count += 1
+            if count > _LARGEST_KEY:
+                raise ValueError("a key of that size")
+            if isinstance(part, (tuple, frozenset)):
+                parts.extend(part)
+    return out
+
+
+def short(value: Any) -> str:
+    """A value of a file for messages: its full text may be of any length."""
+    return reprlib.repr(value)
 
 
 class PickleReader:
@@ -163,12 +186,12 @@ class PickleReader:
     def _set_items(self, values: list[Any]) -> None:
         if type(self._stack[-1]) is not dict or len(values) % 2:
             raise ValueError("it sets items of what is no dictionary")
-        self._stack[-1].update(zip(values[::2], values[1::2], strict=True))
+        self._stack[-1].update(zip(hashable(values[::2]), values[1::2], strict=True))
 
     def _add_items(self, values: list[Any]) -> None:
         if type(self._stack[-1]) is not set:
             raise ValueError("it adds to what is no set")
-        self._stack[-1].update(values)
+        self._stack[-1].update(hashable(values))
 
     def _resolve(self) -> None:
         if self._persistent is None:
@@ -206,7 +229,7 @@ _STEPS: dict[str, Callable[[PickleReader, Any], Any]] = {
     "SETITEM": lambda r, a: r._set_items(r._pair()),
     "SETITEMS": lambda r, a: r._set_items(r._pop_mark()),
     "ADDITEMS": lambda r, a: r._add_items(r._pop_mark()),
-    "FROZENSET": lambda r, a: r._stack.append(frozenset(r._pop_mark())),
+    "FROZENSET": lambda r, a: r._stack.append(frozenset(hashable(r._pop_mark()))),
     "PUT": PickleReader._store,
     "BINPUT": PickleReader._store,
     "LONG_BINPUT": PickleReader._store,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.errors import CorruptFileError, message
-from polyhal.serialize.readers.stored import TensorSource
+from polyhal.hal.settings import json_store
+from polyhal.serialize.readers.stored import TensorSource, is_file
 
 INDEXED = ("model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin")
 """What a folder of weights holds, the best first."""
@@ -48,10 +48,10 @@ class ShardedTensors:
 def open_index(path: Path, open_file: Callable[[Path], tuple[Any, TensorSource]]) -> tuple[Any, ShardedTensors]:
     """The state that an index and the files next to it hold. Raises CorruptFileError, which names what is missing."""
     try:
-        places = json.loads(path.read_bytes())["weight_map"]
+        places = json_store.parse(path.read_bytes(), path)["weight_map"]
         shards = sorted(set(places.values()))
         sound = all(isinstance(name, str) and Path(name).name == name for name in shards)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (CorruptFileError, LookupError, TypeError, AttributeError) as error:
         raise CorruptFileError(
             message("load", f"{path} is damaged: {error!r}", expected="JSON with a weight_map, an index of shards")
         ) from error
@@ -60,7 +60,7 @@ def open_index(path: Path, open_file: Callable[[Path], tuple[Any, TensorSource]]
     combined = ShardedTensors(path)
     trees: dict[str, Any] = {}
     for shard in shards:
-        if not (path.parent / shard).is_file():
+        if not is_file(path.parent / shard) or shard == path.name:
             raise CorruptFileError(message("load", f"{path.parent} lacks {shard}, which {path.name} names"))
         tree, source = open_file(path.parent / shard)
         trees[shard] = _renamed(tree, combined.add(shard, source))

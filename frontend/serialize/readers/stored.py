@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,8 +12,10 @@ import numpy as np
 
 from polyhal.hal.errors import CorruptFileError, PolyhalError, message
 
-_LARGEST_TREE = 50_000_000
-"""Values in a tree. A small file can name more by nesting references to references."""
+_LARGEST_TREE = 1 << 20
+"""Values in a tree, besides `_VALUES_PER_BYTE` for each byte of the file. References to references can name any number."""
+_VALUES_PER_BYTE = 64
+"""More than a pickle has for each byte, also after it was compressed."""
 
 
 @runtime_checkable
@@ -86,7 +88,7 @@ def as_tree(value: Any, source: StoredTensors) -> Any:
 
     Raises CorruptFileError for data that contains itself or that is larger than any checkpoint.
     """
-    _measure(value, {}, set())
+    _measure(value, {}, set(), _LARGEST_TREE + _VALUES_PER_BYTE * source.path.stat().st_size)
     return _converted(value, source, "")
 
 
@@ -96,7 +98,7 @@ def _parts(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else ()
 
 
-def _measure(value: Any, sizes: dict[int, int], open_now: set[int]) -> int:
+def _measure(value: Any, sizes: dict[int, int], open_now: set[int], limit: int) -> int:
     """Count the values in a tree; shared parts are counted as often as they are met, but visited once."""
     parts = _parts(value)
     if not parts:
@@ -107,10 +109,10 @@ def _measure(value: Any, sizes: dict[int, int], open_now: set[int]) -> int:
     if key in open_now:
         raise CorruptFileError(message("load", "the state contains itself", expected="a tree"))
     open_now.add(key)
-    size = 1 + sum(_measure(part, sizes, open_now) for part in parts)
+    size = 1 + sum(_measure(part, sizes, open_now, limit) for part in parts)
     open_now.remove(key)
-    if size > _LARGEST_TREE:
-        raise CorruptFileError(message("load", f"the state has more than {_LARGEST_TREE} values"))
+    if size > limit:
+        raise CorruptFileError(message("load", f"the state has more than {limit} values, for the size of its file"))
     sizes[key] = size
     return size
 
@@ -130,15 +132,31 @@ def _converted(value: Any, source: StoredTensors, path: str) -> Any:
     return value
 
 
-@contextmanager
-def damage_named(path: Path, what: str = "its content") -> Iterator[None]:
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; False for a name, which may come from a file, that no file can have."""
+    try:
+        return path.is_file()
+    except OSError:  # it is too long
+        return False
+
+
+def damage_named(path: Path, what: str = "its content") -> AbstractContextManager[None]:
     """Turn what reading damaged data raises into one CorruptFileError that names the file."""
+    return damage_reported(f"{path} is damaged: {what} cannot be read")
+
+
+@contextmanager
+def damage_reported(problem: str, op: str = "load") -> Iterator[None]:
+    """Turn what data of a file, which may have any form, makes the code raise into one CorruptFileError that says the problem.
+
+    Errors of Polyhal stay as they are, and so do those of the system and of memory.
+    """
     try:
         yield
     except PolyhalError:
         raise
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError, struct.error) as error:
-        raise CorruptFileError(message("load", f"{path} is damaged: {what} cannot be read: {error}")) from error
-    except (RecursionError, MemoryError, AssertionError, SyntaxError) as error:
-        problem = f"{path} is damaged: {what} cannot be read: {type(error).__name__}"
-        raise CorruptFileError(message("load", problem)) from error
+    except (
+        ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError, struct.error, RecursionError,
+        AssertionError, SyntaxError,
+    ) as error:  # fmt: skip
+        raise CorruptFileError(message(op, f"{problem}: {type(error).__name__}: {error}")) from error

@@ -21,13 +21,14 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, UnsupportedDTypeError, message
 from polyhal.serialize.readers.archive import Archive
 from polyhal.serialize.readers.pickle_names import DATA_NAMES, resolved
-from polyhal.serialize.readers.pickles import PickleConstructor, PickleReader
+from polyhal.serialize.readers.pickles import PickleConstructor, PickleReader, short
 from polyhal.serialize.readers.stored import StoredTensors, as_tree, damage_named
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _FIX = "save weights in PyTorch as torch.save(model.state_dict(), path), or as safetensors"
-_LARGEST_EXPANSION = 1 << 30
-"""Bytes that broadcast tensors of a file may need beyond what the file has."""
+_LARGEST_EXPANSION = 1 << 25
+"""Bytes that tensors of a file may need beyond their storages, for each of which `_EXPANSION` times its size is free."""
+_EXPANSION = 8
 
 _STORAGE_KINDS: dict[str, DType | None] = {
     "FloatStorage": dtypes.float32, "DoubleStorage": dtypes.float64, "HalfStorage": dtypes.float16,
@@ -106,15 +107,23 @@ def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 def _whole(values: Any) -> tuple[int, ...]:
     if not isinstance(values, (tuple, list)) or not all(type(v) is int and 0 <= v < 2**48 for v in values):
-        raise ValueError(f"{values!r} are no lengths or strides")
+        raise ValueError(f"{short(values)} are no lengths or strides")
     return tuple(values)
 
 
+def _device(kind: Any, index: Any = None) -> str:
+    if not isinstance(kind, str) or not (index is None or type(index) is int):
+        raise ValueError("a device without a name")
+    return kind if index is None else f"{kind}:{index}"
+
+
 class _TensorMaker:
-    """Makes tensors of one file, and adds up what broadcast ones need."""
+    """Makes tensors of one file, and adds up what those that overlap or are broadcast need."""
 
     def __init__(self) -> None:
         self._expansion = 0
+        self._met: set[Hashable] = set()
+        self._storages: set[Hashable] = set()
 
     def names(self) -> dict[str, Any]:
         """What a pickle of PyTorch may name besides plain data."""
@@ -128,7 +137,7 @@ class _TensorMaker:
             **{f"torch {name}": _Unsupported(name) for name in ("complex64", "complex128", "complex32")},
             **{f"torch float8_{form}": _Unsupported(f"float8_{form}") for form in ("e4m3fn", "e5m2", "e8m0fnu")},
             "torch Size": make(lambda lengths=(): _whole(lengths)),
-            "torch device": make(lambda kind, index=None: str(kind) if index is None else f"{kind}:{index}"),
+            "torch device": make(_device),
             "torch Tensor": "torch.Tensor",
             "torch.nn.parameter Parameter": "torch.nn.Parameter",
             "torch._utils _rebuild_tensor": make(self._tensor),
@@ -162,11 +171,20 @@ class _TensorMaker:
         extent = 0 if 0 in lengths else _extent(lengths, steps)
         if len(lengths) != len(steps) or first + extent > available:
             raise ValueError(f"a tensor of shape {lengths} at {first} in a storage of {available} elements")
-        size = int(np.prod(lengths, dtype=object)) * kind.itemsize
-        self._expansion += max(0, size - available * kind.itemsize)
+        tensor = _TorchTensor(storage, kind, storage.start + first, lengths, steps)
+        if tensor.identity not in self._met:
+            self._met.add(tensor.identity)
+            self._count(storage, int(np.prod(lengths, dtype=object)) * kind.itemsize)
+        return tensor
+
+    def _count(self, storage: _Storage, nbytes: int) -> None:
+        """Count what a tensor needs. Raises ValueError if all together need much more than the storages they view."""
+        if storage.key not in self._storages:
+            self._storages.add(storage.key)
+            self._expansion -= _EXPANSION * (storage.start + storage.count) * storage.dtype.itemsize
+        self._expansion += nbytes
         if self._expansion > _LARGEST_EXPANSION:
             raise ValueError(f"broadcast tensors of {self._expansion} bytes")
-        return _TorchTensor(storage, kind, storage.start + first, lengths, steps)
 
 
 def supported(dtype: Any) -> DType:
@@ -204,7 +222,7 @@ def open_torch_archive(archive: Archive) -> tuple[Any, StoredTensors]:
     with damage_named(path):
         order = archive.read(f"{root}byteorder") if f"{root}byteorder" in archive.members else b"little"
         if order not in (b"little", b"big"):
-            raise ValueError(f"byte order {order!r}")
+            raise ValueError(f"byte order {short(order)}")
 
         def persistent(reference: Any) -> _Storage:
             mark, dtype, key, _, count = reference
@@ -255,7 +273,7 @@ def open_pickle(path: Path) -> tuple[Any, StoredTensors]:
         if state == _MAGIC:
             protocol, system = reader.read(mapped), reader.read(mapped)  # type: ignore[arg-type]
             if protocol != 1001 or not isinstance(system, dict):
-                raise IncompatibleFileError(message("load", f"{path} has protocol {protocol}", expected="1001"))
+                raise IncompatibleFileError(message("load", f"{path} has protocol {short(protocol)}", expected="1001"))
             state = reader.read(mapped)  # type: ignore[arg-type]
             storages.locate(reader.read(mapped), mapped)  # type: ignore[arg-type]
         return as_tree(resolved(state), source), source
@@ -292,7 +310,11 @@ class _LegacyStorages:
     def locate(self, keys: Any, file: Any) -> None:
         """Find the storages behind the pickles."""
         size = file.size()
-        if not isinstance(keys, list) or not self._kinds.keys() <= set(keys):
+        if (
+            not isinstance(keys, list)
+            or not all(isinstance(key, str) for key in keys)
+            or not self._kinds.keys() <= set(keys)
+        ):
             raise ValueError("storages are missing")
         for key in keys:
             kind, expected = self._kinds[key]

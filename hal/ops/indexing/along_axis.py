@@ -85,7 +85,7 @@ take_along_axis = declare(
     family="indexing",
     infer=_infer_take,
     lowering=Decompose(_take_decomposed, widen=False),
-    gradient=lambda g, index, x_spec, *, axis: (scatter_along_axis(g, index, axis, x_spec.shape[axis]), None),
+    gradient=lambda g, index, x_spec, *, axis: (scatter_along_axis(g, index, None, axis, x_spec.shape[axis]), None),
     index_range=_take_range,
     samples=_take_samples,
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((3, 3), int)), {"axis": 1}, ValueError, "differ outside axis 1")],
@@ -94,11 +94,12 @@ take_along_axis = declare(
 )
 
 
-def _scatter_along_axis(src: Any, index: Any, *, axis: int, length: int) -> Any:
-    """Zeros of `length` along `axis`, with `src` added at the positions that `index` names: the transpose of taking."""
+def _scatter_along_axis(src: Any, index: Any, base: Any = None, *, axis: int = 0, length: int = 0) -> Any:
+    """`base`, or zeros, of `length` along `axis`, with `src` added at the positions that `index` names."""
     src, index = np.asarray(src), np.asarray(index)
     axis = axis % src.ndim
-    out = np.zeros((*src.shape[:axis], length, *src.shape[axis + 1 :]), src.dtype)
+    shape = (*src.shape[:axis], length, *src.shape[axis + 1 :])
+    out = np.zeros(shape, src.dtype) if base is None else np.array(base)
     grids = list(np.meshgrid(*[np.arange(n) for n in index.shape], indexing="ij", sparse=True))
     grids[axis] = index
     np.add.at(out, tuple(grids), src)
@@ -111,13 +112,32 @@ def _infer_scatter(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if index.shape != src.shape:
         raise ValueError(f"src {src.shape} and index {index.shape}; expected equal shapes")
     params["axis"] = axis
-    return [(src.dtype, (*src.shape[:axis], params["length"], *src.shape[axis + 1 :]))]
+    shape = (*src.shape[:axis], params["length"], *src.shape[axis + 1 :])
+    if specs[2] is not None and (tensor_at(specs, 2).shape, tensor_at(specs, 2).dtype) != (shape, src.dtype):
+        base = tensor_at(specs, 2)
+        raise ValueError(f"base {base.dtype.name} {base.shape}; expected {src.dtype.name} {shape}")
+    return [(src.dtype, shape)]
 
 
-def _scatter_decomposed(src: Any, index: Any, *, axis: int, length: int) -> Any:
+def _scatter_decomposed(src: Any, index: Any, base: Any, *, axis: int, length: int) -> Any:
+    if base is not None:
+        return base + scatter_along_axis(src, index, None, axis, length)
     shape = (*src.shape[:axis], length, *src.shape[axis + 1 :])
     positions = reshape(_flat_positions(index, shape, axis), (-1,))
     return reshape(scatter_rows(reshape(src, (-1, 1)), positions, math.prod(shape)), shape)
+
+
+def _scatter_gradient(g: Any, index: Any, base_spec: Any, *, axis: int, length: int) -> Any:
+    return take_along_axis(g, index, axis), None, None if base_spec is None else g
+
+
+def _scatter_samples(rng: np.random.Generator) -> list[Sample]:
+    results = []
+    for shape, axis, length in [((4, 5), 1, 3), ((6, 5), 0, 4), ((7,), 0, 3), ((2, 3, 2), 1, 2)]:
+        src, index = rng.uniform(-1, 1, shape), rng.integers(0, length, shape)
+        base = rng.uniform(-1, 1, (*shape[:axis], length, *shape[axis + 1 :]))
+        results += [Sample((src, index, b), {"axis": axis, "length": length}) for b in (None, base)]
+    return results
 
 
 scatter_along_axis: OpFunction = declare(
@@ -129,11 +149,8 @@ scatter_along_axis: OpFunction = declare(
     settings=("deterministic",),
     public=False,
     index_range=lambda specs, params: IndexRange(1, -params["length"], params["length"]),
-    gradient=lambda g, index, *, axis, length: (take_along_axis(g, index, axis), None),
-    samples=lambda rng: [
-        Sample((rng.uniform(-1, 1, s), rng.integers(0, n, s)), {"axis": a, "length": n})
-        for s, a, n in [((4, 5), 1, 3), ((6, 5), 0, 4), ((7,), 0, 3), ((2, 3, 2), 1, 2)]
-    ],
+    gradient=_scatter_gradient,
+    samples=_scatter_samples,
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     tolerance=Tolerance(1.0, terms=index_size),
 )

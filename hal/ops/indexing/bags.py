@@ -22,13 +22,9 @@ from polyhal.hal.ops.declare import (
     tensor_at,
 )
 from polyhal.hal.ops.indexing.rows import embedding, scatter_rows, tensor_and_index
-from polyhal.hal.ops.layout.creation import arange, full
-from polyhal.hal.ops.layout.regions import concat
+from polyhal.hal.ops.indexing.scatter_bags import bag_count, bag_numbers, bag_rows, scatter_bags
 from polyhal.hal.ops.layout.slicing import slice_
-from polyhal.hal.ops.layout.views import broadcast_to, reshape
-from polyhal.hal.ops.pointwise.logic import less
-from polyhal.hal.ops.pointwise.selection import minimum, where
-from polyhal.hal.ops.reductions.search import searchsorted
+from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.reductions.sums import sum_
 
 
@@ -51,12 +47,6 @@ def _sum_bags(
     return np.array([rows[a:b].sum(0) for a, b in zip(starts, ends, strict=False)]).reshape(-1, weight.shape[1])
 
 
-def _bags(count: int, starts: Spec | None, length: int, open_end: bool) -> int:
-    if starts is None:
-        return count // length
-    return starts.shape[0] - (not open_end)
-
-
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     (weight, index), starts, scales = tensor_and_index(specs), specs[2], specs[3]
     if weight.ndim != 2 or index.ndim != 1:
@@ -69,16 +59,8 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
             raise ValueError(f"starts are {starts}; expected a vector of integers")
     elif params["length"] < 1 or index.size % params["length"]:
         raise ValueError(f"{index.size} numbers in bags of {params['length']}; expected starts, or bags of one length")
-    bags = _bags(index.size, starts if isinstance(starts, Spec) else None, params["length"], params["open_end"])
+    bags = bag_count(index.size, starts if isinstance(starts, Spec) else None, params["length"], params["open_end"])
     return [(weight.dtype, (bags, weight.shape[1]))]
-
-
-def _bag_numbers(count: int, starts: Any, bags: int) -> Any:
-    """The bag of each of `count` elements (int64); the number of bags for those in none."""
-    at = arange(0, count, 1, dtypes.int64)
-    wide = starts if starts.dtype is dtypes.int64 else starts.cast(dtype=dtypes.int64)
-    bag = searchsorted(wide, at, right=True) - 1
-    return where(less(bag, 0), bags, minimum(bag, bags))
 
 
 def _decomposed(weight: Any, index: Any, starts: Any, scales: Any, *, length: int, open_end: bool) -> Any:
@@ -87,9 +69,9 @@ def _decomposed(weight: Any, index: Any, starts: Any, scales: Any, *, length: in
     count, width = rows.shape
     if starts is None:
         return sum_(reshape(rows, (count // length, length, width)), 1)
-    bags = _bags(count, starts.spec, length, open_end)
+    bags = bag_count(count, starts.spec, length, open_end)
     # A row past the last bag collects the elements that are in none.
-    return slice_(scatter_rows(rows, _bag_numbers(count, starts, bags), bags + 1), (0, 0), (bags, width), (1, 1))
+    return slice_(scatter_rows(rows, bag_numbers(count, starts, bags), bags + 1), (0, 0), (bags, width), (1, 1))
 
 
 def _rule(
@@ -104,17 +86,13 @@ def _rule(
     length: int,
     open_end: bool,
 ) -> Any:
-    count, (bags, width) = index.shape[0], g.shape
-    if starts is None:
-        rows = reshape(broadcast_to(reshape(g, (bags, 1, width)), (bags, length, width)), (count, width))
-    else:
-        padded = concat([g, full((1, width), 0.0, g.dtype)], 0)
-        rows = embedding(padded, _bag_numbers(count, starts, bags))
-    d_scales = sum_(rows * embedding(weight, index), 1) if len(needs) > 3 and needs[3] else None
-    if not needs[0]:
-        return None, None, None, d_scales
-    scaled = rows if scales is None else rows * reshape(scales, (-1, 1))
-    return scatter_rows(scaled, index, weight_spec.shape[0]), None, None, d_scales
+    d_weight = d_scales = None
+    if needs[0]:
+        d_weight = scatter_bags(g, index, starts, scales, weight_spec.shape[0], length, open_end)
+    if len(needs) > 3 and needs[3]:
+        rows = bag_rows(g, starts, index.shape[0], length)
+        d_scales = sum_(rows * embedding(weight, index), 1)
+    return d_weight, None, None, d_scales
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:

@@ -65,7 +65,7 @@ def _scattered(name: str, x: Any, axis: int, index: Any, src: Any, reduce: str, 
     src = basic_index(src, tuple(slice(0, n) for n in index.shape))
     if reduce == "sum" and include_self and x.ndim > 1 and x.dtype.kind == "float" and _spans(x, index, axis):
         src = src if src.dtype is x.dtype else src.cast(dtype=x.dtype)
-        return reshape(x + scatter_along_axis(src, index, axis, x.shape[axis]), shape)
+        return reshape(scatter_along_axis(src, index, x, axis, x.shape[axis]), shape)
     rows, values = (reshape(v, (-1, 1)) for v in (x, src))
     return reshape(reduce_rows(name, rows, _positions(index, x.shape, axis), values, reduce, include_self), shape)
 

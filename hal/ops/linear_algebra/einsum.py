@@ -45,11 +45,11 @@ def einsum(equation: Any, *operands: Any) -> Any:
         equation, operands = equation_of((equation, *operands))
     elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
-    return _plan(equation, tuple(x.spec for x in operands)).run(operands)
+    return plan_einsum(equation, tuple(x.spec for x in operands)).run(operands)
 
 
 @lru_cache(1024)
-def _plan(equation: str, specs: tuple[Spec, ...]) -> OpSequence:
+def plan_einsum(equation: str, specs: tuple[Spec, ...]) -> OpSequence:
     """The ops that evaluate an equation for operands of these specs."""
     plan = OpSequence(specs)
     labels, output = parse(equation, tuple(s.ndim for s in specs))
@@ -119,19 +119,21 @@ def _contracted(plan: OpSequence, first: Term, second: Term, needed: set[Label],
     inner = [label for label in common if label not in needed]
     if not inner:
         return _multiplied(plan, first, second, output)
-    batch = _in_order([label for label in common if label in needed], output)
+    batch = _batch(plan, (first, second), _in_order([label for label in common if label in needed], output))
     rows, columns = (
         _in_order([label for label in labels if label not in common], output) for _, labels in (first, second)
     )
-    if not _agrees((*batch, *rows, *columns), output) and _agrees((*batch, *columns, *rows), output):
+    lead = tuple(label for axis in batch for label in axis)
+    if not _agrees((*lead, *rows, *columns), output) and _agrees((*lead, *columns, *rows), output):
         first, second, rows, columns = second, first, columns, rows
 
     def copied(order: list[Label]) -> int:
-        return _copied(plan, first, (batch, rows, order)) + _copied(plan, second, (batch, order, columns))
+        return _copied(plan, first, (*batch, rows, order)) + _copied(plan, second, (*batch, order, columns))
 
     inner = min((inner, [label for label in second[1] if label in inner]), key=copied)
-    x, y = _grouped(plan, first, (batch, rows, inner), sizes), _grouped(plan, second, (batch, inner, columns), sizes)
-    labels = (*batch, *rows, *columns)
+    x = _grouped(plan, first, (*batch, rows, inner), sizes)
+    y = _grouped(plan, second, (*batch, inner, columns), sizes)
+    labels = (*lead, *rows, *columns)
     return _reshaped(plan, plan.add(op_matmul, (x, y)), tuple(sizes[label] for label in labels)), labels
 
 
@@ -171,15 +173,33 @@ def _reshaped(plan: OpSequence, x: int, shape: tuple[int, ...]) -> int:
     return x if plan.specs[x].shape == shape else plan.add(reshape, (x,), shape)
 
 
-Groups = tuple[list[Label], list[Label], list[Label]]
-"""The labels of a factor's batch axis, which may be missing, and of its two matrix axes."""
+Groups = tuple[list[Label], ...]
+"""The labels of each axis of a factor: batch axes, then two matrix axes."""
+_BATCH_AXES = 3
+"""Axes of a batch that kernels read where they lie."""
+
+
+def _batch(plan: OpSequence, terms: tuple[Term, Term], labels: list[Label]) -> list[list[Label]]:
+    """The batch axes of a product: an axis for each label, or one for all where neighbours in memory are of the batch.
+
+    Matrices whose elements lie far apart are read slowly, and merging axes copies them.
+    """
+    scattered = any(_neighbours(plan.specs[x], axes) in labels for x, axes in terms)
+    if len(labels) > 1 and (len(labels) > _BATCH_AXES or scattered):
+        return [labels]
+    return [[label] for label in labels]
+
+
+def _neighbours(spec: Spec, labels: Labels) -> Label | None:
+    """The label of the axis along which elements are neighbours in memory."""
+    axes = zip(labels, spec.shape, spec.strides, strict=True)
+    return next((label for label, n, stride in axes if stride == 1 and n > 1), None)
 
 
 def _grouped(plan: OpSequence, term: Term, groups: Groups, sizes: Sizes) -> int:
     """A term as a factor of `matmul`, where each group of labels is one axis."""
     x = _arranged(plan, term, tuple(label for group in groups for label in group))
-    parts = groups if groups[0] else groups[1:]
-    return _reshaped(plan, x, tuple(math.prod(sizes[label] for label in group) for group in parts))
+    return _reshaped(plan, x, tuple(math.prod(sizes[label] for label in group) for group in groups))
 
 
 def _copied(plan: OpSequence, term: Term, groups: Groups) -> int:

@@ -200,6 +200,12 @@ def _grad_samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
+def _grad_flops(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> int:
+    """Five products: the scores again, and the gradients of probabilities, queries, keys and values."""
+    q, k, v = (tensor_at(specs, i) for i in (1, 2, 3))
+    return 2 * math.prod(q.shape[:-1]) * k.shape[-2] * (3 * q.shape[-1] + 2 * v.shape[-1])
+
+
 attention_grad = declare(
     _attention_grad,
     name="attention_grad",
@@ -210,6 +216,7 @@ attention_grad = declare(
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(32.0, floor=4.0, terms=_terms, rounded=1),
+    flops=_grad_flops,
     settings=("precision", "deterministic"),
     autocast=Autocast.HALF,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -324,6 +325,7 @@ conv2d_input_grad = declare(
     samples=_input_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_input_terms),
+    flops=lambda specs, outs, params: 2 * tensor_at(specs, 0).size * math.prod(tensor_at(specs, 1).shape[1:]),
     settings=("precision",),
     autocast=Autocast.HALF,
 )
@@ -337,6 +339,7 @@ conv2d_weight_grad = declare(
     samples=_weight_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_weight_terms),
+    flops=lambda specs, outs, params: 2 * tensor_at(specs, 0).size * math.prod(outs[0].shape[1:]),
     settings=("precision",),
     autocast=Autocast.HALF,
 )

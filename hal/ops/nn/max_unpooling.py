@@ -32,8 +32,8 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 def _decomposed(x: Any, index: Any, *, length: int) -> Any:
     """The sum of the values at each position, divided by their number."""
     ones = where(equal(x, x), 1.0, 1.0).cast(dtype=x.dtype)
-    count = scatter_along_axis(ones, index, 1, length)
-    total = scatter_along_axis(x, index, 1, length)
+    count = scatter_along_axis(ones, index, None, 1, length)
+    total = scatter_along_axis(x, index, None, 1, length)
     return where(greater(count, 1.0), total / count, total)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import as_dtype
-from polyhal.hal.layout import normalize_axis
+from polyhal.hal.layout import Spec, normalize_axis
 from polyhal.hal.ops.batching import first_along_axis
 from polyhal.hal.ops.declare import (
     Decompose,
@@ -76,7 +76,7 @@ resample_weights = declare(
 # --- the product with a banded matrix -------------------------------------------------------------------------------
 
 
-def _banded_matmul(x: Any, starts: Any, weights: Any, *, axis: int) -> Any:
+def banded_product(x: Any, starts: Any, weights: Any, *, axis: int) -> Any:
     """The product of a banded matrix with `x` along `axis`: row r is `weights[r]` from column `starts[r]` on.
 
     A weight of zero reads nothing: zero times infinity adds zero.
@@ -90,14 +90,19 @@ def _banded_matmul(x: Any, starts: Any, weights: Any, *, axis: int) -> Any:
     return np.moveaxis(terms.sum(-1), -1, axis).astype(x.dtype)
 
 
+def require_band(starts: Spec, weights: Spec, length: int, axis: str) -> None:
+    """Raise ValueError unless these are a banded matrix for an axis of `length` elements, which the error calls `axis`."""
+    if starts.dtype is not dtypes.int32 or weights.ndim != 2 or starts.shape != weights.shape[:1]:
+        raise ValueError(f"starts {starts} and weights {weights}; expected int32 (rows,) and floats (rows, taps)")
+    if weights.shape[1] > length:
+        raise ValueError(f"{weights.shape[1]} taps; {axis} has {length} elements")
+
+
 def _infer_banded(specs: Specs, params: dict[str, Any]) -> list[Output]:
     x, starts, weights = (tensor_at(specs, i) for i in range(3))
     require_floats("banded_matmul", (x, weights))
     axis = params["axis"] = normalize_axis(params["axis"], x.ndim)
-    if starts.dtype is not dtypes.int32 or weights.ndim != 2 or starts.shape != weights.shape[:1]:
-        raise ValueError(f"starts {starts} and weights {weights}; expected int32 (rows,) and floats (rows, taps)")
-    if weights.shape[1] > x.shape[axis]:
-        raise ValueError(f"{weights.shape[1]} taps; axis {axis} has {x.shape[axis]} elements")
+    require_band(starts, weights, x.shape[axis], f"axis {axis}")
     return [(x.dtype, (*x.shape[:axis], weights.shape[0], *x.shape[axis + 1 :]))]
 
 
@@ -128,7 +133,7 @@ def _banded_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 banded_matmul = declare(
-    _banded_matmul,
+    banded_product,
     name="banded_matmul",
     batching=first_along_axis,
     family="resampling",
@@ -152,12 +157,29 @@ banded_matmul = declare(
 # --- resampling -----------------------------------------------------------------------------------------------------
 
 
-def _resample(x: Any, *, axis: int, length: int, method: Any, transposed: bool = False) -> Any:
+def _ends(length: int, result: int, transposed: bool) -> tuple[int, int]:
+    """The lengths before and after the resampling that this is, or that this is the gradient of."""
+    return (result, length) if transposed else (length, result)
+
+
+def resampling_tables(x: Any, axis: int, length: int, method: Any, transposed: bool) -> tuple[Any, Any]:
+    """The banded matrix that resamples `axis` of `x` to `length` elements: its starts and weights, as tensors."""
+    ends = _ends(x.shape[axis], length, transposed)
+    dtype = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
+    return resample_starts(method, *ends, transposed), resample_weights(method, *ends, transposed, dtype)
+
+
+def resampling_taps(x: Spec, axis: int, length: int, method: Any, transposed: bool) -> int:
+    """Elements of `x` that a result of this resampling reads, at most."""
+    ends = _ends(x.shape[axis], length, transposed)
+    return int(resampling_band(Method(*method), *ends, transposed).weights.shape[1])
+
+
+def resampled(x: Any, *, axis: int, length: int, method: Any, transposed: bool = False) -> Any:
     """`x` resampled along `axis` to `length` elements by a method, or the gradient of that."""
     x = np.asarray(x)
-    lengths = (length, x.shape[axis]) if transposed else (x.shape[axis], length)
-    band = resampling_band(Method(*method), *lengths, transposed)
-    return _banded_matmul(x, band.starts, band.weights, axis=axis)
+    band = resampling_band(Method(*method), *_ends(x.shape[axis], length, transposed), transposed)
+    return banded_product(x, band.starts, band.weights, axis=axis)
 
 
 def _infer_resample(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -171,16 +193,13 @@ def _infer_resample(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _resample_decomposed(x: Any, *, axis: int, length: int, method: Any, transposed: bool) -> Any:
-    lengths = (length, x.shape[axis]) if transposed else (x.shape[axis], length)
-    dtype = dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
-    starts = resample_starts(method, *lengths, transposed)
-    return banded_matmul(x, starts, resample_weights(method, *lengths, transposed, dtype), axis)
+    return banded_matmul(x, *resampling_tables(x, axis, length, method, transposed), axis)
 
 
 def _resample_taps(specs: Specs, params: Params) -> int:
-    n, length = tensor_at(specs, 0).shape[params["axis"]], params["length"]
-    lengths = (length, n) if params["transposed"] else (n, length)
-    return int(resampling_band(Method(*params["method"]), *lengths, params["transposed"]).weights.shape[1])
+    return resampling_taps(
+        tensor_at(specs, 0), params["axis"], params["length"], params["method"], params["transposed"]
+    )
 
 
 def _resample_samples(rng: np.random.Generator) -> list[Sample]:
@@ -197,7 +216,7 @@ def _resample_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 resample: OpFunction = declare(
-    _resample,
+    resampled,
     name="resample",
     family="resampling",
     infer=_infer_resample,

@@ -6,7 +6,6 @@ A rule is a function `rule(ops, p, g, *states, t, NUMBERS..., FLAGS...)` that re
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops.arguments import arguments
 from polyhal.hal.ops.declare import OpFunction, Output, Sample, Samples, Specs
 from polyhal.hal.ops.optim.multi_tensor import SHAPES, groups_of, multi_tensor
 from polyhal.hal.ops.optim.step import as_tensor, where_stepping
@@ -61,11 +61,8 @@ def update_rule(
     is a tensor without axes, where 0 leaves everything unchanged. `positive` names states that are sums of squares,
     `variants` are the flags of samples, `draws` the numbers of samples.
     """
-    flags = {
-        p.name: p.default
-        for p in inspect.signature(rule).parameters.values()
-        if p.kind is p.KEYWORD_ONLY and p.default is not p.empty
-    }
+    _, keyword_only, defaults, _ = arguments(rule)
+    flags = {name: defaults[name] for name in keyword_only if name in defaults}
 
     def split(xs: Sequence[Any], params: dict[str, Any]) -> tuple[list[Sequence[Any]], Any, Sequence[Any]]:
         chosen = {k: params[k] for k in flags}
@@ -109,7 +106,7 @@ def update_rule(
                     raise ValueError(f"a parameter is {p} and has a gradient or state {s}; expected one shape")
         return [(s.dtype, s.shape) for group in (groups[0], *groups[2:]) for s in tensors(tuple(group))]
 
-    reference.__doc__ = inspect.getdoc(rule)
+    reference.__doc__ = rule.__doc__
     return multi_tensor(
         reference,
         name=name,

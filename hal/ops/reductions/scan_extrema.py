@@ -95,7 +95,7 @@ def _with_positions(name: str, doc: str, numpy: np.ufunc, running: OpFunction) -
         return values, running_max(where(is_extremum, at, 0), axis).cast(dtype=dtypes.int64)
 
     def gradient(g: Any, indices: Any, x_spec: Spec, *, axis: int) -> Any:
-        return scatter_along_axis(g, indices, axis, x_spec.shape[axis])
+        return scatter_along_axis(g, indices, None, axis, x_spec.shape[axis])
 
     return declare_along_axis(
         reference,

@@ -2,6 +2,9 @@
 
 Values between two kernels are written to memory and read back; inside a group they stay in registers. A group must not depend
 on its own results by way of ops outside of it.
+
+Large sums that are accumulated in place, as the gradients of micro-batches are, stay apart: one kernel for all terms would keep
+every term in memory until the last one is there.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from polyhal.hal.ops.traits import Trait
 _MAX_STEPS = 48
 _MAX_REPEATED = 4
 """Cheap steps that may be repeated for each element of a larger shape to save a launch."""
+_MAX_HELD = 1 << 20
+"""Bytes of an accumulated sum above which its terms are not kept for one kernel."""
 _MAX_TENSORS = 12
 """Inputs and results of a group together. Some devices allow few kernel arguments, and registers are scarce."""
 
@@ -89,12 +94,28 @@ class _Grouping:
             return
         if first.shape != second.shape and not self._is_worth_repeating(first, second):
             return
+        if any(self._holds_terms(k, first) for k in second.nodes):
+            return
         nodes = sorted((*first.nodes, *second.nodes))
         outside = (first.needs | second.needs) - {a, b}
         if len(nodes) > _MAX_STEPS or any(self._depends(u, {a, b}) for u in outside):
             return
         if len(self._tensors(nodes)) + len(self._results(nodes)) <= _MAX_TENSORS:
             self._merge(a, b)
+
+    def _holds_terms(self, k: int, before: _Group) -> bool:
+        """Whether node `k` adds a later term to a large sum that `before` accumulates in place."""
+        node = self._graph.nodes[k]
+        if not self._accumulates(node) or self._graph.tensor(node.outputs[0]).nbytes <= _MAX_HELD:
+            return False
+        total, term = (self._graph.producer_index(node.value(i)) for i in (0, 1))
+        return total in before.nodes and self._accumulates(self._graph.nodes[total]) and term > before.nodes[-1]
+
+    @staticmethod
+    def _accumulates(node: Node) -> bool:
+        """Whether a node adds or multiplies a tensor into its first operand."""
+        commutes = Trait.COMMUTATIVE in node.op.traits
+        return commutes and node.replaces == (0,) and len(node.reads) == len(node.inputs)
 
     def _is_worth_repeating(self, first: _Group, second: _Group) -> bool:
         """Whether to compute a group of a smaller shape again for each element of the larger group, its only user."""

@@ -135,7 +135,7 @@ class Certificate:
                 }
             )
             _check(certificate)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
             raise CorruptFileError(message(None, f"this is no certificate: {type(error).__name__}: {error}")) from error
         return certificate
 
@@ -149,13 +149,15 @@ def _result(value: Mapping[str, Any]) -> OpResult:
 def _check(certificate: Certificate) -> None:
     """Raise ValueError or KeyError for members of the wrong type; nested records check their own."""
     c = certificate
-    texts = (c.name, c.date, c.python, c.system)
-    numbers = (c.seconds, c.passed, c.unsupported, c.expected_failures, *c.limits.values())
+    texts: tuple[Any, ...] = (c.name, c.date, c.python, c.system)
+    numbers: tuple[Any, ...] = (c.seconds, c.passed, c.unsupported, c.expected_failures, *c.limits.values())
     datetime.fromisoformat(c.date)
-    for key in ("small", "full", "only"):
+    for key in ("small", "full"):
         c.scope[key]
-    for key in ("name", "type", "driver", "memory"):
-        c.info[key]
+    texts += (*(c.info[key] for key in ("name", "type", "driver")), c.scope["only"])
+    numbers += (c.info["memory"],)
+    if not isinstance(c.info.get("features", {}), Mapping):
+        raise ValueError("the features are no mapping")
     for f in c.findings:
         if not all(isinstance(getattr(f, x.name), bool if x.name == "right" else str) for x in fields(Finding)):
             raise ValueError(f"{f} is no finding")

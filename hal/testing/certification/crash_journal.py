@@ -13,7 +13,7 @@ from typing import Self
 
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.fingerprint import device_key, fingerprint
-from polyhal.hal.settings import env
+from polyhal.hal.settings import env, processes
 
 _FRESH = 30.0
 """Seconds without a new case after which a run counts as dead, on systems that cannot query processes."""
@@ -63,10 +63,4 @@ def _alive(process: int, path: Path) -> bool:
         return False
     if os.name != "posix":  # on Windows os.kill would end the process
         return time.time() - path.stat().st_mtime < _FRESH
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return processes.is_running(process)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dispatch
+from polyhal.hal.checks.bounds import without_index_checks
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.plan import OpPlan
-from polyhal.hal.settings.debug import without_index_checks
 from polyhal.hal.testing.certification.run_record import RunRecord
 from polyhal.hal.testing.kit.failures import ResultError, failure_context
 from polyhal.hal.testing.kit.guards import GuardedOutput, poison_pool

@@ -84,6 +84,42 @@ def allowed(dtype: DType, expected: np.ndarray, bound: Bound) -> np.ndarray:
     return limit
 
 
+@dataclass(frozen=True, slots=True)
+class FloatErrors:
+    """A float result beside its reference, element by element, in float64."""
+
+    value: np.ndarray
+    """The result."""
+    near: np.ndarray
+    """The reference, rounded to the dtype of the result."""
+    target: np.ndarray
+    """What the error is measured from: the rounded reference of half precision and of overflows, else the unrounded one."""
+    error: np.ndarray
+    limit: np.ndarray
+    """The largest allowed error."""
+    dtype: DType
+
+    @property
+    def rounded(self) -> np.ndarray:
+        """Which elements are the correctly rounded reference, up to the sign of zeros."""
+        return np.asarray((self.value == self.near) | (np.isnan(self.value) & np.isnan(self.near)))
+
+    @property
+    def flushed(self) -> np.ndarray:
+        """Which elements are zero for a reference below the smallest normal number."""
+        return np.asarray((self.value == 0) & (np.abs(self.target) < finfo(self.dtype).smallest_normal))
+
+
+def float_errors(got: np.ndarray, expected: np.ndarray, dtype: DType, bound: Bound) -> FloatErrors:
+    """How far the float result `got` is from `expected`, and how far it may be."""
+    with np.errstate(all="ignore"):
+        near = expected.astype(dtype.numpy).astype(np.float64)
+        # An overflow in the dtype is infinite; otherwise float32 and float64 are compared with the unrounded reference.
+        target = np.where(np.isfinite(near), expected.astype(np.float64) if dtype.itemsize >= 4 else near, near)
+        value = got.astype(np.float64)
+        return FloatErrors(value, near, target, np.abs(value - target), allowed(dtype, target, bound), dtype)
+
+
 def check_close(
     got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what: str, measure: Measure | None = None
 ) -> None:
@@ -102,28 +138,20 @@ def check_close(
             summary = f"{int(wrong.sum())} of {got.size} elements differ; exact {dtype.name} expected"
             raise _failure(got, expected, wrong, what, summary)
         return
-    with np.errstate(all="ignore"):
-        rounded = expected.astype(dtype.numpy)
-        near = rounded.astype(np.float64)
-        # An overflow in the dtype is infinite; otherwise float32 and float64 are compared with the unrounded reference.
-        target = np.where(np.isfinite(near), expected.astype(np.float64) if dtype.itemsize >= 4 else near, near)
-        value = got.astype(np.float64)
-        limit = allowed(dtype, target, bound)
-        error = np.abs(value - target)
+    found = float_errors(got, expected, dtype, bound)
     if measure is not None:
-        measure(largest_error(dtype, target, error, bound))
-    same = (value == near) | (np.isnan(value) & np.isnan(near))
+        measure(largest_error(dtype, found.target, found.error, bound))
+    same = found.rounded
     if not bound.tolerance.ulp and not bound.terms:
-        same &= np.isnan(value) | (np.signbit(value) == np.signbit(near))
+        same &= np.isnan(found.value) | (np.signbit(found.value) == np.signbit(found.near))
     else:
-        same |= np.isfinite(error) & (error <= limit)
-        same |= (value == 0) & (np.abs(target) < finfo(dtype).smallest_normal)
+        same |= (np.isfinite(found.error) & (found.error <= found.limit)) | found.flushed
     if not same.all():
         with np.errstate(all="ignore"):
-            units = np.where(np.isfinite(error), error / unit(dtype, target), np.inf)
+            units = np.where(np.isfinite(found.error), found.error / unit(dtype, found.target), np.inf)
         worst = float(units[~same].max())
         summary = f"{int((~same).sum())} of {got.size} elements are off, by up to {worst:.3g} units of {dtype.name}"
-        raise _failure(value, target, ~same, what, summary, limit)
+        raise _failure(found.value, found.target, ~same, what, summary, found.limit)
 
 
 def largest_error(dtype: DType, expected: np.ndarray, error: np.ndarray, bound: Bound) -> float:

@@ -14,9 +14,9 @@ from typing import Any
 
 from polyhal.hal import dtypes, errors, hookspecs, layout, protocol
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits
-from polyhal.hal.protocol import BindingSlot, CommandBuffer, Event, Launch, RecordedLaunch
+from polyhal.hal.protocol import BindingSlot, CommandBuffer, CompletionEvent, Event, Launch, RecordedLaunch
 
-_OBJECTS = (Event, Launch, CommandBuffer)
+_OBJECTS = (Event, Launch, CommandBuffer, CompletionEvent)
 """What backends return."""
 _HEAD = """\
 # What a backend sees of contract version {version}. Written by `make generate`. Sections marked + may grow, records at the

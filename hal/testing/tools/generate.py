@@ -3,14 +3,16 @@
     python -m polyhal.hal.testing.tools.generate           # from the root of a checkout
     python -m polyhal.hal.testing.tools.generate --check   # list the files that are out of date, and write none
 
-The files are the type stubs of ops, the coverage page with its data, the contract's text, the performance page, the index of
-kernels and the list of quirks. A test compares each with what this command would write.
+The files are the type stubs of ops, the coverage page with its data, the contract's text, the pages of performance and
+reliability, predictions of the simulator, the index of kernels and the list of quirks. A test compares each with what this
+command would write.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -43,7 +45,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
         "frontend/functions.pyi": functions_stub(),
         "frontend/inplace_ops.pyi": in_place_stub(),
     }
-    for generator in (_contract, _performance, _kernels_index, _quirks):
+    for generator in (_contract, _benchmarks, _reliability, _kernels_index, _quirks):
         files |= generator(root)
     return files | _coverage(root, device_of or (lambda column: None))
 
@@ -57,10 +59,18 @@ def _contract(root: Path) -> Files:
     return {path: text}
 
 
-def _performance(root: Path) -> Files:
-    """The page of benchmark results, whose module is part of the checkout and not of the installed package."""
+def _benchmarks(root: Path) -> Files:
+    """The pages of benchmark results, whose module is part of the checkout and not of the installed package."""
     report = importlib.import_module("benchmarks.report")
-    return {"docs/performance.md": report.page(report.results())}
+    return {path.relative_to(report.ROOT).as_posix(): text for path, text in report.pages().items()}
+
+
+def _reliability(root: Path) -> Files:
+    """The page of the campaigns that break something, once they have run."""
+    page = importlib.import_module("benchmarks.reliability.page")
+    if not page.RESULT.exists():
+        return {}
+    return {"docs/reliability.md": page.page(json.loads(page.RESULT.read_text(encoding="utf-8")))}
 
 
 def _kernels_index(root: Path) -> Files:

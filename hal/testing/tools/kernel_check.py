@@ -27,22 +27,22 @@ from polyhal.hal.testing.certification.runner import Outcome, verify
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.op_calls import OpCall, runnable_calls, specs_of
 from polyhal.hal.testing.kit.scope import Scope, primary
-from polyhal.hal.testing.tools.workloads import Runner, interleaved, significant_speedup, workloads
+from polyhal.hal.testing.tools.comparison import TWINS, compare, interleaved
+from polyhal.hal.testing.tools.workloads import Runner, workloads
 
-_ROUNDS = 15
 _MAX_TIMED_OPS = 6
 """A header may serve a hundred ops."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTiming:
-    """Median seconds of one call with the shipped and with the changed kernel, measured alternately."""
+    """Seconds of one call with the shipped and with the changed kernel, measured alternately (see `comparison`)."""
 
     call: str
     shipped: float
     changed: float
     speedup: float
-    """1.0 if chance may explain the difference."""
+    """1.0 if no difference was seen (see `comparison`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +159,13 @@ def _timings(device: Device, kernels: KernelLibrary, name: str, ops: list[str]) 
         call = typical.get(op) or max(_calls(device, OPS[op]), key=lambda c: c.elements)
         runners = []
         with strict():
-            for context in (_shipped(kernels), _in_force(kernels, name)):
-                with context:
+            for context in (_shipped, lambda k: _in_force(k, name)) * TWINS:
+                with context(kernels):
                     runners.append(Runner(isolated(device), call))
                     runners[-1].run()
-            shipped, changed = interleaved(runners, _ROUNDS)
-        medians = (statistics.median(shipped), statistics.median(changed))
-        yield KernelTiming(str(call).partition(" [")[0], *medians, significant_speedup(shipped, changed))
+            samples = interleaved(runners)
+        result = compare(samples[::2], samples[1::2])
+        yield KernelTiming(str(call).partition(" [")[0], result.before, result.after, result.speedup)
 
 
 @contextmanager

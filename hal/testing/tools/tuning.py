@@ -7,7 +7,6 @@ the default, so that a slow phase of the machine affects both alike; a candidate
 from __future__ import annotations
 
 import difflib
-import statistics
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +20,11 @@ from polyhal.hal.kernels.tuning import Key, TunedChoice, Tuning, TuningRequest, 
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.op_calls import expected_results
-from polyhal.hal.testing.tools.workloads import Runner, Workload, interleaved, significant_speedup, workloads
+from polyhal.hal.testing.tools.comparison import TWINS, compare, interleaved
+from polyhal.hal.testing.tools.workloads import Runner, Workload, workloads
 
 _QUICK_SAMPLES = 3
-_ROUNDS = 15
 _FINALISTS = 2
-_MIN_SPEEDUP = 1.03
-"""Speedup below which the default is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class RejectedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """The result for one shape class. Seconds are medians per call of the final comparison."""
+    """The result for one shape class. Seconds are per call, from the final comparison."""
 
     found: TunedChoice
     default: Mapping[str, int]
@@ -174,19 +171,18 @@ class _ShapeClassSearch:
         """Time the finalists alternately with the default."""
         contenders: list[dict[str, int]] = [{}, *finalists]
         runners = []
-        for values in contenders:
+        for values in contenders * TWINS:
             # Each has plans of its own, so that alternating needs no lowering.
             self._adopt(values)
             runners.append(Runner(isolated(self._device), self._call))
             runners[-1].run()
-        samples = interleaved(runners, _ROUNDS)
-        medians = [statistics.median(s) for s in samples]
-        best = min(range(len(medians)), key=medians.__getitem__)
-        speedup = significant_speedup(samples[0], samples[best])
-        if speedup < _MIN_SPEEDUP:
-            best, speedup = 0, 1.0
+        samples = interleaved(runners)
+        sides = [samples[i :: len(contenders)] for i in range(len(contenders))]
+        results = [compare(sides[0], side) for side in sides]
+        best = max(range(len(results)), key=lambda i: results[i].speedup)
+        speedup = results[best].speedup
         q = self._question
         day = datetime.now(UTC).date().isoformat()
         found = TunedChoice(*self._key, contenders[best], speedup, day)
         default = {name: int(getattr(q.default, name)) for name in q.family.space}
-        return TuningResult(found, default, medians[0], medians[best], tried, refused, left)
+        return TuningResult(found, default, results[0].before, results[best].after, tried, refused, left)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,8 +25,6 @@ from polyhal.hal.testing.kit.op_calls import SEED, ExpectedResults, OpCall
 _MIN_SECONDS = 0.004
 """Duration of one timing at least: the call is repeated until then."""
 _MAX_CALLS = 200
-_CHANCE = 0.005
-"""For 15 rounds, 13 of which must agree. A search decides some dozen times, so that one in ten keeps what is noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +108,3 @@ class Runner:
             self.run()
         self._device.synchronize()
         return (time.perf_counter() - begun) / calls
-
-
-def interleaved(runners: Sequence[Runner], rounds: int) -> list[list[float]]:
-    """One timing of each runner per round, so that a slow phase of the machine affects all alike."""
-    samples: list[list[float]] = [[] for _ in runners]
-    for _ in range(rounds):
-        for timings, runner in zip(samples, runners, strict=True):
-            timings.append(runner.sample())
-    return samples
-
-
-def significant_speedup(before: Sequence[float], after: Sequence[float]) -> float:
-    """The median ratio of interleaved timings, round by round; 1.0 if chance may explain it.
-
-    That is a sign test: were both equally fast, each would win half of the rounds. The winner must have won so many that a
-    fair coin does so with a probability below `_CHANCE`.
-    """
-    ratios = [b / a for b, a in zip(before, after, strict=True)]
-    wins = max(sum(r > 1 for r in ratios), sum(r < 1 for r in ratios))
-    likely = sum(math.comb(len(ratios), k) for k in range(wins, len(ratios) + 1)) / 2 ** len(ratios) >= _CHANCE
-    return 1.0 if likely else statistics.median(ratios)

@@ -40,6 +40,11 @@
 #ifndef PREPACKED
 #define PREPACKED 1
 #endif
+// Channels that are prefetched ahead. The planes of a tile are more than the first-level cache holds beside the weights.
+#ifndef CHANNELS_AHEAD
+#define CHANNELS_AHEAD 0
+#endif
+#define PREFETCH_DISTANCE CHANNELS_AHEAD
 #define ALIGNED 0
 #include "lib/dtypes.h"
 #include "conv/tap_planes.h"
@@ -85,7 +90,7 @@ FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL 
     const uint start = min(first, geometry.last_start), end = min(start + TILE_COLUMNS, count);
     __global const int *tap_offsets = table + 5 * geometry.phases + first_tap;
     planes += start;
-    weights += (ulong)group * panels * channels * taps * ROWS + first_tap * ROWS;
+    weights += (ulong)group * panels * channels * taps * ROWS + first_tap * channels * ROWS;
     out += phase_info[4];
     const uint chunk = max(DEPTH / max(phase_taps, 1u), 1u);
     for (uint panel = first_panel; panel < last_panel; panel++) {
@@ -116,6 +121,10 @@ FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL 
                     V b[VECTORS];
 #pragma unroll
                     for (uint v = 0; v < VECTORS; v++) b[v] = CONST_VECTOR_AT(at + v * WIDTH);
+#if CHANNELS_AHEAD
+#pragma unroll
+                    for (uint v = 0; v < VECTORS; v++) { PREFETCH_READ(at + CHANNELS_AHEAD * channel_step + v * WIDTH) }
+#endif
 #pragma unroll
                     for (uint r = 0; r < ROWS; r++) {
                         const V w = (V)(weight[t * ROWS + r]);
@@ -123,7 +132,7 @@ FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL 
                         for (uint v = 0; v < VECTORS; v++) sums[r][v] += w * b[v];
                     }
                 }
-                weight += taps * ROWS;
+                weight += phase_taps * ROWS;
                 plane += channel_step;
             }
 #pragma unroll

@@ -2,8 +2,9 @@
 //
 // pack_planes: images as tap planes (conv/tap_planes.h).
 //
-// pack_weights: for each group, panel of ROWS rows, channel and tap, the ROWS weights; `tap_sources` are the offsets of the
-// taps in the weight tensor. Rows past the end are zeros.
+// pack_weights: for each group, panel of ROWS rows, phase, channel and tap of the phase, the ROWS weights. `tap_sources` has
+// three numbers per tap: its offset in the weight tensor, the first tap of its phase, and the number of taps of that. Rows past
+// the end are zeros.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -50,8 +51,17 @@ __kernel void pack_weights(__global const STORAGE(DTYPE) *w, const ulong w_offse
     packed += ((ulong)group * panels + panel) * channels * taps * ROWS;
     for (uint channel = begin; channel < min(begin + BAND, channels); channel++)
         for (uint t = 0; t < taps; t++) {
-            __global const STORAGE(DTYPE) *from = w + channel * w_channel + tap_sources[t];
-            __global REAL *to = packed + (channel * taps + t) * ROWS;
+            const uint first_tap = tap_sources[3 * t + 1], phase_taps = tap_sources[3 * t + 2];
+            __global const STORAGE(DTYPE) *from = w + channel * w_channel + tap_sources[3 * t];
+            __global REAL *to = packed + (first_tap * channels + channel * phase_taps + t - first_tap) * ROWS;
+            if (rows == ROWS) {
+                REAL values[ROWS];
+#pragma unroll
+                for (uint r = 0; r < ROWS; r++) values[r] = LOAD(DTYPE, from, r * w_filter);
+#pragma unroll
+                for (uint r = 0; r < ROWS; r++) to[r] = values[r];
+                continue;
+            }
             for (uint r = 0; r < rows; r++) to[r] = LOAD(DTYPE, from, r * w_filter);
             for (uint r = rows; r < ROWS; r++) to[r] = 0;
         }

@@ -63,7 +63,7 @@
 // Offsets of the k axis that are kept in local memory at a time.
 #define CACHED_OFFSETS 512
 
-// `k` is the padded length of the k axis.
+// `k` is the padded length of the k axis. Every `rows_per_table` rows have k offsets of their own.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_implicit_gemm(
     __global const LEFT *packed, __global const int2 *k_offsets, __global const STORAGE(DTYPE) *x, const ulong x_offset,
 #if BIAS
@@ -74,7 +74,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv
 #else
     __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
 #endif
-    const uint k_per_split, const ConvGeometry geometry, const OutputGeometry output) {
+    const uint k_per_split, const uint rows_per_table, const ConvGeometry geometry, const OutputGeometry output) {
     __local LEFT left[STAGES * LEFT_SLICE] __attribute__((aligned(32)));
     __local REAL right[STAGES * RIGHT_SLICE] __attribute__((aligned(32)));
     const uint m = geometry.m, n = geometry.n, k = geometry.k;
@@ -86,6 +86,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv
     const uint group = get_group_id(2);
     const uint start = get_group_id(1) * k_per_split, end = min(start + k_per_split, k);
     x += (long)x_offset + group * geometry.x_group;
+    k_offsets += first_row / rows_per_table * k;
     packed += (ulong)group * (k / DEPTH * LEFT_LINES) * (down * ROWS) + first_row;
 #if ASYNC_COPIES
     __local int2 cached_offsets[CACHED_OFFSETS];

@@ -5,7 +5,8 @@
 //
 // Rows are (phase, channel), k is (depth, tap). Tap i of an axis is tap (phase + start + i * step) / divisor of the kernel,
 // if that is an integer and in range: in an input gradient, pixels with the same remainder by the stride, the phase, get
-// contributions from some taps only.
+// contributions from some taps only. With `separate` the taps of a phase are counted from its first one on, so that its k axis
+// has no others, and every phase has `k_offsets` of its own.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -32,12 +33,17 @@
 
 // The taps of both axes, and the rows of a phase.
 typedef struct {
-    uint channels, phases_across;
+    uint channels, phases_across, separate;
     int down_kernel, down_start, down_step, down_divisor, across_kernel, across_start, across_step, across_divisor;
 } TapGeometry;
 
 inline int tap_of(int number, int divisor, int kernel_length) {
     return number >= 0 && number % divisor == 0 && number / divisor < kernel_length ? number / divisor : -1;
+}
+
+// The first i of a phase: taps that are too large come before it. Steps are negative, and the divisor is 1.
+inline int first_tap(int phase_start, int step, int kernel_length) {
+    return max(0, (phase_start - kernel_length - step) / -step);
 }
 
 inline ushort bits_of_float16(float value) {
@@ -59,20 +65,23 @@ __kernel void conv_implicit_gemm_pack(__global LEFT *packed, __global int2 *k_of
     const uint channels = kernel_taps.channels, phases_across = kernel_taps.phases_across;
     const uint taps_across = geometry.term_width, taps = geometry.term_height * taps_across;
     const int x_depth = geometry.x_term, x_down = geometry.x_down, x_across = geometry.x_across;
-    const uint phase = row / channels;
+    const uint phase = row / channels, separate = kernel_taps.separate;
+    const int down = (int)(phase / phases_across) + kernel_taps.down_start;
+    const int across = (int)(phase % phases_across) + kernel_taps.across_start;
+    const int first_i = separate ? first_tap(down, kernel_taps.down_step, kernel_taps.down_kernel) : 0;
+    const int first_j = separate ? first_tap(across, kernel_taps.across_step, kernel_taps.across_kernel) : 0;
     REAL values[2];
     for (uint e = 0; e < each; e++) {
         const uint k = line * each + e, tap = k % taps;
-        const int i = tap / taps_across, j = tap % taps_across;
-        if (row == 0 && group == 0) {
+        const int i = tap / taps_across + first_i, j = tap % taps_across + first_j;
+        if (group == 0 && (separate ? row % channels == 0 && row < geometry.m : row == 0)) {
             const int y = i * geometry.term_step_y, x = j * geometry.term_step_x;
-            k_offsets[k] = k < geometry.k ? (int2)((int)(k / taps) * x_depth + y * x_down + x * x_across, y << 16 | x)
+            k_offsets[(separate ? phase * padded_k : 0) + k] =
+                k < geometry.k ? (int2)((int)(k / taps) * x_depth + y * x_down + x * x_across, y << 16 | x)
                                           : (int2)(0, 0x7fff0000);
         }
-        const int r = tap_of((int)(phase / phases_across) + kernel_taps.down_start + i * kernel_taps.down_step,
-                             kernel_taps.down_divisor, kernel_taps.down_kernel);
-        const int s = tap_of((int)(phase % phases_across) + kernel_taps.across_start + j * kernel_taps.across_step,
-                             kernel_taps.across_divisor, kernel_taps.across_kernel);
+        const int r = tap_of(down + i * kernel_taps.down_step, kernel_taps.down_divisor, kernel_taps.down_kernel);
+        const int s = tap_of(across + j * kernel_taps.across_step, kernel_taps.across_divisor, kernel_taps.across_kernel);
         values[e] = row < geometry.m && k < geometry.k && r >= 0 && s >= 0
                         ? LOAD(DTYPE, weight, (long)weight_offset + group * geometry.a_group +
                                                   row % channels * geometry.a_row + k / taps * geometry.a_term0 +

@@ -94,10 +94,17 @@ FORCE_INLINE void pack_plane(__global const STORAGE(DTYPE) *x, const uint channe
                 continue;
             }
             int i = begin;
-            // Every second pixel of two vectors; the last pixel may have no neighbour to read.
+            // Every second pixel of two vectors. The last pixel may have no neighbour to read, so the last vector begins with
+            // the neighbour of its first one, and some of its pixels are copied twice.
             for (; step == 2 && i + WIDTH < end; i += WIDTH) {
                 const VEC(REAL) low = LOADV(DTYPE, from + 2 * i), high = LOADV(DTYPE, from + 2 * i + WIDTH);
                 VECTOR_AT(row + i) = (VEC(REAL))(low.even, high.even);
+            }
+            if (i > begin) {
+                __global const STORAGE(DTYPE) *rest = from + 2 * (end - WIDTH) - 1;
+                const VEC(REAL) low = LOADV(DTYPE, rest), high = LOADV(DTYPE, rest + WIDTH);
+                VECTOR_AT(row + end - WIDTH) = (VEC(REAL))(low.odd, high.odd);
+                continue;
             }
             for (; i < end; i++) row[i] = LOAD(DTYPE, from, i * step);
         }

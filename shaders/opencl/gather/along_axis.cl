@@ -12,6 +12,10 @@
 #ifndef ATOMIC
 #define ATOMIC 0
 #endif
+// The type in which a work-item finds its element: dividing 64 bits takes many instructions on GPUs.
+#ifndef POSITION
+#define POSITION ulong
+#endif
 #include "lib/dtypes.h"
 #if ATOMIC
 #include "lib/atomic_add.h"
@@ -23,9 +27,9 @@ __kernel void take_along_axis(__global const STORAGE(DTYPE) *x, const ulong x_of
                               __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong size, const ulong count,
                               const ulong inner, const long length, const long x_outer, const long x_axis,
                               const long x_inner, const long index_outer, const long index_axis, const long index_inner) {
-    const ulong item = get_global_id(0);
+    const POSITION item = get_global_id(0), across = inner, down = count;
     if (item >= size) return;
-    const ulong i = item % inner, a = item / inner % count, o = item / inner / count;
+    const POSITION line = item / across, i = item - line * across, o = line / down, a = line - o * down;
     long at = (long)index[(long)index_offset + (long)o * index_outer + (long)a * index_axis + (long)i * index_inner];
     if (at < 0) at += length;
     const bool inside = at >= 0 && at < length;
@@ -41,9 +45,9 @@ __kernel void scatter_along_axis_atomic(__global const STORAGE(DTYPE) *src, cons
                                         const ulong count, const ulong inner, const long length, const long src_outer,
                                         const long src_axis, const long src_inner, const long index_outer,
                                         const long index_axis, const long index_inner) {
-    const ulong item = get_global_id(0);
+    const POSITION item = get_global_id(0), across = inner, down = count;
     if (item >= size) return;
-    const ulong i = item % inner, a = item / inner % count, o = item / inner / count;
+    const POSITION line = item / across, i = item - line * across, o = line / down, a = line - o * down;
     long at = (long)index[(long)index_offset + (long)o * index_outer + (long)a * index_axis + (long)i * index_inner];
     if (at < 0) at += length;
     if (at < 0 || at >= length) return;
@@ -73,6 +77,24 @@ __kernel void scatter_along_axis(__global const STORAGE(DTYPE) *src, const ulong
     }
 }
 
+// Add positions `first_a` to `last_a` along the axis of lines `first` to `last`, which lie side by side.
+FORCE_INLINE void add_lines(__global const STORAGE(DTYPE) *src, __global const STORAGE(INDEX_DTYPE) *index,
+                            __global STORAGE(DTYPE) *out, const ulong first_a, const ulong last_a, const ulong first,
+                            const ulong last, const ulong inner, const long length, const long src_axis,
+                            const long src_inner, const long index_axis, const long index_inner) {
+    for (ulong a = first_a; a < last_a; a++) {
+        __global const STORAGE(DTYPE) *from = src + (long)a * src_axis;
+        __global const STORAGE(INDEX_DTYPE) *at = index + (long)a * index_axis;
+        for (ulong i = first; i < last; i++) {
+            long row = (long)at[(long)i * index_inner];
+            if (row < 0) row += length;
+            if (row < 0 || row >= length) continue;
+            const ulong to = row * inner + i;
+            STORE(DTYPE, LOAD(DTYPE, out, to) + LOAD(DTYPE, from, (long)i * src_inner), out, to);
+        }
+    }
+}
+
 // The same on CPUs, where neighbors in memory belong to one work-item: it takes `units_each` units, each `inner_each` lines
 // side by side, and walks along the axis with all lines of a unit.
 __kernel NO_AUTOVEC void scatter_along_axis_cpu(__global const STORAGE(DTYPE) *src, const ulong src_offset,
@@ -85,17 +107,36 @@ __kernel NO_AUTOVEC void scatter_along_axis_cpu(__global const STORAGE(DTYPE) *s
     const ulong across = (inner + inner_each - 1) / inner_each, last = min((get_global_id(0) + 1) * units_each, units);
     for (ulong unit = get_global_id(0) * units_each; unit < last; unit++) {
         const ulong o = unit / across, first = (unit - o * across) * inner_each, end = min(first + inner_each, inner);
-        __global const STORAGE(DTYPE) *from = src + (long)src_offset + (long)o * src_outer;
-        __global const STORAGE(INDEX_DTYPE) *at = index + (long)index_offset + (long)o * index_outer;
-        __global STORAGE(DTYPE) *to = out + out_offset + o * length * inner;
-        for (ulong a = 0; a < count; a++, from += src_axis, at += index_axis)
-            for (ulong i = first; i < end; i++) {
-                long row = (long)at[(long)i * index_inner];
-                if (row < 0) row += length;
-                if (row < 0 || row >= length) continue;
-                STORE(DTYPE, LOAD(DTYPE, to, row * inner + i) + LOAD(DTYPE, from, (long)i * src_inner), to, row * inner + i);
-            }
+        add_lines(src + (long)src_offset + (long)o * src_outer, index + (long)index_offset + (long)o * index_outer,
+                  out + out_offset + o * length * inner, 0, count, first, end, inner, length, src_axis, src_inner,
+                  index_axis, index_inner);
     }
+}
+
+// The same on CPUs for few lines along a long axis: each of `parts` work-items adds a range of the axis to sums of its own,
+// which sum_parts adds up in a fixed order.
+__kernel NO_AUTOVEC void scatter_along_axis_parts(__global const STORAGE(DTYPE) *src, const ulong src_offset,
+                                                  __global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
+                                                  __global STORAGE(DTYPE) *sums, const ulong parts, const ulong outer,
+                                                  const ulong count, const ulong inner, const long length,
+                                                  const long src_outer, const long src_axis, const long src_inner,
+                                                  const long index_outer, const long index_axis, const long index_inner) {
+    const ulong part = get_global_id(0), first = part * count / parts, last = (part + 1) * count / parts;
+    sums += part * outer * length * inner;
+    for (ulong i = 0; i < outer * length * inner; i++) STORE(DTYPE, 0, sums, i);
+    for (ulong o = 0; o < outer; o++, sums += length * inner)
+        add_lines(src + (long)src_offset + (long)o * src_outer, index + (long)index_offset + (long)o * index_outer, sums,
+                  first, last, 0, inner, inner, length, src_axis, src_inner, index_axis, index_inner);
+}
+
+// One element of the result per work-item, `size` of them.
+__kernel void sum_parts(__global const STORAGE(DTYPE) *sums, __global STORAGE(DTYPE) *out, const ulong out_offset,
+                        const ulong size, const ulong parts) {
+    const ulong i = get_global_id(0);
+    if (i >= size) return;
+    COMPUTE(DTYPE) sum = LOAD(DTYPE, sums, i);
+    for (ulong part = 1; part < parts; part++) sum += LOAD(DTYPE, sums, part * size + i);
+    STORE(DTYPE, sum, out, out_offset + i);
 }
 
 // Taking on CPUs: a work-item takes `units_each` rows of `inner` neighbors in memory, without a division per element.

@@ -1,26 +1,11 @@
-// Sums of rows by bags of indices: out[b, :] = sum of x[index[i], :] * scales[i] over the elements i of bag b. A work-item has
-// VECTORS vectors of WIDTH columns of a bag in registers. Indices out of range add nothing.
-//
-// Bags have `length` indices each (STARTS 0), or begin at `starts` and end where the next one begins; the last of `marks`
-// begins no bag, or with `bags` = `marks` ends with the index.
+// Sums of rows by bags of indices: out[b, :] = sum of x[index[i], :] * scales[i] over the elements i of bag b
+// (gather/bags.h). A work-item has VECTORS vectors of WIDTH columns of a bag in registers. Indices out of range add nothing.
 
 #ifndef DTYPE
 #define DTYPE float32
 #endif
 #ifndef REAL
 #define REAL float
-#endif
-#ifndef INDEX_DTYPE
-#define INDEX_DTYPE int64
-#endif
-#ifndef STARTS_DTYPE
-#define STARTS_DTYPE int64
-#endif
-#ifndef STARTS
-#define STARTS 0
-#endif
-#ifndef SCALES
-#define SCALES 0
 #endif
 #ifndef WIDTH
 #define WIDTH 16
@@ -38,24 +23,13 @@
 #define PREFETCH_DISTANCE ROWS_AHEAD
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
+#include "gather/bags.h"
 
 typedef VEC(REAL) V;
 
-typedef struct {
-    ulong rows;
-    long index_step, x_row, scales_step;
-    uint count, bags, marks, length, width;
-} BagGeometry;
-
-__kernel NO_AUTOVEC void gather_sum_bags(__global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
-                                         __global const STORAGE(DTYPE) *x, const ulong x_offset,
-#if STARTS
-                                         __global const STORAGE(STARTS_DTYPE) *starts, const ulong starts_offset,
-#endif
-#if SCALES
-                                         __global const STORAGE(DTYPE) *scales, const ulong scales_offset,
-#endif
-                                         __global STORAGE(DTYPE) *out, const ulong out_offset, const BagGeometry geometry) {
+__kernel NO_AUTOVEC void gather_sum_bags(__global const STORAGE(DTYPE) *x, const ulong x_offset, BAG_PARAMETERS
+                                         __global STORAGE(DTYPE) *out, const ulong out_offset, const long x_row,
+                                         const BagGeometry geometry) {
     const uint chunks = geometry.width / (VECTORS * WIDTH);
     const uint bag = get_global_id(0) / chunks, column = (get_global_id(0) - bag * chunks) * VECTORS * WIDTH;
     if (bag >= geometry.bags) return;
@@ -64,27 +38,20 @@ __kernel NO_AUTOVEC void gather_sum_bags(__global const STORAGE(INDEX_DTYPE) *in
 #if SCALES
     scales += scales_offset;
 #endif
-#if STARTS
-    starts += starts_offset;
-    const long first = max((long)starts[bag], 0L);
-    const long last =
-        bag + 1 < geometry.marks ? min((long)starts[bag + 1], (long)geometry.count) : (long)geometry.count;
-#else
-    const long first = (long)bag * geometry.length, last = first + geometry.length;
-#endif
+    const long last = END_OF(bag);
     V acc[VECTORS];
 #pragma unroll
     for (uint v = 0; v < VECTORS; v++) acc[v] = (V)(0);
-    for (long i = first; i < last; i++) {
+    for (long i = FIRST_OF(bag); i < last; i++) {
         const long row = (long)index[i * geometry.index_step];
 #if ROWS_AHEAD
         const ulong ahead = (ulong)index[min(i + ROWS_AHEAD, (long)geometry.count - 1) * geometry.index_step];
         if (ahead < geometry.rows)
 #pragma unroll
-            for (uint v = 0; v < VECTORS; v++) { PREFETCH_READ(x + ahead * geometry.x_row + v * WIDTH) }
+            for (uint v = 0; v < VECTORS; v++) { PREFETCH_READ(x + ahead * x_row + v * WIDTH) }
 #endif
         if (row < 0 || (ulong)row >= geometry.rows) continue;
-        __global const STORAGE(DTYPE) *from = x + row * geometry.x_row;
+        __global const STORAGE(DTYPE) *from = x + row * x_row;
 #if SCALES
         const REAL scale = LOAD(DTYPE, scales, i * geometry.scales_step);
 #endif

@@ -11,6 +11,11 @@
 #define PTX 0
 #endif
 
+// 1: NVIDIA's reduction instruction of four floats is available.
+#ifndef QUAD_ATOMICS
+#define QUAD_ATOMICS 0
+#endif
+
 #if IS_FLOAT
 inline void add_atomically(volatile __global float *target, const float value) {
 #if PTX
@@ -24,6 +29,14 @@ inline void add_atomically(volatile __global float *target, const float value) {
     } while (seen != expected);
 #endif
 }
+
+// Four neighbors at an address aligned to them; one instruction from compute capability 9.0 on.
+#if QUAD_ATOMICS
+inline void add_quad_atomically(volatile __global float *target, const float4 value) {
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                 : : "l"(target), "f"(value.s0), "f"(value.s1), "f"(value.s2), "f"(value.s3) : "memory");
+}
+#endif
 #else
 #define add_atomically atomic_add
 #endif

@@ -6,11 +6,22 @@
 
 typedef VEC(double) D;
 
+// r = f(x, y), one element at a time.
+#define BY_ELEMENT(r, f, x, y)      \
+    for (uint j = 0; j < WIDTH; j++) \
+        ((__private double *)&r)[j] = f(((__private double *)&x)[j], ((__private double *)&y)[j]);
+
 inline D sine_double(D x) { PERIODIC(double, long, sin, x, 1.0e9) }
 inline D cosine_double(D x) { PERIODIC(double, long, cos, x, 1.0e9) }
 // The sign is handled separately: a driver's vector pow may be wrong for negative x.
 inline D signed_power_double(D x, D y) {
-    const D size = pow(fabs(x), y);
+    D magnitude = fabs(x);
+#if QUIRK_SCALAR_POW
+    D size;
+    BY_ELEMENT(size, pow, magnitude, y)
+#else
+    const D size = pow(magnitude, y);
+#endif
     const D half_y = 0.5 * y;
     const D signed_size = SELECT(size, copysign(size, x), (floor(y) == y) & (floor(half_y) != half_y));
     return SELECT(signed_size, (D)(NAN), (x < 0.0) & (x > (D)(-INFINITY)) & (floor(y) != y));
@@ -40,8 +51,7 @@ inline D silu_derivative_double(D x) {
 inline D floor_remainder_double(D x, D y) {
 #if QUIRK_SCALAR_FMOD
     D r;
-    for (uint j = 0; j < WIDTH; j++)
-        ((__private double *)&r)[j] = fmod(((__private double *)&x)[j], ((__private double *)&y)[j]);
+    BY_ELEMENT(r, fmod, x, y)
 #else
     const D r = fmod(x, y);
 #endif

@@ -96,8 +96,19 @@ PACKED(double)
 #endif
 #define VECTOR_LOAD(T, p) (((__global const CONCAT(packed_, T) *)(p))->lanes)
 #define VECTOR_STORE(T, v, p) (((__global CONCAT(packed_, T) *)(p))->lanes = (v))
+#if QUIRK_ALIGNED_HALF_CONVERSION
+inline VEC(float) floats_of_halves(VEC(ushort) v) { return CONCAT(vload_half, WIDTH)(0, (const half *)&v); }
+inline VEC(ushort) halves_of_floats(VEC(float) v) {
+    VEC(ushort) bits;
+    CONCAT(CONCAT(vstore_half, WIDTH), _rte)(v, 0, (half *)&bits);
+    return bits;
+}
+#define HALF_LOAD(p) floats_of_halves(VECTOR_LOAD(ushort, p))
+#define HALF_STORE(v, p) VECTOR_STORE(ushort, halves_of_floats(v), p)
+#else
 #define HALF_LOAD(p) CONCAT(vload_half, WIDTH)(0, p)
 #define HALF_STORE(v, p) CONCAT(CONCAT(vstore_half, WIDTH), _rte)(v, 0, p)
+#endif
 #endif
 #endif
 

@@ -1,11 +1,14 @@
-// A recurrent layer over all time steps on a CPU. A work-item takes ROWS sequences through all steps. In each it multiplies
-// their hidden states with the weight, WIDTH units and all their gates at a time in registers, and goes on with the cell's
-// functions there: gates never reach memory. Nothing depends on other sequences, so work-items need not wait for others.
+// A recurrent layer over all time steps on a CPU. A work-item takes BLOCK sequences through all steps, ROWS at a time. In each it
+// multiplies their hidden states with the weight, WIDTH units and all their gates at a time in registers, and goes on with the
+// cell's functions there: gates never reach memory. Nothing depends on other sequences, so work-items need not wait for others.
 //
 // `packed` is the weight with the gates of WIDTH units side by side: (units / WIDTH, width, GATE_COUNT, WIDTH), with zeros
-// behind the last unit. x is (steps, batch, gates * size); its gates are contiguous.
+// behind the last unit.
 
 #define ALIGNED 0
+#ifndef POLYNOMIAL_GATES
+#define POLYNOMIAL_GATES 1
+#endif
 #ifndef WIDTH
 #define WIDTH 16
 #endif
@@ -13,19 +16,29 @@
 #ifndef ROWS
 #define ROWS 6
 #endif
-#ifndef BIAS
-#define BIAS 0
+// Sequences of a work-item, a multiple of ROWS.
+#ifndef BLOCK
+#define BLOCK 12
 #endif
+// Terms of a pass: that part of a panel stays in the first-level cache for all tiles of rows.
+#ifndef TERMS
+#define TERMS 64
+#endif
+#define DTYPE float32
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
+#include "lib/prefetch.h"
 
 typedef VEC(float) V;
 #include "recurrent/cells.h"
+#include "recurrent/arguments.h"
 #include "recurrent/cpu_lanes.h"
+// Vectors of the next part of a panel that a tile prefetches per term.
+#define AHEAD ((GATE_COUNT * ROWS + BLOCK - 1) / BLOCK)
 
 typedef struct {
-    long x_step, x_row, hidden_row, state_row;
-    uint steps, batch, size, reverse;
+    long STEPS_STRIDES;
+    uint STEPS_LENGTHS;
 } StepsGeometry;
 
 __kernel NO_AUTOVEC void recurrent_cpu_pack_gates(__global const float *weight, const ulong weight_offset,
@@ -44,21 +57,10 @@ __kernel NO_AUTOVEC void recurrent_cpu_pack_gates(__global const float *weight, 
         }
 }
 
-__kernel NO_AUTOVEC void recurrent_cpu_steps(__global const float *x, const ulong x_offset, __global const float *packed,
-                                             __global const float *hidden, const ulong hidden_offset,
-#if CELL == LSTM
-                                             __global const float *state, const ulong state_offset,
-#endif
-#if BIAS
-                                             __global const float *bias, const ulong bias_offset,
-#endif
-                                             __global float *outs, const ulong outs_offset,
-#if CELL == LSTM
-                                             __global float *states, const ulong states_offset,
-#endif
-                                             const StepsGeometry geometry) {
+__kernel NO_AUTOVEC void recurrent_cpu_steps(
+    STEPS_PARAMETERS __global const float *packed, const StepsGeometry geometry) {
     const uint size = geometry.size, batch = geometry.batch, steps = geometry.steps;
-    const uint first = get_global_id(0) * ROWS;
+    const uint first = get_global_id(0) * BLOCK;
     if (first >= batch) return;
     x += x_offset;
     outs += outs_offset;
@@ -68,60 +70,94 @@ __kernel NO_AUTOVEC void recurrent_cpu_steps(__global const float *x, const ulon
     states += states_offset;
 #endif
     // Rows past the last sequence repeat it.
-    uint row[ROWS];
-    __global const float *before[ROWS];
-#pragma unroll
-    for (uint r = 0; r < ROWS; r++) {
+    uint row[BLOCK];
+    __global const float *before[BLOCK];
+    for (uint r = 0; r < BLOCK; r++) {
         row[r] = min(first + r, batch - 1);
         before[r] = hidden + row[r] * geometry.hidden_row;
     }
+    const uint panels = (size + WIDTH - 1) / WIDTH;
+    V partial[BLOCK * GATE_COUNT];
     for (uint s = 0; s < steps; s++) {
         const uint t = geometry.reverse ? steps - 1 - s : s;
         const ulong slice = (ulong)t * batch * size;
-        __global const float *panel = packed;
-        for (uint j = 0; j < size; j += WIDTH) {
-            V acc[ROWS][GATE_COUNT];
+        // Back and forth, so that the panels of the end of a step are still in the second-level cache for the next.
+        for (uint p = 0; p < panels; p++) {
+            const uint number = s % 2 ? panels - 1 - p : p, next_number = s % 2 ? max(number, 1u) - 1 : min(number + 1, panels - 1);
+            const uint j = number * WIDTH, lanes = min((uint)WIDTH, size - j);
+            for (uint start = 0; start < size; start += TERMS) {
+                const uint terms = min((uint)TERMS, size - start);
+                __global const float *part = packed + ((ulong)j * size + (ulong)start * WIDTH) * GATE_COUNT;
+                __global const float *next = start + TERMS < size ? part + TERMS * GATE_COUNT * WIDTH
+                                                                  : packed + (ulong)next_number * WIDTH * size * GATE_COUNT;
+                for (uint tile = 0; tile < BLOCK; tile += ROWS) {
+                    V acc[ROWS][GATE_COUNT];
+                    __global const float *h[ROWS];
 #pragma unroll
-            for (uint r = 0; r < ROWS; r++)
+                    for (uint r = 0; r < ROWS; r++) {
+                        h[r] = before[tile + r] + start;
 #pragma unroll
-                for (uint g = 0; g < GATE_COUNT; g++) acc[r][g] = (V)(0);
-            for (uint k = 0; k < size; k++, panel += GATE_COUNT * WIDTH) {
-                V w[GATE_COUNT];
+                        for (uint g = 0; g < GATE_COUNT; g++)
+                            acc[r][g] = start ? partial[(tile + r) * GATE_COUNT + g] : (V)(0);
+                    }
+                    if (start == 0)
 #pragma unroll
-                for (uint g = 0; g < GATE_COUNT; g++) w[g] = LOADV(float32, panel + g * WIDTH);
+                        for (uint r = 0; r < ROWS; r++)
 #pragma unroll
-                for (uint r = 0; r < ROWS; r++) {
-                    const float h = before[r][k];
+                            for (uint g = 0; g < GATE_COUNT; g++)
+                                PREFETCH_L2(x + t * geometry.x_step + row[tile + r] * geometry.x_row + g * size + j + lanes - 1);
+                    __global const float *panel = part;
+                    // Each tile prefetches a share of what comes next.
+                    const uint step = tile / ROWS * AHEAD < GATE_COUNT ? AHEAD * WIDTH : 0;
+                    __global const float *ahead = next + tile / ROWS * terms * step;
+                    for (uint k = 0; k < terms; k++, panel += GATE_COUNT * WIDTH, ahead += step) {
+                        V w[GATE_COUNT];
 #pragma unroll
-                    for (uint g = 0; g < GATE_COUNT; g++) acc[r][g] += h * w[g];
-                }
-            }
-            const uint lanes = min((uint)WIDTH, size - j);
+                        for (uint g = 0; g < GATE_COUNT; g++) w[g] = LOADV(float32, panel + g * WIDTH);
 #pragma unroll
-            for (uint r = 0; r < ROWS; r++) {
-                __global const float *gates = x + t * geometry.x_step + row[r] * geometry.x_row + j;
-                V from_x[GATE_COUNT];
+                        for (uint i = 0; i < AHEAD; i++) PREFETCH_L1(ahead + i * WIDTH);
 #pragma unroll
-                for (uint g = 0; g < GATE_COUNT; g++) {
-                    from_x[g] = load_lanes(gates + (ulong)g * size, lanes);
+                        for (uint r = 0; r < ROWS; r++) {
+                            const V value = (V)(h[r][k]);
+#pragma unroll
+                            for (uint g = 0; g < GATE_COUNT; g++) acc[r][g] += value * w[g];
+                        }
+                    }
+                    if (start + TERMS < size) {
+#pragma unroll
+                        for (uint r = 0; r < ROWS; r++)
+#pragma unroll
+                            for (uint g = 0; g < GATE_COUNT; g++) partial[(tile + r) * GATE_COUNT + g] = acc[r][g];
+                        continue;
+                    }
+#pragma unroll
+                    for (uint r = 0; r < ROWS; r++) {
+                        const uint line = row[tile + r];
+                        __global const float *gates = x + t * geometry.x_step + line * geometry.x_row + j;
+                        V from_x[GATE_COUNT];
+#pragma unroll
+                        for (uint g = 0; g < GATE_COUNT; g++) {
+                            from_x[g] = load_lanes(gates + (ulong)g * size, lanes);
 #if BIAS
-                    acc[r][g] += load_lanes(bias + bias_offset + g * size + j, lanes);
+                            acc[r][g] += load_lanes(bias + bias_offset + g * size + j, lanes);
 #endif
-                }
-                const ulong at = slice + (ulong)row[r] * size + j;
+                        }
+                        const ulong at = slice + (ulong)line * size + j;
 #if CELL == LSTM
-                __global const float *from =
-                    s == 0 ? state + row[r] * geometry.state_row : states + (t + (geometry.reverse ? 1 : -1)) * (long)batch * size + row[r] * size;
-                V cell = load_lanes(from + j, lanes);
-                store_lanes(cell_step(from_x, acc[r], &cell), outs + at, lanes);
-                store_lanes(cell, states + at, lanes);
+                        __global const float *from =
+                            s == 0 ? state + line * geometry.state_row
+                                   : states + (t + (geometry.reverse ? 1 : -1)) * (long)batch * size + line * size;
+                        V cell = load_lanes(from + j, lanes);
+                        store_lanes(cell_step(from_x, acc[r], &cell), outs + at, lanes);
+                        store_lanes(cell, states + at, lanes);
 #else
-                V cell = load_lanes(before[r] + j, lanes);
-                store_lanes(cell_step(from_x, acc[r], &cell), outs + at, lanes);
+                        V cell = load_lanes(before[tile + r] + j, lanes);
+                        store_lanes(cell_step(from_x, acc[r], &cell), outs + at, lanes);
 #endif
+                    }
+                }
             }
         }
-#pragma unroll
-        for (uint r = 0; r < ROWS; r++) before[r] = outs + slice + (ulong)row[r] * size;
+        for (uint r = 0; r < BLOCK; r++) before[r] = outs + slice + (ulong)row[r] * size;
     }
 }

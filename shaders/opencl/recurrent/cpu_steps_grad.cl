@@ -1,11 +1,14 @@
 // The gradients of a recurrent layer that depend on the next time step, on a CPU (see recurrent/cpu_steps.cl). A work-item
-// takes ROWS sequences through all steps, from the last: first the gradients of the gates, then their product with the
+// takes BLOCK sequences through all steps, from the last: first the gradients of the gates, then their product with the
 // weight, which is the gradient of the hidden state before.
 //
 // `packed` is the weight in panels of COLUMNS vectors of units: (units / COLUMNS / WIDTH, gates * size, COLUMNS, WIDTH), with
 // zeros behind the last unit. The gradients of the running states are kept in the results `d_hidden` and `d_state`.
 
 #define ALIGNED 0
+#ifndef POLYNOMIAL_GATES
+#define POLYNOMIAL_GATES 1
+#endif
 #ifndef WIDTH
 #define WIDTH 16
 #endif
@@ -16,18 +19,29 @@
 #ifndef COLUMNS
 #define COLUMNS 4
 #endif
+// Sequences of a work-item, a multiple of ROWS, and terms of a pass (see recurrent/cpu_steps.cl).
+#ifndef BLOCK
+#define BLOCK 12
+#endif
+#ifndef TERMS
+#define TERMS 64
+#endif
+#define DTYPE float32
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
+#include "lib/prefetch.h"
 
 typedef VEC(float) V;
 #include "recurrent/cells.h"
+#include "recurrent/arguments.h"
 #include "recurrent/cpu_lanes.h"
 #define PANEL (COLUMNS * WIDTH)
+// Vectors of the next part of a panel that a tile prefetches per term.
+#define AHEAD ((COLUMNS * ROWS + BLOCK - 1) / BLOCK)
 
 typedef struct {
-    long grad_step, grad_row, grad_states_step, grad_states_row, gates_step, gates_row, fed_back_step, fed_back_row;
-    long first_row, states_step, states_row;
-    uint steps, batch, size, reverse;
+    long STEPS_GRAD_STRIDES;
+    uint STEPS_LENGTHS;
 } StepsGradGeometry;
 
 __kernel NO_AUTOVEC void recurrent_cpu_pack_units(__global const float *weight, const ulong weight_offset,
@@ -43,46 +57,18 @@ __kernel NO_AUTOVEC void recurrent_cpu_pack_units(__global const float *weight, 
                 first + lane < size ? weight[n * weight_row + (first + lane) * weight_column] : 0;
 }
 
-// `gates` are those of the cell before their functions; for a GRU what the input adds to them, and `fed_back` what the
-// hidden state adds. `first` and `states` are the cell's states before the first step and after each.
-__kernel NO_AUTOVEC void recurrent_cpu_steps_grad(__global const float *grad, const ulong grad_offset,
-#if CELL == LSTM
-                                                  __global const float *grad_states, const ulong grad_states_offset,
-#endif
-                                                  __global const float *gates, const ulong gates_offset,
-#if CELL == GRU
-                                                  __global const float *fed_back, const ulong fed_back_offset,
-#endif
-                                                  __global const float *packed, __global const float *first,
-                                                  const ulong first_offset, __global const float *states,
-                                                  const ulong states_offset, __global float *d_gates,
-                                                  const ulong d_gates_offset,
-#if CELL == GRU
-                                                  __global float *d_fed_back, const ulong d_fed_back_offset,
-#endif
-                                                  __global float *d_hidden, const ulong d_hidden_offset,
-#if CELL == LSTM
-                                                  __global float *d_state, const ulong d_state_offset,
-#endif
-                                                  const StepsGradGeometry geometry) {
+__kernel NO_AUTOVEC void recurrent_cpu_steps_grad(
+    STEPS_GRAD_PARAMETERS __global const float *packed, const StepsGradGeometry geometry) {
     const uint size = geometry.size, batch = geometry.batch, steps = geometry.steps;
-    const uint first_row = get_global_id(0) * ROWS;
+    const uint first_row = get_global_id(0) * BLOCK;
     if (first_row >= batch) return;
-    const uint rows = min((uint)ROWS, batch - first_row);
+    const uint rows = min((uint)BLOCK, batch - first_row), panels = (size + PANEL - 1) / PANEL;
+    V partial[BLOCK * COLUMNS];
     const ulong width = (ulong)size * GATE_COUNT;
-    grad += grad_offset;
-    gates += gates_offset;
-    first += first_offset;
-    states += states_offset;
-    d_gates += d_gates_offset;
-    d_hidden += d_hidden_offset;
+    ADD_STEPS_GRAD_OFFSETS
 #if CELL == LSTM
-    grad_states += grad_states_offset;
-    d_state += d_state_offset;
     __global const float *d_products = d_gates;
 #else
-    fed_back += fed_back_offset;
-    d_fed_back += d_fed_back_offset;
     __global const float *d_products = d_fed_back;
 #endif
     for (uint s = 0; s < steps; s++) {
@@ -123,39 +109,56 @@ __kernel NO_AUTOVEC void recurrent_cpu_steps_grad(__global const float *grad, co
                 for (uint g = 0; g < GATE_COUNT; g++) store_lanes(slopes[g], d_gates + out + (ulong)g * size, lanes);
             }
         }
-        __global const float *product[ROWS];
+        for (uint p = 0; p < panels; p++) {
+            // Back and forth, as in the forward pass.
+            const uint number = s % 2 ? panels - 1 - p : p, next_number = s % 2 ? max(number, 1u) - 1 : min(number + 1, panels - 1);
+            const uint j = number * PANEL;
+            for (ulong start = 0; start < width; start += TERMS) {
+                const uint terms = min((ulong)TERMS, width - start);
+                __global const float *part = packed + (ulong)j * width + start * PANEL;
+                __global const float *next =
+                    start + TERMS < width ? part + TERMS * PANEL : packed + (ulong)next_number * PANEL * width;
+                for (uint tile = 0; tile < BLOCK; tile += ROWS) {
+                    V acc[ROWS][COLUMNS];
+                    __global const float *product[ROWS];
 #pragma unroll
-        for (uint r = 0; r < ROWS; r++)
-            product[r] = d_products + ((ulong)t * batch + first_row + min(r, rows - 1)) * width;
-        __global const float *panel = packed;
-        for (uint j = 0; j < size; j += PANEL) {
-            V acc[ROWS][COLUMNS];
+                    for (uint r = 0; r < ROWS; r++) {
+                        product[r] = d_products + ((ulong)t * batch + first_row + min(tile + r, rows - 1)) * width + start;
 #pragma unroll
-            for (uint r = 0; r < ROWS; r++)
+                        for (uint c = 0; c < COLUMNS; c++)
+                            acc[r][c] = start ? partial[(tile + r) * COLUMNS + c] : (V)(0);
+                    }
+                    __global const float *panel = part;
+                    const uint step = tile / ROWS * AHEAD < COLUMNS ? AHEAD * WIDTH : 0;
+                    __global const float *ahead = next + tile / ROWS * terms * step;
+                    for (uint n = 0; n < terms; n++, panel += PANEL, ahead += step) {
+                        V w[COLUMNS];
 #pragma unroll
-                for (uint c = 0; c < COLUMNS; c++) acc[r][c] = (V)(0);
-            for (uint n = 0; n < width; n++, panel += PANEL) {
-                V w[COLUMNS];
+                        for (uint c = 0; c < COLUMNS; c++) w[c] = LOADV(float32, panel + c * WIDTH);
 #pragma unroll
-                for (uint c = 0; c < COLUMNS; c++) w[c] = LOADV(float32, panel + c * WIDTH);
+                        for (uint i = 0; i < AHEAD; i++) PREFETCH_L1(ahead + i * WIDTH);
 #pragma unroll
-                for (uint r = 0; r < ROWS; r++) {
-                    const float d = product[r][n];
+                        for (uint r = 0; r < ROWS; r++) {
+                            const V d = (V)(product[r][n]);
 #pragma unroll
-                    for (uint c = 0; c < COLUMNS; c++) acc[r][c] += d * w[c];
+                            for (uint c = 0; c < COLUMNS; c++) acc[r][c] += d * w[c];
+                        }
+                    }
+#pragma unroll
+                    for (uint r = 0; r < ROWS; r++)
+#pragma unroll
+                        for (uint c = 0; c < COLUMNS; c++) partial[(tile + r) * COLUMNS + c] = acc[r][c];
                 }
             }
             for (uint r = 0; r < rows; r++)
-#pragma unroll
-                for (uint c = 0; c < COLUMNS; c++) {
-                    const uint k = j + c * WIDTH;
-                    if (k >= size) break;
-                    const uint lanes = min((uint)WIDTH, size - k);
+                for (uint c = 0; c < COLUMNS && j + c * WIDTH < size; c++) {
+                    const uint k = j + c * WIDTH, lanes = min((uint)WIDTH, size - k);
                     __global float *to = d_hidden + (ulong)(first_row + r) * size + k;
+                    V sum = partial[r * COLUMNS + c];
 #if CELL == GRU
-                    acc[r][c] += load_lanes(to, lanes);
+                    sum += load_lanes(to, lanes);
 #endif
-                    store_lanes(acc[r][c], to, lanes);
+                    store_lanes(sum, to, lanes);
                 }
         }
     }

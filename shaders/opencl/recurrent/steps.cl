@@ -3,7 +3,7 @@
 // nothing depends on other sequences, so groups need not wait for each other.
 //
 // UNITS work-items side by side have a unit each with all its gates, and SLICES rows of them divide the terms of the product
-// with the hidden state. `packed` is the transposed weight (size, gates * size). x is (steps, batch, gates * size).
+// with the hidden state. `packed` is the transposed weight (size, gates * size).
 
 #define WIDTH 1
 #ifndef ROWS
@@ -19,34 +19,20 @@
 #ifndef MAX_SIZE
 #define MAX_SIZE 512
 #endif
-#ifndef BIAS
-#define BIAS 0
-#endif
 #include "lib/dtypes.h"
 
 typedef float V;
 #include "recurrent/cells.h"
+#include "recurrent/arguments.h"
 #define GROUP (UNITS * SLICES)
 
 typedef struct {
-    long x_step, x_row, hidden_row, state_row;
-    uint steps, batch, size, reverse;
+    long STEPS_STRIDES;
+    uint STEPS_LENGTHS;
 } StepsGeometry;
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_steps(
-    __global const float *x, const ulong x_offset, __global const float *packed, __global const float *hidden,
-    const ulong hidden_offset,
-#if CELL == LSTM
-    __global const float *state, const ulong state_offset,
-#endif
-#if BIAS
-    __global const float *bias, const ulong bias_offset,
-#endif
-    __global float *outs, const ulong outs_offset,
-#if CELL == LSTM
-    __global float *states, const ulong states_offset,
-#endif
-    const StepsGeometry geometry) {
+    STEPS_PARAMETERS __global const float *packed, const StepsGeometry geometry) {
     __local float before[2][ROWS][MAX_SIZE];
 #if SLICES > 1
     __local float sums[SLICES - 1][ROWS][GATE_COUNT][UNITS];

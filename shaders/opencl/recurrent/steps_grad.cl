@@ -19,34 +19,16 @@
 
 typedef float V;
 #include "recurrent/cells.h"
+#include "recurrent/arguments.h"
 #define GROUP (UNITS * SLICES)
 
 typedef struct {
-    long grad_step, grad_row, grad_states_step, grad_states_row, gates_step, gates_row, fed_back_step, fed_back_row;
-    long first_row, states_step, states_row, weight_row;
-    uint steps, batch, size, reverse;
+    long STEPS_GRAD_STRIDES, weight_row;
+    uint STEPS_LENGTHS;
 } StepsGradGeometry;
 
-// For the arguments see recurrent/cpu_steps_grad.cl.
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_steps_grad(
-    __global const float *grad, const ulong grad_offset,
-#if CELL == LSTM
-    __global const float *grad_states, const ulong grad_states_offset,
-#endif
-    __global const float *gates, const ulong gates_offset,
-#if CELL == GRU
-    __global const float *fed_back, const ulong fed_back_offset,
-#endif
-    __global const float *weight, const ulong weight_offset, __global const float *first, const ulong first_offset,
-    __global const float *states, const ulong states_offset, __global float *d_gates, const ulong d_gates_offset,
-#if CELL == GRU
-    __global float *d_fed_back, const ulong d_fed_back_offset,
-#endif
-    __global float *d_hidden, const ulong d_hidden_offset,
-#if CELL == LSTM
-    __global float *d_state, const ulong d_state_offset,
-#endif
-    const StepsGradGeometry geometry) {
+    STEPS_GRAD_PARAMETERS __global const float *weight, const ulong weight_offset, const StepsGradGeometry geometry) {
     __local float d_before[ROWS][MAX_SIZE], products[ROWS][GATE_COUNT * MAX_SIZE];
 #if SLICES > 1
     __local float sums[SLICES - 1][ROWS][UNITS];
@@ -54,20 +36,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_steps
     const uint size = geometry.size, batch = geometry.batch, steps = geometry.steps, width = GATE_COUNT * size;
     const uint lane = get_local_id(0) % UNITS, slice = get_local_id(0) / UNITS;
     const uint first_row = get_group_id(0) * ROWS, rows = min((uint)ROWS, batch - first_row);
-    grad += grad_offset;
-    gates += gates_offset;
+    ADD_STEPS_GRAD_OFFSETS
     weight += weight_offset;
-    first += first_offset;
-    states += states_offset;
-    d_gates += d_gates_offset;
-    d_hidden += d_hidden_offset;
-#if CELL == LSTM
-    grad_states += grad_states_offset;
-    d_state += d_state_offset;
-#else
-    fed_back += fed_back_offset;
-    d_fed_back += d_fed_back_offset;
-#endif
     const uint terms = (width + SLICES - 1) / SLICES;
     const uint begin = min(slice * terms, width), end = min(begin + terms, width);
     // Rows past the last sequence are summed like others, which keeps conditions out of the loop over terms.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Table, Tensor, Workspace
-from polyhal.backends.common.problems.conv_planes import TapPlanes
+from polyhal.backends.common.problems.conv import Convolution, Geometry
+from polyhal.backends.common.problems.conv_planes import Phase, TapPlanes
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
+from polyhal.backends.opencl.lowering.gemm.cpu_panels import RegisterTile
+from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
@@ -87,6 +91,72 @@ class Weights:
     group_step: int
     row_step: int
     channel_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Weights times the pixels that they apply to: the images in argument 0, the result in argument `target`, workspaces
+    after it."""
+
+    geometry: Geometry
+    images: Spec
+    weights: Weights
+    out: Spec
+    target: int
+    bias: int | None
+
+    @property
+    def real(self) -> str:
+        """The C type of sums."""
+        return real_type(self.out.dtype)
+
+    @property
+    def count(self) -> int:
+        """Images of all groups."""
+        return self.geometry.images * self.geometry.groups
+
+
+def forward_product(c: Convolution) -> Product:
+    """The convolution, with its bias."""
+    g, steps = c.geometry, c.second.strides
+    weights = Weights(c.second, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
+    return Product(g, c.first, weights, c.out, c.target, c.bias)
+
+
+def input_grad_product(c: Convolution) -> Product:
+    """The input gradient: its channels are rows of the result, filters are summed over."""
+    g, steps = c.geometry, c.second.strides
+    weights = Weights(c.second, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
+    return Product(g, c.first, weights, c.out, c.target, None)
+
+
+def packed_weights(runtime: Runtime, p: Product, phases: Sequence[Phase], tile: RegisterTile) -> tuple[Launch, int]:
+    """The launch that packs the weights by panels to the second workspace, and its bytes."""
+    w, groups, panels = p.weights, p.geometry.groups, ceil_div(p.weights.rows, tile.rows)
+    taps = sum(len(phase.taps) for phase in phases)
+    _, _, down, across = w.spec.strides
+    launch = runtime.launch(
+        "conv/cpu_planes_pack",
+        {"DTYPE": w.spec.dtype.name, "REAL": p.real, "WIDTH": tile.width, "ROWS": tile.rows, "BAND": BAND},
+        {
+            "w": Tensor(w.tensor), "packed": Workspace(p.target + 2), "tap_sources": _tap_sources(phases, down, across),
+            "taps": taps, "groups": groups, "channels": w.channels, "filters": w.rows, "w_group": w.group_step,
+            "w_filter": w.row_step, "w_channel": w.channel_step,
+        },
+        (ceil_div(w.channels, BAND), panels, groups), (1, 1, 1), kernel="pack_weights",
+    )  # fmt: skip
+    # With some strides no tap contributes to an image.
+    return launch, groups * panels * tile.rows * w.channels * max(taps, 1) * itemsize(p.real)
+
+
+def _tap_sources(phases: Sequence[Phase], down: int, across: int) -> Table:
+    """`tap_sources` of conv/cpu_planes_pack.cl."""
+    numbers: list[int] = []
+    for phase in phases:
+        first = len(numbers) // 3
+        for r, s in phase.taps:
+            numbers += [r * down + s * across, first, len(phase.taps)]
+    return Table(tuple(numbers))
 
 
 def work_items(runtime: Runtime) -> int:

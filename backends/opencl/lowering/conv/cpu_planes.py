@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Table, Tensor, Workspace
-from polyhal.backends.common.problems.conv import Convolution, Geometry
+from polyhal.backends.common.problems.conv import Convolution
 from polyhal.backends.common.problems.conv_planes import (
     Phase,
     TapPlanes,
@@ -17,28 +17,30 @@ from polyhal.backends.common.problems.conv_planes import (
 )
 from polyhal.backends.opencl.lowering.conv.arguments import Args
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
-    BAND,
     CACHED_PLANES_BYTES,
     PACK_COST,
-    Weights,
+    Product,
+    forward_product,
+    input_grad_product,
     is_real,
     itemsize,
     lanes,
     layout_table,
     packed_planes,
+    packed_weights,
     planes_in_place,
     registers,
     work_items,
 )
 from polyhal.backends.opencl.lowering.gemm.cpu_panels import RegisterTile
-from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels.tuning import Family, size_class
-from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
 _WEIGHTS_BYTES = 1 << 19
 """Weights that a work-item streams through, at most: they stay in the second-level cache for the next one."""
+_CHANNELS_AHEAD = 2
+"""Channels of the planes that are prefetched. Loads of a tile waited for the second-level cache a third of the time."""
 _UNLIMITED = 1 << 31
 """`last_start` for packed planes: it is safe to read past their end."""
 _WIDE_TILES = {(8, 3): 1.0, (8, 2): 1.12, (6, 4): 1.06, (4, 6): 1.1, (1, 8): 2.2}
@@ -95,33 +97,12 @@ class _Layout:
         return self.columns + max((offset for p in self.phases for offset in p.places), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """Weights times tap planes: the images in argument 0, the result in argument `target`, workspaces after it."""
-
-    geometry: Geometry
-    images: Spec
-    weights: Weights
-    out: Spec
-    target: int
-    bias: int | None
-
-    @property
-    def real(self) -> str:
-        """The C type of sums."""
-        return real_type(self.out.dtype)
-
-    @property
-    def count(self) -> int:
-        """Images of all groups."""
-        return self.geometry.images * self.geometry.groups
-
-    def fits_cache(self, layout: _Layout) -> bool:
-        """Whether the planes of an image stay in a cache."""
-        return self.weights.channels * layout.planes.channel * itemsize(self.real) <= CACHED_PLANES_BYTES
+def _fits_cache(p: Product, layout: _Layout) -> bool:
+    """Whether the planes of an image stay in a cache."""
+    return p.weights.channels * layout.planes.channel * itemsize(p.real) <= CACHED_PLANES_BYTES
 
 
-def _choose_layout(runtime: Runtime, p: _Product, layouts: Sequence[_Layout]) -> _Layout:
+def _choose_layout(runtime: Runtime, p: Product, layouts: Sequence[_Layout]) -> _Layout:
     """The layout that takes least time per channel, for packing and for the multiply-adds of all taps and filters."""
 
     def time(layout: _Layout) -> float:
@@ -131,28 +112,28 @@ def _choose_layout(runtime: Runtime, p: _Product, layouts: Sequence[_Layout]) ->
     return min(layouts, key=time)
 
 
-def _correlate(runtime: Runtime, p: _Product, plain: _Layout, gapless: _Layout | None) -> Launch:
+def _correlate(runtime: Runtime, p: Product, plain: _Layout, gapless: _Layout | None) -> Launch:
     """The product, from the faster of two layouts."""
     workers = work_items(runtime)
     weight_bytes = p.geometry.filters * p.geometry.taps * itemsize(p.real)
     # Each image streams through all weights, so these should stay in a cache.
     cached = p.count >= workers and weight_bytes <= _WEIGHTS_BYTES
-    layouts = [plain, gapless] if gapless and cached and p.fits_cache(gapless) else [plain]
+    layouts = [plain, gapless] if gapless and cached and _fits_cache(p, gapless) else [plain]
     layout = _choose_layout(runtime, p, layouts)
     tile = register_tile(runtime, p.real, p.weights.rows, layout.columns)
     inside = layout.columns >= tile.columns and layout.reach <= layout.planes.rows * layout.planes.pitch
     in_place = is_real(p.images, p.real) and layout.planes.matches(p.images) and inside
-    if not in_place and cached and p.fits_cache(layout):
+    if not in_place and cached and _fits_cache(p, layout):
         return _packing_launch(runtime, p, layout, tile, workers)
     return _prepacked_launch(runtime, p, layout, tile, workers, in_place=in_place)
 
 
-def _packing_launch(runtime: Runtime, p: _Product, layout: _Layout, tile: RegisterTile, workers: int) -> Launch:
+def _packing_launch(runtime: Runtime, p: Product, layout: _Layout, tile: RegisterTile, workers: int) -> Launch:
     """Every work-item packs some of the images itself."""
-    pack, weights_bytes = _pack_weights(runtime, p, layout, tile)
+    pack, weights_bytes = packed_weights(runtime, p, layout.phases, tile)
     _, _, x_row, x_column = p.images.strides
     multiply = runtime.launch(
-        "conv/cpu_planes", {**_definitions(p, tile), "PREPACKED": False},
+        "conv/cpu_planes", {**_definitions(runtime, p, tile), "PREPACKED": False},
         {
             "x": Tensor(0), "planes": Workspace(p.target + 1), "layout": layout_table(layout.planes),
             **_args(p, layout), "last_start": _UNLIMITED, "x_image": p.images.strides[0],
@@ -166,10 +147,10 @@ def _packing_launch(runtime: Runtime, p: _Product, layout: _Layout, tile: Regist
 
 
 def _prepacked_launch(
-    runtime: Runtime, p: _Product, layout: _Layout, tile: RegisterTile, workers: int, *, in_place: bool
+    runtime: Runtime, p: Product, layout: _Layout, tile: RegisterTile, workers: int, *, in_place: bool
 ) -> Launch:
     """The images are packed first, unless they have the layout of planes."""
-    pack, weights_bytes = _pack_weights(runtime, p, layout, tile)
+    pack, weights_bytes = packed_weights(runtime, p, layout.phases, tile)
     planes = (
         planes_in_place(p.images, 0)
         if in_place
@@ -181,7 +162,7 @@ def _prepacked_launch(
     while panels_each > 1 and tiles * len(layout.phases) * ceil_div(panels, panels_each) * p.count < workers:
         panels_each = ceil_div(panels_each, 2)
     multiply = runtime.launch(
-        "conv/cpu_planes", _definitions(p, tile),
+        "conv/cpu_planes", _definitions(runtime, p, tile),
         {
             "planes": planes.memory, **_args(p, layout),
             "last_start": layout.columns - tile.columns if in_place else _UNLIMITED, "x_image": planes.image,
@@ -192,33 +173,15 @@ def _prepacked_launch(
     return LaunchSequence((*planes.steps, pack, multiply), (planes.nbytes or 1, weights_bytes))
 
 
-def _pack_weights(runtime: Runtime, p: _Product, layout: _Layout, tile: RegisterTile) -> tuple[Launch, int]:
-    """The launch that packs the weights by panels to the second workspace, and its bytes."""
-    w, groups, panels = p.weights, p.geometry.groups, ceil_div(p.weights.rows, tile.rows)
-    _, _, down, across = w.spec.strides
-    launch = runtime.launch(
-        "conv/cpu_planes_pack",
-        {"DTYPE": w.spec.dtype.name, "REAL": p.real, "WIDTH": tile.width, "ROWS": tile.rows, "BAND": BAND},
-        {
-            "w": Tensor(w.tensor), "packed": Workspace(p.target + 2),
-            "tap_sources": Table(tuple(r * down + s * across for phase in layout.phases for r, s in phase.taps)),
-            "taps": layout.taps, "groups": groups, "channels": w.channels, "filters": w.rows, "w_group": w.group_step,
-            "w_filter": w.row_step, "w_channel": w.channel_step,
-        },
-        (ceil_div(w.channels, BAND), panels, groups), (1, 1, 1), kernel="pack_weights",
-    )  # fmt: skip
-    # With some strides no tap contributes to an image.
-    return launch, groups * panels * tile.rows * w.channels * max(layout.taps, 1) * itemsize(p.real)
-
-
-def _definitions(p: _Product, tile: RegisterTile) -> dict[str, str | int | bool]:
+def _definitions(runtime: Runtime, p: Product, tile: RegisterTile) -> dict[str, str | int | bool]:
     return {
         "DTYPE": p.images.dtype.name, "OUT_DTYPE": p.out.dtype.name, "REAL": p.real, "WIDTH": tile.width,
         "ROWS": tile.rows, "VECTORS": tile.vectors, "BIAS": p.bias is not None,
+        "CHANNELS_AHEAD": 0 if runtime.features.quirks.disable_prefetch else _CHANNELS_AHEAD,
     }  # fmt: skip
 
 
-def _args(p: _Product, layout: _Layout) -> Args:
+def _args(p: Product, layout: _Layout) -> Args:
     """The arguments that both variants of conv/cpu_planes.cl take."""
     _, channel, row, column = p.out.strides
     pitch, phases = layout.planes.pitch, layout.phases
@@ -247,21 +210,15 @@ def _table(phases: Sequence[Phase], row: int, column: int) -> Table:
 
 def forward(runtime: Runtime, c: Convolution) -> Launch:
     """The convolution, with its bias."""
-    g, weight = c.geometry, c.second
-    steps = weight.strides
-    weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
-    product = _Product(g, c.first, weights, c.out, c.target, c.bias)
+    product = forward_product(c)
     slack = lanes(runtime, product.real)
-    (plain, phase), (gapless, gapless_phase) = (input_planes(g, slack, gapless=gap) for gap in (False, True))
+    (plain, phase), (gapless, gapless_phase) = (input_planes(c.geometry, slack, gapless=gap) for gap in (False, True))
     return _correlate(runtime, product, _Layout(plain, [phase]), _Layout(gapless, [gapless_phase]))
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
     """The input gradient, one phase per remainder of a pixel's coordinates by the stride."""
-    g, weight = c.geometry, c.second
-    steps = weight.strides
-    weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
-    product = _Product(g, c.first, weights, c.out, c.target, None)
+    g, product = c.geometry, input_grad_product(c)
     slack = lanes(runtime, product.real)
     gapless = _Layout(*input_grad_planes_gapless(g, slack)) if g.stride == (1, 1) else None
     return _correlate(runtime, product, _Layout(*input_grad_planes(g, slack)), gapless)

@@ -35,7 +35,7 @@ _NARROW_TILES = {(4, 3): 1.0, (1, 7): 2.0}
 """The same with 16 registers."""
 _CHUNK = 2048
 """Default of WeightTile.chunk."""
-_REUSE = 288
+_REUSE = 1152
 """Default of WeightTile.reuse."""
 
 
@@ -50,7 +50,7 @@ class WeightTile:
     chunk: int
     """Columns that are summed at a time, at most: the gradients of `rows` filters stay in the first-level cache."""
     reuse: int
-    """Multiply-adds per pixel that a work-item reads, at least, so as not to wait for memory."""
+    """Multiply-adds per pixel that a work-item reads, if that leaves enough work-items, so as not to wait for memory."""
 
 
 WEIGHTS = Family[WeightTile](
@@ -187,12 +187,14 @@ def _prepacked_launches(runtime: Runtime, c: Convolution, layout: _Layout, tile:
     real = real_type(out.dtype)
     grads = _planes(runtime, c.first, 0, 3, layout.grads, real, in_place=layout.grads_in_place)
     planes = _planes(runtime, c.second, 1, 4, layout.planes, real, in_place=layout.planes_in_place)
-    filters_each = tile.rows * max(1, tile.reuse // (tile.rows * len(layout.phase.taps)))
-    tiles = ceil_div(g.filters, filters_each)
     chunks = ceil_div(layout.columns, tile.chunk)
     chunk = round_up(ceil_div(layout.columns, chunks), lanes(runtime, real))
     images_each = max(1, min(g.images, tile.chunk // chunk))
-    splits = min(chunks * ceil_div(g.images, images_each), ceil_div(work_items(runtime), tiles * g.groups))
+    parts = chunks * ceil_div(g.images, images_each)
+    balanced = g.filters * g.groups * parts // work_items(runtime)
+    filters_each = tile.rows * max(1, min(tile.reuse // len(layout.phase.taps), balanced) // tile.rows)
+    tiles = ceil_div(g.filters, filters_each)
+    splits = min(parts, ceil_div(work_items(runtime), tiles * g.groups))
     multiply = runtime.launch(
         "conv/cpu_weight_grad", _definitions(runtime, c, tile),
         {

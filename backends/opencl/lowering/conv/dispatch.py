@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyhal.backends.common.problems.conv import Convolution, lowerings
 from polyhal.backends.common.problems.conv_planes import as_forward_conv
 from polyhal.backends.opencl.lowering.conv import (
+    cpu_implicit_gemm,
     cpu_planes,
     cpu_weight_grad,
     cpu_winograd,
@@ -20,7 +21,9 @@ from polyhal.hal.protocol import Declined, Launch
 def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if runtime.features.cpu:
         pays = cpu_winograd.pays(runtime, c.geometry, c.out)
-        return cpu_winograd.forward(runtime, c) if pays else cpu_planes.forward(runtime, c)
+        if pays:
+            return cpu_winograd.forward(runtime, c)
+        return cpu_implicit_gemm.forward(runtime, c) or cpu_planes.forward(runtime, c)
     if depthwise.takes(c):
         return depthwise.forward(runtime, c)
     if c.geometry.filters <= direct.FEW_FILTERS:
@@ -31,7 +34,9 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if runtime.features.cpu:
         pays = cpu_winograd.pays(runtime, as_forward_conv(c.geometry), c.out)
-        return cpu_winograd.input_grad(runtime, c) if pays else cpu_planes.input_grad(runtime, c)
+        if pays:
+            return cpu_winograd.input_grad(runtime, c)
+        return cpu_implicit_gemm.input_grad(runtime, c) or cpu_planes.input_grad(runtime, c)
     if depthwise.takes(c):
         return depthwise.input_grad(runtime, c)
     return wgmma.fastest(runtime, c, wgmma.input_grad) or implicit_gemm.input_grad(runtime, c)

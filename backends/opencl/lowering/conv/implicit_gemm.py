@@ -60,10 +60,19 @@ class _PackedProduct:
     product: Correlation
     taps: tuple[_TapAxis, _TapAxis]
     output: OutputIndex
+    separate: bool = False
+    """Whether the k axis of a phase has only the taps that contribute to it; a tile then has rows of one phase only."""
+
+    @property
+    def tables(self) -> int:
+        """Tables of the offsets of the k axis."""
+        return math.prod(self.output.phases) if self.separate else 1
 
     def tap_args(self) -> Args:
         down, across = self.taps
-        phases = {"channels": self.output.channels, "phases_across": self.output.phases[1]}
+        phases = {
+            "channels": self.output.channels, "phases_across": self.output.phases[1], "separate": self.separate,
+        }  # fmt: skip
         return {**phases, **down.args("down"), **across.args("across")}
 
 
@@ -77,16 +86,24 @@ def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     """The input gradient, all phases as rows of one product."""
-    return _correlate(runtime, _merged_input_gradient(c), c)
+    g = c.geometry
+    tile = choose_tile(
+        runtime, g.channels * math.prod(g.stride), c.first.dtype, c.out.dtype, c.precision, weight_grad=False
+    )
+    separate = g.stride != (1, 1) and g.dilation == (1, 1) and g.channels % tile.rows == 0
+    return _correlate(runtime, _input_gradient(c, separate), c)
 
 
-def _merged_input_gradient(c: Convolution) -> _PackedProduct:
+def _input_gradient(c: Convolution, separate: bool) -> _PackedProduct:
+    """The product; if phases are `separate`, with as many taps as the phase with most has."""
     g, out = c.geometry, c.out
     w, s, o = c.second.strides, c.first.strides, out.strides
     strides = (_strides_per_column(g), 1)
     (down, down_count, down_reach, top), (across, across_count, across_reach, left) = (
         _gradient_taps(g, axis, strides[axis]) for axis in range(2)
     )
+    if separate:
+        down_count, across_count = (ceil_div(kernel, stride) for kernel, stride in zip(g.kernel, g.stride, strict=True))
     phases = (strides[0] * g.stride[0], g.stride[1])
     lines = (ceil_div(g.size[0], phases[0]), ceil_div(g.size[1], phases[1]))
     product = Correlation(
@@ -99,7 +116,7 @@ def _merged_input_gradient(c: Convolution) -> _PackedProduct:
         out_group=g.channels * o[1], out_row=o[1], out_columns=(o[0], phases[0] * o[2], phases[1] * o[3]),
     )  # fmt: skip
     output = OutputIndex((product.out_group, o[0], o[1], o[2], o[3]), lines, g.channels, phases, g.size)
-    return _PackedProduct(product, (down, across), output)
+    return _PackedProduct(product, (down, across), output, separate)
 
 
 def _strides_per_column(g: Geometry) -> int:
@@ -159,7 +176,9 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
     p, x, out = packed.product, c.first, c.out
     tile = choose_tile(runtime, p.m, x.dtype, out.dtype, c.precision, weight_grad=False)
     reason = _refusal(runtime, tile.group, x, c.second)
-    windows = (length * step for length, step in zip(p.term_lengths, p.term_step, strict=True))
+    # The taps of a separate phase begin one later at most.
+    lengths = (length + packed.separate for length in p.term_lengths)
+    windows = (length * step for length, step in zip(lengths, p.term_step, strict=True))
     if not reason and max(*p.size, *p.column_lengths, *windows, *map(abs, p.origin)) >= POSITION_LIMIT:
         reason = _too_far_reason()
     if reason:
@@ -174,6 +193,7 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
         "packed": Workspace(first), "k_offsets": Workspace(first + 1), "x": Tensor(0), "k_per_split": k_per_split,
         **({"partial": Workspace(first + 2)} if split else {"out": Tensor(c.target)}),
         **geometry_args(p), "k": padded_k, **packed.output.args(),
+        "rows_per_table": padded_m // packed.tables,
     }  # fmt: skip
     biased = c.bias is not None and not split
     if biased and c.bias is not None:
@@ -185,7 +205,7 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
         args, (tiles * tile.group, splits, p.groups), (tile.group, 1, 1),
     )  # fmt: skip
     itemsize = 2 * tile.terms or (8 if real_type(out.dtype) == "double" else 4)
-    workspace = (p.groups * padded_k * padded_m * itemsize, padded_k * 8)
+    workspace = (p.groups * padded_k * padded_m * itemsize, packed.tables * padded_k * 8)
     partials = Partials(first + 2, splits, p.groups, p.m, p.n, x.dtype, out.dtype)
     return _reduced(runtime, [pack, multiply], workspace, partials, c.bias, c.target, packed.output)
 

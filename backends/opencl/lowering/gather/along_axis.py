@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Strided, Tensor, after_zeros
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Strided, Tensor, Workspace, after_zeros
 from polyhal.backends.common.problems.gather import outer_axis_inner
 from polyhal.backends.opencl.lowering.gather.problem import ATOMIC, atomic_definitions
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -22,8 +22,10 @@ _MAX_SEQUENTIAL = 1 << 14
 """Elements that a work-item of a GPU adds in order, at most."""
 _SHARES_PER_UNIT = 4
 """Shares of the lines per compute unit of a CPU."""
-_OUT = 2
-"""Position of the result in the argument list, after the data and the index."""
+_NEIGHBORS = 16
+"""Lines that a work-item of a CPU takes at least: two that wrote to one cache line would wait for each other."""
+_BASE, _SUMS = 2, 3
+"""Positions in the argument list of scattering, behind the data and the index: what it adds to, and the result."""
 
 
 def take_along_axis(
@@ -55,13 +57,15 @@ def scatter_along_axis(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     """Lower the op `scatter_along_axis`."""
-    src, index = inputs
+    src, index, base = inputs
     (out,) = outputs
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
     axis, length = params["axis"], params["length"]
     if out.dtype.is_floating_point and out.dtype.itemsize < 4 and index.shape[axis] > 1:
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
+    if base is not None and runtime.features.cpu:
+        return Declined("on CPUs the kernels add to zeros")
     name = "scatter_along_axis"
     definitions: dict[str, str | int | bool]
     if not runtime.features.cpu and not params["deterministic"] and out.dtype in ATOMIC:
@@ -74,16 +78,41 @@ def scatter_along_axis(
         definitions = {"DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name}
         kernel, sizes = name, {"lines": index.size // index.shape[axis], "length": length}
         if runtime.features.cpu:
+            parts = runtime.features.compute_units
+            if 1 < parts * out.size <= index.size and parts > 1:
+                return _sum_parts(runtime, src, index, axis, out, parts, definitions)
             kernel, sizes = f"{name}_cpu", {**_shares(runtime, index, axis), "length": length}
-    launch = _launch(runtime, kernel, "src", src, index, axis, sizes, definitions)
-    return launch if isinstance(launch, Declined) else after_zeros(copy.fill(runtime, out), launch, _OUT)
+    launch = _launch(runtime, kernel, "src", src, index, axis, sizes, definitions, {"out": Tensor(_SUMS)})
+    if isinstance(launch, Declined):
+        return launch
+    if not isinstance(base, Spec):
+        return after_zeros(copy.fill(runtime, out), launch, _SUMS)
+    duplicate = copy.copy(runtime, base, out)
+    first = SimpleLaunch(duplicate.name, lambda *args: duplicate(args[_BASE], args[_SUMS]))
+    return LaunchSequence((first, launch))
+
+
+def _sum_parts(
+    runtime: Runtime, src: Spec, index: Spec, axis: int, out: Spec, parts: int, definitions: Mapping[str, str | int | bool]
+) -> Launch | Declined:  # fmt: skip
+    """Sums of a range of the axis per work-item, added up afterwards."""
+    sums = Workspace(_SUMS + 1)
+    sizes = {"items": parts, "parts": parts, "outer": math.prod(index.shape[:axis]), "length": out.shape[axis]}
+    add = _launch(runtime, "scatter_along_axis_parts", "src", src, index, axis, sizes, definitions, {"sums": sums})
+    if isinstance(add, Declined):
+        return add
+    reduce = runtime.launch(
+        "gather/along_axis", definitions, {"sums": sums, "out": Tensor(_SUMS), "size": out.size, "parts": parts},
+        (out.size,), (runtime.features.group_size,), kernel="sum_parts",
+    )  # fmt: skip
+    return LaunchSequence((add, reduce), (parts * out.size * out.dtype.itemsize,))
 
 
 def _shares(runtime: Runtime, index: Spec, axis: int) -> dict[str, int]:
     """How the lines along an axis are divided among the work-items of a CPU, each of which takes neighbors."""
     outer, inner = math.prod(index.shape[:axis]), math.prod(index.shape[axis + 1 :])
     inner_each = (
-        max(1, inner * outer // (2 * runtime.features.compute_units))
+        max(_NEIGHBORS, inner * outer // (2 * runtime.features.compute_units))
         if outer < runtime.features.compute_units
         else inner
     )
@@ -95,9 +124,9 @@ def _shares(runtime: Runtime, index: Spec, axis: int) -> dict[str, int]:
 
 def _launch(
     runtime: Runtime, kernel: str, operand: str, data: Spec, index: Spec, axis: int, sizes: Mapping[str, int],
-    definitions: Mapping[str, str | int | bool],
+    definitions: Mapping[str, str | int | bool], result: Arguments | None = None,
 ) -> Launch | Declined:  # fmt: skip
-    """Build a launch of `kernel`, which calls the data `operand`.
+    """Build a launch of `kernel`, which calls the data `operand` and writes to `out`, or to what `result` names.
 
     Its number of work-items is `items` of `sizes`, in groups of one, or the first of them.
     """
@@ -109,11 +138,12 @@ def _launch(
     items, group = sizes.pop("items", None), 1
     if items is None:
         items, group = next(iter(sizes.values())), runtime.features.group_size
+        definitions = {**definitions, "POSITION": "uint" if index.size < 1 << 31 else "ulong"}
     return runtime.launch(
         "gather/along_axis", definitions,
         {
-            operand: _strided(0, merged_data[1]), "index": _strided(1, index_strides), "out": Tensor(_OUT), "count": count,
-            "inner": inner, **sizes,
+            operand: _strided(0, merged_data[1]), "index": _strided(1, index_strides),
+            **(result or {"out": Tensor(2)}), "count": count, "inner": inner, **sizes,
         },
         (items,), (group,), kernel=kernel,
     )  # fmt: skip

@@ -20,6 +20,8 @@ _MAX_ATOMIC = 40 << 20
 """Elements up to which atomics were faster than ordered addition, whatever the number of rows."""
 _WIDE, _MAX_ATOMIC_WIDE = 256, 16 << 20
 """The same for rows of so many elements, which ordered addition reads at the speed of memory."""
+_MAX_ATOMIC_QUADS = 1 << 31
+"""The same where one instruction adds four of them."""
 
 
 def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:
@@ -61,6 +63,8 @@ def _scatter(
     if runtime.features.cpu:
         return cpu_scatter_add.build(runtime, problem, out)
     limit = _MAX_ATOMIC_WIDE if source.width >= _WIDE else _MAX_ATOMIC
+    if scatter_add_atomic.adds_quads(runtime, problem):
+        limit = _MAX_ATOMIC_QUADS
     if not ordered and out.dtype in ATOMIC and index.size * source.width <= limit:
         return scatter_add_atomic.build(runtime, problem)
     return scatter_add_ordered.build(runtime, problem)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launching.launch import Argument, Arguments, LaunchSequence, Tensor, Workspace, joint_name
+from polyhal.backends.common.launching.launch import Argument, Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.lowering.gather.problem import FIRST_WORKSPACE, RowScatter
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
-from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.protocol import Launch, SimpleLaunch
+from polyhal.hal.layout import contiguous
+from polyhal.hal.protocol import Launch
 
 _MAX_GROUP, _MIN_GROUP = 128, 32
 """Work-items that share a row."""
@@ -73,10 +71,9 @@ def build(runtime: Runtime, p: RowScatter) -> Launch:
 def _clear(runtime: Runtime, first: Workspace, rows: int, long_rows: Workspace) -> Launch:
     """A step that empties the lists of all rows, and the list of long rows."""
     heads, count = contiguous(dtypes.int32, (rows,)), contiguous(dtypes.int32, (1,))
-    clear, reset = copy.fill(runtime, heads), copy.fill(runtime, count)
-
-    def run(*args: Any) -> None:
-        clear(_END_OF_LIST, Ref(args[first.index], heads))
-        reset(0, Ref(args[long_rows.index], count))
-
-    return SimpleLaunch(joint_name((clear, reset)), run)
+    return LaunchSequence(
+        (
+            copy.fill_workspace(runtime, heads, first.index, _END_OF_LIST),
+            copy.fill_workspace(runtime, count, long_rows.index),
+        )
+    )

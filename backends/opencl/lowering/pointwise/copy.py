@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.common.problems import transpose
@@ -10,8 +11,8 @@ from polyhal.backends.opencl.lowering.pointwise.elementwise import group
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import ScalarSpec, Spec
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.layout import Ref, ScalarSpec, Spec
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {}
 
@@ -40,6 +41,22 @@ def copy(runtime: Runtime, source: Spec, target: Spec) -> Launch:
 def fill(runtime: Runtime, target: Spec) -> Launch:
     """Build a launch (number, target) that writes one number to all elements of any strides."""
     return group(runtime, (ScalarSpec(number_dtype(target.dtype)),), (target,), (), (0,))
+
+
+def to_workspace(runtime: Runtime, source: Spec, place: int, target: Spec, at: int) -> SimpleLaunch:
+    """Build a launch that copies argument `place`, read as `source`, to workspace `at`, which becomes a `target`."""
+    launch = copy(runtime, source, target)
+
+    def run(*args: Any) -> None:
+        launch(Ref(args[place].handle, source, args[place].offset), Ref(args[at], target))
+
+    return SimpleLaunch(launch.name, run)
+
+
+def fill_workspace(runtime: Runtime, target: Spec, at: int, number: int = 0) -> SimpleLaunch:
+    """Build a launch that writes one number to all elements of workspace `at`, which becomes a `target`."""
+    launch = fill(runtime, target)
+    return SimpleLaunch(launch.name, lambda *args: launch(number, Ref(args[at], target)))
 
 
 def number_dtype(dtype: DType) -> DType:

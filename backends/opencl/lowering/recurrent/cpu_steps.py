@@ -5,13 +5,16 @@ from __future__ import annotations
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Strided, Tensor, Workspace
 from polyhal.backends.opencl.lowering.recurrent.problem import LayerSteps
+from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
-_ROW_COSTS = {1: 2.5, 2: 3.0, 4: 4.5, 6: 6.0}
-"""Relative time of a step, by the sequences of a work-item: few of them wait for the weight."""
-_NARROW_ROW_COSTS = {1: 2.5, 2: 3.0, 3: 4.0}
-"""The same with 16 registers instead of 32."""
+_MAX_ROWS, _MAX_ROWS_NARROW = 6, 3
+"""Sequences of a tile, at most, with 32 vector registers and with 16."""
+_MIN_COST = 2
+"""Sequences whose multiplications take as long as one waits for the last sum."""
+_MAX_BLOCK = 48
+"""Sequences of a work-item, at most: their states stay in the first-level cache beside a panel of the weight."""
 _WIDE = 16
 """Floats of a vector from which on there are 32 registers."""
 _COLUMNS = 4
@@ -20,10 +23,13 @@ _MAX_WEIGHT = 4 << 20
 """Bytes of a weight that work-items read in each step from a cache of their own."""
 
 
-def _rows(runtime: Runtime, batch: int) -> int:
-    """Sequences per work-item, such that all compute units finish early."""
-    costs = _ROW_COSTS if runtime.features.vector_width >= _WIDE else _NARROW_ROW_COSTS
-    return min(costs, key=lambda n: ceil_div(ceil_div(batch, n), runtime.features.compute_units) * costs[n])
+def _tiles(runtime: Runtime, batch: int) -> tuple[int, int]:
+    """Return sequences per tile and tiles per work-item, such that all compute units finish early."""
+    units = runtime.features.compute_units
+    per_item = ceil_div(batch, units * ceil_div(batch, units * _MAX_BLOCK))
+    most = _MAX_ROWS if runtime.features.vector_width >= _WIDE else _MAX_ROWS_NARROW
+    rows = min(range(most, 0, -1), key=lambda n: (ceil_div(per_item, n) * max(n, _MIN_COST), round_up(per_item, n)))
+    return rows, ceil_div(per_item, rows)
 
 
 def _refusal(p: LayerSteps) -> Declined | None:
@@ -39,20 +45,19 @@ def forward(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
     declined = _refusal(p)
     if declined:
         return declined
-    width, rows = runtime.features.vector_width, _rows(runtime, p.batch)
+    width = runtime.features.vector_width
+    rows, tiles = _tiles(runtime, p.batch)
     panels = Workspace(p.first_workspace)
     definitions: dict[str, str | int | bool] = {
-        "CELL": p.cell, "WIDTH": width, "ROWS": rows, "BIAS": "bias" in p.tensors
+        "CELL": p.cell, "WIDTH": width, "ROWS": rows, "BLOCK": tiles * rows, "BIAS": "bias" in p.tensors,
+        "PREFETCH_DISTANCE": prefetch_distance(runtime),
     }  # fmt: skip
     pack = runtime.launch(
         "recurrent/cpu_steps", definitions, {**_weight(p), "packed": panels, "size": p.size},
         (ceil_div(p.size, width),), (1,), kernel="recurrent_cpu_pack_gates",
     )  # fmt: skip
-    args: Arguments = {
-        **p.sequences("x"), **p.states("hidden", "state"), **p.results("bias", "outs", "states"), "packed": panels,
-        **p.numbers(),
-    }  # fmt: skip
-    run = runtime.launch("recurrent/cpu_steps", definitions, args, (ceil_div(p.batch, rows),), (1,))
+    args: Arguments = {**p.steps_args(), "packed": panels}
+    run = runtime.launch("recurrent/cpu_steps", definitions, args, (ceil_div(p.batch, tiles * rows),), (1,))
     return LaunchSequence((pack, run), (4 * round_up(p.size, width) * p.size * p.gates,))
 
 
@@ -61,19 +66,20 @@ def gradient(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
     declined = _refusal(p)
     if declined:
         return declined
-    width, rows = runtime.features.vector_width, _rows(runtime, p.batch)
+    width = runtime.features.vector_width
+    rows, tiles = _tiles(runtime, p.batch)
     panel = _COLUMNS * width
     panels = Workspace(p.first_workspace)
-    definitions: dict[str, str | int | bool] = {"CELL": p.cell, "WIDTH": width, "ROWS": rows, "COLUMNS": _COLUMNS}
+    definitions: dict[str, str | int | bool] = {
+        "CELL": p.cell, "WIDTH": width, "ROWS": rows, "BLOCK": tiles * rows, "COLUMNS": _COLUMNS,
+        "PREFETCH_DISTANCE": prefetch_distance(runtime),
+    }  # fmt: skip
     pack = runtime.launch(
         "recurrent/cpu_steps_grad", definitions, {**_weight(p), "packed": panels, "size": p.size},
         (ceil_div(p.size, panel),), (1,), kernel="recurrent_cpu_pack_units",
     )  # fmt: skip
-    args: Arguments = {
-        **p.sequences("grad", "grad_states", "gates", "fed_back", "states"), **p.states("first"),
-        **p.results("d_gates", "d_fed_back", "d_hidden", "d_state"), "packed": panels, **p.numbers(),
-    }  # fmt: skip
-    run = runtime.launch("recurrent/cpu_steps_grad", definitions, args, (ceil_div(p.batch, rows),), (1,))
+    args: Arguments = {**p.steps_grad_args(), "packed": panels}
+    run = runtime.launch("recurrent/cpu_steps_grad", definitions, args, (ceil_div(p.batch, tiles * rows),), (1,))
     return LaunchSequence((pack, run), (4 * round_up(p.size, panel) * p.size * p.gates,))
 
 

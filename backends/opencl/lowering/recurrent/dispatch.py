@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyhal.backends.opencl.lowering.recurrent import cpu_steps, steps
+from polyhal.backends.opencl.lowering.recurrent import cpu_steps, resident_steps, resident_tiles, steps
 from polyhal.backends.opencl.lowering.recurrent.problem import Inputs, LayerSteps, refusal
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
@@ -41,7 +41,15 @@ def _lowering(cell: str, *, gradient: bool) -> Callable[..., Launch | Declined]:
         problem = LayerSteps(cell, present, length, batch, size, params["reverse"])
         if runtime.features.cpu:
             return cpu_steps.gradient(runtime, problem) if gradient else cpu_steps.forward(runtime, problem)
-        return steps.gradient(runtime, problem) if gradient else steps.forward(runtime, problem)
+        division = resident_steps.shares(runtime, problem, gradient=gradient)
+        if division is not None:
+            resident = resident_steps.gradient if gradient else resident_steps.forward
+            return resident(runtime, problem, division)
+        launch = steps.gradient(runtime, problem) if gradient else steps.forward(runtime, problem)
+        tiles = resident_tiles.tiles(runtime, problem, gradient=gradient) if isinstance(launch, Declined) else None
+        if tiles is None:
+            return launch
+        return (resident_tiles.gradient if gradient else resident_tiles.forward)(runtime, problem, tiles)
 
     return lower
 

@@ -41,15 +41,15 @@ class LayerSteps:
         """Position of the first workspace in the argument list: behind the last result."""
         return 1 + max(place for place, _ in self.tensors.values())
 
-    def results(self, *names: str) -> dict[str, Argument]:
+    def _results(self, *names: str) -> dict[str, Argument]:
         """Contiguous tensors as kernel arguments, those of `names` that the cell has."""
         return {name: Tensor(self.tensors[name][0]) for name in names if name in self.tensors}
 
-    def sequences(self, *names: str) -> dict[str, Argument]:
+    def _sequences(self, *names: str) -> dict[str, Argument]:
         """Tensors (T, B, width) as kernel arguments with their strides; 0 for those that the cell does not have."""
         return self._strided(names, ("step", "row"))
 
-    def states(self, *names: str) -> dict[str, Argument]:
+    def _states(self, *names: str) -> dict[str, Argument]:
         """Tensors (B, width), likewise."""
         return self._strided(names, ("row",))
 
@@ -63,7 +63,26 @@ class LayerSteps:
                 args |= {f"{name}_{axis}": 0 for axis in axes}
         return args
 
-    def numbers(self) -> dict[str, Argument]:
+    def steps_args(self) -> dict[str, Argument]:
+        """What kernels of a layer take besides the weight: STEPS_PARAMETERS of recurrent/arguments.h."""
+        return {
+            **self._sequences("x"), **self._states("hidden", "state"), **self._results("bias", "outs", "states"),
+            **self._numbers(),
+        }  # fmt: skip
+
+    def steps_grad_args(self) -> dict[str, Argument]:
+        """What kernels of a layer's gradient take besides the weight: STEPS_GRAD_PARAMETERS of recurrent/arguments.h."""
+        return {
+            **self._sequences("grad", "grad_states", "gates", "fed_back", "states"), **self._states("first"),
+            **self._results("d_gates", "d_fed_back", "d_hidden", "d_state"), **self._numbers(),
+        }  # fmt: skip
+
+    def weight_rows(self) -> Strided:
+        """The weight as a kernel argument, with contiguous rows."""
+        place, spec = self.tensors["weight"]
+        return Strided(Tensor(place), {"row": spec.strides[0]})
+
+    def _numbers(self) -> dict[str, Argument]:
         """The lengths, which all kernels take."""
         return {"steps": self.steps, "batch": self.batch, "size": self.size, "reverse": int(self.reverse)}
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, power_of_two_at_most
-from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Strided, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Workspace
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.lowering.recurrent.problem import LayerSteps
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
-from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
+from polyhal.hal.layout import contiguous
+from polyhal.hal.protocol import Declined, Launch
 
 _MAX_GROUP, _MIN_UNITS = 1024, 32
 _MAX_SIZE = 512
@@ -53,18 +51,10 @@ def forward(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
     place, weight = p.tensors["weight"]
     turned = weight._replace(shape=weight.shape[::-1], strides=weight.strides[::-1])
     packed, at = contiguous(dtypes.float32, turned.shape), p.first_workspace
-    transpose = copy.copy(runtime, turned, packed)
-
-    def pack(*args: Any) -> None:
-        transpose(Ref(args[place].handle, turned, args[place].offset), Ref(args[at], packed))
-
+    pack = copy.to_workspace(runtime, turned, place, packed, at)
     definitions = {**_definitions(runtime, p), "BIAS": "bias" in p.tensors}
-    args: Arguments = {
-        **p.sequences("x"), **p.states("hidden", "state"), **p.results("bias", "outs", "states"),
-        "packed": Workspace(at), **p.numbers(),
-    }  # fmt: skip
-    run = _launch(runtime, "recurrent/steps", definitions, args, p)
-    return LaunchSequence((SimpleLaunch(transpose.name, pack), run), (packed.nbytes,))
+    run = _launch(runtime, "recurrent/steps", definitions, {**p.steps_args(), "packed": Workspace(at)}, p)
+    return LaunchSequence((pack, run), (packed.nbytes,))
 
 
 def gradient(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
@@ -72,12 +62,7 @@ def gradient(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
     declined = _refusal(runtime, p)
     if declined:
         return declined
-    place, weight = p.tensors["weight"]
-    args: Arguments = {
-        **p.sequences("grad", "grad_states", "gates", "fed_back", "states"), **p.states("first"),
-        **p.results("d_gates", "d_fed_back", "d_hidden", "d_state"),
-        "weight": Strided(Tensor(place), {"row": weight.strides[0]}), **p.numbers(),
-    }  # fmt: skip
+    args: Arguments = {**p.steps_grad_args(), "weight": p.weight_rows()}
     return _launch(runtime, "recurrent/steps_grad", _definitions(runtime, p), args, p)
 
 

@@ -26,6 +26,8 @@ from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.protocol import Declined, Launch
 
 _AXES = ("outer", "axis", "inner")
+_SUMS = 3
+"""Position of the result of scattering in the argument list, behind the data, the index and what it adds to."""
 
 
 def _geometry(name: str, data: Spec, index: Spec, axis: int, length: int) -> dict[str, int] | None:
@@ -46,9 +48,9 @@ def _geometry(name: str, data: Spec, index: Spec, axis: int, length: int) -> dic
 
 
 def _launch(runtime: Runtime, name: str, definitions: Mapping[str, Any], items: int, data: Arguments) -> Launch:
-    """Return a launch (data, index, out) over `items` elements or lines."""
+    """Return a launch over `items` elements or lines; `data` names the data and the result."""
     size = runtime.features.group_size
-    args: Arguments = {"index": Tensor(1), "out": Tensor(2), "items": items, **data}
+    args: Arguments = {"index": Tensor(1), "items": items, **data}
     return runtime.launch(f"gather/{name}", {**definitions, "GROUP": size}, args, ceil_div(items, size))
 
 
@@ -65,14 +67,16 @@ def _take_along_axis(
     if geometry is None:
         return Declined("the axes beside the indexed one cannot be merged")
     definitions = {"BYTES": out.dtype.itemsize, "INDEX": index.dtype.name}
-    return _launch(runtime, "take_along_axis", definitions, out.size, {"x": Tensor(0), **geometry})
+    return _launch(runtime, "take_along_axis", definitions, out.size, {"x": Tensor(0), "out": Tensor(2), **geometry})
 
 
 def _scatter_along_axis(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    src, index = inputs
+    src, index, base = inputs
     (out,) = outputs
+    if base is not None:
+        return Declined("the kernel adds to zeros")
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
     axis, length = params["axis"], params["length"]
@@ -85,7 +89,7 @@ def _scatter_along_axis(
         # One invocation per line would leave a GPU idle: treat the elements of a single line as rows of one column.
         column = contiguous(out.dtype, (length, 1))._replace(aligned=out.aligned)
         line = Spec(index.dtype, (index.size,), (index.strides[axis],), index.aligned)
-        sums = RowSums(line, src, src.strides[axis], 1, column, (1, 0, 2), wrap=True)
+        sums = RowSums(line, src, src.strides[axis], 1, column, (1, 0, _SUMS), wrap=True)
         return add_rows(runtime, sums, accumulate=False)
     geometry = _geometry("source", src, index, axis, length)
     if geometry is None:
@@ -93,10 +97,10 @@ def _scatter_along_axis(
     definitions = {"DTYPE": out.dtype.name, "INDEX": index.dtype.name}
 
     def launch(first: int, last: int) -> Launch:
-        args: Arguments = {"source": Tensor(0), **geometry, "first": first, "last": last}
+        args: Arguments = {"source": Tensor(0), "out": Tensor(_SUMS), **geometry, "first": first, "last": last}
         return _launch(runtime, "scatter_along_axis", definitions, lines, args)
 
-    return after_zeros(copy.fill(runtime, out), within_loop_limit(index.shape[axis], launch), 2)
+    return after_zeros(copy.fill(runtime, out), within_loop_limit(index.shape[axis], launch), _SUMS)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

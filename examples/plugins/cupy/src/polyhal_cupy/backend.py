@@ -7,8 +7,11 @@ from typing import Any
 
 from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
 from polyhal.backends.common.launching.table import lower
+from polyhal.hal.collectives.communicator import Communicator
+from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, Event, InputSpec, Launch
+from polyhal.hal.peer_memory import DeviceAddress
+from polyhal.hal.protocol import CompletionEvent, ComputeBackend, Declined, Event, InputSpec, Launch
 from polyhal_cupy import discovery, lowering
 from polyhal_cupy.lowering.gather.gather import gather
 from polyhal_cupy.lowering.gather.scatter_add import scatter_add
@@ -16,8 +19,11 @@ from polyhal_cupy.lowering.gemm.dispatch import batched
 from polyhal_cupy.lowering.pointwise import copy, elementwise
 from polyhal_cupy.lowering.reduction import dispatch as reduction
 from polyhal_cupy.memory import DeviceMemory
+from polyhal_cupy.nccl import NcclCommunicator, nccl_library
 from polyhal_cupy.runtime import Runtime
 
+_CUDA = 2
+"""DLPack's number for CUDA devices."""
 _BUILDERS = Builders(
     group=elementwise.group,
     copy=copy.copy,
@@ -72,6 +78,31 @@ class CudaBackend(CoreMethods):
     def copy_from_device(self, src: int, offset: int, dst: memoryview) -> None:
         """Copy device bytes to the host. Blocks."""
         self._memory.read(src, offset, dst)
+
+    def can_copy_from(self, peer: ComputeBackend) -> bool:
+        """Return whether `peer` is a CUDA device whose memory this one reaches."""
+        return isinstance(peer, CudaBackend) and self._memory.reaches(peer.runtime)
+
+    def copy_from_peer(
+        self, peer: ComputeBackend, src: int, src_offset: int, dst: int, dst_offset: int, nbytes: int
+    ) -> CompletionEvent:
+        """Start to copy from the memory of another device. The streams of both wait for each other."""
+        assert isinstance(peer, CudaBackend)
+        return self._memory.receive(peer.runtime, src + src_offset, dst + dst_offset, nbytes)
+
+    def device_address(self, handle: int) -> DeviceAddress:
+        """Return where an allocation lies."""
+        return DeviceAddress(_CUDA, self.runtime.number, handle)
+
+    def allocate_addressable(self, nbytes: int) -> int:
+        """Allocate memory: all has an address."""
+        return self.allocate(nbytes)
+
+    def open_communicator(self, devices: Sequence[Device]) -> Communicator | None:
+        """Return collectives by NCCL if it is installed and all devices are CUDA's, each another card."""
+        cards = {d.backend.runtime.number for d in devices if isinstance(d.backend, CudaBackend)}
+        library = nccl_library()
+        return NcclCommunicator(devices, library) if library is not None and 1 < len(devices) == len(cards) else None
 
     def synchronize(self) -> None:
         """Wait for everything enqueued."""

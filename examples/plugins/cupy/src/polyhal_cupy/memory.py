@@ -14,17 +14,21 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime as cuda
 
+from polyhal.backends.common.launching.completion import Callback, run_callback
 from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.hal.errors import PolyhalError
 from polyhal_cupy import error_mapping
 from polyhal_cupy.runtime import Runtime
 
 _CHUNK = 8 * 2**20
 """Bytes of a staging buffer."""
 _CHUNKS = 3
+_ALREADY_ENABLED = 704
+"""CUDA's status where another library has let the device reach its peer before."""
 
 
 class StreamEvent:
-    """A point in the stream, as an `Event` of the contract. It keeps `keep` alive until it is complete."""
+    """A point in the stream, as a `CompletionEvent` of the contract. It keeps `keep` alive until it is complete."""
 
     __slots__ = ("_event", "_keep", "_runtime")
 
@@ -46,6 +50,25 @@ class StreamEvent:
         """Return whether everything before the event is done."""
         return bool(self._event.done)
 
+    def let_wait(self, runtime: Runtime) -> None:
+        """Let further work of a device, which may be another one, start after the event."""
+        runtime.stream.wait_event(self._event)
+
+    def add_callback(self, callback: Callback) -> None:
+        """Call `callback` when everything before the event is done. Few events have one, so that each gets a thread."""
+        if self.is_complete():
+            self._call(callback)
+        else:
+            threading.Thread(target=self._call, args=(callback,), name="stream event", daemon=True).start()
+
+    def _call(self, callback: Callback) -> None:
+        failure: PolyhalError | None = None
+        try:
+            self.wait()
+        except PolyhalError as error:
+            failure = error
+        run_callback(callback, failure)
+
 
 class DeviceMemory:
     """Allocation and transfers on one device. Handles are device addresses."""
@@ -54,6 +77,8 @@ class DeviceMemory:
         self._runtime = runtime
         self._staging: _StagingRing | None = None
         self._lock = threading.Lock()
+        self._reached: dict[int, bool] = {}
+        """By number of another device: whether this one reaches its memory."""
 
     def available(self) -> int:
         """Return the bytes that are free, considering all processes."""
@@ -102,6 +127,33 @@ class DeviceMemory:
             return StreamEvent(self._runtime, src)
 
         return self._guarded(f"copying {src.nbytes} bytes to the device", enqueue)  # type: ignore[no-any-return]
+
+    def reaches(self, peer: Runtime) -> bool:
+        """Return whether the driver copies from another device without the host, and let it."""
+        if peer.number == self._runtime.number:
+            return True
+        with self._lock:
+            if peer.number not in self._reached:
+                self._reached[peer.number] = _enable_access(self._runtime.number, peer.number)
+            return self._reached[peer.number]
+
+    def receive(self, peer: Runtime, src: int, dst: int, nbytes: int) -> StreamEvent:
+        """Start to copy from another device, between what both streams have and what they get."""
+        own = self._runtime
+
+        def enqueue() -> StreamEvent:
+            if peer is not own:
+                cuda.setDevice(peer.number)
+                ready = StreamEvent(peer, None)
+                cuda.setDevice(own.number)
+                ready.let_wait(own)
+            cuda.memcpyPeerAsync(dst, own.number, src, peer.number, nbytes, own.stream.ptr)
+            copied = StreamEvent(own, None)
+            if peer is not own:
+                copied.let_wait(peer)
+            return copied
+
+        return self._guarded(f"copying {nbytes} bytes from {peer.info.name}", enqueue)  # type: ignore[no-any-return]
 
     def _guarded(self, action: str, work: Any) -> Any:
         try:
@@ -162,6 +214,17 @@ class _StagingRing:
                     event.wait()
                     stop = min(start + _CHUNK, dst.nbytes)
                     np.copyto(dst[start:stop], self._chunks[index][: stop - start])
+
+
+def _enable_access(number: int, peer: int) -> bool:
+    cuda.setDevice(number)
+    if not cuda.deviceCanAccessPeer(number, peer):
+        return False
+    try:
+        cuda.deviceEnablePeerAccess(peer)
+    except cuda.CUDARuntimeError as error:
+        return bool(error.status == _ALREADY_ENABLED)
+    return True
 
 
 def page_locked(nbytes: int) -> np.ndarray:

@@ -20,9 +20,13 @@ from polyhal_cupy.lowering.pointwise import copy
 from polyhal_cupy.runtime import Runtime
 
 _BLOCK = 256
+_SUMS = 3
+"""Position of the result of scattering, behind the data, the index and what it adds to."""
 
 
-def _launch(runtime: Runtime, name: str, data: Spec, index: Spec, axis: int, length: int) -> KernelLaunch | Declined:
+def _launch(
+    runtime: Runtime, name: str, data: Spec, index: Spec, axis: int, length: int, place: int
+) -> KernelLaunch | Declined:
     merged_data, merged_index = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
     if merged_data is None or merged_index is None:
         return Declined("the axes beside the indexed one cannot be merged")
@@ -30,7 +34,7 @@ def _launch(runtime: Runtime, name: str, data: Spec, index: Spec, axis: int, len
     (_, index_length, inner), index_strides = merged_index
     items = math.prod(index.shape)
     args: Arguments = {
-        "data": _strided(0, data_strides), "index": _strided(1, index_strides), "out": Tensor(2), "size": items,
+        "data": _strided(0, data_strides), "index": _strided(1, index_strides), "out": Tensor(place), "size": items,
         "index_length": index_length, "inner": inner, "length": length,
     }  # fmt: skip
     definitions: dict[str, str | int | bool] = {
@@ -52,20 +56,22 @@ def _take_along_axis(
     if not isinstance(x, Spec) or not isinstance(index, Spec):
         return NOT_A_TENSOR
     axis = params["axis"]
-    return _launch(runtime, "take_along_axis", x, index, axis, x.shape[axis])
+    return _launch(runtime, "take_along_axis", x, index, axis, x.shape[axis], 2)
 
 
 def _scatter_along_axis(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    src, index = inputs
+    src, index, base = inputs
     (out,) = outputs
+    if base is not None:
+        return Declined("the kernel adds to zeros")
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return NOT_A_TENSOR
     if out.dtype not in ATOMIC:
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
-    launch = _launch(runtime, "scatter_along_axis", src, index, params["axis"], params["length"])
-    return launch if isinstance(launch, Declined) else after_zeros(copy.fill(runtime, out), launch, 2)
+    launch = _launch(runtime, "scatter_along_axis", src, index, params["axis"], params["length"], _SUMS)
+    return launch if isinstance(launch, Declined) else after_zeros(copy.fill(runtime, out), launch, _SUMS)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

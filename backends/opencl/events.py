@@ -1,0 +1,192 @@
+"""Events: points in a device's work, and copies to the host that report when they are complete.
+
+A driver calls back on a thread of its own while it may hold locks, so pyopencl starts a thread for each callback, which waits
+for the driver's. Reads of a queue complete in order, so at most one of them has a callback of the driver at any time. Its
+thread delivers all reads that are complete by then, then asks for the next callback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import pyopencl as cl
+
+from polyhal.backends.common.launching.completion import Callback, Completion
+from polyhal.backends.opencl.error_mapping import DriverErrors
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.errors import PolyhalError
+
+_COMPLETE = cl.command_execution_status.COMPLETE
+_ACTION = "work on the device"
+
+
+class OpenCLEvent:
+    """A point in a queue. Implements `polyhal.hal.protocol.Event`."""
+
+    __slots__ = ("_keep_alive", "_runtime", "cl")
+
+    def __init__(self, runtime: Runtime, event: cl.Event, keep_alive: object = None) -> None:
+        """`keep_alive` is referenced until the event is complete."""
+        self.cl = event
+        self._runtime = runtime
+        self._keep_alive = keep_alive
+
+    def wait(self) -> None:
+        """Block until the event is complete. Raises the typed error of work that failed."""
+        try:
+            with self._runtime.waiting():
+                self.cl.wait()
+        except cl.Error as error:
+            raise self._runtime.errors.translate(error, _ACTION) from error
+        self._keep_alive = None
+
+    def is_complete(self) -> bool:
+        """Return whether the event is complete, without blocking."""
+        return bool(self.cl.command_execution_status <= _COMPLETE)
+
+
+class OpenCLRead(OpenCLEvent):
+    """A copy to the host. Implements `polyhal.hal.protocol.CompletionEvent`."""
+
+    __slots__ = ("_completion", "_finish")
+
+    def __init__(self, runtime: Runtime, event: cl.Event, finish: Callable[[], None]) -> None:
+        """`finish` is called when the driver has copied, before the read is complete."""
+        super().__init__(runtime, event)
+        self._completion = Completion()
+        self._finish = [finish]
+        """Empty once a thread has begun to complete the read: `pop` is atomic."""
+
+    def wait(self) -> None:
+        """Block until the bytes are there. Raises the typed error of work that failed."""
+        if not self._completion.is_set():
+            # A failure is reported below, with its own status.
+            with contextlib.suppress(PolyhalError):
+                super().wait()
+                self.deliver(None)
+        self._completion.wait()
+
+    def is_complete(self) -> bool:
+        """Return whether the bytes are there, without blocking."""
+        return self._completion.is_set()
+
+    def add_callback(self, callback: Callback) -> None:
+        """Call `callback` when the bytes are there; at once if they are."""
+        self._completion.add_callback(callback)
+
+    def deliver(self, error: PolyhalError | None) -> None:
+        """Complete the read, unless another thread does: that of a callback or one that waits."""
+        try:
+            finish = self._finish.pop()
+        except IndexError:
+            return
+        if error is None:
+            finish()
+        self._completion.set(error)
+
+
+class OpenCLCopy(OpenCLEvent):
+    """A copy from another device of the same context. Implements `polyhal.hal.protocol.CompletionEvent`."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, runtime: Runtime, event: cl.Event, pending: Callable[[], PendingReads]) -> None:
+        """`pending` returns what delivers callbacks of the queue."""
+        super().__init__(runtime, event)
+        self._pending = pending
+
+    def add_callback(self, callback: Callback) -> None:
+        """Call `callback` when the copy is complete. Few copies have one, and only these ask the driver."""
+        read = OpenCLRead(self._runtime, self.cl, lambda: None)
+        read.add_callback(callback)
+        self._pending().add(read)
+
+
+class PendingReads:
+    """The reads of one queue that are not complete, oldest first."""
+
+    def __init__(self, errors: DriverErrors) -> None:
+        self._errors = errors
+        self._pending: deque[OpenCLRead] = deque()
+        self._lock = threading.Lock()
+        self._delivering = False
+        """Whether some thread delivers, or the driver has been asked for a callback."""
+        self._requested: OpenCLRead | None = None
+        """The read of the callback that has been asked for."""
+        self._idle = threading.Event()
+        self._process = os.getpid()
+        """A forked child has none of the threads that deliver."""
+
+    def add(self, read: OpenCLRead) -> None:
+        """Have a read delivered when the driver has completed it. The queue must have been flushed."""
+        with self._lock:
+            self._pending.append(read)
+            self._idle.clear()
+            if self._delivering:
+                return
+            self._delivering = True
+        self._request_callback(read)
+
+    def drain(self) -> None:
+        """Wait until all reads are delivered. Called at exit: a callback's thread must not outlive the interpreter."""
+        if self._pending and os.getpid() == self._process:
+            self._idle.wait()
+
+    def _request_callback(self, read: OpenCLRead) -> None:
+        self._requested = read
+        try:
+            read.cl.set_callback(_COMPLETE, lambda status: self._called_back(read))
+        except cl.Error as error:
+            self._fail_all(self._errors.translate(error, _ACTION))
+            return
+        if _status(read) <= _COMPLETE:
+            # Not every driver calls back if the command was complete before.
+            self._called_back(read)
+
+    def _called_back(self, read: OpenCLRead) -> None:
+        """Deliver what is complete, unless that was done since the callback was asked for."""
+        with self._lock:
+            if self._requested is not read:
+                return
+            self._requested = None
+        self._deliver_complete()
+
+    def _deliver_complete(self) -> None:
+        """Deliver the reads that are complete. Runs on one thread at a time."""
+        while (read := self._oldest()) is not None:
+            status = _status(read)
+            if status > _COMPLETE:
+                self._request_callback(read)
+                return
+            self._deliver(read, None if status == _COMPLETE else self._errors.from_status(status, _ACTION))
+
+    def _fail_all(self, error: PolyhalError) -> None:
+        """Deliver an error to all reads, because the driver refuses to report on them."""
+        while (read := self._oldest()) is not None:
+            self._deliver(read, error)
+
+    def _oldest(self) -> OpenCLRead | None:
+        """Return the read that is delivered next. None ends the turn of the thread that delivers."""
+        with self._lock:
+            if self._pending:
+                return self._pending[0]
+            self._delivering = False
+            self._idle.set()
+            return None
+
+    def _deliver(self, read: OpenCLRead, error: PolyhalError | None) -> None:
+        """Complete the oldest read. It counts as pending until then, so that `drain` waits for it."""
+        read.deliver(error)
+        self._pending.popleft()
+
+
+def _status(read: OpenCLRead) -> int:
+    """The status of the read's command, negative if it failed."""
+    try:
+        return int(read.cl.command_execution_status)
+    except cl.Error as error:
+        return int(error.code)

@@ -1,0 +1,90 @@
+"""Recurrent layers on GPUs that run all groups of a launch at a time: groups share the weight, which stays in registers.
+
+Groups wait for each other. OpenCL does not promise that all groups of a launch make progress; NVIDIA's devices start the groups
+of a launch before those of the next, so as many groups as there are compute units run at the same time.
+
+Source: Diamos et al., 2016, "Persistent RNNs: Stashing Recurrent Weights On-Chip".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Workspace
+from polyhal.backends.opencl.lowering.pointwise import copy
+from polyhal.backends.opencl.lowering.recurrent.problem import LayerSteps
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.layout import contiguous
+from polyhal.hal.protocol import Launch
+
+_GROUP = 512
+_UNITS = (32, 16)
+"""Units of a group."""
+_MIN_SIZE = 96
+"""Units of a layer from which on reading the weight in each step takes longer than an exchange between groups."""
+_WEIGHTS = 64
+"""Weights of a work-item, at most; as many registers are left for the rest."""
+_COLUMNS = 4
+"""Columns of the weight per work-item, in the gradient."""
+_MAX_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentShares:
+    """How groups divide a layer: `shares` groups of `units` units each take `rows` sequences."""
+
+    units: int
+    rows: int
+    shares: int
+    slices: int
+    terms: int
+
+    @property
+    def definitions(self) -> dict[str, str | int | bool]:
+        return {"ROWS": self.rows, "UNITS": self.units, "SLICES": self.slices, "TERMS": self.terms}
+
+
+def shares(runtime: Runtime, p: LayerSteps, *, gradient: bool) -> ResidentShares | None:
+    """Return how groups divide a layer; None if the device does not hold it."""
+    if not runtime.features.resident_groups or p.size < _MIN_SIZE or p.tensors["weight"][1].strides[1] != 1:
+        return None
+    for units in _UNITS:
+        columns = _COLUMNS if gradient else 1
+        slices = _GROUP // (units // columns)
+        terms = round_up(ceil_div(p.size * (p.gates if gradient else 1), slices), 4)
+        count = ceil_div(p.size, units)
+        clusters = runtime.features.compute_units // count
+        if terms * (columns if gradient else p.gates) > _WEIGHTS or not clusters:
+            continue
+        rows = power_of_two_at_least(ceil_div(p.batch, clusters))
+        if rows <= _MAX_ROWS:
+            return ResidentShares(units, rows, count, slices, terms)
+    return None
+
+
+def forward(runtime: Runtime, p: LayerSteps, division: ResidentShares) -> Launch:
+    """Build the launch of a layer."""
+    definitions: dict[str, str | int | bool] = {"CELL": p.cell, "BIAS": "bias" in p.tensors}
+    return _launch(runtime, "recurrent/resident_steps", p, division, definitions, p.steps_args(), p.size)
+
+
+def gradient(runtime: Runtime, p: LayerSteps, division: ResidentShares) -> Launch:
+    """Build the launch of the part of a layer's gradient that goes from step to step."""
+    definitions: dict[str, str | int | bool] = {"CELL": p.cell}
+    args = p.steps_grad_args()
+    return _launch(runtime, "recurrent/resident_steps_grad", p, division, definitions, args, p.gates * p.size)
+
+
+def _launch(
+    runtime: Runtime, kernel: str, p: LayerSteps, division: ResidentShares,
+    definitions: dict[str, str | int | bool], args: Arguments, exchanged: int,
+) -> Launch:  # fmt: skip
+    """Build a launch; its groups exchange so many values per sequence and step, in memory that begins as zeros."""
+    at = p.first_workspace
+    bound: Arguments = {**args, "weight": p.weight_rows(), "exchange": Workspace(at), "shares": division.shares}
+    groups = ceil_div(p.batch, division.rows) * division.shares
+    run = runtime.launch(kernel, {**definitions, **division.definitions}, bound, (groups * _GROUP,), (_GROUP,))
+    values = contiguous(dtypes.int64, (2 * p.batch * exchanged,))
+    return LaunchSequence((copy.fill_workspace(runtime, values, at), run), (values.nbytes,))

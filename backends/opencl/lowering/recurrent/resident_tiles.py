@@ -1,0 +1,100 @@
+"""Recurrent layers on GPUs that run all groups of a launch at a time, with the weight in the local memory of all compute units.
+
+For layers that are too large for registers (`resident_steps`). Groups multiply tiles of sequences as ordinary products do, and
+wait for each other after each step. The device holds them all at once, because each takes a compute unit's local memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Workspace
+from polyhal.backends.opencl.lowering.pointwise import copy
+from polyhal.backends.opencl.lowering.recurrent.problem import LayerSteps
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.layout import contiguous
+from polyhal.hal.protocol import Launch
+
+_GROUP = 256
+_UNITS, _GRAD_COLUMNS = 8, 32
+"""Units of a group, and in the gradient columns of a group, which multiplies one gate."""
+_BLOCK = 64
+"""Sequences of a warp."""
+_TERMS = 64
+"""Units of a layer are a multiple of this: eight terms for each of at most eight slices."""
+_STAGED = 64 << 10
+"""Bytes of local memory beside the weight."""
+_MIN_BATCH = 16
+"""Sequences below which most of a tile would be padding."""
+_MAX_PARTS = 2
+"""Tiles that a group takes in each step, at most: with more of them ordinary products fill the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentTiles:
+    """How groups divide a layer: `clusters` of `shares` groups each take `parts` tiles of `blocks` times 64 sequences."""
+
+    blocks: int
+    shares: int
+    clusters: int
+    parts: int
+
+    @property
+    def rows(self) -> int:
+        """Sequences of all tiles."""
+        return _BLOCK * self.blocks * self.clusters * self.parts
+
+
+def tiles(runtime: Runtime, p: LayerSteps, *, gradient: bool) -> ResidentTiles | None:
+    """Return how groups divide a layer; None if the device does not hold it, or for too few or too many sequences."""
+    features = runtime.features
+    if not features.resident_groups or features.max_group_size < _GROUP:
+        return None
+    if p.batch < _MIN_BATCH or p.tensors["weight"][1].strides[1] != 1:
+        return None
+    columns = _GRAD_COLUMNS if gradient else _UNITS * p.gates
+    if p.size % _TERMS or 4 * p.size * columns + _STAGED > features.static_local_memory:
+        return None
+    shares = p.size // _GRAD_COLUMNS * p.gates if gradient else p.size // _UNITS
+    most = features.compute_units // shares
+    if not most:
+        return None
+    blocks = 2 if p.batch > _BLOCK * most else 1
+    needed = ceil_div(p.batch, _BLOCK * blocks)
+    parts = ceil_div(needed, most)
+    return ResidentTiles(blocks, shares, ceil_div(needed, parts), parts) if parts <= _MAX_PARTS else None
+
+
+def forward(runtime: Runtime, p: LayerSteps, division: ResidentTiles) -> Launch:
+    """Build the launch of a layer."""
+    definitions: dict[str, str | int | bool] = {"CELL": p.cell, "BIAS": "bias" in p.tensors}
+    return _launch(runtime, "recurrent/resident_tiles", p, division, definitions, p.steps_args(), 2 * p.size, 1)
+
+
+def gradient(runtime: Runtime, p: LayerSteps, division: ResidentTiles) -> Launch:
+    """Build the launch of the part of a layer's gradient that goes from step to step."""
+    definitions: dict[str, str | int | bool] = {"CELL": p.cell}
+    args = p.steps_grad_args()
+    return _launch(runtime, "recurrent/resident_tiles_grad", p, division, definitions, args, 3 * p.gates * p.size, 2)
+
+
+def _launch(
+    runtime: Runtime, kernel: str, p: LayerSteps, division: ResidentTiles,
+    definitions: dict[str, str | int | bool], args: Arguments, exchanged: int, counts: int,
+) -> Launch:  # fmt: skip
+    """Build a launch; its groups exchange so many values per sequence, and keep so many counts each, which begin as zeros."""
+    at = p.first_workspace
+    groups = division.shares * division.clusters
+    bound: Arguments = {
+        **args, "weight": p.weight_rows(), "exchange": Workspace(at), "flags": Workspace(at + 1),
+        "shares": division.shares, "parts": division.parts,
+    }  # fmt: skip
+    definitions = {
+        **definitions, "TENSOR_CORES": runtime.features.tensor_cores, "ROW_BLOCKS": division.blocks, "TERMS": p.size,
+    }  # fmt: skip
+    run = runtime.launch(kernel, definitions, bound, (groups * _GROUP,), (_GROUP,))
+    flags = contiguous(dtypes.int32, (groups * counts,))
+    clear = copy.fill_workspace(runtime, flags, at + 1)
+    return LaunchSequence((clear, run), (4 * division.rows * exchanged, flags.nbytes))

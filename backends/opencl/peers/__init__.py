@@ -1,0 +1,1 @@
+"""Copies between OpenCL devices, and memory that drivers share for them."""

@@ -1,0 +1,127 @@
+"""Memory that CUDA allocates and OpenCL uses, on one NVIDIA device: it has an address for other devices and libraries.
+
+Only allocations from a certain size on are made this way, and only once somebody needs addresses: a first copy between two
+devices, or an export to another library. Until then nothing here runs. Where it cannot be had, memory is as always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+import pyopencl as cl
+
+from polyhal.backends.opencl.peers.cuda_driver import (
+    POSIX_DESCRIPTORS,
+    VIRTUAL_MEMORY,
+    CudaAllocation,
+    CudaDevice,
+    CudaError,
+    CudaEvent,
+    cuda_driver,
+)
+from polyhal.backends.opencl.peers.imported_memory import HandleType, MemoryImporter
+from polyhal.backends.opencl.runtime import Runtime
+
+EXPORTED_FROM = 8 << 20
+"""Bytes. Exported memory comes in pieces of 2 MiB, so that at most a quarter is wasted, and a file descriptor each."""
+
+
+class ExportedMemory:
+    """The exported allocations of one device."""
+
+    def __init__(self, runtime: Runtime, device: CudaDevice, importer: MemoryImporter) -> None:
+        """Try one allocation. Raises CudaError and pyopencl.Error if that cannot be had."""
+        self.device = device
+        self._runtime = runtime
+        self._importer = importer
+        self._users = [device.number]
+        """The CUDA devices that reach the memory."""
+        self._allocations: dict[int, CudaAllocation] = {}
+        """By the address of the buffer in the OpenCL driver."""
+        self._copies: list[CudaEvent] = []
+        """Copies that may not be complete."""
+        self._lock = threading.Lock()
+        trial = device.allocate(device.granularity, self._users)
+        try:
+            importer.learn(HandleType.OPAQUE, device.export(trial), trial.nbytes, runtime.queue)
+        finally:
+            device.free(trial)
+
+    def allocate(self, nbytes: int) -> tuple[Any, int] | None:
+        """Return a buffer of at least `nbytes` and its size; None if there is none to be had."""
+        try:
+            allocation = self.device.allocate(nbytes, self._users)
+        except CudaError:
+            return None
+        try:
+            descriptor = self.device.export(allocation)
+            buffer = self._importer.load(HandleType.OPAQUE, descriptor, allocation.nbytes, self._runtime.queue)
+        except (CudaError, cl.Error):
+            self.device.free(allocation)
+            return None
+        with self._lock:
+            self._allocations[buffer.int_ptr] = allocation
+        return buffer, allocation.nbytes
+
+    def forget(self, buffer_address: int) -> None:
+        """Free the allocation of a buffer that was released, if it is one of these, after the copies under way."""
+        with self._lock:
+            allocation = self._allocations.pop(buffer_address, None)
+        if allocation is not None:
+            with contextlib.suppress(CudaError):  # the event of a copy has reported its failure
+                self.finish_copies()
+            with contextlib.suppress(CudaError):
+                self.device.free(allocation)
+
+    def address(self, buffer: cl.Buffer) -> int | None:
+        """Return where a buffer begins for CUDA; None if it was not exported."""
+        allocation = self._allocations.get(buffer.int_ptr)
+        return allocation.address if allocation is not None else None
+
+    def share_with(self, other: ExportedMemory) -> bool:
+        """Let both devices reach what is and will be allocated on either, if they can. Raises CudaError."""
+        if not (self.device.can_access(other.device) and other.device.can_access(self.device)):
+            return False
+        self._grant(other.device.number)
+        other._grant(self.device.number)
+        return True
+
+    def _grant(self, device: int) -> None:
+        with self._lock:
+            if device not in self._users:
+                for allocation in self._allocations.values():
+                    self.device.grant(allocation, [device])
+                self._users.append(device)
+
+    def note_copy(self, copy: CudaEvent) -> None:
+        """Remember a copy from or to this memory."""
+        with self._lock:
+            self._copies = [c for c in self._copies if not c.is_complete()]
+            self._copies.append(copy)
+
+    def finish_copies(self) -> None:
+        """Wait for the copies from and to this memory. Raises CudaError for one that failed."""
+        with self._lock:
+            copies, self._copies = self._copies, []
+        for copy in copies:
+            copy.wait()
+
+
+def open_exported_memory(runtime: Runtime) -> ExportedMemory | None:
+    """Return the exported memory of a device; None if it cannot be had."""
+    importer = MemoryImporter(runtime.context, runtime.device, runtime.driver)
+    kind, _, address = runtime.info.id.partition("/")
+    if kind != "pci" or not importer.accepts(HandleType.OPAQUE):
+        return None
+    driver = cuda_driver()
+    if driver is None:
+        return None
+    try:
+        number = driver.device(address)
+        if not (driver.attribute(VIRTUAL_MEMORY, number) and driver.attribute(POSIX_DESCRIPTORS, number)):
+            return None
+        return ExportedMemory(runtime, CudaDevice(driver, number), importer)
+    except (CudaError, cl.Error):
+        return None

@@ -1,0 +1,207 @@
+"""The contract on a simulated GPU: every op as one kernel that computes what its NumPy reference does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from polyhal.backends.common.launching.launch_recorder import record_launches
+from polyhal.backends.sim import transfers
+from polyhal.backends.sim.address_space import BASE
+from polyhal.backends.sim.command_buffer import SimCommandBuffer
+from polyhal.backends.sim.core import SimCore, device_info
+from polyhal.backends.sim.event_log import EventLog
+from polyhal.backends.sim.events import ReadEvent, SimEvent
+from polyhal.backends.sim.faults import FaultPlan
+from polyhal.backends.sim.host_queue import HostQueue
+from polyhal.backends.sim.kernels import op_kernel, user_kernel
+from polyhal.backends.sim.launch import SimLaunch
+from polyhal.backends.sim.machine import find_machine
+from polyhal.backends.sim.profile import load_profile, profile_names
+from polyhal.backends.sim.selector import SimSelector, parse_selector
+from polyhal.backends.sim.verification import Verification
+from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.lowering import OnHost
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.protocol import ComputeBackend, Declined, Handle, InputSpec, Launch, UserKernel
+
+
+def probe() -> Sequence[DeviceInfo]:
+    """Return the default device. All others are opened by their selector."""
+    return [device_info(load_profile(SimSelector().profile), SimSelector())]
+
+
+def create(selector: str) -> SimBackend:
+    """Open a device: see `polyhal.backends.sim.selector`. Raises ValueError that says what is wrong with the selector."""
+    parsed = parse_selector(selector)
+    return SimBackend(find_machine(parsed), parsed)
+
+
+class SimBackend(SimCore):
+    """An opened simulated device."""
+
+    # --- what a simulator can tell ----------------------------------------------------------------------------------
+
+    @property
+    def faults(self) -> FaultPlan:
+        """The planned faults, and those that happened."""
+        return self.gpu.faults
+
+    @property
+    def commands(self) -> int:
+        """Commands so far; the next one has this number plus 1."""
+        return self.driver.commands
+
+    @property
+    def allocations(self) -> int:
+        """Allocations so far, failed ones included."""
+        return self.gpu.memory.count
+
+    @property
+    def builds(self) -> int:
+        """Kernels built so far, failed builds included."""
+        return self.gpu.kernels.builds
+
+    @property
+    def virtual_time(self) -> int:
+        """The host's time in nanoseconds since the machine was switched on."""
+        return self.machine.clock.now
+
+    def is_lost(self) -> bool:
+        """Whether a call has found the device gone."""
+        return self.driver.is_lost
+
+    @contextmanager
+    def record_events(self, log: EventLog | None = None) -> Iterator[EventLog]:
+        """Log every step of driver and device inside the block, in `log` if several devices have one together."""
+        log = EventLog() if log is None else log
+        self.driver.drain()
+        before = self.gpu.log
+        if before is not log:
+            log.outer = before
+        self.gpu.log = log
+        try:
+            yield log
+            self.driver.drain()
+            self.gpu.interrupts.settle()
+        finally:
+            self.gpu.log, log.outer = before, None
+
+    @contextmanager
+    def verify_results(self) -> Iterator[Verification]:
+        """Compare every result of kernels and transfers inside the block with NumPy's."""
+        self.driver.drain()
+        before, verification = self.gpu.verification, Verification()
+        self.gpu.verification = verification
+        try:
+            yield verification
+            self.driver.drain()
+        finally:
+            self.gpu.verification = before
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the device is, as plain data in bytes, bytes per second and operations per second."""
+        return {**self.gpu.profile.to_json(), "memory": self.gpu.memory.size, "memory_base": BASE}
+
+    @staticmethod
+    def profiles() -> list[dict[str, Any]]:
+        """Return the profiles that there are, as plain data."""
+        return [load_profile(name).to_json() for name in profile_names()]
+
+    # --- kernels ----------------------------------------------------------------------------------------------------
+
+    def lower(
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        """Run any op as one kernel, except where fills, copies or the host do it on other GPUs, too."""
+        definition = OPS[op]
+        if definition.family in ("movement", "creation"):
+            return Declined("fills and copies do it")
+        host = definition.strategy(OnHost)
+        if host is not None:
+            return Declined(f"the host does it: {host.reason}")
+        return SimLaunch(self.launcher, self.build(op_kernel(op, inputs, outputs, params)), op)
+
+    def compile_kernel(
+        self,
+        kernel: UserKernel,
+        inputs: tuple[InputSpec | None, ...],
+        outputs: tuple[Spec, ...],
+        params: Mapping[str, Any],
+        grid: tuple[int, ...],
+        group: tuple[int, ...],
+    ) -> Launch | Declined:
+        """Run a user's kernel by its NumPy function."""
+        if "numpy" not in kernel.sources:
+            return Declined(f"{kernel.name} has no NumPy function")
+        return SimLaunch(self.launcher, self.build(user_kernel(kernel, inputs, outputs, params)), kernel.name)
+
+    def record(self, calls: Sequence[Callable[[], None]]) -> SimCommandBuffer:
+        return SimCommandBuffer(self.driver, *record_launches(self.launcher, calls))
+
+    # --- asynchronous transfers -------------------------------------------------------------------------------------
+
+    def copy_from_device_async(self, src: Handle, offset: int, dst: memoryview) -> ReadEvent:
+        return transfers.read(self.driver, src + offset, dst)
+
+    def allocate_pinned(self, nbytes: int) -> memoryview:
+        """Return host memory. All of it can be pinned here: the device sees it for the time of a copy."""
+        return memoryview(bytearray(nbytes))
+
+    def copy_to_device_async(self, src: memoryview, dst: Handle, offset: int) -> SimEvent:
+        return transfers.write_pinned(self.driver, src, dst + offset)
+
+    # --- other devices of the machine -------------------------------------------------------------------------------
+
+    def can_copy_from(self, peer: ComputeBackend) -> bool:
+        """Whether `peer` is a device of the same machine."""
+        return isinstance(peer, SimBackend) and peer.machine is self.machine
+
+    def copy_from_peer(
+        self, peer: ComputeBackend, src: Handle, src_offset: int, dst: Handle, dst_offset: int, nbytes: int
+    ) -> SimEvent:
+        """Start a copy over the link between two devices. The DMA engine of the peer writes to this device's memory."""
+        assert isinstance(peer, SimBackend)
+        if peer is self:
+            transfers.copy_within(self.driver, src + src_offset, dst + dst_offset, nbytes)
+            return self.driver.fence()
+        peer.driver.wait_for(self.driver.fence())
+        event = transfers.copy_to_peer(peer.driver, src + src_offset, self.index, dst + dst_offset, nbytes)
+        self.driver.wait_for(event)
+        self.driver.fence()
+        return event
+
+    # --- queues -----------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        self.driver.flush()
+
+    def open_stream(self) -> HostQueue:
+        """Return a new queue, or one that other streams use too if the device has no more."""
+        return self.driver.open_queue()
+
+    def switch_stream(self, stream: HostQueue | None) -> HostQueue | None:
+        selected = self.driver.selected
+        previous, selected.queue = selected.queue, stream
+        return previous
+
+    def mark(self) -> SimEvent:
+        return self.driver.mark()
+
+    def wait_for(self, event: SimEvent) -> None:
+        self.driver.wait_for(event)
+
+    # --- profiling --------------------------------------------------------------------------------------------------
+
+    def start_profiling(self) -> None:
+        """Note the virtual times of every launch from now on."""
+        self.driver.synchronize()
+        self.gpu.profiled = []
+
+    def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
+        """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds of virtual time."""
+        self.driver.synchronize()
+        profiled, self.gpu.profiled = self.gpu.profiled, None
+        return profiled or []

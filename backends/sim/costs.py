@@ -1,0 +1,120 @@
+"""What kernels cost: floating-point operations by the op's own rule, and the bytes of the operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyhal.backends.sim.timing import KernelCost
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.protocol import InputSpec
+
+_FLOPS_PER_ELEMENT = {
+    "norm": 8,
+    "loss": 8,
+    "optimizer": 10,
+    "sorting": 20,
+    "recurrent": 12,
+    "random": 20,
+    "resampling": 8,
+}
+"""Operations per element of the largest operand, for families of ops without a rule of their own."""
+_LAUNCHES = {
+    "batch_norm": 2,
+    "batch_norm_relu": 2,
+    "batch_norm_grad": 2,
+    "batch_norm_relu_grad": 2,
+    "layer_norm_grad": 2,
+}
+"""Kernels of ops that first make sums over work-groups, and then use them; 1 for all others."""
+
+
+def kernel_cost(
+    op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any]
+) -> KernelCost:
+    """Return the cost of an op for these specs."""
+    family, flops = OPS[op].family, op_flops(op, inputs, outputs, params)
+    cost = _cost(_kind(family, params), inputs, outputs, flops)._replace(launches=_LAUNCHES.get(op, 1))
+    if not outputs or not outputs[0].size or family not in ("contraction", "fused", "convolution"):
+        return cost
+    cost = cost._replace(outputs=outputs[0].size, depth=flops // (2 * outputs[0].size))
+    return _convolution(op, cost, inputs, outputs) if family == "convolution" else cost
+
+
+def _kind(family: str, params: Mapping[str, Any]) -> str:
+    """The family, or the part of it whose kernels are slower: strided convolutions, pooling of windows that overlap."""
+    strided = any(s > 1 for s in params.get("stride") or ())
+    if family == "convolution" and strided:
+        return "strided_convolution"
+    overlaps = family == "pooling" and any(
+        k > s for k, s in zip(params.get("kernel", ()), params.get("stride", ()), strict=False)
+    )
+    return "overlapping_pooling" if overlaps else family
+
+
+def _convolution(op: str, cost: KernelCost, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> KernelCost:
+    """Add what the shape of an image means: rows are those of the convolution's result, and operands may be packed."""
+    tensors = [s for s in inputs if isinstance(s, Spec)]
+    image = outputs[0] if op == "conv2d" else tensors[0]
+    second = "image" if op == "conv2d_weight_grad" else "weights"
+    packed = tuple(zip(("image", second), map(touched_bytes, tensors), strict=False))
+    return cost._replace(row=image.shape[-1], packed=packed)
+
+
+def op_flops(op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any]) -> int:
+    """Return the operations of an op: by its rule, or else by its family and the elements of the largest operand."""
+    definition = OPS[op]
+    if definition.flops is not None:
+        return int(definition.flops(tuple(inputs), tuple(outputs), dict(params)))
+    tensors = [s for s in (*inputs, *outputs) if isinstance(s, Spec)]
+    largest = max((s.size for s in tensors), default=0)
+    if definition.family == "pooling" and "kernel" in params:
+        return _pooling_flops(op, largest, outputs, params)
+    if op == "fused_elementwise":
+        return len(params["steps"]) * largest
+    backward = 2 if definition.family == "norm" and op.endswith("_grad") else 1
+    return backward * _FLOPS_PER_ELEMENT.get(definition.family, 1) * largest
+
+
+def _pooling_flops(op: str, largest: int, outputs: Sequence[Spec], params: Mapping[str, Any]) -> int:
+    """One comparison or addition per element of a window. The gradient visits all windows that an element belongs to."""
+    window: int = math.prod(params["kernel"])
+    if not op.endswith("_grad"):
+        return outputs[0].size * window
+    stride: int = math.prod(params.get("stride") or params["kernel"])
+    return largest * max(1, window // stride) * window
+
+
+def member_cost(name: str, inputs: Sequence[Spec], output: Spec) -> KernelCost:
+    """Return the cost of a core member of the contract."""
+    if name == "matmul":
+        return _cost("contraction", inputs, (output,), 2 * output.size * inputs[0].shape[-1])
+    if name == "reduce":
+        return _cost("reduction", inputs, (output,), inputs[0].size)
+    if name in ("gather", "scatter_add"):
+        return _cost("indexing", (inputs[0], output, output), (), output.size)
+    return _cost("elementwise", inputs, (output,), output.size)
+
+
+def elementwise_cost(inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> KernelCost:
+    """Return the cost of a kernel of unknown content: one operation per element that it writes."""
+    return _cost("elementwise", inputs, outputs, sum(s.size for s in outputs))
+
+
+def _cost(family: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], flops: int) -> KernelCost:
+    tensors = [s for s in inputs if isinstance(s, Spec)]
+    floats = [s.dtype for s in (*tensors, *outputs) if s.dtype.is_floating_point]
+    nbytes = sum(map(touched_bytes, (*tensors, *outputs)))
+    if family == "indexing":  # a table is read where the index says, about as much as is written
+        written = sum(map(touched_bytes, outputs))
+        nbytes = min(nbytes, 4 * written) if written else nbytes
+    return KernelCost(family, floats[0] if floats else dtypes.float32, flops, nbytes)
+
+
+def touched_bytes(spec: Spec) -> int:
+    """Return the bytes of a tensor's elements; an element that a stride of 0 repeats counts once."""
+    elements = math.prod(n for n, stride in zip(spec.shape, spec.strides, strict=True) if stride)
+    return elements * spec.dtype.itemsize

@@ -1,0 +1,126 @@
+"""Fault injection: failures that real hardware refuses to produce on demand, planned before they happen.
+
+    device.backend.faults.inject("device_lost", at=120)
+    device.backend.faults.inject("corrupt_transfer", probability=0.01, seed=7, times=None)
+    device.backend.faults.inject("wrong_result", name="matmul*")
+
+A fault strikes where all of its conditions hold. Whether one with a probability strikes depends on its seed and on the number
+of the command alone, so a run with faults can be repeated exactly. The same entries may stand in a TOML file, as tables
+`[[fault]]`, for `Device("sim:...,faults=FILE")`.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+import random
+import threading
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class FaultKind(enum.StrEnum):
+    """What can go wrong, and what `at` counts for it (from 1)."""
+
+    ALLOCATION_FAILURE = "allocation_failure"
+    """`allocate` raises OutOfMemoryError. `at` counts allocations."""
+    BUILD_FAILURE = "build_failure"
+    """A kernel does not build: KernelBuildError. `at` counts builds."""
+    DEVICE_LOST = "device_lost"
+    """The device halts instead of executing the command. `at` counts commands, here and below."""
+    SLOW_LINK = "slow_link"
+    """A transfer takes `factor` times as long."""
+    STALLED_QUEUE = "stalled_queue"
+    """The command starts `seconds` late. Later than the watchdog allows: DeviceTimeoutError, and the device is reset."""
+    CORRUPT_TRANSFER = "corrupt_transfer"
+    """One bit of a transfer arrives inverted: TransferError."""
+    WRONG_RESULT = "wrong_result"
+    """A kernel writes one wrong element. Nothing reports it."""
+    LATE_CALLBACK = "late_callback"
+    """The callbacks of an event are called `seconds` late."""
+
+
+@dataclass(slots=True, eq=False)
+class InjectedFault:
+    """One entry of a plan."""
+
+    kind: FaultKind
+    at: int | None = None
+    """The number of the allocation, build or command; None: any."""
+    name: str = "*"
+    """A pattern for the name of the kernel, with `*` and `?`; transfers are called `host to device` and so on."""
+    probability: float = 1.0
+    seed: int = 0
+    times: int | None = 1
+    """How often it strikes; None: without end."""
+    factor: float = 10.0
+    """Of a slow link."""
+    seconds: float | None = None
+    """Of a stalled queue or a late callback; None: for ever, and 0.05."""
+    struck: int = 0
+    """How often it has struck."""
+
+    def matches(self, number: int, name: str) -> bool:
+        """Return whether the fault strikes the allocation, build or command of this number and name."""
+        if self.times is not None and self.struck >= self.times:
+            return False
+        if self.at not in (None, number) or not fnmatch.fnmatchcase(name, self.name):
+            return False
+        return self.probability >= 1 or random.Random(f"{self.seed}/{self.kind}/{number}").random() < self.probability
+
+
+class Strike(NamedTuple):
+    """A fault that happened."""
+
+    kind: FaultKind
+    number: int
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class FaultPlan:
+    """The faults of one device, and those that happened. Methods may be called from any thread."""
+
+    planned: list[InjectedFault] = field(default_factory=list)
+    strikes: list[Strike] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def inject(self, kind: FaultKind | str, **conditions: Any) -> InjectedFault:
+        """Plan a fault; `conditions` are the fields of `InjectedFault`. Raises ValueError or TypeError for one that is none."""
+        if kind not in list(FaultKind):
+            raise ValueError(f"{str(kind)!r} is not a valid FaultKind; expected one of {', '.join(FaultKind)}")
+        fault = InjectedFault(FaultKind(kind), **conditions)
+        if not 0 <= fault.probability <= 1:
+            raise ValueError(f"got probability={fault.probability}; expected a number from 0 to 1")
+        with self._lock:
+            self.planned.append(fault)
+        return fault
+
+    def clear(self) -> None:
+        """Forget all planned faults."""
+        with self._lock:
+            self.planned.clear()
+
+    def strike(self, kind: FaultKind, number: int, name: str) -> InjectedFault | None:
+        """Return the fault of this kind that happens now, and note it; None if nothing does."""
+        if not self.planned:
+            return None
+        with self._lock:
+            fault = next((f for f in self.planned if f.kind is kind and f.matches(number, name)), None)
+            if fault is not None:
+                fault.struck += 1
+                self.strikes.append(Strike(kind, number, name))
+            return fault
+
+
+def load_faults(path: str) -> FaultPlan:
+    """Read a plan from a TOML file. Raises ValueError for an entry that is no fault, and OSError."""
+    plan = FaultPlan()
+    for entry in tomllib.loads(Path(path).read_text(encoding="utf-8")).get("fault", []):
+        try:
+            plan.inject(**entry)
+        except TypeError as error:
+            raise ValueError(f"{path}: {entry} is no fault: {error}") from None
+    return plan

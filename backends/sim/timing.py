@@ -1,0 +1,169 @@
+"""Virtual time: when commands start and how long they take, computed from a profile instead of measured.
+
+Nothing here looks at a clock, so every run gives the same times.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any, NamedTuple
+
+from polyhal.backends.sim.profile import DeviceProfile, Link
+from polyhal.hal.dtypes import DType
+
+
+class VirtualClock:
+    """The host's time in nanoseconds. It advances when the host submits commands and when it waits."""
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._lock = threading.Lock()
+
+    @property
+    def now(self) -> int:
+        """Nanoseconds since the machine was switched on."""
+        return self._now
+
+    def advance(self, ns: int) -> int:
+        """Let the host work for some time, and return the time after it."""
+        with self._lock:
+            self._now += ns
+            return self._now
+
+    def wait_until(self, ns: int) -> int:
+        """Let the host wait, unless it is later already, and return the time after it."""
+        with self._lock:
+            self._now = max(self._now, ns)
+            return self._now
+
+
+class Engine:
+    """A part of the device that does one thing at a time: the compute units together, or one DMA engine.
+
+    Work is placed in the first gap that is long enough. A command of one queue that waits for another queue thus leaves room
+    for what is ready, whatever the order in which they were submitted.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._busy: list[tuple[int, int]] = []
+        """(start, end) of work, sorted and disjoint; intervals that touch are merged."""
+
+    def reserve(self, ready: int, duration: int, submitted: int) -> int:
+        """Return the start of `duration` nanoseconds from `ready` on in which the engine is free, and make it busy.
+
+        Nothing will be submitted before `submitted`, so earlier gaps are forgotten.
+        """
+        while len(self._busy) > 1 and self._busy[0][1] <= submitted:
+            del self._busy[0]
+        start, place = ready, len(self._busy)
+        for i, (begin, end) in enumerate(self._busy):
+            if begin - start >= duration:
+                place = i
+                break
+            start = max(start, end)
+        self._insert(place, start, start + duration)
+        return start
+
+    def _insert(self, place: int, start: int, end: int) -> None:
+        busy = self._busy
+        first = last = place
+        if place and busy[place - 1][1] == start:
+            first, start = place - 1, busy[place - 1][0]
+        if place < len(busy) and busy[place][0] == end:
+            last, end = place + 1, busy[place][1]
+        busy[first:last] = [(start, end)]
+
+
+class KernelCost(NamedTuple):
+    """What a kernel does, as far as it takes time."""
+
+    family: str
+    """The op's family, by which profiles state efficiencies."""
+    dtype: DType
+    """What it computes in."""
+    flops: int
+    nbytes: int
+    """Bytes that it reads and writes."""
+    outputs: int = 0
+    """Elements of the result of a product, which work-groups share among them; 0: work that divides evenly."""
+    depth: int = 0
+    """Terms of each of these sums."""
+    row: int = 0
+    """Elements in a row of an image that a convolution goes along; 0 for other kernels."""
+    packed: tuple[tuple[str, int], ...] = ()
+    """Operands that a convolution brings into another order first, where devices need that: `image` or `weights`, and bytes."""
+    launches: int = 1
+    """Kernels that it takes on every device: one more for each time that all work-groups wait for each other."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain data."""
+        return {"family": self.family, "dtype": self.dtype.name, "flops": self.flops, "nbytes": self.nbytes}
+
+
+def kernel_ns(profile: DeviceProfile, cost: KernelCost) -> int:
+    """Return the time of a kernel: the slower of memory and arithmetic, after its launches (the roofline model)."""
+    arithmetic = cost.flops / (profile.flops_per_second(cost.dtype, cost.family) * _utilization(profile, cost))
+    work = max(cost.nbytes / _bandwidth(profile, cost.nbytes), arithmetic)
+    work += sum(nbytes / profile.packing[operand] for operand, nbytes in _packed(profile, cost))
+    return launches(profile, cost) * profile.launch_ns + round(work * 1e9)
+
+
+def launches(profile: DeviceProfile, cost: KernelCost) -> int:
+    """Return how many kernels it takes: those that pack operands or add the parts of shared sums are kernels, too."""
+    return cost.launches + len(_packed(profile, cost)) + (_shares(profile, cost) > 1)
+
+
+def _packed(profile: DeviceProfile, cost: KernelCost) -> list[tuple[str, int]]:
+    return [(operand, nbytes) for operand, nbytes in cost.packed if operand in profile.packing]
+
+
+def submission_ns(profile: DeviceProfile, cost: KernelCost) -> int:
+    """Return the host's time to submit a recorded kernel again."""
+    return launches(profile, cost) * profile.replay_ns
+
+
+def _bandwidth(profile: DeviceProfile, nbytes: int) -> float:
+    """Bytes per second of a kernel: the cache's if its operands fit there, as they do if another kernel has just made them."""
+    if nbytes <= profile.cache:
+        return profile.cache_bandwidth
+    return profile.bandwidth * profile.efficiency["memory"]
+
+
+def _utilization(profile: DeviceProfile, cost: KernelCost) -> float:
+    """The share of the arithmetic units that is busy.
+
+    Work-groups run in waves, and the last one may be short. Each waits for its first operands before it computes, and for
+    its result to be stored afterwards. A short row of an image leaves lanes of a vector empty.
+    """
+    share = cost.row / (cost.row + profile.half_row) if cost.row else 1.0
+    if not cost.outputs or not profile.tile_outputs:
+        return share
+    units = profile.compute_units
+    share *= cost.depth / (cost.depth + profile.fill_depth.get(cost.dtype.name, 0))
+    groups = min(_tiles(profile, cost) * _shares(profile, cost), max(units, _tiles(profile, cost)))
+    return share * groups / (math.ceil(groups / units) * units)
+
+
+def _tiles(profile: DeviceProfile, cost: KernelCost) -> float:
+    """Tiles of a product's result."""
+    outputs = profile.tile_outputs
+    return max(1.0, cost.outputs / outputs.get(cost.dtype.name, outputs["default"]))
+
+
+def _shares(profile: DeviceProfile, cost: KernelCost) -> float:
+    """Work-groups that share the terms of each sum (split-K), because there are fewer tiles than compute units."""
+    if not cost.outputs or not profile.tile_outputs or _tiles(profile, cost) >= profile.compute_units:
+        return 1.0
+    return max(1.0, cost.depth / profile.split_depth)
+
+
+def transfer_ns(link: Link, nbytes: int) -> int:
+    """Return the time of a transfer over a link."""
+    return link.latency_ns + round(nbytes / link.bandwidth * 1e9)
+
+
+def local_copy_ns(profile: DeviceProfile, nbytes: int) -> int:
+    """Return the time of a copy within the device's memory, which reads and writes every byte."""
+    return profile.launch_ns + round(2 * nbytes / _bandwidth(profile, 2 * nbytes) * 1e9)

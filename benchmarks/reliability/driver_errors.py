@@ -1,0 +1,161 @@
+"""Errors of real drivers: what each OpenCL device refuses must be a typed error with its cause, and the device must go on.
+
+Injected faults are those of the simulated GPU; these are the ones that a driver of the machine can be brought to raise itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import polyhal as ph
+from benchmarks.reliability.machine_devices import names
+from polyhal.hal.device import Device
+from polyhal.hal.errors import BackendError, KernelBuildError, OutOfMemoryError, PolyhalError
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class DriverErrorsResult:
+    """Counts of a campaign."""
+
+    provoked: int
+    recovered: int
+    """Errors after which the device computed what it should, with the memory that it had before."""
+    leaks: int
+    outcomes: dict[str, dict[str, int]]
+    """By kind of fault and by what became of it."""
+    findings: tuple[str, ...]
+
+
+def driver_errors(repeats: int, devices: tuple[str, ...] | None = None) -> DriverErrorsResult:
+    """Provoke each error on each OpenCL device so many times."""
+    outcomes: dict[str, Counter[str]] = {}
+    findings: list[str] = []
+    leaks = 0
+    for name in names("opencl") if devices is None else devices:
+        device = Device(name)
+        for kind, provoke in KINDS.items():
+            row = outcomes.setdefault(f"{kind}, on {device.info.name} ({name})", Counter())
+            for _ in range(repeats):
+                outcome, left = attempt(device, provoke)
+                row[outcome] += 1
+                leaks += left
+                if outcome not in ("refused", "works"):
+                    findings.append(f"{name}, {kind}: {outcome}")
+    total = sum(sum(row.values()) for row in outcomes.values())
+    recovered = total - len(findings)
+    return DriverErrorsResult(total, recovered, leaks, {k: dict(v) for k, v in outcomes.items()}, tuple(findings))
+
+
+def attempt(device: Device, provoke: Callable[[Device], str]) -> tuple[str, bool]:
+    """Provoke an error once. Returns `refused`, `works` or what is wrong, and whether memory is left."""
+    gc.collect()
+    used = device.memory_stats().used
+    try:
+        outcome = provoke(device)
+        if (ph.ones((4,), device=device) + 1).tolist() != [2] * 4:
+            outcome = "the device computes wrong results afterwards"
+    except PolyhalError as error:
+        outcome = f"the device does not go on: {error}"
+    gc.collect()
+    left = device.memory_stats().used - used
+    device.empty_cache()
+    return (f"{left} bytes are left" if left else outcome), bool(left)
+
+
+def _refused(
+    action: Callable[[], object], error: type[PolyhalError] | tuple[type[PolyhalError], ...], text: str
+) -> str:
+    """Whether an action raises such an error, whose text matches."""
+    try:
+        action()
+    except error as refusal:
+        return "refused" if re.search(text, str(refusal)) else f"the error does not say {text!r}: {refusal}"
+    except Exception as other:
+        return f"{type(other).__name__} instead: {other}"
+    return "no error"
+
+
+def _driver(device: Device) -> Any:
+    """What the driver says of a device."""
+    backend: Any = device.backend
+    return backend.runtime.device
+
+
+def _kernel(body: str, group: int = 64) -> Any:
+    """A kernel of a user."""
+    source = f"__kernel void broken(__global const T *x, __global T *out) {{\n  {body}\n}}"
+    return ph.kernel("broken", opencl=source, numpy=lambda x: x, group=(group,))
+
+
+def too_large(device: Device) -> str:
+    """Ask for a tensor larger than the device allows in one piece."""
+    largest = device.capabilities.limits.max_allocation
+    text = rf"^\[full\] no memory for \d+.* MiB.*{largest / _MIB:.2f} MiB.*{device}"
+    return _refused(lambda: ph.zeros((largest + _MIB,), dtype="uint8", device=device), OutOfMemoryError, text)
+
+
+def exhausted(device: Device) -> str:
+    """Fill what the pool may take. A tensor more must be refused, and fit when another is gone."""
+    device.empty_cache()
+    device.set_memory_limit(device.memory_stats().reserved + 8 * _MIB)
+    try:
+        held = [ph.zeros((_MIB,), dtype="uint8", device=device) for _ in range(8)]
+        text = r"^\[full\] no memory for 1.00 MiB: .*set_memory_limit.*smaller batch"
+        outcome = _refused(lambda: ph.zeros((_MIB,), dtype="uint8", device=device), OutOfMemoryError, text)
+        held.pop()
+        held.append(ph.ones((_MIB,), dtype="uint8", device=device))
+        return outcome if held[-1][-1].item() == 1 else "a wrong result after it"
+    finally:
+        device.set_memory_limit(None)
+
+
+def does_not_build(device: Device) -> str:
+    """Launch a kernel with an error in its text."""
+    x = ph.ones((64,), device=device)
+    text = r"(?s)^\[broken.cl\] the driver refused the kernel; .*> broken.cl:2 +\| +out\[0\] = missing"
+    return _refused(lambda: _kernel("out[0] = missing;")(x), KernelBuildError, text)
+
+
+def group_too_large(device: Device) -> str:
+    """Launch twice as many work-items per group as the device allows."""
+    limit = int(_driver(device).max_work_group_size)
+    x = ph.ones((64,), device=device)
+    text = rf"launching broken over .* INVALID_WORK_GROUP_SIZE: .* too large .* at most {limit} work-items.*smaller `group`"
+    kernel = _kernel("out[get_global_id(0) % 64] = x[0];", group=2 * limit)
+    return _refused(lambda: kernel(x), BackendError, text)
+
+
+def local_memory_too_large(device: Device) -> str:
+    """Launch a kernel with four times the local memory that there is. Where a driver runs it all the same, it must be right."""
+    floats = int(_driver(device).local_mem_size)
+    x = ph.ones((64,), device=device)
+    wasteful = _kernel(
+        f"__local T big[{floats}]; big[get_local_id(0)] = x[get_global_id(0)]; barrier(CLK_LOCAL_MEM_FENCE);\n"
+        "  out[get_global_id(0)] = 2 * big[63 - get_local_id(0)];"
+    )
+    results: list[list[float]] = []
+    outcome = _refused(
+        lambda: results.append(wasteful(x).tolist()), (OutOfMemoryError, BackendError), "(?s)broken.*local memory"
+    )
+    return "works" if outcome == "no error" and results == [[2] * 64] else outcome
+
+
+KINDS: dict[str, Callable[[Device], str]] = {
+    "out of memory by size": too_large,
+    "out of memory by exhaustion": exhausted,
+    "build failure": does_not_build,
+    "too large local memory": local_memory_too_large,
+    "group over the limit": group_too_large,
+}
+
+
+if __name__ == "__main__":
+    print(driver_errors(int(sys.argv[1])))

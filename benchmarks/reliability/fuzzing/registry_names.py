@@ -1,0 +1,7 @@
+"""The names of all formats, which cost no import of them."""
+
+NAMES = (
+    "checkpoint", "checkpoint folder", "model", "graph", "run", "torch zip", "torch legacy", "pickle", "npz", "safetensors",
+    "shards", "llama2.c", "tuning database", "verdicts", "benchmark cache", "quarantine", "certificate", "kernel-call log",
+    "crash journal", "program cache", "tokenizer (characters)", "tokenizer (BPE)", "configuration", "metrics",
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""Text that users and runs leave: tokenizers, configuration, metrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks.reliability.fuzzing.case import FileFormat, HostileInput
+from benchmarks.reliability.fuzzing.mutation import damaged_bytes, damaged_json, damaged_toml
+from polyhal.cli import config_file
+from polyhal.text import BPETokenizer, CharTokenizer, load_tokenizer
+from polyhal.training import TrainOptions
+from polyhal.training.metrics import Metrics
+from polyhal.training.options import NAMES
+
+_NAME = "x"
+_TEXT = "one two three four five six seven"
+
+
+def formats() -> list[FileFormat]:
+    """All formats of this file."""
+    return [
+        _json("tokenizer (characters)", CharTokenizer.train(_TEXT).to_json(), _read_tokenizer),
+        _json("tokenizer (BPE)", BPETokenizer.train(_TEXT, 260, 1).to_json(), _read_tokenizer),
+        FileFormat("configuration", _configuration, _read_configuration, HostileInput({_NAME: "\n".join(_OPTIONS).encode()})),
+        FileFormat("metrics", _metrics, lambda f: Metrics(f / _NAME).rows(), HostileInput({_NAME: _ROWS})),
+    ]  # fmt: skip
+
+
+def _json(name: str, text: str, read: Callable[[Path], Any]) -> FileFormat:
+    tree = json.loads(text)
+    return FileFormat(
+        name, lambda random: HostileInput({_NAME: damaged_json(random, tree)}), read, HostileInput({_NAME: text.encode()})
+    )  # fmt: skip
+
+
+def _read_tokenizer(folder: Path) -> Any:
+    tokenizer = load_tokenizer((folder / _NAME).read_text(encoding="utf-8", errors="replace"))
+    ids = tokenizer.encode(_TEXT)
+    if not all(0 <= i < tokenizer.vocab_size for i in ids):
+        raise AssertionError(f"ids {ids} of {tokenizer.vocab_size} tokens")
+    return ids, tokenizer.decode(ids), tokenizer.decode(range(min(tokenizer.vocab_size, 9))), tokenizer.to_json()
+
+
+_OPTIONS = [
+    "layers = 2",
+    "lr = 0.1",
+    'tokenizer = "char"',
+    "steps = 10",
+    "seed = 1",
+    'schedule = "cosine"',
+    "dropout = 0.1",
+]
+
+
+def _configuration(random: Random) -> HostileInput:
+    return HostileInput({_NAME: damaged_toml(random, _OPTIONS)})
+
+
+def _read_configuration(folder: Path) -> Any:
+    options = config_file.merged(config_file.read(folder / _NAME, frozenset(NAMES)), {"steps": None})
+    return TrainOptions(**options).to_json()
+
+
+_ROWS = b"".join(
+    json.dumps({"step": s, "epoch": 0.1, "loss": 2.0, "val_loss": None, "lr": 0.1, "tokens_per_s": 5.0}).encode()
+    + b"\n"
+    for s in (10, 20)
+)
+
+
+def _metrics(random: Random) -> HostileInput:
+    lines = _ROWS.splitlines()
+    lines[0] = damaged_json(random, json.loads(lines[0]))
+    data = b"\n".join(lines) + b"\n"
+    return HostileInput({_NAME: damaged_bytes(random, data) if random.random() < 0.3 else data})

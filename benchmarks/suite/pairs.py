@@ -1,0 +1,109 @@
+"""A device alone, and in a pair with one that is as fast or several times slower: training on the same batch.
+
+The second device is slowed down, so that the pair is as unequal as it is said to be. The rows of a batch are divided evenly,
+and in proportion to the speeds at which the devices take the step alone; the sum of these speeds is the most that a pair can
+reach.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import polyhal
+from benchmarks.arguments import choices, make_parser
+from benchmarks.result_files import describe_machine, write
+from benchmarks.throttled import throttled
+from benchmarks.timing import alternate, per_call
+from benchmarks.training_workloads import WORKLOADS, TrainingWorkload
+from polyhal import Device, jit, optim
+from polyhal.hal.discovery.device_list import open_devices
+from polyhal.models import GPT
+from polyhal.nn.utils import clip_grad_norm_
+from polyhal.parallel import DataParallel
+
+_STEPS_BEFORE = 4
+"""A captured step is recorded twice before it is only replayed."""
+_SAMPLE_SECONDS = 0.1
+_MODELS = tuple(name for name, workload in WORKLOADS.items() if workload.config is not None)
+
+
+def training_step(
+    workload: TrainingWorkload, devices: Sequence[Device], shares: Sequence[float] | None = None
+) -> Callable[[], object]:
+    """Prepare a captured training step on one batch, whose rows are divided among the devices by `shares`."""
+    assert workload.config is not None
+    polyhal.manual_seed(0)
+    model = GPT(workload.config, device=devices[0])
+    parallel = DataParallel(model, list(devices), shares=shares)
+    optimizer = optim.AdamW(parallel.parameters(), lr=1e-3)
+    batch = parallel.shard(*workload.batch())
+
+    @jit
+    def step() -> polyhal.Tensor:
+        optimizer.zero_grad()
+        loss: polyhal.Tensor = parallel.map(lambda m, x, y: m.loss(x, y), *batch)
+        loss.backward()
+        clip_grad_norm_(list(parallel.parameters()), 1.0)
+        optimizer.step()
+        return loss
+
+    def wait() -> object:
+        loss = step()
+        for device in devices:
+            device.synchronize()
+        return loss
+
+    for _ in range(_STEPS_BEFORE):
+        wait()
+    return wait
+
+
+def measure(workload: TrainingWorkload, pair: Sequence[Device], slower: int, repetitions: int) -> dict[str, Any]:
+    """Measure a model on both devices alone and together, and print the results. Returns a row."""
+    first, second = pair
+    steps = {"first": training_step(workload, [first]), "second": training_step(workload, [second])}
+    speeds = [1 / per_call(step, 1, _STEPS_BEFORE).median for step in steps.values()]
+    steps["pair, even"] = training_step(workload, pair)
+    if slower > 1:
+        steps["pair, by speed"] = training_step(workload, pair, speeds)
+    timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS)
+    alone = timings["first"].median
+    row: dict[str, Any] = {
+        "model": workload.name, "what": workload.what, "batch": workload.inputs[0], "devices": [d.name for d in pair],
+        "slower": slower, "shares": [s / sum(speeds) for s in speeds], "most": 1 + alone / timings["second"].median, "who": {},
+    }  # fmt: skip
+    print(f"{workload.name}, {row['batch']} rows, on {first.name} and {second.name}, at most {row['most']:.2f} times the first")
+    for who, t in timings.items():
+        row["who"][who] = {"ms": t.median * 1e3, "low_ms": t.low * 1e3, "high_ms": t.high * 1e3}
+        print(f"  {who:<16} {t.text(1e3, 'ms')}  {alone / t.median:.2f} times the first", flush=True)
+    return row
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = make_parser("pairs", __doc__, devices="opencl:pocl/2")
+    parser.add_argument("--models", type=partial(choices, known=_MODELS), default=["gpt"], help=", ".join(_MODELS))
+    factors = partial(choices, known=("1", "2", "3", "4"))
+    parser.add_argument("--slower", type=factors, default=["1", "3"], help="how many times slower the second device is made")
+    parser.add_argument("--rows", type=int, nargs="+", default=[16, 64], help="rows of a batch")
+    parser.add_argument("--repetitions", type=int, default=15)
+    args = parser.parse_args(arguments)
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    devices = open_devices(args.devices)
+    if len(devices) != 2:
+        print(f"skipped: {args.devices} names {len(devices)} devices; expected two")
+        return 0
+    first, second = devices
+    result: dict[str, Any] = {"benchmark": "pairs", **describe_machine((first, second)), "rows": []}
+    for model in args.models:
+        for slower, rows in itertools.product(map(int, args.slower), args.rows):
+            pair = (first, throttled(second.name, slower) if slower > 1 else second)
+            workload = WORKLOADS[model]
+            workload = replace(workload, inputs=(rows, *workload.inputs[1:]))
+            result["rows"].append(measure(workload, pair, slower, args.repetitions))
+            write(args.json, result)  # after every row, so that an interrupted run keeps its results
+    return 0

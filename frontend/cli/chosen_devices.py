@@ -1,0 +1,66 @@
+"""The devices of a run, as options name them."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from polyhal.hal.device import Device
+from polyhal.hal.discovery.device_list import open_devices
+from polyhal.hal.discovery.registry import registry
+from polyhal.hal.errors import message
+from polyhal.training import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenDevices:
+    """Opened devices, and the option that named them; none if the default device was taken."""
+
+    opened: tuple[Device, ...]
+    option: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, device: Any, devices: Any) -> ChosenDevices:
+        """Open what --device or --devices names. Raises OptionError, DeviceUnavailableError."""
+        if device is not None and devices is not None:
+            raise OptionError(message(None, "--device and --devices are both given", expected="one of them"))
+        if devices is None:
+            name = _text("device", device)
+            return cls((Device(name),), () if name is None else ("--device", name))
+        names = ",".join(devices) if isinstance(devices, list) and all(isinstance(d, str) for d in devices) else devices
+        if not isinstance(names, str):
+            raise OptionError(message(None, f"devices is {names!r}", expected="text, or a list of names"))
+        try:
+            return cls(open_devices(names), ("--devices", names))
+        except ValueError as error:
+            raise OptionError(f"--devices {names}: {error}") from error
+
+    @property
+    def arguments(self) -> str:
+        """The option, as it continues a command line, to use the same devices again."""
+        return "".join(f" {shlex.quote(x)}" for x in self.option)
+
+    @property
+    def first(self) -> str:
+        """The option for a command that uses one device: the first."""
+        if len(self.opened) == 1:
+            return self.arguments.replace(" --devices ", " --device ")
+        return f" --device {shlex.quote(self.opened[0].name)}"
+
+    def explain(self) -> str:
+        """Each device, and why it was chosen."""
+        if not self.option:
+            return f"device: {registry().explain_default()}"
+        if len(self.opened) == 1:
+            (device,) = self.opened
+            return f"device: {device.name} ({device.info.name}), chosen by {' '.join(self.option)}"
+        named = ", ".join(f"{d.name} ({d.info.name})" for d in self.opened)
+        return f"devices: {named}, chosen by {' '.join(self.option)}"
+
+
+def _text(name: str, value: Any) -> str | None:
+    """A name, which a configuration file may give as another type. Raises OptionError."""
+    if value is not None and not isinstance(value, str):
+        raise OptionError(message(None, f"{name} is {value!r}", expected="text"))
+    return value

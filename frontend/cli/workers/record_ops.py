@@ -1,0 +1,45 @@
+"""The worker of `polyhal bisect`: runs a script on one device, and sends a record of every op.
+
+Usage: python -m polyhal.cli.workers.record_ops REQUEST, a JSON object with the keys device, script, arguments and references.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import runpy
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import polyhal
+from polyhal.hal import dispatch
+from polyhal.hal.checks.modes import observing
+from polyhal.hal.checks.op_record import OpExecution, OpRecorder, UncapturedExecutor
+
+
+def main(request: dict[str, Any]) -> None:
+    """Run the script. Its output goes to standard error, its seeds are the same every time."""
+    messages, sys.stdout = sys.stdout, sys.stderr
+
+    def emit(record: OpExecution) -> None:
+        print(json.dumps(record.as_json()), file=messages, flush=True)
+
+    os.environ["POLYHAL_DEVICE"] = request["device"]
+    sys.argv = [request["script"], *request["arguments"]]
+    sys.path.insert(0, str(Path(request["script"]).resolve().parent))
+    warnings.simplefilter("ignore")
+    random.seed(0)
+    np.random.seed(0)
+    polyhal.manual_seed(0)
+    recorder = OpRecorder(emit, references=request["references"])
+    with observing(recorder), dispatch.executing(UncapturedExecutor(dispatch.EAGER)):
+        runpy.run_path(request["script"], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

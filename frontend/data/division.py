@@ -1,0 +1,92 @@
+"""Batches whose rows go to several devices, each part copied to its device directly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from polyhal.data.transfer import BatchSlot, UploadSlot, map_arrays, slot_factory
+from polyhal.hal.device import Device
+from polyhal.tensor import Tensor
+
+
+class BatchDivision(Protocol):
+    """How the rows of a batch are divided; `parallel.DataParallel` says so."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Where the parts go."""
+
+    def counts(self, rows: int) -> tuple[int, ...]:
+        """How many of `rows` rows each device gets."""
+
+    def as_shards(self, parts: Sequence[Tensor]) -> Any:
+        """The parts of one array as one object."""
+
+
+class DividedSlot:
+    """One slot for each device, which gets its rows of every array."""
+
+    retained: ClassVar[int] = 2
+    gathers = False
+
+    def __init__(self, division: BatchDivision, slots: Sequence[BatchSlot]) -> None:
+        self._division = division
+        self._slots = list(slots)
+
+    def load(self, batch: Any) -> None:
+        rows: list[int] = []
+        map_arrays(batch, lambda array: rows.append(len(array)))
+        counts = self._division.counts(rows[0]) if rows else ()
+        start = 0
+        for slot, count in zip(self._slots, counts, strict=True):
+            slot.load(_rows(batch, start, start + count))
+            start += count
+
+    def deliver(self) -> Any:
+        return _joined([slot.deliver() for slot in self._slots], self._division)
+
+    def release(self) -> None:
+        for slot in self._slots:
+            slot.release()
+
+    def wait(self) -> None:
+        for slot in self._slots:
+            slot.wait()
+
+    def release_memory(self) -> None:
+        for slot in self._slots:
+            slot.release_memory()
+
+
+def divided_slot_factory(division: BatchDivision) -> Callable[[], BatchSlot]:
+    """Return the function that makes the slots of a loader whose batches are divided."""
+    makers = [slot_factory(device) for device in division.devices]
+    return lambda: DividedSlot(division, [make() for make in makers])
+
+
+def divided_upload_slot(division: BatchDivision) -> BatchSlot:
+    """Return a slot for batches that are uploaded on demand."""
+    return DividedSlot(division, [UploadSlot(device) for device in division.devices])
+
+
+def _rows(batch: Any, start: int, end: int) -> Any:
+    def of(array: np.ndarray) -> np.ndarray:
+        return array[start:end]
+
+    return map_arrays(batch, of)
+
+
+def _joined(parts: Sequence[Any], division: BatchDivision) -> Any:
+    """The parts of a batch as one batch, with joined parts in place of tensors."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return division.as_shards(parts)
+    if isinstance(first, dict):
+        return {key: _joined([part[key] for part in parts], division) for key in first}
+    if isinstance(first, (tuple, list)):
+        members = [_joined(several, division) for several in zip(*parts, strict=True)]
+        return type(first)(*members) if hasattr(first, "_fields") else type(first)(members)
+    return first

@@ -1,0 +1,43 @@
+"""Training in several processes, on one machine or many: joining a job, collectives on tensors, and what starts a job.
+
+Processes are connected by a process group: MPI's, Ray's or that of another engine.
+"""
+
+from polyhal.distributed.compression import CompressedSum
+from polyhal.distributed.job import (
+    barrier,
+    init,
+    is_initialized,
+    leave,
+    local_rank,
+    process_group,
+    rank,
+    restarts,
+    size,
+)
+from polyhal.distributed.loading import ShardedLoader
+from polyhal.distributed.tensors import all_gather, all_reduce, broadcast, gather, reduce_scatter, scatter
+from polyhal.hal.collectives.process_group import ProcessGroup, ProcessGroupError, ProcessGroupSpec
+
+__all__ = [
+    "CompressedSum",
+    "ProcessGroup",
+    "ProcessGroupError",
+    "ProcessGroupSpec",
+    "ShardedLoader",
+    "all_gather",
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "gather",
+    "init",
+    "is_initialized",
+    "leave",
+    "local_rank",
+    "process_group",
+    "rank",
+    "reduce_scatter",
+    "restarts",
+    "scatter",
+    "size",
+]

@@ -1,0 +1,31 @@
+"""Which device a rank computes on: the ranks of a machine take its devices in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyhal.default_device import set_default_device
+from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.discovery import ranking
+from polyhal.hal.discovery.probing import hardware_type
+from polyhal.hal.discovery.registry import registry
+from polyhal.hal.settings import env
+
+
+def take_device(local_rank: int, devices: Sequence[str] = ()) -> None:
+    """Make one of `devices`, or of POLYHAL_RANK_DEVICES, or else of the machine's GPUs the default device of this process.
+
+    A POLYHAL_DEVICE that is set is that of all ranks. Raises DeviceUnavailableError.
+    """
+    named = [*devices] or [*env.rank_devices()]
+    if not named and env.default_device() is None:
+        named = _cards()
+    if named:
+        set_default_device(named[local_rank % len(named)])
+
+
+def _cards() -> list[str]:
+    """The GPUs of this machine, if there are several: a processor serves all ranks as one device."""
+    candidates = [c for c in registry().candidates() if hardware_type(c.info) is DeviceType.GPU]
+    cards = ranking.group_by_card(candidates)
+    return [f"gpu:{i}" for i in range(len(cards))] if len(cards) > 1 else []

@@ -1,0 +1,206 @@
+"""The hub of a job: every rank keeps a connection to it, and it tells all of them when one is gone.
+
+The system closes the connections of a process that ends, however it ends, so that a killed rank is noticed at once; a machine
+that no longer answers is noticed by TCP's own probes. The hub is in the launcher, or in rank 0 of a job that another program
+started. Messages are lines of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+PROBES = (2, 2, 3)
+"""TCP's probes of silent machines: the first after 2 seconds, then every 2 seconds, given up after 3."""
+_LONGEST_LINE = 1 << 16
+_PAUSE = 0.05
+"""Seconds between attempts to accept ranks."""
+
+
+class LostRank(NamedTuple):
+    """A rank that is gone before the job was over."""
+
+    rank: int
+    name: str
+    """The rank, with its process and machine."""
+    how: str
+    """How it ended."""
+    status: int | None
+    """Its exit status, if it could say."""
+
+    @property
+    def text(self) -> str:
+        """Which rank ended and how, as a sentence without its end."""
+        return f"{self.name} {self.how}"
+
+
+class Hub:
+    """Accepts connections of `size` ranks. `on_loss` is called once, for the first rank that is gone."""
+
+    def __init__(
+        self, size: int, *, everywhere: bool = False, on_loss: Callable[[LostRank], None] | None = None
+    ) -> None:
+        """`everywhere` accepts ranks of other machines."""
+        self.size = size
+        self.token = secrets.token_hex(16)
+        """What ranks must say first: the port is open to everyone on the machine."""
+        self.loss: LostRank | None = None
+        self.ended: dict[int, int] = {}
+        """The exit status of the ranks that have said goodbye."""
+        self.notes: dict[str, Any] = {}
+        """What ranks have noted for the launcher."""
+        self._on_loss = on_loss
+        self._closed = False
+        self._lock = threading.Lock()
+        self._connections: dict[int, socket.socket] = {}
+        self._waiting: dict[int, str] = {}
+        self._names: dict[int, str] = {}
+        self._server = socket.create_server(("" if everywhere else "127.0.0.1", 0), backlog=size)
+        self._host = own_address() if everywhere else "127.0.0.1"
+        threading.Thread(target=self._accept, name="polyhal-hub", daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """Host, port and token, as `Watch` takes them."""
+        return f"{self._host}:{self._server.getsockname()[1]}:{self.token}"
+
+    def tell(self, **content: Any) -> None:
+        """Send a message to all ranks."""
+        line = json.dumps(content).encode() + b"\n"
+        with self._lock:
+            connections = [*self._connections.values()]
+        for connection in connections:
+            with suppress(OSError):  # its reader notices
+                connection.sendall(line)
+
+    def missing(self) -> list[int]:
+        """The ranks that have not reported yet."""
+        with self._lock:
+            return [r for r in range(self.size) if r not in self._names]
+
+    def give_up(self, how: str) -> None:
+        """Count the first rank that has not reported as gone."""
+        self._lost(self.missing()[0], how, None)
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._closed = True
+        with suppress(OSError):  # wakes the thread that accepts them, on systems where closing does not
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:  # closed, or a rank that gave up before it was accepted
+                time.sleep(_PAUSE)
+                continue
+            threading.Thread(target=self._serve, args=(connection,), name="polyhal-hub-rank", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        probe(connection)
+        lines = messages(connection)
+        hello = next(lines, {})
+        if hello.get("token") != self.token or not isinstance(hello.get("rank"), int):
+            connection.close()
+            return
+        rank = hello["rank"]
+        with self._lock:
+            self._connections[rank] = connection
+            self._names[rank] = f"rank {rank} (process {hello.get('process')} on {hello.get('host')})"
+            past: list[Mapping[str, Any]] = [{"ended": r} for r in self.ended]
+            past += [{"lost": self.loss.rank, "text": self.loss.text}] if self.loss else []
+        for known in past:
+            with suppress(OSError):
+                connection.sendall(json.dumps(known).encode() + b"\n")
+        for content in lines:
+            if "failed" in content:
+                self._lost(rank, str(content["failed"]), content.get("status"))
+            elif "bye" in content:
+                self._left(rank, int(content["bye"]))
+            elif "waits" in content:
+                self._waits(rank, str(content["waits"]))
+            elif "goes_on" in content:
+                self._waiting.pop(rank, None)
+            else:
+                self.notes.update(content)
+        if rank not in self.ended:
+            self._lost(rank, "was killed or crashed: it ended without a word", None)
+
+    def _left(self, rank: int, status: int) -> None:
+        with self._lock:
+            self.ended[rank] = status
+            over = len(self.ended) == self.size
+        self.tell(ended=rank)
+        if over:
+            self.tell(over=True)
+
+    def _waits(self, rank: int, operation: str) -> None:
+        """When every rank that is left waits, they wait for those that have ended."""
+        with self._lock:
+            self._waiting[rank] = operation
+            stuck = self.ended and len(self.ended) + len(self._waiting) == self.size
+        if stuck:
+            how = f"has ended, and rank {rank} waits for it in {operation}"
+            self._lost(next(iter(self.ended)), f"{how}; expected the same calls in the same order on all ranks", None)
+
+    def _lost(self, rank: int, how: str, status: int | None) -> None:
+        with self._lock:
+            if self.loss is not None:
+                return
+            self.loss = LostRank(rank, self._names.get(rank, f"rank {rank}"), how, status)
+        self.tell(lost=rank, text=self.loss.text)
+        if self._on_loss is not None:
+            self._on_loss(self.loss)
+
+
+def probe(connection: socket.socket) -> None:
+    """Let the system notice that the machine at the other end is gone."""
+    idle, interval, count = PROBES
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", idle),
+        ("TCP_KEEPALIVE", idle),  # what macOS calls it
+        ("TCP_KEEPINTVL", interval),
+        ("TCP_KEEPCNT", count),
+        ("TCP_USER_TIMEOUT", 1000 * (idle + interval * count)),
+    ):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def messages(connection: socket.socket) -> Iterator[Mapping[str, Any]]:
+    """The messages that arrive, until the connection ends in whatever way."""
+    with connection, connection.makefile("rb") as file:
+        while True:
+            try:
+                line = file.readline(_LONGEST_LINE)
+            except OSError:
+                return
+            if not line.endswith(b"\n"):
+                return
+            try:
+                content = json.loads(line)
+            except ValueError:
+                return
+            if not isinstance(content, dict):
+                return
+            yield content
+
+
+def own_address() -> str:
+    """An address of this machine at which others reach it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
+        try:
+            probing.connect(("10.255.255.255", 1))  # sends nothing: it only chooses the interface
+            return str(probing.getsockname()[0])
+        except OSError:
+            return socket.gethostname()

@@ -1,0 +1,92 @@
+"""MPI's starter: where it is, how it is called, and what of its output is worth reading."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TextIO
+
+from polyhal.hal.collectives.process_group import ProcessGroupError
+from polyhal.hal.errors import message
+
+_SIGNAL = re.compile(r"EXIT STRING: .*\(signal (\d+)\)")
+_BANNER = re.compile(
+    r"^(={20,}|=   .*|YOUR APPLICATION TERMINATED.*|This typically refers to.*|Please see the FAQ.*)?$"
+)
+"""What MPICH says about a process that died; the launcher says it better."""
+
+
+def find() -> Path:
+    """The mpiexec of the `mpich` package beside this Python, or else the first on the path. Raises ProcessGroupError."""
+    for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
+        if (folder / "mpiexec").exists():
+            return folder / "mpiexec"
+    found = shutil.which("mpiexec")
+    if found is None:
+        fix = "run pip install 'polyhal[distributed]'"
+        raise ProcessGroupError(message("launch", "there is no mpiexec beside this Python or on the path", fix=fix))
+    return Path(found)
+
+
+def command(ranks: int, hosts: Sequence[str], program: Sequence[str]) -> list[str]:
+    """The command that starts `program` in `ranks` processes, dealt out to `hosts` in blocks. Raises ProcessGroupError."""
+    mpiexec = find()
+    per_host = -(-ranks // max(len(hosts), 1))
+    if _is_open_mpi(mpiexec):
+        places = ["--host", ",".join(f"{h}:{per_host}" for h in hosts)] if hosts else ["--oversubscribe"]
+        root = ["--allow-run-as-root"] if hasattr(os, "getuid") and os.getuid() == 0 else []
+        return [str(mpiexec), *root, *places, "-n", str(ranks), *program]
+    places = ["-hosts", ",".join(hosts), "-ppn", str(per_host)] if hosts else []
+    # Survivors of a rank that died are to end in their own way: the hub tells them.
+    return [str(mpiexec), "-disable-auto-cleanup", *places, "-n", str(ranks), *program]
+
+
+def _is_open_mpi(mpiexec: Path) -> bool:
+    shown = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False, timeout=30)
+    return "Open MPI" in shown.stdout or "OpenRTE" in shown.stdout
+
+
+class Output:
+    """Passes on what the processes of a job write, without the banner about one that died."""
+
+    def __init__(self, stream: IO[str], to: TextIO) -> None:
+        self._stream = stream
+        self._to = to
+        self.signal: int | None = None
+        """The signal that ended a process, if one did."""
+        self._thread = threading.Thread(target=self._pass_on, name="polyhal-launch-output", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Pass on the rest, when the job has ended."""
+        self._thread.join(1.0)
+
+    def _pass_on(self) -> None:
+        for line in self._stream:
+            found = _SIGNAL.search(line)
+            if found:
+                self.signal = int(found[1])
+            if not _BANNER.match(line):
+                self._to.write(line)
+                self._to.flush()
+
+
+def described(number: int) -> str:
+    """A signal by number and name, with what usually sends it."""
+    known = {s.value: s.name for s in signal.Signals}
+    name = known.get(number, "")
+    cause = {
+        "SIGKILL": "by a person, a batch system's limit, or the system when memory ran out",
+        "SIGSEGV": "a crash, often of a driver",
+        "SIGABRT": "a crash, often of a driver",
+        "SIGBUS": "a crash; /dev/shm may be full",
+    }.get(name, "")
+    return f"signal {number}" + (f" ({name}: {cause})" if cause else f" ({name})" if name else "")

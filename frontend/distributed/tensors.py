@@ -1,0 +1,198 @@
+"""Collectives on tensors among processes: through host memory, in chunks, so that copies and messages overlap."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+
+import numpy as np
+
+from polyhal.autograd import no_grad
+from polyhal.distributed.job import process_group
+from polyhal.hal.collectives.collective import divided
+from polyhal.hal.collectives.process_group import ProcessGroup
+from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
+from polyhal.tensor import Tensor
+
+CHUNK = 8 << 20
+"""Bytes that are read from a device at a time: the next chunk is read while the last one is being reduced."""
+_AHEAD = 2
+"""Chunks that are being read at a time."""
+_REDUCTIONS = ("sum", "mean", "max", "min")
+
+
+def all_reduce(tensor: Tensor, op: str = "sum") -> Tensor:
+    """Replace `tensor`, of any shape and dtype, by the sum, mean, max or min over all ranks. Returns it.
+
+    Sums are taken in the order of the ranks, and are the same on all of them bit for bit; those of float16 and bfloat16 are
+    rounded once. Raises ValueError for another `op`, UnsupportedDTypeError for a mean of integers, and ProcessGroupError if a
+    rank is gone.
+    """
+    group = process_group()
+    if op not in _REDUCTIONS:
+        raise ValueError(message("all_reduce", f"there is no reduction {op!r}", expected=", ".join(_REDUCTIONS)))
+    if op == "mean" and tensor.dtype.kind != "float":
+        raise UnsupportedDTypeError(message("all_reduce", f"a mean of {tensor.dtype}", expected="a floating dtype"))
+    if tensor.dtype.kind == "complex":
+        raise UnsupportedDTypeError(
+            message("all_reduce", "a complex tensor", fix="reduce its real and imaginary parts")
+        )
+    with no_grad():
+        flat = tensor.detach().reshape(-1)
+        reduction = "sum" if op == "mean" else op
+        parts = [_reduced(group, part, host, reduction) for part, host in _chunks(flat)]
+        if op == "mean":
+            parts = [part / group.size for part in parts]
+        _store(tensor, parts)
+    return tensor
+
+
+def broadcast(tensor: Tensor, root: int = 0) -> Tensor:
+    """Replace `tensor`, of any shape and dtype, by that of the rank `root`. Returns it.
+
+    Raises ValueError for a rank that does not exist, and ProcessGroupError if a rank is gone.
+    """
+    group = process_group()
+    host = _host(tensor) if group.rank == root else np.empty(tensor.size, tensor.dtype.numpy)
+    group.broadcast(host, root)
+    if group.rank != root:
+        _replace(tensor, host)
+    return tensor
+
+
+def all_gather(tensor: Tensor, counts: Sequence[int] | None = None) -> Tensor:
+    """Return the tensors of all ranks, of shape (n, ...), one after another along the first axis, on this one's device.
+
+    Their lengths n are equal, unless `counts` gives one for each rank, 0 allowed. Raises ShapeError, ValueError, and
+    ProcessGroupError if a rank is gone.
+    """
+    group = process_group()
+    counts = _rows("all_gather", tensor, counts, group)
+    row = _row(tensor)
+    target = np.empty(sum(counts) * row, tensor.dtype.numpy)
+    group.all_gather(_host(tensor), target, [n * row for n in counts])
+    return _tensor(target, (sum(counts), *tensor.shape[1:]), tensor)
+
+
+def reduce_scatter(tensor: Tensor, op: str = "sum", counts: Sequence[int] | None = None) -> Tensor:
+    """Return this rank's rows of the sum, max or min of the tensors (n, ...) of all ranks.
+
+    Rows are divided evenly, unless `counts` gives a number for each rank. Raises ShapeError, ValueError, and ProcessGroupError
+    if a rank is gone.
+    """
+    group = process_group()
+    counts = _shares("reduce_scatter", tensor, counts, group)
+    row = _row(tensor)
+    target = np.empty(counts[group.rank] * row, tensor.dtype.numpy)
+    group.reduce_scatter(_host(tensor), target, [n * row for n in counts], op)
+    return _tensor(target, (counts[group.rank], *tensor.shape[1:]), tensor)
+
+
+def scatter(tensor: Tensor, counts: Sequence[int] | None = None, root: int = 0) -> Tensor:
+    """Return this rank's rows of the tensor (n, ...) of the rank `root`; the others pass one of the same shape and dtype.
+
+    Rows are divided evenly, unless `counts` gives a number for each rank. Raises ShapeError, ValueError, and ProcessGroupError
+    if a rank is gone.
+    """
+    group = process_group()
+    counts = _shares("scatter", tensor, counts, group)
+    row = _row(tensor)
+    target = np.empty(counts[group.rank] * row, tensor.dtype.numpy)
+    source = _host(tensor) if group.rank == root else None
+    group.scatter(source, target, [n * row for n in counts], root)
+    return _tensor(target, (counts[group.rank], *tensor.shape[1:]), tensor)
+
+
+def gather(tensor: Tensor, counts: Sequence[int] | None = None, root: int = 0) -> Tensor | None:
+    """Return the tensors (n, ...) of all ranks, one after another along the first axis, to the rank `root`; None to others.
+
+    Their lengths n are equal, unless `counts` gives one for each rank, 0 allowed. Raises ShapeError, ValueError, and
+    ProcessGroupError if a rank is gone.
+    """
+    group = process_group()
+    counts = _rows("gather", tensor, counts, group)
+    row = _row(tensor)
+    target = np.empty(sum(counts) * row, tensor.dtype.numpy) if group.rank == root else None
+    group.gather(_host(tensor), target, [n * row for n in counts], root)
+    return None if target is None else _tensor(target, (sum(counts), *tensor.shape[1:]), tensor)
+
+
+# --- between tensors and host memory ----------------------------------------------------------------------------------
+
+
+def _chunks(flat: Tensor) -> Iterator[tuple[Tensor, np.ndarray]]:
+    """Chunks of a vector with their values; those that follow are being read meanwhile."""
+    step = max(1, CHUNK // flat.dtype.itemsize)
+    reading: deque[tuple[Tensor, Future[np.ndarray]]] = deque()
+    for start in range(0, flat.size, step):
+        part = flat[start : start + step]
+        reading.append((part, part.numpy_async()))
+        if len(reading) > _AHEAD:
+            part, future = reading.popleft()
+            yield part, future.result()
+    while reading:
+        part, future = reading.popleft()
+        yield part, future.result()
+
+
+def _reduced(group: ProcessGroup, part: Tensor, host: np.ndarray, reduction: str) -> Tensor:
+    values = np.ascontiguousarray(host).reshape(-1)
+    if not values.flags.writeable:
+        values = values.copy()
+    group.all_reduce(values, reduction)
+    return Tensor(values, device=part.device)
+
+
+def _store(tensor: Tensor, parts: Sequence[Tensor]) -> None:
+    """Copy consecutive parts of the elements of a tensor to it."""
+    if len(parts) == 1:
+        tensor.copy_(parts[0].reshape(tensor.shape))
+        return
+    flat = tensor.detach().reshape(-1)
+    start = 0
+    for part in parts:
+        flat[start : start + part.size] = part
+        start += part.size
+    if parts and not tensor.is_contiguous:  # then `flat` is a copy
+        tensor.copy_(flat.reshape(tensor.shape))
+
+
+def _host(tensor: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(tensor.detach().numpy()).reshape(-1)
+
+
+def _replace(tensor: Tensor, host: np.ndarray) -> None:
+    with no_grad():
+        tensor.copy_(_tensor(host, tensor.shape, tensor))
+
+
+def _tensor(host: np.ndarray, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    return Tensor(host.reshape(shape), device=like.device)
+
+
+def _row(tensor: Tensor) -> int:
+    """Elements of a row."""
+    return int(np.prod(tensor.shape[1:], dtype=np.int64))
+
+
+def _rows(name: str, tensor: Tensor, counts: Sequence[int] | None, group: ProcessGroup) -> list[int]:
+    """The number of rows of each rank, of which this one has as many as its tensor."""
+    if tensor.ndim < 1:
+        raise ShapeError(message(name, "a tensor of shape ()", expected="one or more axes", fix="use tensor[None]"))
+    found = [tensor.shape[0]] * group.size if counts is None else [*counts]
+    if len(found) != group.size or found[group.rank] != tensor.shape[0]:
+        raise ShapeError(
+            message(name, f"counts {found} for a tensor of shape {tensor.shape} on rank {group.rank} of {group.size}")
+        )
+    return found
+
+
+def _shares(name: str, tensor: Tensor, counts: Sequence[int] | None, group: ProcessGroup) -> list[int]:
+    """How the rows of a tensor are divided among the ranks."""
+    if tensor.ndim < 1:
+        raise ShapeError(message(name, "a tensor of shape ()", expected="one or more axes", fix="use tensor[None]"))
+    found = [*divided(tensor.shape[0], group.size)] if counts is None else [*counts]
+    if len(found) != group.size or sum(found) != tensor.shape[0]:
+        raise ShapeError(message(name, f"counts {found} for a tensor of shape {tensor.shape} and {group.size} ranks"))
+    return found

@@ -1,0 +1,22 @@
+"""How many threads the libraries that compute on processors may use in each rank of a machine."""
+
+from __future__ import annotations
+
+import os
+
+_COUNTS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "POCL_MAX_PTHREAD_COUNT",
+    "POCL_CPU_MAX_CU_COUNT",
+    "CL_CONFIG_CPU_TBB_NUM_WORKERS",
+)
+
+
+def variables(ranks: int) -> dict[str, str]:
+    """Environment variables for `ranks` processes on this machine, each with its part of the cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    counts = dict.fromkeys(_COUNTS, str(max(1, cores // ranks)))
+    # Bound threads of all ranks would share the first cores.
+    return counts | ({"POCL_AFFINITY": "0"} if ranks > 1 else {})

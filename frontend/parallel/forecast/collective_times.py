@@ -1,0 +1,74 @@
+"""How long collectives take: latency and bytes on the links, for rings, trees, and both levels of a cluster.
+
+Formulas: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from polyhal.parallel.forecast.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceGroup:
+    """Devices that communicate with each other, while all other groups of the same kind do so, too."""
+
+    local: int
+    """Members in each node."""
+    nodes: int
+
+    @property
+    def size(self) -> int:
+        """All members."""
+        return self.local * self.nodes
+
+
+def group_of(cluster: Cluster, size: int, stride: int) -> DeviceGroup:
+    """The group of `size` devices whose numbers are `stride` apart."""
+    local = max(1, min(size, cluster.used_per_node // stride))
+    return DeviceGroup(local, -(-size // local))
+
+
+def all_reduce(cluster: Cluster, group: DeviceGroup, nbytes: float) -> float:
+    """Seconds until every member has the sum: inside nodes to shares, between nodes, and inside nodes to all of them."""
+    if group.size == 1 or not nbytes:
+        return 0.0
+    inside = 2 * _ring(group.local, nbytes, cluster.inside.bandwidth, cluster.inside.latency)
+    if group.nodes == 1:
+        return min(inside, _tree(group.local, nbytes, cluster.inside.bandwidth, cluster.inside.latency))
+    part = nbytes / group.local
+    ring = 2 * _ring(group.nodes, part, cluster.port_share, cluster.between.latency)
+    return inside + min(ring, _tree(group.nodes, part, cluster.port_share, cluster.between.latency))
+
+
+def reduce_scatter(cluster: Cluster, group: DeviceGroup, nbytes: float) -> float:
+    """Seconds until every member has its part of the sum of `nbytes`."""
+    if group.size == 1 or not nbytes:
+        return 0.0
+    inside = _ring(group.local, nbytes, cluster.inside.bandwidth, cluster.inside.latency)
+    part = nbytes / group.local
+    return inside + _ring(group.nodes, part, cluster.port_share, cluster.between.latency)
+
+
+def all_gather(cluster: Cluster, group: DeviceGroup, nbytes: float) -> float:
+    """Seconds until every member has all `nbytes`, of which each had a part: a reduce-scatter backwards."""
+    return reduce_scatter(cluster, group, nbytes)
+
+
+def send(cluster: Cluster, stride: int, nbytes: float) -> float:
+    """Seconds from a device to the one whose number is `stride` higher."""
+    if stride < cluster.used_per_node:
+        return cluster.inside.latency + nbytes / cluster.inside.bandwidth
+    return cluster.between.latency + nbytes / cluster.port_share
+
+
+def _ring(members: int, nbytes: float, bandwidth: float, latency: float) -> float:
+    """Half of an all-reduce: every member sends a part to its neighbour, as often as there are others."""
+    return (members - 1) * (latency + nbytes / members / bandwidth)
+
+
+def _tree(members: int, nbytes: float, bandwidth: float, latency: float) -> float:
+    """All bytes up and down a tree of pairs, in chunks that follow each other."""
+    return 2 * (math.ceil(math.log2(members)) * latency + nbytes / bandwidth) if members > 1 else 0.0

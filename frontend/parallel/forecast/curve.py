@@ -1,0 +1,68 @@
+"""How throughput grows with the number of devices, each time with the best strategy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from polyhal.hal.errors import OutOfMemoryError, message
+from polyhal.parallel.forecast.forecaster import Forecaster
+from polyhal.parallel.forecast.prediction import Prediction
+from polyhal.parallel.forecast.search import search
+from polyhal.parallel.forecast.strategy import Constraints
+
+_BATCH = re.compile(r"(?P<samples>\d+)(?P<each>/device)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The samples of a step: a fixed number, or so many for each device."""
+
+    samples: int
+    per_device: bool = False
+
+    def of(self, devices: int) -> int:
+        """Samples on a number of devices."""
+        return self.samples * devices if self.per_device else self.samples
+
+
+def parse_batch(text: str) -> Batch:
+    """Read a number of samples, such as `512`, or `16/device`. Raises ValueError."""
+    match = _BATCH.fullmatch(text.strip())
+    if match is None or not int(match["samples"]):
+        raise ValueError(message(None, f"{text!r} is no batch", expected="a number such as 512, or 16/device"))
+    return Batch(int(match["samples"]), match["each"] is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The best strategy on a number of devices."""
+
+    devices: int
+    prediction: Prediction
+    efficiency: float
+    """Throughput per device, relative to the fewest devices on which the model fits."""
+
+
+def curve(forecaster: Forecaster, batch: Batch, required: Constraints | None = None) -> list[CurvePoint]:
+    """Search at 1, 2, 4, ... devices and at all of the cluster; numbers on which nothing fits are left out.
+
+    What is `required` of strategies holds for all devices; on fewer, degrees of parallelism are free.
+    """
+    cluster = forecaster.cluster
+    counts = [1 << n for n in range(cluster.devices.bit_length()) if 1 << n < cluster.devices] + [cluster.devices]
+    required = required or Constraints()
+    free = replace(required, data=None, tensor=None, pipeline=None, micro_batch=None)
+    points: list[CurvePoint] = []
+    for devices in counts:
+        if devices > cluster.per_node and devices % cluster.per_node:
+            continue
+        allowed = required if devices == cluster.devices else free
+        try:
+            best = search(forecaster, cluster.of(devices), batch.of(devices), allowed).best
+        except (OutOfMemoryError, ValueError):
+            continue
+        rate = best.samples_per_second / devices
+        first = points[0].prediction.samples_per_second / points[0].devices if points else rate
+        points.append(CurvePoint(devices, best, rate / first))
+    return points

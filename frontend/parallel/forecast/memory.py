@@ -1,0 +1,91 @@
+"""The memory of a stage on one device: what a strategy keeps whole, what it shares, and what passes leave behind."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from polyhal.parallel.forecast.optimizer_trace import OptimizerTrace
+from polyhal.parallel.forecast.ownership import largest_share
+from polyhal.parallel.forecast.stage import PassSpan, Stage
+from polyhal.parallel.forecast.strategy import Strategy
+from polyhal.parallel.forecast.trace import PassTrace
+
+
+class StageMemory(NamedTuple):
+    """Bytes by kind."""
+
+    parameters: float
+    state: float
+    gradients: float
+    """Those that are there while temporaries need the most."""
+    temporaries: float
+    """Activations, workspace and other values of passes."""
+    communication: float
+    """Buckets, gathered parameters, and activations on their way."""
+    fixed: float
+    """Arguments, results and constants."""
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return sum(self)
+
+
+def stage_memory(
+    trace: PassTrace, stage: Stage, strategy: Strategy, optimizer: OptimizerTrace, in_flight: int, bucket: float
+) -> StageMemory:
+    """The most that a stage needs at once, with `in_flight` micro-batches between their two passes."""
+    data = strategy.data
+    whole = float(stage.parameters)
+    share = owned_bytes(stage, strategy, bucket)
+    # With a shared optimizer, a device has copies of all parameters, and those that it owns.
+    parameters = share if strategy.shard == "parameters" else whole + share if share < whole else whole
+    peak, gradients = _peak(trace, stage, strategy, bucket)
+    waiting = (in_flight - 1) * stage.layers * trace.kept
+    parcels = 2.0 * in_flight * trace.boundary if strategy.pipeline > 1 else 0.0
+    if data > 1:
+        parcels += 2 * min(bucket, stage.parameters)
+    if strategy.shard == "parameters" and data > 1:
+        # The span that computes, and the one after it, whose parameters arrive.
+        parcels += 2 * max(span.parameters for span in (*stage.forward, *stage.backward))
+    return StageMemory(
+        parameters=parameters,
+        state=share * optimizer.state_per_byte,
+        gradients=gradients,
+        temporaries=peak * trace.overhead + waiting,
+        communication=parcels,
+        fixed=trace.fixed,
+    )
+
+
+def owned_bytes(stage: Stage, strategy: Strategy, bucket: float) -> float:
+    """Bytes of the parameters that a device updates: the device that updates the most."""
+    if strategy.data == 1 or strategy.shard == "none":
+        return float(stage.parameters)
+    if strategy.shard == "parameters":
+        return stage.parameters / strategy.data
+    return float(largest_share(stage.sizes, strategy.data, bucket))
+
+
+def _peak(trace: PassTrace, stage: Stage, strategy: Strategy, bucket: float) -> tuple[float, float]:
+    """The most bytes of temporaries and gradients at once: each of them."""
+    best = (0.0, 0.0)
+    complete = 0
+    for back, spans in ((False, stage.forward), (True, stage.backward)):
+        for span in spans:
+            before, own = complete, float(span.own + span.below * trace.kept)
+            complete += sum(e.nbytes for e in span.gradients) if back else 0
+            best = max(best, (own, _gradients(stage, strategy, span, (before, complete), bucket)), key=sum)
+    return best
+
+
+def _gradients(stage: Stage, strategy: Strategy, span: PassSpan, complete: tuple[int, int], bucket: float) -> float:
+    """Bytes of gradients while a span needs the most; `complete` are those computed before it and until its end."""
+    shared = strategy.shard if strategy.data > 1 else "none"
+    if shared == "parameters":
+        return stage.gradients / strategy.data + sum(e.nbytes for e in span.gradients)
+    if strategy.passes > 1:
+        return float(stage.gradients)
+    if shared == "optimizer":
+        return complete[1] / strategy.data + min(complete[1], bucket)
+    return float(complete[0] + span.own_with_gradients - span.own)

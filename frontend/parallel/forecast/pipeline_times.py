@@ -1,0 +1,75 @@
+"""When the stages of a pipeline are done: one forward, one backward (1F1B), micro-batch after micro-batch.
+
+Source: Narayanan et al., "PipeDream", arXiv:1806.03377, and arXiv:2104.04473 for the schedule with a flush at each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+class StageTimes(NamedTuple):
+    """Seconds that a stage takes for one micro-batch."""
+
+    forward: float
+    backward: float
+
+
+def finish_times(stages: Sequence[StageTimes], passes: int, transfer: float) -> list[float]:
+    """Seconds until each stage has sent its last micro-batch back; `transfer` is the time from a stage to the next.
+
+    After a few micro-batches for each stage, another one takes as long as the slowest stage: that is added for most of many.
+    """
+    simulated = min(passes, 3 * len(stages))
+    ends = _simulate(stages, simulated, transfer)
+    if simulated == passes:
+        return ends
+    before = _simulate(stages, simulated - 1, transfer)
+    return [end + (passes - simulated) * (end - last) for end, last in zip(ends, before, strict=True)]
+
+
+def _simulate(stages: Sequence[StageTimes], passes: int, transfer: float) -> list[float]:
+    count = len(stages)
+    done: dict[tuple[int, int, bool], float] = {}
+    orders = [list(_order(s, count, passes)) for s in range(count)]
+    position, now = [0] * count, [0.0] * count
+    remaining = 2 * passes * count
+    while remaining:
+        for s in range(count):
+            while position[s] < len(orders[s]):
+                number, back = orders[s][position[s]]
+                ready = _ready(done, s, count, number, back, transfer)
+                if ready is None:
+                    break
+                now[s] = max(now[s], ready) + (stages[s].backward if back else stages[s].forward)
+                done[s, number, back] = now[s]
+                position[s] += 1
+                remaining -= 1
+    return now
+
+
+def _order(stage: int, stages: int, passes: int) -> Iterator[tuple[int, bool]]:
+    """What a stage does: some micro-batches forward, then one forward and one back in turn, then the rest back."""
+    ahead = min(passes, stages - stage - 1)
+    for number in range(ahead):
+        yield number, False
+    for number in range(passes - ahead):
+        yield ahead + number, False
+        yield number, True
+    for number in range(passes - ahead, passes):
+        yield number, True
+
+
+def _ready(
+    done: dict[tuple[int, int, bool], float], stage: int, stages: int, number: int, back: bool, transfer: float
+) -> float | None:
+    """When a micro-batch has come to a stage; None if that is not known yet."""
+    if back:
+        source = (stage, number, False) if stage == stages - 1 else (stage + 1, number, True)
+    else:
+        source = (stage - 1, number, False)
+    if source[0] < 0:
+        return 0.0
+    end = done.get(source)
+    return None if end is None else end + transfer * (source[0] != stage)

@@ -1,0 +1,231 @@
+"""Models that can be planned: how to build them with any number of layers, and what a batch and a loss are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from polyhal.creation import zeros
+from polyhal.hal import dtypes
+from polyhal.hal.device import Device
+from polyhal.hal.errors import message
+from polyhal.models.bert import BertClassifier, BertConfig
+from polyhal.models.gpt import GPT, GPTConfig
+from polyhal.models.llama import Llama, LlamaConfig
+from polyhal.models.resnet import resnet18, resnet50
+from polyhal.nn import functional as F
+from polyhal.nn.module import Module
+from polyhal.parallel.forecast.tensor_split import TensorSplit
+from polyhal.tensor import Tensor
+
+_IMAGE = 224
+_CLASSES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecipe:
+    """A model, as far as a plan needs it."""
+
+    name: str
+    build: Callable[[int, Device], Module]
+    """Make the model with a number of layers."""
+    loss: Callable[[Any, Tensor, Tensor], Tensor]
+    inputs: tuple[int, ...]
+    """The shape of one sample."""
+    targets: tuple[int, ...]
+    unit: str
+    """What is counted per second: tokens or images."""
+    layers: int = 0
+    """Equal layers one after the other; 0 for a model without, which is planned as a whole."""
+    layer_prefix: str = ""
+    """The path of the list of layers, with a dot at its end."""
+    input_prefixes: tuple[str, ...] = ()
+    """Paths of modules before the first layer; all others outside of the layers come after the last."""
+    tied: tuple[str, str] | None = None
+    """A parameter of the input side that is also used after the last layer, and its name there."""
+    split: TensorSplit | None = None
+    """How layers are split among devices; None if they cannot be."""
+
+    @property
+    def units_per_sample(self) -> int:
+        """Tokens, or one image."""
+        return self.inputs[0] if self.unit == "tokens" else 1
+
+    def batch(self, samples: int, device: Device) -> tuple[Tensor, Tensor]:
+        """Inputs and targets; what they contain does not matter."""
+        kind = dtypes.int64 if self.unit == "tokens" else dtypes.float32
+        x = zeros((samples, *self.inputs), kind, device)
+        return x, zeros((samples, *self.targets), dtypes.int64, device)
+
+
+def gpt_recipe(name: str, config: GPTConfig) -> ModelRecipe:
+    """A GPT of any size."""
+    return ModelRecipe(
+        name,
+        lambda layers, device: GPT(replace(config, n_layer=layers), device),
+        lambda model, x, y: model.loss(x, y),
+        (config.block_size,),
+        (config.block_size,),
+        "tokens",
+        config.n_layer,
+        "transformer.h.",
+        ("transformer.wte", "transformer.wpe", "transformer.drop"),
+        ("transformer.wte.weight", "lm_head.weight") if config.tie_weights else None,
+        TensorSplit(
+            columns=("attn.c_attn", "mlp.c_fc"),
+            rows=("attn.c_proj", "mlp.c_proj"),
+            heads=(("attn", "heads"),),
+            embedding="transformer.wte",
+            head="lm_head",
+            divides=(config.n_head,),
+        ),
+    )
+
+
+def _llama(name: str, config: LlamaConfig, context: int | None = None) -> ModelRecipe:
+    length = context or config.max_position_embeddings
+    return ModelRecipe(
+        name,
+        lambda layers, device: Llama(replace(config, num_hidden_layers=layers), device),
+        lambda model, x, y: model.loss(x, y),
+        (length,),
+        (length,),
+        "tokens",
+        config.num_hidden_layers,
+        "model.layers.",
+        ("model.embed_tokens", "model.rotary_emb"),
+        ("model.embed_tokens.weight", "lm_head.weight") if config.tie_word_embeddings else None,
+        TensorSplit(
+            columns=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"),
+            rows=("self_attn.o_proj", "mlp.down_proj"),
+            heads=(("self_attn", "heads"), ("self_attn", "kv_heads")),
+            embedding="model.embed_tokens",
+            head="lm_head",
+            divides=(config.num_attention_heads, config.kv_heads, config.intermediate_size),
+        ),
+    )
+
+
+def _bert(name: str, config: BertConfig) -> ModelRecipe:
+    return ModelRecipe(
+        name,
+        lambda layers, device: BertClassifier(replace(config, num_hidden_layers=layers), device=device),
+        lambda model, x, y: F.cross_entropy(model(x), y),
+        (config.max_position_embeddings,),
+        (),
+        "tokens",
+        config.num_hidden_layers,
+        "bert.encoder.layer.",
+        ("bert.embeddings",),
+        None,
+        TensorSplit(
+            columns=("attention.self.query", "attention.self.key", "attention.self.value", "intermediate.dense"),
+            rows=("attention.output.dense", "output.dense"),
+            heads=(("attention.self", "heads"),),
+            embedding="bert.embeddings.word_embeddings",
+            head="",
+            divides=(config.num_attention_heads, config.intermediate_size),
+        ),
+    )
+
+
+def resnet_recipe(name: str, make: Callable[[Device], Module]) -> ModelRecipe:
+    """A network for images of 224 x 224 and 1000 classes, which is not taken apart."""
+    return ModelRecipe(
+        name,
+        lambda layers, device: make(device),
+        lambda model, x, y: F.cross_entropy(model(x), y),
+        (3, _IMAGE, _IMAGE),
+        (),
+        "images",
+    )
+
+
+def _gpt2(layers: int, heads: int, width: int) -> GPTConfig:
+    return GPTConfig(n_layer=layers, n_head=heads, n_embd=width)
+
+
+_PRESETS: dict[str, Callable[[str], ModelRecipe]] = {
+    "gpt2-124m": lambda name: gpt_recipe(name, _gpt2(12, 12, 768)),
+    "gpt2-355m": lambda name: gpt_recipe(name, _gpt2(24, 16, 1024)),
+    "gpt2-774m": lambda name: gpt_recipe(name, _gpt2(36, 20, 1280)),
+    "gpt2-1.5b": lambda name: gpt_recipe(name, _gpt2(48, 25, 1600)),
+    # TinyLlama 1.1B, Llama 2 7B and 70B, by their config.json.
+    "llama-1b": lambda name: _llama(
+        name,
+        LlamaConfig(
+            hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_key_value_heads=4,
+            max_position_embeddings=2048,
+        ),
+    ),
+    "llama-7b": lambda name: _llama(name, LlamaConfig()),
+    "llama-70b": lambda name: _llama(
+        name,
+        LlamaConfig(
+            hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64, num_key_value_heads=8,
+        ),
+    ),
+    "bert-base": lambda name: _bert(name, BertConfig()),
+    "bert-large": lambda name: _bert(
+        name,
+        BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
+    ),
+    "resnet18": lambda name: resnet_recipe(name, lambda device: resnet18(_CLASSES, device=device)),
+    "resnet50": lambda name: resnet_recipe(name, lambda device: resnet50(_CLASSES, device=device)),
+}  # fmt: skip
+MODELS = tuple(_PRESETS)
+"""Names of models."""
+
+
+def find_model(name: str, context: int | None = None) -> ModelRecipe:
+    """Return a preset by name, or a model by a configuration file of GPT, Llama or BERT.
+
+    `context` replaces the length of sequences. Raises ValueError that says what is known, and OSError for a file.
+    """
+    if name.lower() in _PRESETS:
+        recipe = _PRESETS[name.lower()](name.lower())
+    elif name.endswith(".json"):
+        recipe = _from_file(Path(name))
+    else:
+        expected = f"{', '.join(MODELS)}, or the path of a config.json"
+        raise ValueError(message(None, f"no model is called {name!r}", expected=expected))
+    return recipe if context is None else _with_context(recipe, context)
+
+
+def _with_context(recipe: ModelRecipe, context: int) -> ModelRecipe:
+    if recipe.unit != "tokens":
+        raise ValueError(message(None, f"{recipe.name} takes images", expected="no context"))
+    if not 1 <= context <= recipe.inputs[0]:
+        raise ValueError(message(None, f"a context of {context}", expected=f"1 to {recipe.inputs[0]} tokens"))
+    targets = (context,) if recipe.targets else ()
+    return replace(recipe, inputs=(context,), targets=targets)
+
+
+def _from_file(path: Path) -> ModelRecipe:
+    """A model by the `config.json` of Hugging Face, or the settings of a `GPTConfig`."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(message(None, f"{path} is not JSON: {error}", expected="a config.json")) from None
+    kind = data.get("model_type") if isinstance(data, dict) else None
+    try:
+        if kind == "llama":
+            return _llama(path.stem, LlamaConfig.from_json(data))
+        if kind == "bert":
+            return _bert(path.stem, BertConfig.from_json(data))
+        if kind == "gpt2" or (isinstance(data, dict) and "n_embd" in data):
+            return gpt_recipe(path.stem, _gpt_config(data))
+    except TypeError as error:
+        raise ValueError(f"{path}: {error}") from None
+    expected = "the config.json of a GPT-2, Llama or BERT"
+    raise ValueError(message(None, f"{path} has model_type {kind!r}", expected=expected))
+
+
+def _gpt_config(data: Mapping[str, Any]) -> GPTConfig:
+    known = {f.name for f in fields(GPTConfig)}
+    names = {"n_positions": "block_size", "n_ctx": "block_size", "layer_norm_epsilon": "layer_norm_eps"}
+    renamed = {names.get(name, name): value for name, value in data.items()}
+    return GPTConfig.from_json({name: value for name, value in renamed.items() if name in known})

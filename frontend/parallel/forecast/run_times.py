@@ -1,0 +1,68 @@
+"""Times of a captured step: predicted ones of a simulated device, measured ones of any other."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from polyhal.hal.device import Device
+from polyhal.hal.ir.graph import Node
+from polyhal.hal.scheduler.profile import StepProfile
+
+_MEASURED_RUNS = 7
+
+
+class RunTimes(NamedTuple):
+    """One run of a step, in seconds."""
+
+    launches: list[tuple[Node | None, float]]
+    """Each launch, with the device's time for it."""
+    host: float
+    """The host's time to submit all of them."""
+
+    @property
+    def total(self) -> float:
+        """The device's time."""
+        return sum(seconds for _, seconds in self.launches)
+
+
+def time_runs(device: Device, run: Callable[[], object]) -> RunTimes:
+    """Run a captured step, several times on a device whose times vary."""
+    backend: Any = device.backend
+    if hasattr(backend, "virtual_time"):
+        return RunTimes(_launches(run), _host_seconds(device, run, lambda: backend.virtual_time * 1e-9))
+    for _ in range(3):
+        run()
+    runs = [_launches(run) for _ in range(_MEASURED_RUNS)]
+    host = statistics.median(_host_seconds(device, run, time.perf_counter) for _ in range(_MEASURED_RUNS))
+    whole = statistics.median(_whole_seconds(device, run) for _ in range(_MEASURED_RUNS))
+    launches = [(same[0][0], statistics.median(seconds for _, seconds in same)) for same in zip(*runs, strict=True)]
+    # Pauses between kernels are shared among them.
+    stretch = whole / sum(seconds for _, seconds in launches)
+    return RunTimes([(node, seconds * stretch) for node, seconds in launches], min(host, whole))
+
+
+def _launches(run: Callable[[], object]) -> list[tuple[Node | None, float]]:
+    with StepProfile() as profile:
+        run()
+    return [(launch.node, (launch.end - launch.start) * 1e-9) for launch in profile.launches]
+
+
+def _host_seconds(device: Device, run: Callable[[], object], clock: Callable[[], float]) -> float:
+    """The host's time to submit a captured step, by its clock."""
+    device.synchronize()
+    begin = clock()
+    run()
+    elapsed = clock() - begin
+    device.synchronize()
+    return elapsed
+
+
+def _whole_seconds(device: Device, run: Callable[[], object]) -> float:
+    device.synchronize()
+    begin = time.perf_counter()
+    run()
+    device.synchronize()
+    return time.perf_counter() - begin

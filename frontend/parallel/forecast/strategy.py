@@ -1,0 +1,89 @@
+"""How a step is divided among devices: copies of the model, parts of layers, stages of layers, and what copies share."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from polyhal.hal.errors import message
+
+SHARDINGS = ("none", "optimizer", "parameters")
+"""What copies of a model share: nothing, the optimizer's state (ZeRO), or parameters and gradients, too (FSDP).
+
+Sources: Rajbhandari et al., arXiv:1910.02054; Zhao et al., arXiv:2304.11277.
+"""
+_FORM = re.compile(r"(?P<name>[a-z_-]+)(?:=(?P<value>[a-z0-9]+))?")
+_EXAMPLE = "data=8,tensor=4,pipeline=2,micro=1,shard=optimizer,recompute"
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to divide a step. `data * tensor * pipeline` devices take part."""
+
+    data: int = 1
+    """Copies of the model, each with a part of the batch."""
+    tensor: int = 1
+    """Devices that share each layer."""
+    pipeline: int = 1
+    """Stages of layers, through which micro-batches go (1F1B)."""
+    micro_batch: int = 1
+    """Samples in one pass."""
+    passes: int = 1
+    """Passes of each copy per step: micro-batches of a pipeline, or batches whose gradients are added up."""
+    shard: str = "none"
+    recompute: bool = False
+    """Whether layers keep only their inputs for the backward pass, and are computed again."""
+
+    @property
+    def devices(self) -> int:
+        """Devices that take part."""
+        return self.data * self.tensor * self.pipeline
+
+    @property
+    def batch(self) -> int:
+        """Samples of a step."""
+        return self.data * self.micro_batch * self.passes
+
+    def __str__(self) -> str:
+        degrees = {"data": self.data, "tensor": self.tensor, "pipeline": self.pipeline}
+        parts = [f"{name}={degree}" for name, degree in degrees.items() if degree > 1]
+        parts += [f"micro={self.micro_batch}", *([f"shard={self.shard}"] if self.shard != "none" else [])]
+        return ",".join([*parts, *(["recompute"] if self.recompute else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a strategy must have; None for what is free."""
+
+    data: int | None = None
+    tensor: int | None = None
+    pipeline: int | None = None
+    micro_batch: int | None = None
+    shard: str | None = None
+    recompute: bool | None = None
+
+    def allows(self, strategy: Strategy) -> bool:
+        """Whether a strategy has all that is required."""
+        names = ("data", "tensor", "pipeline", "micro_batch", "shard", "recompute")
+        return all(getattr(self, name) in (None, getattr(strategy, name)) for name in names)
+
+
+_NAMES = {"data": "data", "tensor": "tensor", "pipeline": "pipeline", "micro": "micro_batch"}
+
+
+def parse_constraints(text: str) -> Constraints:
+    """Read a text such as `data=8,tensor=4,shard=optimizer`; what it leaves out is free. Raises ValueError."""
+    values: dict[str, int | str | bool] = {}
+    for part in (p.strip() for p in text.split(",") if p.strip()):
+        match = _FORM.fullmatch(part)
+        name, value = (match["name"], match["value"]) if match else ("", None)
+        if name in _NAMES and value is not None and value.isdigit() and int(value) > 0:
+            values[_NAMES[name]] = int(value)
+        elif name == "shard" and value in SHARDINGS:
+            values[name] = value
+        elif name in ("recompute", "no-recompute") and value is None:
+            values["recompute"] = name == "recompute"
+        else:
+            expected = f"{', '.join(f'{n}=NUMBER' for n in _NAMES)}, shard={'|'.join(SHARDINGS)}, recompute or no-recompute"
+            raise ValueError(message(None, f"{part!r} is no part of a strategy", expected=f"{expected}; as in {_EXAMPLE}"))
+    return Constraints(**values)  # type: ignore[arg-type]

@@ -1,0 +1,134 @@
+"""Data parallelism on devices of several kinds: shares of the batch that all of them finish at the same time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from polyhal.hal.errors import OutOfMemoryError, message
+from polyhal.parallel.forecast.cluster import Cluster, parse_cluster
+from polyhal.parallel.forecast.forecaster import Forecaster
+from polyhal.parallel.forecast.prediction import Prediction
+from polyhal.parallel.forecast.recipes import ModelRecipe
+from polyhal.parallel.forecast.strategy import SHARDINGS, Constraints, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The devices of one kind."""
+
+    cluster: Cluster
+    samples: int
+    """Of each device; 0 for devices that would only slow the others down."""
+    prediction: Prediction | None
+    """None for devices without samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnequalPlan:
+    """How a batch is shared."""
+
+    batch: int
+    shares: list[Share]
+    seconds: float
+    alone: float
+    """Seconds of a step on the fastest kind alone; infinite if the batch does not fit there."""
+    shard: str
+
+
+class UnequalForecaster:
+    """Predicts training steps on devices of several kinds, all of which have a copy of the model."""
+
+    def __init__(self, recipe: ModelRecipe, kinds: Sequence[Cluster], dtype: str) -> None:
+        """Raises ValueError for a dtype in which nothing is trained."""
+        self.kinds = kinds
+        self.forecasters = [Forecaster(recipe, kind, dtype) for kind in kinds]
+        self._known: dict[tuple[int, int, str], float] = {}
+
+    def plan(self, batch: int, required: Constraints) -> UnequalPlan:
+        """Find the shares of a batch. Raises ValueError, and OutOfMemoryError if it does not fit."""
+        if any(n not in (None, 1) for n in (required.tensor, required.pipeline)):
+            raise ValueError(message(None, "layers or stages on unequal devices", expected="tensor=1 and pipeline=1"))
+        shards = [s for s in SHARDINGS if required.shard in (None, s)]
+        plans = [p for shard in shards for p in [self._plan(batch, shard)] if p is not None]
+        if not plans:
+            raise OutOfMemoryError(message(None, f"a batch of {batch} does not fit", fix="use a smaller batch"))
+        return min(plans, key=lambda p: p.seconds)
+
+    def _plan(self, batch: int, shard: str) -> UnequalPlan | None:
+        """The plan with one sharding; None if the batch does not fit."""
+        kinds = range(len(self.kinds))
+        counts = [kind.devices for kind in self.kinds]
+        samples = [0] * len(self.kinds)
+        left = batch
+        while left > 0:
+            # One more sample for each device of the kind that has it done first.
+            candidates = [k for k in kinds if counts[k] <= left or not any(counts[j] <= left for j in kinds)]
+            times = {k: self._seconds(k, samples[k] + 1, shard) for k in candidates}
+            best = min(times, key=lambda k: times[k])
+            if times[best] == math.inf:
+                return None
+            samples[best] += 1
+            left -= counts[best]
+        shares = [
+            Share(self.kinds[k], samples[k], self._predict(k, samples[k], shard) if samples[k] else None) for k in kinds
+        ]
+        alone = min(self._alone(k, batch, shard) for k in kinds)
+        return UnequalPlan(
+            sum(n * c for n, c in zip(samples, counts, strict=True)), shares,
+            max(share.prediction.seconds for share in shares if share.prediction), alone, shard,
+        )  # fmt: skip
+
+    def _predict(self, kind: int, samples: int, shard: str) -> Prediction:
+        """A step of one kind of devices, among all of them."""
+        return self.forecasters[kind].predict(Strategy(self._all, micro_batch=samples, shard=shard), self._joined(kind))
+
+    def _seconds(self, kind: int, samples: int, shard: str) -> float:
+        """The time of a step, between those of powers of two; infinite if it does not fit the memory."""
+        below = 1 << samples.bit_length() - 1
+        low, high = (self._captured_seconds(kind, n, shard) for n in (below, 2 * below))
+        if math.isinf(high):
+            return self._captured_seconds(kind, samples, shard)
+        return low + (high - low) * (samples - below) / below
+
+    def _captured_seconds(self, kind: int, samples: int, shard: str) -> float:
+        """The time of a step by its own capture."""
+        key = (kind, samples, shard)
+        if key not in self._known:
+            strategy = Strategy(self._all, micro_batch=samples, shard=shard)
+            self._known[key] = _fitting_seconds(self.forecasters[kind], self._joined(kind), strategy)
+        return self._known[key]
+
+    def _alone(self, kind: int, batch: int, shard: str) -> float:
+        cluster = self.kinds[kind]
+        if batch % cluster.devices:
+            return math.inf
+        strategy = Strategy(cluster.devices, micro_batch=batch // cluster.devices, shard=shard)
+        return _fitting_seconds(self.forecasters[kind], cluster, strategy)
+
+    @property
+    def _all(self) -> int:
+        return sum(kind.devices for kind in self.kinds)
+
+    def _joined(self, kind: int) -> Cluster:
+        """All devices as one node, whose links are the slowest."""
+        slowest = min((k.inside for k in self.kinds), key=lambda link: link.bandwidth)
+        return replace(self.kinds[kind], devices=self._all, per_node=self._all, inside=slowest)
+
+
+def _fitting_seconds(forecaster: Forecaster, cluster: Cluster, strategy: Strategy) -> float:
+    """The time of a step; infinite if it does not fit the memory."""
+    try:
+        prediction = forecaster.predict(strategy, cluster)
+    except OutOfMemoryError:
+        return math.inf
+    return prediction.seconds if prediction.memory.total <= cluster.memory else math.inf
+
+
+def parse_kinds(devices: str, link: str) -> list[Cluster]:
+    """Read a list such as `2xh200,4xrx480`; all devices are in one node. Raises ValueError that says what is known."""
+    kinds = [parse_cluster(part, link) for part in devices.split(",")]
+    if "," in link:
+        raise ValueError(message(None, f"a network in {link!r}", expected="one link, because all devices are in one node"))
+    return [replace(kind, per_node=kind.devices) for kind in kinds]

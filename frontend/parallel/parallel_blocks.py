@@ -1,0 +1,248 @@
+"""Attention and feed-forward networks whose heads and hidden units are divided among devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polyhal.models.bert import BertLayer, BertSelfAttention
+from polyhal.models.gpt import CausalSelfAttention, FeedForward
+from polyhal.models.llama import LlamaAttention, SwiGLU
+from polyhal.nn import functional as F
+from polyhal.nn.attention import MultiheadAttention
+from polyhal.nn.functional.multihead import attend, merge_heads, split_heads, split_projection
+from polyhal.nn.kv_cache import KVCache
+from polyhal.nn.module import Module
+from polyhal.nn.position import RotaryEmbedding
+from polyhal.parallel.group import Group
+from polyhal.parallel.parallel_layers import (
+    ColumnParallelLinear,
+    RowParallelLinear,
+    joined,
+    spread,
+)
+from polyhal.parallel.sharded_module import ShardedModule, ShardLayout, shares, sub_group
+from polyhal.tensor import Tensor
+
+Weights = Sequence[float] | None
+"""In which proportion devices get heads and units; None for equal shares."""
+
+
+class ParallelCausalSelfAttention(Module):
+    """The attention of a GPT: each device has some of the heads. With a cache, heads meet on the first device."""
+
+    def __init__(self, attention: CausalSelfAttention, group: Group, weights: Weights = None) -> None:
+        super().__init__()
+        self.group = sub_group(group, attention.heads)
+        self.heads = shares(attention.heads, self.group, weights)
+        self.dropout = attention.dropout
+        width = attention.c_proj.in_features // attention.heads
+        sizes = [h * width for h in self.heads]
+        self.c_attn = ColumnParallelLinear.of(attention.c_attn, self.group, sizes, blocks=3)
+        self.c_proj = RowParallelLinear.of(attention.c_proj, self.group, sizes)
+        self.resid_dropout = attention.resid_dropout
+
+    def forward(self, x: Tensor, cache: KVCache | None = None, layer: int = 0, mask: Tensor | None = None) -> Tensor:
+        projected = [split_projection(p, h) for p, h in zip(self.c_attn(x), self.heads, strict=True)]
+        dropout = self.dropout if self.training else 0.0
+        if cache is not None:
+            out: Any = _attend_cached(projected, self.group, cache, layer, mask)
+        else:
+            out = [
+                merge_heads(F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True))
+                for q, k, v in projected
+            ]
+        result: Tensor = self.resid_dropout(self.c_proj(out))
+        return result
+
+
+class ParallelFeedForward(Module):
+    """The feed-forward network of a GPT: each device has some of the hidden units."""
+
+    def __init__(self, network: FeedForward, group: Group, weights: Weights = None) -> None:
+        super().__init__()
+        sizes = shares(network.c_fc.out_features, group, weights)
+        self.c_fc = ColumnParallelLinear.of(network.c_fc, group, sizes)
+        self.c_proj = RowParallelLinear.of(network.c_proj, group, sizes)
+        self.dropout = network.dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.dropout(self.c_proj(self.c_fc(x, "gelu_tanh")))
+        return result
+
+
+class ParallelLlamaAttention(Module):
+    """The attention of a Llama: each device has some of the heads of keys and values, with the queries that share them."""
+
+    def __init__(self, attention: LlamaAttention, group: Group, weights: Weights = None) -> None:
+        super().__init__()
+        self.group = sub_group(group, attention.kv_heads)
+        self.kv_heads = shares(attention.kv_heads, self.group, weights)
+        sharing = attention.heads // attention.kv_heads
+        self.heads = tuple(h * sharing for h in self.kv_heads)
+        width = attention.o_proj.in_features // attention.heads
+        wide, narrow = [h * width for h in self.heads], [h * width for h in self.kv_heads]
+        self.q_proj = ColumnParallelLinear.of(attention.q_proj, self.group, wide)
+        self.k_proj = ColumnParallelLinear.of(attention.k_proj, self.group, narrow)
+        self.v_proj = ColumnParallelLinear.of(attention.v_proj, self.group, narrow)
+        self.o_proj = RowParallelLinear.of(attention.o_proj, self.group, wide)
+
+    def forward(
+        self,
+        x: Tensor,
+        rotary: RotaryEmbedding,
+        angles: tuple[Tensor, Tensor],
+        cache: KVCache | None = None,
+        layer: int = 0,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        xs = spread(x, self.group)
+        turns = list(zip(*(spread(a, self.group) for a in angles), strict=True))
+        projected = []
+        for i, (q, k, v) in enumerate(zip(self.q_proj(xs), self.k_proj(xs), self.v_proj(xs), strict=True)):
+            rotated = rotary.rotate(split_heads(q, self.heads[i]), turns[i])
+            projected.append(
+                (rotated, rotary.rotate(split_heads(k, self.kv_heads[i]), turns[i]), split_heads(v, self.kv_heads[i]))
+            )
+        if cache is not None:
+            out: Any = _attend_cached(projected, self.group, cache, layer, mask)
+        else:
+            out = [
+                merge_heads(F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))
+                for q, k, v in projected
+            ]
+        result: Tensor = self.o_proj(out)
+        return result
+
+
+class ParallelSwiGLU(Module):
+    """The feed-forward network of a Llama: each device has some of the hidden units."""
+
+    def __init__(self, network: SwiGLU, group: Group, weights: Weights = None) -> None:
+        super().__init__()
+        self.group = group
+        sizes = shares(network.gate_proj.out_features, group, weights)
+        self.gate_proj = ColumnParallelLinear.of(network.gate_proj, group, sizes)
+        self.up_proj = ColumnParallelLinear.of(network.up_proj, group, sizes)
+        self.down_proj = RowParallelLinear.of(network.down_proj, group, sizes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        xs = spread(x, self.group)
+        hidden = [F.silu(g) * u for g, u in zip(self.gate_proj(xs), self.up_proj(xs), strict=True)]
+        out: Tensor = self.down_proj(hidden)
+        return out
+
+
+class ParallelBertAttention(Module):
+    """The heads of a BERT's attention, some on each device; a divided `output.dense` takes them."""
+
+    def __init__(self, attention: BertSelfAttention, group: Group, weights: Weights = None) -> None:
+        super().__init__()
+        self.group = sub_group(group, attention.heads)
+        self.heads = shares(attention.heads, self.group, weights)
+        self.dropout = attention.dropout
+        width = attention.query.out_features // attention.heads
+        self.sizes = [h * width for h in self.heads]
+        self.query = ColumnParallelLinear.of(attention.query, self.group, self.sizes)
+        self.key = ColumnParallelLinear.of(attention.key, self.group, self.sizes)
+        self.value = ColumnParallelLinear.of(attention.value, self.group, self.sizes)
+
+    def forward(self, x: Tensor, keep: Tensor | None = None) -> list[Tensor]:
+        xs, masks = spread(x, self.group), _spread_optional(keep, self.group)
+        dropout = self.dropout if self.training else 0.0
+        projected = [project(xs) for project in (self.query, self.key, self.value)]
+        results = []
+        for i, mask in enumerate(masks):
+            q, k, v = (split_heads(p[i], self.heads[i]) for p in projected)
+            results.append(merge_heads(F.scaled_dot_product_attention(q, k, v, mask, dropout)))
+        return results
+
+
+def divide_bert_layer(layer: BertLayer, group: Group, weights: Weights = None) -> None:
+    """Divide a layer of a BERT, in place."""
+    parts, wide = layer.attention, layer.intermediate["dense"]
+    attention = ParallelBertAttention(parts["self"], group, weights).train(layer.training)
+    parts["self"] = attention
+    parts["output"].dense = RowParallelLinear.of(parts["output"].dense, attention.group, attention.sizes)
+    sizes = shares(wide.out_features, group, weights)
+    layer.intermediate["dense"] = ColumnParallelLinear.of(wide, group, sizes)
+    setattr(layer.output, "dense", RowParallelLinear.of(layer.output.dense, group, sizes))  # noqa: B010 - another class
+
+
+class ParallelMultiheadAttention(ShardedModule):
+    """`nn.MultiheadAttention` of one width, without learned extra keys: each device has some of the heads."""
+
+    def __init__(self, attention: MultiheadAttention, group: Group, weights: Weights = None) -> None:
+        super().__init__(sub_group(group, attention.num_heads))
+        assert attention.in_proj_weight is not None
+        self.batch_first = attention.batch_first
+        self.dropout = attention.dropout
+        self.heads = shares(attention.num_heads, self.group, weights)
+        sizes = tuple(h * attention.head_dim for h in self.heads)
+        self.add_shards("in_proj_weight", attention.in_proj_weight, ShardLayout(0, sizes, 3))
+        if attention.in_proj_bias is not None:
+            self.add_shards("in_proj_bias", attention.in_proj_bias, ShardLayout(0, sizes, 3))
+        self.out_proj = RowParallelLinear.of(attention.out_proj, self.group, sizes)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """See nn.MultiheadAttention. Raises NotImplementedError for attention weights, and for masks of each head."""
+        if need_weights or (attn_mask is not None and attn_mask.ndim == 3) or query.ndim == 2:
+            raise NotImplementedError(
+                "divided heads have no joint weights, masks per head or inputs without a batch; pass need_weights=False"
+            )
+        group = self.group
+        inputs = {id(x): x if self.batch_first else x.transpose(0, 1) for x in (query, key, value)}
+        everywhere = {i: spread(x, group) for i, x in inputs.items()}
+        padding = _spread_optional(key_padding_mask, group)
+        masks = _spread_optional(attn_mask, group)
+        biases: Sequence[Tensor | None] = self.shards("in_proj_bias") or [None] * group.size
+        parts = []
+        for i, (weight, bias) in enumerate(zip(self.shards("in_proj_weight"), biases, strict=True)):
+            q, k, v = (everywhere[id(x)][i] for x in (query, key, value))
+            projected = _projected(q, k, v, weight, bias, self.heads[i])
+            out, _ = attend(
+                *projected, None, None, False, self.dropout if self.training else 0.0, padding[i], False, masks[i],
+                is_causal,
+            )  # fmt: skip
+            parts.append(merge_heads(out))
+        result: Tensor = self.out_proj(parts)
+        return result if self.batch_first else result.transpose(0, 1), None
+
+
+def _projected(
+    q: Tensor, k: Tensor, v: Tensor, weight: Tensor, bias: Tensor | None, heads: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values (N, heads, length, width) of a device's heads."""
+    if q is k and k is v:
+        return split_projection(F.linear(q, weight, bias), heads)
+    rows = weight.shape[0] // 3
+    parts = [
+        split_heads(
+            F.linear(x, weight[n * rows : (n + 1) * rows], None if bias is None else bias[n * rows : (n + 1) * rows]),
+            heads,
+        )
+        for n, x in enumerate((q, k, v))
+    ]
+    return parts[0], parts[1], parts[2]
+
+
+def _spread_optional(x: Tensor | None, group: Group) -> Sequence[Tensor | None]:
+    return [None] * group.size if x is None else spread(x, group)
+
+
+def _attend_cached(
+    projected: Sequence[tuple[Tensor, Tensor, Tensor]], group: Group, cache: KVCache, layer: int, mask: Tensor | None
+) -> Tensor:
+    """Attention of all heads on the first device, where the cache is: (B, T, E)."""
+    q, k, v = (joined(parts, group, axis=1) for parts in zip(*projected, strict=True))
+    return merge_heads(cache.attend(layer, q, k, v, mask))

@@ -1,0 +1,152 @@
+"""Parameters in shards, one per device, under the name and shape of the whole one in state dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.collectives.collective import divided
+from polyhal.hal.errors import message
+from polyhal.nn.module import Module
+from polyhal.nn.parameter import Parameter
+from polyhal.parallel.group import Group
+from polyhal.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLayout:
+    """How an axis is divided: shard i has `sizes[i]` entries of each of `blocks` equal parts of the axis.
+
+    Three blocks keep the queries, keys and values of a head together that one projection makes.
+    """
+
+    axis: int
+    sizes: tuple[int, ...]
+    blocks: int = 1
+
+    def split(self, whole: np.ndarray) -> list[np.ndarray]:
+        """The shards of an array. Raises ValueError if its axis has another length."""
+        length = self.blocks * sum(self.sizes)
+        if self.axis >= whole.ndim or whole.shape[self.axis] != length:
+            expected = f"{length} along axis {self.axis}"
+            raise ValueError(message("ShardLayout", f"an array of shape {whole.shape}", expected=expected))
+        apart = whole.reshape((*whole.shape[: self.axis], self.blocks, -1, *whole.shape[self.axis + 1 :]))
+        parts = np.split(apart, np.cumsum(self.sizes)[:-1], self.axis + 1)
+        return [np.ascontiguousarray(self._merged(part)) for part in parts]
+
+    def join(self, shards: Sequence[np.ndarray]) -> np.ndarray:
+        """The array that was split."""
+        apart = [s.reshape((*s.shape[: self.axis], self.blocks, -1, *s.shape[self.axis + 1 :])) for s in shards]
+        return self._merged(np.concatenate(apart, self.axis + 1))
+
+    def _merged(self, apart: np.ndarray) -> np.ndarray:
+        return apart.reshape((*apart.shape[: self.axis], -1, *apart.shape[self.axis + 2 :]))
+
+
+class ShardedModule(Module):
+    """Base of layers whose parameters lie in shards on the devices of `group`, the first of which is the module's own.
+
+    Shard i of `weight` is the parameter `weight_i`. State dicts have `weight`, whole and on the host.
+    """
+
+    def __init__(self, group: Group) -> None:
+        super().__init__()
+        self.group = group
+        self._layouts: dict[str, ShardLayout] = {}
+        self.register_state_dict_post_hook(_join_state)
+        self.register_load_state_dict_pre_hook(_split_state)
+
+    def add_shards(self, name: str, whole: Tensor, layout: ShardLayout) -> None:
+        """Divide a tensor, of which the device need not hold more than a shard, into parameters."""
+        for i, part in enumerate(layout.split(whole.detach().numpy())):
+            shard = Parameter(Tensor(part, whole.dtype, self.group.devices[i]))
+            shard.requires_grad = whole.requires_grad or not isinstance(whole, Parameter)
+            self.register_parameter(f"{name}_{i}", shard)
+        self._layouts[name] = layout
+
+    def share_shards(self, name: str, other: ShardedModule) -> None:
+        """Use the shards of another module's parameter of that name: tied weights."""
+        for i, shard in enumerate(other.shards(name)):
+            self.register_parameter(f"{name}_{i}", shard)
+        self._layouts[name] = other._layouts[name]
+
+    def shards(self, name: str) -> list[Parameter]:
+        """The shards of a parameter, in the order of the devices. Empty if the layer has none of that name."""
+        count = self.group.size if name in self._layouts else 0
+        return [self.__dict__[f"{name}_{i}"] for i in range(count)]
+
+    def whole(self, name: str) -> np.ndarray:
+        """A parameter put together on the host."""
+        return self._layouts[name].join([s.detach().numpy() for s in self.shards(name)])
+
+    @property
+    def weight(self) -> Tensor:
+        """The whole weight, off the tape, on the first device: for code that asks a layer for its dtype and device."""
+        if "weight" not in self._layouts:
+            raise AttributeError(f"{type(self).__name__} has no weight")
+        return Tensor(self.whole("weight"), self.shards("weight")[0].dtype, self.group.devices[0])
+
+
+def _join_state(module: ShardedModule, state: dict[str, Any], prefix: str, metadata: Mapping[str, Any]) -> None:
+    """Put whole tensors in the place of shards."""
+    for name in module._layouts:
+        shards = [state.pop(f"{prefix}{name}_{i}") for i in range(module.group.size)]
+        state[prefix + name] = Tensor(module.whole(name), shards[0].dtype, "numpy")
+
+
+def _split_state(
+    module: ShardedModule,
+    state: dict[str, Any],
+    prefix: str,
+    metadata: Mapping[str, Any],
+    strict: bool,
+    missing: list[str],
+    unexpected: list[str],
+    errors: list[str],
+) -> None:
+    """Put shards in the place of whole tensors."""
+    for name, layout in module._layouts.items():
+        key, shards = prefix + name, module.shards(name)
+        parts: Sequence[Any] = [s.detach() for s in shards]  # which stay as they are
+        if key not in state:
+            missing.append(key)
+        else:
+            value = state.pop(key)
+            array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
+            whole = layout.join([np.empty(s.shape, bool) for s in shards]).shape
+            if array.shape == whole:
+                parts = layout.split(array)
+            else:
+                errors.append(f"shapes differ: {key} is {array.shape}, here {whole}")
+        state.update({f"{key}_{i}": part for i, part in enumerate(parts)})
+
+
+def sub_group(group: Group, units: int) -> Group:
+    """The group, or its first `units` members if it has more than there are parts to divide."""
+    if group.size <= units:
+        return group
+    return Group(group.devices[:units])
+
+
+def shares(units: int, group: Group, weights: Sequence[float] | None = None) -> tuple[int, ...]:
+    """How many of `units` each member gets, at least one: equal numbers, or numbers in proportion to `weights`.
+
+    Raises ValueError for weights that are not positive, or not one per member.
+    """
+    if weights is None:
+        return divided(units, group.size)
+    chosen = list(weights)[: group.size]
+    if len(chosen) < group.size or min(chosen) <= 0:
+        raise ValueError(
+            message("tensor_parallel", f"shares {list(weights)}", expected=f"{group.size} positive numbers")
+        )
+    exact = [units * w / sum(chosen) for w in chosen]
+    counts = [max(1, int(x)) for x in exact]
+    while sum(counts) > units:
+        counts[max(range(len(counts)), key=lambda i: counts[i] - exact[i] if counts[i] > 1 else -np.inf)] -= 1
+    while sum(counts) < units:
+        counts[max(range(len(counts)), key=lambda i: exact[i] - counts[i])] += 1
+    return tuple(counts)

@@ -1,0 +1,97 @@
+"""What the ranks of a training run do together besides computing: agree, and decide as one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from polyhal import distributed
+from polyhal.autograd import no_grad
+from polyhal.distributed.environment import started_by_mpi
+from polyhal.distributed.solo import SoloGroup
+from polyhal.hal.collectives.process_group import ProcessGroup
+from polyhal.nn.module import Module
+from polyhal.tensor import Tensor
+
+
+class Ranks:
+    """The processes that train one model; one by default. Every method is called by all of them, in the same order.
+
+    Methods raise ProcessGroupError if a rank is gone.
+    """
+
+    def __init__(self, group: ProcessGroup | None = None) -> None:
+        self.group: ProcessGroup = SoloGroup() if group is None else group
+
+    @classmethod
+    def joined(cls) -> Ranks:
+        """The ranks of the job that this process was started in; itself alone if there is none."""
+        return cls(distributed.init()) if distributed.is_initialized() or started_by_mpi() else cls()
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+        return self.group.rank
+
+    @property
+    def size(self) -> int:
+        """The number of processes."""
+        return self.group.size
+
+    @property
+    def first(self) -> bool:
+        """Whether this is rank 0, which prints and writes what all ranks have in common."""
+        return self.group.rank == 0
+
+    def agree(self, value: Any) -> Any:
+        """Return the value of rank 0, plain data."""
+        if self.size == 1:
+            return value
+        text = np.frombuffer(json.dumps(value if self.first else None).encode(), np.uint8)
+        length = np.array([text.size], np.int64)
+        self.group.broadcast(length)
+        content = text.copy() if self.first else np.empty(int(length[0]), np.uint8)
+        self.group.broadcast(content)
+        return json.loads(content.tobytes())
+
+    def collect(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, plain data."""
+        if self.size == 1:
+            return [value]
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        lengths = np.zeros(self.size, np.int64)
+        self.group.all_gather(np.array([text.size], np.int64), lengths, [1] * self.size)
+        content = np.empty(int(lengths.sum()), np.uint8)
+        self.group.all_gather(text, content, lengths.tolist())
+        ends = np.cumsum(lengths)
+        return [json.loads(content[end - n : end].tobytes()) for end, n in zip(ends, lengths, strict=True)]
+
+    def any(self, flag: bool) -> bool:
+        """Whether a rank has the flag set."""
+        return bool(self.largest(float(flag)))
+
+    def largest(self, number: float) -> float:
+        """Return the largest of the ranks' numbers."""
+        return self._reduced(number, "max")
+
+    def total(self, number: float) -> float:
+        """Return the sum of the ranks' numbers."""
+        return self._reduced(number, "sum")
+
+    def _reduced(self, number: float, reduction: str) -> float:
+        numbers = np.array([number], np.float64)
+        self.group.all_reduce(numbers, reduction)
+        return float(numbers[0])
+
+    def copy_weights(self, model: Module) -> None:
+        """Give all ranks the parameters and buffers of rank 0: other devices round otherwise when they are initialized."""
+        if self.size == 1:
+            return
+        with no_grad():
+            for _, x in sorted(model.state_dict().items()):
+                values = np.ascontiguousarray(x.numpy()).reshape(-1).copy()
+                self.group.broadcast(values)
+                if not self.first:
+                    x.copy_(Tensor(values.reshape(x.shape), device=x.device))

@@ -1,0 +1,124 @@
+"""Check `bounds`: indices out of range, found before a kernel reads them.
+
+A kernel cannot raise an error. On a CPU, reading the indices first costs little, so eager calls are always checked there;
+elsewhere it would wait for the device, so there it is a check to switch on, and so it is in captured steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyhal.hal.checks.observer import ObservedCall
+from polyhal.hal.errors import message
+from polyhal.hal.layout import Ref, ScalarSpec
+from polyhal.hal.memory.host_bytes import byte_view
+from polyhal.hal.settings import env
+from polyhal.hal.settings.state import settings
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.ops.schema import IndexRange, Specs
+
+
+_CHUNK_BYTES = 1 << 20
+"""Bytes that are looked at together: they stay in a cache, and no memory for a copy of a long index is needed."""
+
+
+class BoundsCheck:
+    """Raises IndexError for an index or a label out of range, whatever the device."""
+
+    @contextmanager
+    def observe(self, call: ObservedCall) -> Iterator[None]:
+        """Check the indices of a call before it runs."""
+        rule = call.op.index_range
+        # Parts of ops may count on what kernels do with indices out of range.
+        if rule is not None and not call.locate().part_of:
+            specs, params = _specs(call.inputs), dict(call.params)
+            call.op.infer(specs, params)  # may normalize parameters
+            allowed = rule(specs, params)
+            check_range(call.device, call.op.name, allowed, call.inputs[allowed.input], lambda: str(call.locate()))
+        yield
+
+
+BOUNDS = BoundsCheck()
+
+
+def _specs(inputs: Any) -> Specs:
+    """The inputs as the rules of an op see them. Which number it is does not matter to them."""
+    from polyhal.hal.dispatch import scalar_dtype
+
+    return tuple(x.spec if isinstance(x, Ref) else None if x is None else ScalarSpec(scalar_dtype(x)) for x in inputs)
+
+
+def check_range(device: Device, op: str, allowed: IndexRange, index: Ref, where: Callable[[], str]) -> None:
+    """Raise IndexError for an index outside the range; `where` says what called the op."""
+    if all(_extremes(chunk, allowed)[2] for chunk in _chunks(device, index)):
+        return
+    values = device.download(index)
+    low, high, inside = _extremes(values, allowed)
+    if not inside:
+        wrong = low if low < allowed.low else high
+        place = np.argwhere(values == wrong)[0].tolist() if allowed.ignored is None else None
+        position = "" if not place else f" at {place}"
+        raise IndexError(
+            message(
+                op, f"index {wrong}{position} is out of range", expected=f"{allowed.low} to {allowed.high - 1}",
+                fix=f"look at input {allowed.input}, {where()}", device=device,
+            )
+        )  # fmt: skip
+
+
+def _chunks(device: Device, index: Ref) -> Iterator[np.ndarray]:
+    """The elements of an index, some at a time if it is contiguous. Each array is valid until the next one."""
+    step = _CHUNK_BYTES // index.dtype.itemsize
+    if index.size <= step or not index.is_contiguous:
+        yield device.download(index)
+        return
+    memory = np.empty(step, index.dtype.numpy)
+    for first in range(0, index.size, step):
+        chunk = memory[: index.size - first]
+        device.backend.copy_from_device(index.handle, (index.offset + first) * index.dtype.itemsize, byte_view(chunk))
+        yield chunk
+
+
+def _extremes(values: np.ndarray, allowed: IndexRange) -> tuple[int, int, bool]:
+    """The least and the greatest index, and whether they are in range."""
+    if allowed.ignored is not None:
+        values = values[values != allowed.ignored]
+    if not values.size:
+        return allowed.low, allowed.low, True
+    low, high = int(values.min()), int(values.max())
+    return low, high, low >= allowed.low and high < allowed.high
+
+
+def debug(enabled: bool = True) -> None:
+    """Switch debug mode on or off for the process; POLYHAL_DEBUG=1 begins with it on.
+
+    Debug mode is the check `bounds` (see `polyhal.check`): calls, eager and captured, raise IndexError for an index or a label
+    out of range on every device, as eager calls always do on CPUs. A check waits for the device.
+    """
+    others = tuple(o for o in settings.observers if o is not BOUNDS)
+    settings.observers = (*others, BOUNDS) if enabled else others
+
+
+def is_debug() -> bool:
+    """Whether debug mode is on."""
+    return BOUNDS in settings.observers
+
+
+@contextmanager
+def without_index_checks() -> Iterator[None]:
+    """Let kernels see indices out of range inside the block, on every device: for tests of kernels."""
+    previous = settings.observers, settings.index_checks
+    settings.observers, settings.index_checks = tuple(o for o in settings.observers if o is not BOUNDS), False
+    try:
+        yield
+    finally:
+        settings.observers, settings.index_checks = previous
+
+
+debug(env.debug())

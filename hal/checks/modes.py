@@ -1,0 +1,83 @@
+"""`polyhal.check`: which checks are in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from polyhal.hal import dispatch
+from polyhal.hal.checks.bounds import BOUNDS
+from polyhal.hal.checks.finite import FiniteCheck
+from polyhal.hal.checks.observer import Observer
+from polyhal.hal.checks.reference import ReferenceCheck
+from polyhal.hal.checks.scoped import ScopedExecutor, scoped
+from polyhal.hal.checks.watchdog import started
+from polyhal.hal.errors import message
+from polyhal.hal.settings import env
+from polyhal.hal.settings.state import settings
+
+
+def check(*modes: str) -> AbstractContextManager[None]:
+    """Check every launch inside the block: `with polyhal.check("nan", "reference"): step(x, y)`.
+
+    - `nan` raises NonFiniteError at the first op whose result has a NaN, or an infinity that the program did not write.
+    - `bounds` raises IndexError for an index or a label out of range, on every device.
+    - `reference` compares every result with the op's NumPy reference in float64, by the error bound that the conformance kit
+      derives, and raises WrongResultError at the first one outside.
+    - `all` is all of them. `"nan,bounds"` is read as two.
+
+    The error names the op, the module and the user's line; in a backward pass, those of the op whose gradient it is. Ops of
+    all threads are checked, modules are named in this one. Captured steps run call by call meanwhile; after an error within
+    one, its state is half updated. Checks wait for the device: programs run many times slower. `POLYHAL_CHECK=nan,bounds` in
+    the environment checks a whole program. Raises ValueError for other modes, and CaptureError while a step is recorded.
+
+    >>> with polyhal.check("nan"):
+    ...     round(polyhal.tensor([4.0]).log().sqrt().item(), 4)
+    1.1774
+    """
+    names = [name.strip() for mode in modes for name in mode.split(",")]
+    unknown = [name for name in names if name not in (*env.CHECKS, "all")]
+    if unknown or not names:
+        problem = f"got {unknown[0]!r}" if unknown else "got no check"
+        raise ValueError(message("check", problem, expected=f"{', '.join(env.CHECKS)} or all"))
+    return checking("check", [n for n in env.CHECKS if n in names or "all" in names])
+
+
+@contextmanager
+def checking(function: str, names: Sequence[str]) -> Iterator[None]:
+    """Have checks in force inside the block; `function` is for the error while a step is recorded."""
+    dispatch.thread.executor.require_execution(
+        function, "results are checked while the step is only being recorded", fix="check the call of the captured step"
+    )
+    with scoped(), observing(*map(_observer, names)):
+        yield
+
+
+@contextmanager
+def observing(*observers: Observer) -> Iterator[None]:
+    """Have observers in force in all threads inside the block."""
+    settings.observers = (*settings.observers, *observers)
+    try:
+        yield
+    finally:
+        remaining = list(settings.observers)
+        for observer in observers:
+            if observer in remaining:
+                remaining.remove(observer)
+        settings.observers = tuple(remaining)
+
+
+def _observer(name: str) -> Observer:
+    if name == "bounds":
+        return BOUNDS
+    return FiniteCheck() if name == "nan" else ReferenceCheck()
+
+
+def start() -> None:
+    """Have in force for the whole process what POLYHAL_CHECK and POLYHAL_WATCHDOG say."""
+    observers = [_observer(name) for name in env.checks()]
+    if env.watchdog():
+        observers.append(started(env.watchdog()))
+    if observers:
+        settings.observers = (*settings.observers, *observers)
+        dispatch.set_default_executor(ScopedExecutor(dispatch.EAGER))

@@ -1,0 +1,61 @@
+"""Observers: called around every launch of a device, with the op, its operands and its results.
+
+While there is an observer, plans of eager calls are made with a call of `run_observed` around their run, and captured steps
+run call by call. Without one, neither exists: checks that are off cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from polyhal.hal.layout import Ref
+from polyhal.hal.settings.state import settings
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.dispatch.location import SourceLocation
+    from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.planning.resolution import Resolution
+
+
+class ObservedCall(NamedTuple):
+    """One op that is about to run."""
+
+    device: Device
+    op: OpDef
+    params: Mapping[str, Any]
+    """All parameters by name."""
+    inputs: Sequence[Any]
+    """References, numbers, and None for absent inputs."""
+    outputs: Sequence[Ref]
+    """An output may lie in the memory of an input."""
+    resolution: Resolution
+    locate: Callable[[], SourceLocation]
+
+    def values(self) -> tuple[Any, ...]:
+        """The inputs, tensors as NumPy arrays. Waits for the device."""
+        return tuple(self.device.download(x) if isinstance(x, Ref) else x for x in self.inputs)
+
+    def results(self) -> tuple[np.ndarray, ...]:
+        """The outputs as NumPy arrays, once the op has run. Waits for the device."""
+        return tuple(self.device.download(x) for x in self.outputs)
+
+
+class Observer(Protocol):
+    """Looks at ops when they run."""
+
+    def observe(self, call: ObservedCall) -> AbstractContextManager[None]:
+        """Return a context that encloses the launch of `call`. An error that it raises is that of the op."""
+        ...
+
+
+def run_observed(call: ObservedCall, run: Callable[[], None]) -> None:
+    """Run a call within the contexts of all observers in force."""
+    with ExitStack() as stack:
+        for observer in settings.observers:
+            stack.enter_context(observer.observe(call))
+        run()

@@ -1,0 +1,152 @@
+"""Check `reference`: every result is compared with the op's NumPy reference in float64.
+
+The bound is that of the conformance kit, which is derived per op (see `hal/testing/kit/tolerances.py`). It supposes that the
+op's inputs are such as the op's samples. Other inputs may make the op ill-conditioned, so a result outside the bound gets a
+second opinion: NumPy's own result in the device's precision. The device is at fault if it is farther off than that, by a
+factor that leaves room for another order of operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from polyhal.hal.checks.observer import ObservedCall
+from polyhal.hal.dtypes import as_dtype
+from polyhal.hal.errors import WrongResultError, message
+from polyhal.hal.ops.traits import Trait
+from polyhal.hal.settings.state import settings
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.testing.kit.op_calls import ExpectedResults, OpCall
+    from polyhal.hal.testing.kit.tolerances import FloatErrors
+
+_LENIENCE = 16.0
+"""How many times farther off than NumPy in the same precision a device may be."""
+
+
+class Deviation(NamedTuple):
+    """The worst element of a wrong result."""
+
+    output: str
+    place: tuple[int, ...]
+    got: Any
+    expected: Any
+    allowed: float
+    wrong: int
+    """How many elements are outside the bound, of `size`."""
+    size: int
+
+    def __str__(self) -> str:
+        place = f" at {list(self.place)}" if self.place else ""
+        return (
+            f"{self.wrong} of {self.size} elements of {self.output!r} are wrong, worst{place}: got {_shown(self.got)}, the "
+            f"reference is {_shown(self.expected)}, within {self.allowed:.3g}"
+        )
+
+
+class ReferenceCheck:
+    """Raises WrongResultError at the first result that is outside its error bound."""
+
+    @contextmanager
+    def observe(self, call: ObservedCall) -> Iterator[None]:
+        """Keep the inputs of a call, which may be written over, and compare its results when it has run."""
+        values = call.values() if comparable(call) else None
+        yield
+        if values is None:
+            return
+        wrong = deviation_of(call, values, call.results())
+        if wrong is not None:
+            ran = f"; it ran as {call.resolution.how}" if call.resolution.how else ""
+            raise WrongResultError(
+                message(
+                    call.op.name, f"{wrong}; {call.locate()}{ran}", device=call.device,
+                    fix=f"`polyhal verify {call.device} --only 'forward/{call.op.name}/*'` examines the kernel",
+                )
+            )  # fmt: skip
+
+
+def comparable(call: ObservedCall) -> bool:
+    """Whether the reference says what the results must be."""
+    if Trait.CROSS_DEVICE in call.op.traits or not any(o.size for o in call.outputs):
+        return False
+    # The user allowed rounded operands, whose error depends on the device.
+    return not ("precision" in call.op.settings and settings.precision == "medium")
+
+
+def deviation_of(call: ObservedCall, values: tuple[Any, ...], results: tuple[np.ndarray, ...]) -> Deviation | None:
+    """How far results are off, given the values of the inputs before the call; None if they are right."""
+    return deviation(call.op, dict(call.params), values, results)
+
+
+def deviation(
+    op: OpDef, params: dict[str, Any], values: tuple[Any, ...], results: tuple[np.ndarray, ...]
+) -> Deviation | None:
+    """How far results of an op are off, given the values of its inputs; None if they are right."""
+    from polyhal.hal.ops.samples import Sample
+    from polyhal.hal.testing.kit.op_calls import OpCall, expected_results
+
+    checked = OpCall(op, values, params, Sample(values), 0)
+    expected = expected_results(checked)
+    names = op.schema.outputs
+    for i, got in enumerate(results):
+        name = names[i] if len(names) == len(results) else str(i)
+        excess = _excess(got, expected, i)
+        if (excess > 1).any() and not _ill_conditioned(checked, expected, i, float(excess.max())):
+            return _deviation(name, got, expected, i, excess)
+    return None
+
+
+def _errors(got: np.ndarray, expected: ExpectedResults, i: int) -> FloatErrors:
+    from polyhal.hal.testing.kit.tolerances import float_errors
+
+    return float_errors(got, expected.values[i], as_dtype(got.dtype), expected.bounds[i])
+
+
+def _excess(got: np.ndarray, expected: ExpectedResults, i: int) -> np.ndarray:
+    """The error of each element as a multiple of what is allowed; infinity where nothing is."""
+    dtype = as_dtype(got.dtype)
+    if not dtype.is_floating_point:
+        return np.where(got == expected.values[i].astype(dtype.numpy), 0.0, np.inf)
+    found = _errors(got, expected, i)
+    with np.errstate(all="ignore"):
+        excess = np.where(found.limit > 0, found.error / found.limit, np.inf)
+    counts = np.isfinite(excess)  # not where nothing is allowed, and not at infinities and NaN
+    right = found.flushed | (found.rounded & ~counts)
+    return np.where(right, 0.0, np.where(counts, excess, np.inf))
+
+
+def _ill_conditioned(call: OpCall, expected: ExpectedResults, i: int, excess: float) -> bool:
+    """Whether NumPy in the device's precision is off by about as much, so that the inputs are to blame."""
+    from polyhal.hal.testing.kit.op_calls import evaluate
+
+    if not as_dtype(expected.values[i].dtype).is_floating_point or not np.isfinite(excess):
+        return False
+    narrow = tuple(_narrowed(v) for v in call.values)
+    dtype = expected.outputs[i].dtype
+    own = evaluate(call.op.reference, narrow, call.params)[i].astype(dtype.numpy)
+    return excess <= _LENIENCE * float(_excess(own, expected, i).max())
+
+
+def _narrowed(value: Any) -> Any:
+    """An array as a device computes with it: half precision in float32."""
+    half = isinstance(value, np.ndarray) and as_dtype(value.dtype).is_floating_point and value.itemsize < 4
+    return value.astype(np.float32) if half else value
+
+
+def _deviation(name: str, got: np.ndarray, expected: ExpectedResults, i: int, excess: np.ndarray) -> Deviation:
+    index = np.unravel_index(int(np.argmax(excess)), excess.shape)
+    limit = 0.0
+    if as_dtype(got.dtype).is_floating_point:
+        limit = float(_errors(got, expected, i).limit[index])
+    place = tuple(int(k) for k in index)
+    return Deviation(name, place, got[index], expected.values[i][index], limit, int((excess > 1).sum()), excess.size)
+
+
+def _shown(value: Any) -> str:
+    number = value.item() if hasattr(value, "item") else value
+    return f"{number:.9g}" if isinstance(number, float) else repr(number)

@@ -1,0 +1,75 @@
+"""The executor of checked programs: follows modules and gradients, so that an op can be located."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal.capture.scopes import ModuleScopes
+from polyhal.hal.dispatch.executor import Executor, TapeNode, thread
+from polyhal.hal.dispatch.forwarding import ForwardingExecutor
+
+if TYPE_CHECKING:
+    from polyhal.hal.dispatch.location import SourceLocation
+
+
+class _ThreadScopes(threading.local):
+    """The scopes of each thread: threads may share an executor."""
+
+    def __init__(self) -> None:
+        self.scopes = ModuleScopes()
+
+
+class ScopedExecutor(ForwardingExecutor):
+    """Passes ops on, and knows where the program is."""
+
+    __slots__ = ("_thread",)
+
+    def __init__(self, base: Executor) -> None:
+        super().__init__(base)
+        self._thread = _ThreadScopes()
+
+    def location(self) -> SourceLocation:
+        """The location of the op that is called now."""
+        return self._thread.scopes.location()
+
+    def call_module(
+        self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        with self._thread.scopes.within_module(module):
+            return self.base.call_module(module, function, args, kwargs)
+
+    def add_to_tape(self, node: TapeNode) -> None:
+        self._thread.scopes.add_to_tape(node)
+
+    def differentiating(self) -> AbstractContextManager[object]:
+        return self._thread.scopes.differentiating()
+
+    def differentiate(self, node: TapeNode) -> None:
+        self._thread.scopes.differentiate(node)
+
+
+@contextmanager
+def scoped() -> Iterator[None]:
+    """Follow the modules and gradients of this thread inside the block, below autocast and profilers."""
+    above: Any = None
+    executor: Any = thread.executor
+    while isinstance(executor, ForwardingExecutor) and not isinstance(executor, ScopedExecutor):
+        above, executor = executor, executor.base
+    if isinstance(executor, ScopedExecutor):
+        yield
+        return
+    inserted = ScopedExecutor(executor)
+    if above is None:
+        thread.executor = inserted
+    else:
+        above.base = inserted
+    try:
+        yield
+    finally:
+        if above is None:
+            thread.executor = executor
+        else:
+            above.base = executor

@@ -1,0 +1,81 @@
+"""The base of communicators: what carries out collectives among the members of a group.
+
+A member is a device of a process. `LocalCommunicator` serves the devices of one process, any that there are;
+`HierarchicalCommunicator` those of several processes, which a `ProcessGroup` connects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from polyhal.hal.collectives.collective import Collective
+from polyhal.hal.errors import message
+from polyhal.hal.layout import Ref
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
+
+@runtime_checkable
+class SupportsCommunicator(Protocol):
+    """Devices whose vendor has a library for collectives. `open_communicator` asks the first device of a group.
+
+    It is no `Feature`: nothing depends on it but how fast collectives are.
+    """
+
+    def open_communicator(self, devices: Sequence[Device]) -> Communicator | None:
+        """Return a communicator among `devices`, of any backends; None if the library does not serve all of them."""
+
+
+class Communicator:
+    """Carries out collectives among a fixed group of members, numbered from 0 over all processes. Subclasses define `run`."""
+
+    def __init__(self, devices: Sequence[Device], first: int = 0, size: int | None = None) -> None:
+        """Raises ValueError for no device, or one that is named twice."""
+        self.devices = tuple(devices)
+        """The devices of this process's members, in order."""
+        self.first = first
+        """The number of this process's first member; the others follow it."""
+        self.size = len(self.devices) if size is None else size
+        """The number of members in all processes."""
+        if not self.devices or len(set(self.devices)) < len(self.devices):
+            named = ", ".join(d.name for d in self.devices) or "no device"
+            raise ValueError(message("Group", f"got {named}", expected="different devices, at least one"))
+
+    def sources(self, collective: Collective) -> list[tuple[int, int]]:
+        """The members of this process that give something, by position among `devices`, and how many elements each gives."""
+        sizes = (collective.source_size(self.first + i) for i in range(len(self.devices)))
+        return [(i, size) for i, size in enumerate(sizes) if size is not None]
+
+    def targets(self, collective: Collective) -> list[tuple[int, int]]:
+        """The members of this process that get something, by position among `devices`, and how many elements each gets."""
+        sizes = (collective.target_size(self.first + i) for i in range(len(self.devices)))
+        return [(i, size) for i, size in enumerate(sizes) if size is not None]
+
+    def all_lengths(self, own: Sequence[int]) -> tuple[int, ...]:
+        """One number of each member, given those of this process's members."""
+        return tuple(own)
+
+    def barrier(self) -> None:
+        """Wait until all members have done the work that was enqueued before."""
+        for device in self.devices:
+            device.synchronize()
+
+    def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
+        """Carry out `collective`, with one source and one target per member of this process; None where it has none.
+
+        Sources and targets are contiguous vectors of one dtype. A target may be exactly the source of its member, or its part
+        of it or the reverse, and overlaps nothing else. The call comes after the work that makes the sources, on the streams
+        that the thread has selected; later work on these streams sees the targets. It may block the host.
+
+        All processes of a group make the same calls in the same order. Results are the same from run to run, bit for bit, and
+        those that several members get are the same on all of them. Raises the typed error of a device that fails, and
+        ProcessGroupError if another process is gone.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no run")
+
+    def __repr__(self) -> str:
+        local = "+".join(d.name for d in self.devices)
+        others = self.size - len(self.devices)
+        return f"group of {local}" + (f" and {others} of other processes" if others else "")

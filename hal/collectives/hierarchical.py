@@ -1,0 +1,145 @@
+"""Collectives among the devices of several processes: first those of a process, then the processes, in host memory.
+
+What the devices of a process have in common crosses to other processes once. The members of a process are summed first, then
+the processes in the order of their ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from polyhal.hal.collectives.collective import Collective, Kind, divided
+from polyhal.hal.collectives.communicator import Communicator
+from polyhal.hal.collectives.relay import part
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.memory.host_bytes import byte_view
+from polyhal.hal.memory.pool import bucket
+
+if TYPE_CHECKING:
+    from polyhal.hal.collectives.process_group import ProcessGroup
+    from polyhal.hal.device import Device
+    from polyhal.hal.memory.buffer import Buffer
+
+
+class HierarchicalCommunicator(Communicator):
+    """Collectives among `local`'s devices and those of the other processes of a group, which make one as well."""
+
+    def __init__(self, local: Communicator, processes: ProcessGroup) -> None:
+        """Waits for the other processes. Raises ProcessGroupError."""
+        numbers = np.empty(processes.size, np.int64)
+        own = np.array([len(local.devices)], np.int64)
+        processes.all_gather(own, numbers, [1] * processes.size)
+        self._members = [int(n) for n in numbers]
+        """The number of members of each process."""
+        super().__init__(local.devices, sum(self._members[: processes.rank]), sum(self._members))
+        self._local = local
+        self._processes = processes
+        self._scratch: dict[Device, Buffer] = {}
+
+    def all_lengths(self, own: Sequence[int]) -> tuple[int, ...]:
+        lengths = np.empty(self.size, np.int64)
+        self._processes.all_gather(np.array(own, np.int64), lengths, self._members)
+        return tuple(int(n) for n in lengths)
+
+    def barrier(self) -> None:
+        super().barrier()
+        self._processes.barrier()
+
+    def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
+        processes, rank = self._processes, self._processes.rank
+        dtype = next(r.dtype for r in (*sources, *targets) if r is not None)
+        counts = [sum(collective.counts[first : first + n]) for first, n in self._ranges()]
+        root = self._process_of(collective.root)
+        whole = np.empty(collective.total, dtype.numpy)
+        before = sum(counts[:rank])
+        own = whole[before : before + counts[rank]]
+        match collective.kind:
+            case Kind.ALL_REDUCE:
+                self._reduce_locally(collective, sources, whole)
+                processes.all_reduce(whole, collective.reduction.value)
+                self._store_all(whole, targets)
+            case Kind.REDUCE:
+                self._reduce_locally(collective, sources, whole)
+                alone = [collective.total if r == root else 0 for r in range(processes.size)]
+                result = np.empty(alone[rank], dtype.numpy)
+                processes.reduce_scatter(whole, result, alone, collective.reduction.value)
+                self._store_all(result, targets)
+            case Kind.REDUCE_SCATTER:
+                self._reduce_locally(collective, sources, whole)
+                result = np.empty(counts[rank], dtype.numpy)
+                processes.reduce_scatter(whole, result, counts, collective.reduction.value)
+                self._store_parts(result, targets)
+            case Kind.ALL_GATHER:
+                self._load_parts(sources, own)
+                processes.all_gather(own, whole, counts)
+                self._store_all(whole, targets)
+            case Kind.GATHER:
+                self._load_parts(sources, own)
+                processes.gather(own, whole if rank == root else None, counts, root)
+                self._store_all(whole, targets)
+            case Kind.BROADCAST:
+                self._load_parts(sources, whole)
+                processes.broadcast(whole, root)
+                self._store_all(whole, targets)
+            case Kind.SCATTER:
+                self._load_parts(sources, whole)
+                result = np.empty(counts[rank], dtype.numpy)
+                processes.scatter(whole if rank == root else None, result, counts, root)
+                self._store_parts(result, targets)
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """The first member and the number of members of each process."""
+        return [(sum(self._members[:r]), n) for r, n in enumerate(self._members)]
+
+    def _process_of(self, member: int) -> int:
+        return next(r for r, (first, n) in enumerate(self._ranges()) if first <= member < first + n)
+
+    def _reduce_locally(self, collective: Collective, sources: Sequence[Ref | None], whole: np.ndarray) -> None:
+        """Reduce the sources of this process, each device a part, and read the parts."""
+        parts = sources
+        if len(self.devices) > 1:
+            counts = divided(collective.total, len(self.devices))
+            like = next(s for s in sources if s is not None)
+            parts = [self._room(d, n, like) for d, n in zip(self.devices, counts, strict=True)]
+            self._local.run(collective._replace(kind=Kind.REDUCE_SCATTER, counts=counts), sources, parts)
+        self._load_parts(parts, whole)
+
+    def _room(self, device: Device, size: int, like: Ref) -> Ref:
+        """Memory on a device, used again by the next call: the device works in order."""
+        spec = contiguous(like.dtype, (size,))
+        buffer = self._scratch.get(device)
+        if buffer is None or buffer.nbytes < spec.nbytes:
+            buffer = self._scratch[device] = device.pool.take(bucket(spec.nbytes))
+        return Ref(buffer.handle, spec, 0)
+
+    def _load_parts(self, sources: Sequence[Ref | None], host: np.ndarray) -> None:
+        """Read what the members of this process have, one after another."""
+        start = 0
+        for device, source in zip(self.devices, sources, strict=True):
+            if source is not None and source.size:
+                piece = host[start : start + source.size]
+                offset = source.offset * source.dtype.itemsize
+                device.backend.copy_from_device(source.handle, offset, byte_view(piece))
+                start += source.size
+
+    def _store_parts(self, host: np.ndarray, targets: Sequence[Ref | None]) -> None:
+        """Write parts that follow one another to the members of this process."""
+        start = 0
+        for device, target in zip(self.devices, targets, strict=True):
+            if target is not None:
+                _write(device, host[start : start + target.size], target)
+                start += target.size
+
+    def _store_all(self, host: np.ndarray, targets: Sequence[Ref | None]) -> None:
+        """Write the same to all members of this process that get something."""
+        for device, target in zip(self.devices, targets, strict=True):
+            if target is not None:
+                _write(device, host, part(target, 0, host.size))
+
+
+def _write(device: Device, host: np.ndarray, target: Ref) -> None:
+    if host.size:
+        device.backend.copy_to_device(byte_view(host), target.handle, target.offset * target.dtype.itemsize)

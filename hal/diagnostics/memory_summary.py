@@ -1,0 +1,83 @@
+"""`polyhal.memory_summary`: the memory of a device in figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyhal.hal.checks.memory_history import history
+from polyhal.hal.device import Device
+
+_SHOWN = 20
+"""Modules that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySummary:
+    """The memory of one device, in bytes; `str` makes it readable."""
+
+    device: str
+    live: int
+    """In use by tensors and captured steps."""
+    pooled: int
+    """Free blocks that are kept for reuse."""
+    peak: int
+    """The most that was live at once."""
+    largest_free: int
+    """The largest of the free blocks."""
+    available: int
+    """What the device can still give."""
+    limit: int | None
+    """As `Device.set_memory_limit` says; None for no limit."""
+    allocations: int
+    reuses: int
+    modules: tuple[tuple[str, int, int], ...] = ()
+    """Module, bytes and blocks of what is live; only within `polyhal.record_memory_history`."""
+
+    @property
+    def reserved(self) -> int:
+        """What the process has taken from the device."""
+        return self.live + self.pooled
+
+    @property
+    def fragmentation(self) -> float:
+        """The share of the free bytes that is not in the largest free block: 0 for one block or none."""
+        return 1 - self.largest_free / self.pooled if self.pooled else 0.0
+
+    def __str__(self) -> str:
+        scattered = f"{self.fragmentation:.0%} of it not in the largest block, {_mib(self.largest_free)} MiB"
+        limit = f", limited to {_mib(self.limit)} MiB" if self.limit is not None else ""
+        asked = self.allocations + self.reuses
+        lines = [
+            f"{self.device}: {_mib(self.reserved)} MiB reserved{limit}",
+            f"  live       {_mib(self.live):>10} MiB  at most {_mib(self.peak)} MiB",
+            f"  pooled     {_mib(self.pooled):>10} MiB  {scattered}",
+            f"  available  {_mib(self.available):>10} MiB",
+            f"  {asked} blocks were asked for, {self.reuses} of them were free ones",
+        ]
+        if self.modules:
+            lines.append("  live, by module:")
+        for name, nbytes, blocks in self.modules[:_SHOWN]:
+            lines.append(f"  {_mib(nbytes):>10} MiB  {name}  ({blocks} block{'s' if blocks != 1 else ''})")
+        if len(self.modules) > _SHOWN:
+            rest = sum(nbytes for _, nbytes, _ in self.modules[_SHOWN:])
+            lines.append(f"  {_mib(rest):>10} MiB  in {len(self.modules) - _SHOWN} more")
+        return "\n".join(lines)
+
+
+def memory_summary(device: Device | str | None = None) -> MemorySummary:
+    """Summarize the memory of a device, by default of the default one: `print(polyhal.memory_summary(device))`.
+
+    Live, pooled and available bytes, the peak, and how fragmented the free blocks are. Within a block of
+    `polyhal.record_memory_history`, also the bytes of each module. Compare `torch.cuda.memory_summary`.
+    """
+    target = Device(device)
+    stats, recorded = target.memory_stats(), history()
+    return MemorySummary(
+        str(target), stats.used, stats.reserved - stats.used, stats.peak, stats.largest_free, target.pool.available,
+        target.pool.limit, stats.allocations, stats.reuses,
+        tuple(recorded.by_module(target)) if recorded is not None else (),
+    )  # fmt: skip
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / 2**20:.2f}"

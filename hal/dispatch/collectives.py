@@ -1,0 +1,35 @@
+"""Collectives that are carried out when they are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal.dispatch.frontend import frontend
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.memory.pool import bucket
+
+if TYPE_CHECKING:
+    from polyhal.hal.collectives.collective import Collective
+    from polyhal.hal.collectives.communicator import Communicator
+    from polyhal.hal.dispatch.executor import Array
+    from polyhal.hal.dtypes import DType
+
+
+def run_collective(
+    collective: Collective, communicator: Communicator, dtype: DType, sources: tuple[Array, ...]
+) -> tuple[Any, ...]:
+    """Carry out a collective with new memory for its results. See `Executor.communicate`."""
+    members = range(len(communicator.devices))
+    given: list[Ref | None] = [None for _ in members]
+    for (i, _), x in zip(communicator.sources(collective), sources, strict=True):
+        given[i] = x.ref
+    got: list[Ref | None] = [None for _ in members]
+    results = []
+    for i, size in communicator.targets(collective):
+        device = communicator.devices[i]
+        spec = contiguous(dtype, (size,))
+        buffer = device.pool.take(bucket(spec.nbytes))
+        ref = got[i] = Ref(buffer.handle, spec, 0)
+        results.append(frontend.wrap(device, buffer, ref))
+    communicator.run(collective, given, got)
+    return tuple(results)

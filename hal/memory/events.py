@@ -1,0 +1,69 @@
+"""Events: points in a device's work that a program can look at, wait for, and order other streams by.
+
+    done = device.record_event()
+    ...
+    if done.query():  # or done.synchronize()
+
+A device without streams has them too, if it can read asynchronously: the event is then a copy of a few bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from polyhal.hal.memory.pool import bucket
+from polyhal.hal.protocol import Event, SupportsAsyncRead, SupportsStreams
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.memory.streams import Stream
+
+_FENCE_BYTES = 4
+
+
+class DeviceEvent:
+    """A point in a device's work. `Device.record_event` and `Stream.record_event` make them."""
+
+    def __init__(self, device: Device, event: Event | None) -> None:
+        """`event` is None if the work is done."""
+        self.device = device
+        self._event = event
+
+    def query(self) -> bool:
+        """Return whether all work before the event is done, without blocking."""
+        return self._event is None or self._event.is_complete()
+
+    def synchronize(self) -> None:
+        """Block until all work before the event is done. Raises the typed error of work that failed."""
+        if self._event is not None:
+            self._event.wait()
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let further work on a stream, by default the thread's own, start after the event. Does not block.
+
+        An event of another device blocks, because devices do not wait for each other.
+        """
+        if self._event is None:
+            return
+        device = self.device if stream is None else stream.device
+        if device is not self.device:
+            self.synchronize()
+        elif isinstance(device.backend, SupportsStreams):
+            with contextlib.nullcontext() if stream is None else stream.selected():
+                device.backend.wait_for(self._event)
+
+    def __repr__(self) -> str:
+        return f"<event on {self.device}, {'done' if self.query() else 'pending'}>"
+
+
+def record_event(device: Device) -> DeviceEvent:
+    """Return an event after everything enqueued on the thread's stream. Submits without waiting where the device can."""
+    backend = device.backend
+    if isinstance(backend, SupportsStreams):
+        return DeviceEvent(device, backend.mark())
+    if isinstance(backend, SupportsAsyncRead):
+        fence = device.pool.take(bucket(_FENCE_BYTES))
+        return DeviceEvent(device, backend.copy_from_device_async(fence.handle, 0, memoryview(bytearray(_FENCE_BYTES))))
+    device.synchronize()
+    return DeviceEvent(device, None)

@@ -1,0 +1,100 @@
+"""The host's memory: a device that computes in it runs out of it with an error.
+
+Linux promises more memory than there is and kills a process when the promise is called in. Nothing announces that, so what is
+available is read before much is allocated: of the machine, and of the control groups (containers) that the process is in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from polyhal.hal.errors import OutOfMemoryError, message
+
+_UNCHECKED = 64 * 2**20
+"""Bytes that may be allocated between two looks, each of which takes some 0.1 ms."""
+_SPARED = 0.02
+"""The part of the memory that is left to the rest of the program and to the system."""
+_MOST_SPARED = 512 * 2**20
+
+
+class HostMemory:
+    """The memory of this machine, as far as the process may use it."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """`root` is where the file systems of the kernel are, for tests."""
+        self._root = root
+
+    def total_and_available(self) -> tuple[int, int] | None:
+        """Return the bytes that there are and those still available; None on systems that do not say.
+
+        Memory that caches of files take counts as available.
+        """
+        limits = [*self._machine(), *self._control_groups()]
+        return min(limits, key=lambda limit: limit[1]) if limits else None
+
+    def _machine(self) -> Iterator[tuple[int, int]]:
+        with contextlib.suppress(OSError, KeyError, ValueError):
+            facts = _table((self._root / "proc/meminfo").read_text("ascii"))
+            yield facts["MemTotal:"] * 1024, facts["MemAvailable:"] * 1024
+
+    def _control_groups(self) -> Iterator[tuple[int, int]]:
+        with contextlib.suppress(OSError):
+            for line in (self._root / "proc/self/cgroup").read_text().splitlines():
+                _, controllers, path = line.split(":", 2)
+                if not controllers:
+                    names = ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file")
+                elif "memory" in controllers.split(","):
+                    names = (
+                        "sys/fs/cgroup/memory",
+                        "memory.limit_in_bytes",
+                        "memory.usage_in_bytes",
+                        "total_inactive_file",
+                    )
+                else:
+                    continue
+                mount, maximum, usage, reclaimable = names
+                # Within a container the path may be that of the host, of which the container sees its own part as root.
+                for folder in (PurePosixPath(path), *PurePosixPath(path).parents):
+                    yield from self._group(self._root / mount / str(folder).lstrip("/"), maximum, usage, reclaimable)
+
+    @staticmethod
+    def _group(folder: Path, maximum: str, usage: str, reclaimable: str) -> Iterator[tuple[int, int]]:
+        # A group without a limit says "max", or names a number beyond any memory.
+        with contextlib.suppress(OSError, ValueError):
+            limit, used = (int((folder / name).read_text("ascii")) for name in (maximum, usage))
+            caches = _table((folder / "memory.stat").read_text("ascii")).get(reclaimable, 0)
+            yield limit, max(0, limit - used + caches)
+
+
+class HostMemoryGuard:
+    """Refuses allocations that the system would not survive. One for each memory pool."""
+
+    def __init__(self, memory: HostMemory) -> None:
+        self._memory = memory
+        self._unchecked = 0
+        """Bytes that were allocated since the last look."""
+
+    def admit(self, nbytes: int) -> None:
+        """Raise OutOfMemoryError if `nbytes` are more than the system can spare."""
+        self._unchecked += nbytes
+        if self._unchecked < _UNCHECKED:
+            return
+        self._unchecked = 0
+        spare = self.spare()
+        if spare is not None and nbytes > spare:
+            raise OutOfMemoryError(message(None, f"{nbytes} bytes asked for, the system can spare {spare}"))
+
+    def spare(self) -> int | None:
+        """Return the bytes that the system can spare; None if it does not say."""
+        state = self._memory.total_and_available()
+        if state is None:
+            return None
+        total, available = state
+        return max(0, available - min(int(total * _SPARED), _MOST_SPARED))
+
+
+def _table(text: str) -> dict[str, int]:
+    """The numbers of a file of lines that begin with a name and a number."""
+    return {words[0]: int(words[1]) for words in map(str.split, text.splitlines()) if len(words) > 1}

@@ -1,0 +1,53 @@
+"""Asynchronous uploads: copies of host memory to a device that the program does not wait for."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from polyhal.hal.protocol import Event, Handle, SupportsPinnedMemory
+
+_MOST_PENDING = 64 * 2**20
+"""Bytes of host memory that copies in flight may keep alive; a larger copy is alone."""
+
+
+class _Upload(NamedTuple):
+    """A copy in flight."""
+
+    event: Event
+    source: memoryview
+    done: Callable[[], object] | None
+
+
+class PendingUploads:
+    """The copies to a device that may not be complete, oldest first."""
+
+    def __init__(self, backend: SupportsPinnedMemory) -> None:
+        self._backend = backend
+        self._pending: deque[_Upload] = deque()
+        self._nbytes = 0
+        self._lock = threading.Lock()
+
+    def start(
+        self, source: memoryview, handle: Handle, offset: int = 0, done: Callable[[], object] | None = None
+    ) -> None:
+        """Start to copy bytes that nobody changes until the copy is complete. Waits if much is in flight.
+
+        They are kept alive that long. `done` is called later, at the next upload or the one after, when they are free.
+        """
+        with self._lock:
+            while self._pending and (
+                self._nbytes + source.nbytes > _MOST_PENDING or self._pending[0].event.is_complete()
+            ):
+                oldest = self._pending.popleft()
+                self._nbytes -= oldest.source.nbytes
+                try:
+                    oldest.event.wait()
+                finally:
+                    if oldest.done is not None:
+                        oldest.done()
+            event = self._backend.copy_to_device_async(source, handle, offset)
+            self._pending.append(_Upload(event, source, done))
+            self._nbytes += source.nbytes

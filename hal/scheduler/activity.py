@@ -1,0 +1,179 @@
+"""What devices do in the runs of captured steps: how long they compute, wait and communicate, and what crosses their links."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from polyhal.hal import dispatch
+from polyhal.hal.collectives.traffic import bus_elements, traffic
+from polyhal.hal.scheduler.crossings import COLLECTIVE
+from polyhal.hal.scheduler.timeline import Activity, Timeline, timeline
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.ir.graph import Node
+    from polyhal.hal.scheduler.executable import Executable
+
+
+class StepActivity:
+    """Times the captured steps on several devices that this thread runs in a `with` block; `str` shows the last step's runs.
+
+    All devices work at once, as in other runs, but each is waited for where it meets others, which makes runs a little slower.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[Timeline] = []
+        self._previous: dispatch.LaneTimer | None = None
+
+    def __enter__(self) -> Self:
+        self._previous, dispatch.thread.lane_timer = dispatch.thread.lane_timer, self
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        dispatch.thread.lane_timer = self._previous
+
+    def run(self, executable: Executable) -> None:
+        """Time one run of a step. Called by its executable."""
+        if executable.lanes is None:
+            executable.run_once()
+            return
+        if self.runs and self.runs[-1].executable is not executable:
+            self.runs.clear()
+        self.runs.append(timeline(executable))
+
+    def to_json(self) -> dict[str, Any]:
+        """The medians of the runs as plain data: times in seconds, sizes in bytes."""
+        if not self.runs:
+            return {"runs": 0, "devices": [], "links": [], "collectives": []}
+        executable = self.runs[-1].executable
+        return {
+            "runs": len(self.runs),
+            "devices": [self._device(d) for d in executable.devices],
+            "links": [
+                {"from": a.name, "to": b.name, "bytes": n} for (a, b), n in sorted(_links(executable).items(), key=str)
+            ],
+            "collectives": list(self._collectives()),
+        }
+
+    def _device(self, device: Device) -> dict[str, Any]:
+        virtual = any(s.virtual for s in self.runs[-1].of(device))
+        elapsed = _median(run.elapsed[virtual] for run in self.runs)
+        busy = _median(run.busy(device) for run in self.runs)
+        waited = _median(run.waited(device) for run in self.runs)
+        nodes = [n for n, d in self.runs[-1].executable.placement().nodes if d is device]
+        return {
+            "device": device.name,
+            "clock": "simulated" if virtual else "host",
+            "elapsed": elapsed,
+            "computing": busy,
+            "waiting": waited,
+            "idle": max(elapsed - busy, 0.0),
+            "ops": len(nodes),
+            "families": dict(Counter(n.op.family for n in nodes).most_common()),
+            "modules": dict(Counter(_module(n) for n in nodes).most_common()),
+        }
+
+    def _collectives(self) -> Iterable[dict[str, Any]]:
+        """Those of one kind and size together, the largest first."""
+        times: dict[tuple[str, int, float], list[float]] = {}
+        for run in self.runs:
+            for span in run.spans:
+                (node, *_) = span.nodes
+                if span.activity is Activity.COMMUNICATE and node is not None and node.op is COLLECTIVE:
+                    collective, itemsize = node.params[0], _itemsize(run.executable, node)
+                    key = (collective.kind.value, collective.total * itemsize, bus_elements(collective) * itemsize)
+                    times.setdefault(key, []).append(span.busy * 1e-9)
+        for (kind, nbytes, bus), seconds in sorted(times.items(), key=lambda item: -item[0][1]):
+            median = statistics.median(seconds)
+            count = len(seconds) / len(self.runs)
+            rate = bus / median if median else 0.0
+            yield {"kind": kind, "bytes": nbytes, "count": count, "seconds": median, "bus_bandwidth": rate}
+
+    def save_chrome_trace(self, path: str | Path) -> None:
+        """Write the last run in the Trace Event Format, which chrome://tracing and Perfetto show."""
+        rows = [
+            {
+                "name": s.activity.value if len(s.nodes) > 1 or s.nodes[0] is None else s.nodes[0].op.name,
+                "cat": s.activity.value,
+                "ph": "X",
+                "ts": s.start / 1e3,
+                "dur": (s.end - s.start) / 1e3,
+                "pid": "simulated time" if s.virtual else "host's time",
+                "tid": s.lane,
+                "args": {"ops": len(s.nodes), "busy_us": s.busy / 1e3},
+            }
+            for s in (self.runs[-1].spans if self.runs else ())
+        ]
+        Path(path).write_text(json.dumps({"traceEvents": rows, "displayTimeUnit": "ms"}), encoding="utf-8")
+
+    def __str__(self) -> str:
+        facts = self.to_json()
+        if not facts["runs"]:
+            return "no captured step ran on several devices"
+        devices = [
+            (d["device"], f"{d['ops']}", _ms(d["computing"]), _ms(d["waiting"]), _ms(d["idle"]), _first(d["families"]),
+             _first(d["modules"]))
+            for d in facts["devices"]
+        ]  # fmt: skip
+        elapsed = ", ".join(
+            dict.fromkeys(f"{_ms(d['elapsed'])} ms by the {d['clock']} clock" for d in facts["devices"])
+        )
+        head = [("device", "ops", "computing ms", "waiting ms", "idle ms", "most ops", "most ops in")]
+        lines = [f"{facts['runs']} runs, {elapsed}", *_aligned(head + devices)]
+        links = [(x["from"], x["to"], _size(x["bytes"])) for x in facts["links"]]
+        if links:
+            lines += ["", *_aligned([("from", "to", "in each run"), *links])]
+        collectives = [
+            (x["kind"], _size(x["bytes"]), f"{x['count']:g}", _ms(x["seconds"]), f"{x['bus_bandwidth'] / 1e9:.2f}")
+            for x in facts["collectives"]
+        ]
+        if collectives:
+            lines += ["", *_aligned([("collective", "size", "times", "ms each", "bus GB/s"), *collectives])]
+        return "\n".join(lines)
+
+
+def _links(executable: Executable) -> Counter[tuple[Device, Device]]:
+    """Bytes that a run moves from device to device, by transfers and by collectives."""
+    links = Counter(executable.placement().traffic)
+    for node in executable.graph.nodes:
+        if node.op is COLLECTIVE:
+            collective, communicator, _ = node.params
+            own = dict(enumerate(communicator.devices, communicator.first))
+            for (i, j), elements in traffic(collective).items():
+                if i in own and j in own:
+                    links[own[i], own[j]] += elements * _itemsize(executable, node)
+    return links
+
+
+def _itemsize(executable: Executable, node: Node) -> int:
+    return executable.graph.tensor(node.reads[0]).dtype.itemsize
+
+
+def _module(node: Node) -> str:
+    return (node.origin.module if node.origin is not None else "") or "-"
+
+
+def _median(nanoseconds: Iterable[int]) -> float:
+    return statistics.median(nanoseconds) * 1e-9
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3f}"
+
+
+def _first(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {n}" for name, n in list(counts.items())[:3])
+
+
+def _size(nbytes: float) -> str:
+    return f"{nbytes / 2**20:.2f} MiB" if nbytes >= 2**20 else f"{nbytes / 2**10:.2f} KiB"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]

@@ -1,0 +1,163 @@
+"""Interleaving: an order of the nodes of several devices in which these advance side by side.
+
+A program that uses a group of devices calls them one after the other, and its backward pass returns to one after the other.
+Each device has a lane of its own when the step runs, so that this order says little about time; but it says when collectives
+begin, and which memory may be used again. Here the devices keep their own orders, and are merged as if their nodes took equally
+long. A collective stands where the last of its operands is made: gradients are reduced while earlier layers' are computed. A
+temporary gather stands where all devices have begun to use the one before it: the next parameters arrive while a layer runs,
+and no more.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from polyhal.hal.ir.graph import Graph, Node, postorder
+from polyhal.hal.ops.traits import Trait
+from polyhal.hal.passes.gather_again import is_temporary
+from polyhal.hal.scheduler.schedule import dependencies, live_out_roots, reorder
+
+
+def interleave(graph: Graph) -> Graph:
+    """The graph with its devices' nodes merged, if there are collectives."""
+    if not any(_is_collective(node) for node in graph.nodes):
+        return graph
+    return reorder(graph, _Merge(graph).order())
+
+
+def _is_collective(node: Node) -> bool:
+    return Trait.COLLECTIVE in node.op.traits
+
+
+class _Merge:
+    """Merges the orders of devices."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        count = len(graph.nodes)
+        self._users: list[list[int]] = [[] for _ in range(count)]
+        """The nodes that read what a node makes, through any views, in order."""
+        self._inline = [graph.is_view(node) for node in graph.nodes]
+        """Nodes that are written right before their first user: views, and what joins the operands of temporary gathers."""
+        for k, node in enumerate(graph.nodes):
+            if not self._inline[k]:
+                for source in {graph.producer_index(graph.root(v)) for v in node.reads} - {-1}:
+                    self._users[source].append(k)
+        needs = dependencies(graph)
+        self._at_once = self._collectives_and_operands()
+        """Nodes that are written as soon as they can be."""
+        for k in range(count):
+            if self._at_once[k] and not _is_collective(graph.nodes[k]) and self._serves_temporary(k):
+                self._inline[k] = True
+                for user in self._users[k]:
+                    needs[user] |= needs[k]
+        self._waiting: list[set[int]] = [
+            set() if self._inline[k] else {n for n in nodes if not self._inline[n] or not self._feeds(n, k)}
+            for k, nodes in enumerate(needs)
+        ]
+        """For each node the unwritten nodes that must precede it."""
+        self._paced: dict[int, set[int]] = {}
+        """For each temporary gather the nodes with which devices begin to use the one before it, unless it needs them."""
+        self._keep_order_of_processes()
+        self._pace()
+        self._dependents: list[list[int]] = [[] for _ in range(count)]
+        for k, nodes in enumerate(self._waiting):
+            for n in nodes:
+                self._dependents[n].append(k)
+
+    def order(self) -> list[int]:
+        """The positions of all nodes in their new order."""
+        graph, order, done = self._graph, list[int](), set[int]()
+        queues: dict[Any, deque[int]] = {}
+        ready: list[int] = []
+        """Nodes that can be written at once."""
+        for k, node in enumerate(graph.nodes):
+            if not self._inline[k]:
+                if not self._at_once[k]:
+                    queues.setdefault(node.device, deque()).append(k)
+                elif not self._waiting[k]:
+                    heapq.heappush(ready, k)
+        clocks = dict.fromkeys(queues, 0)
+        earliest = [0] * len(graph.nodes)
+        while ready or any(queues.values()):
+            if ready:
+                k = heapq.heappop(ready)
+                end = earliest[k]
+            else:
+                heads = [
+                    (max(clocks[d], earliest[q[0]]), q[0], d)
+                    for d, q in queues.items()
+                    if q and not self._waiting[q[0]]
+                ]
+                if not heads:  # devices that use temporary values in different orders
+                    ready += self._without_pace(done)
+                    continue
+                time, k, device = min(heads, key=lambda head: head[:2])
+                queues[device].popleft()
+                clocks[device] = end = time + 1
+            written = list(postorder(k, self._producers, done))
+            order += written
+            for n in written:
+                for dependent in self._dependents[n]:
+                    earliest[dependent] = max(earliest[dependent], end)
+                    if n in self._waiting[dependent]:
+                        self._waiting[dependent].discard(n)
+                        if self._at_once[dependent] and not self._waiting[dependent]:
+                            heapq.heappush(ready, dependent)
+        return order + [k for k in range(len(graph.nodes)) if k not in done]
+
+    def _collectives_and_operands(self) -> list[bool]:
+        """Which nodes are collectives, or serve nothing but collectives."""
+        graph = self._graph
+        live_out = live_out_roots(graph)
+        at_once = [_is_collective(node) for node in graph.nodes]
+        for k in range(len(graph.nodes) - 1, -1, -1):
+            node = graph.nodes[k]
+            if Trait.JOINS_OPERANDS in node.op.traits and node.outputs[0] not in live_out and self._users[k]:
+                at_once[k] = all(at_once[user] for user in self._users[k])
+        return at_once
+
+    def _serves_temporary(self, k: int) -> bool:
+        return all(is_temporary(self._graph.nodes[user]) for user in self._users[k])
+
+    def _feeds(self, k: int, user: int) -> bool:
+        return user in self._users[k]
+
+    def _keep_order_of_processes(self) -> None:
+        """Let collectives with other processes follow one another as in all of these."""
+        shared = [k for k, node in enumerate(self._graph.nodes) if _is_collective(node) and _crosses_processes(node)]
+        for before, k in itertools.pairwise(shared):
+            self._waiting[k].add(before)
+
+    def _pace(self) -> None:
+        """Let temporary gathers follow one another as their results are used."""
+        nodes = self._graph.nodes
+        gathers = [k for k, node in enumerate(nodes) if is_temporary(node) and self._users[k]]
+        gathers.sort(key=lambda k: self._users[k][0])
+        for before, k in itertools.pairwise(gathers):
+            first: dict[Any, int] = {}
+            for user in self._users[before]:
+                first.setdefault(nodes[user].device, user)
+            self._paced[k] = set(first.values()) - self._waiting[k]
+            self._waiting[k] |= self._paced[k]
+
+    def _without_pace(self, done: set[int]) -> list[int]:
+        """Let no gather wait for its turn any more. Returns those that wait for nothing else, in order."""
+        for k, first in self._paced.items():
+            self._waiting[k] -= first
+        waited = [k for k, first in self._paced.items() if first and k not in done]
+        self._paced.clear()
+        return sorted(k for k in waited if not self._waiting[k])
+
+    def _producers(self, k: int) -> Sequence[int]:
+        """The nodes that make what a node reads."""
+        return [p for v in self._graph.nodes[k].reads if (p := self._graph.producer_index(v)) >= 0]
+
+
+def _crosses_processes(node: Node) -> bool:
+    communicator = node.params[1]
+    return bool(communicator.size > len(communicator.devices))

@@ -1,0 +1,1 @@
+"""Values that cross from one device to another."""

@@ -1,0 +1,211 @@
+"""A rank that is gone ends the job within seconds, with one message; the launcher goes on from the last checkpoint."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal.distributed import watch as watching
+from polyhal.distributed.hub import Hub
+from polyhal.distributed.watch import Watch
+from polyhal.hal.collectives.process_group import ProcessGroupError
+
+from .conftest import PROGRAMS, Launch
+
+TINY = ["--layers", "1", "--heads", "2", "--width", "16", "--context", "16", "--batch-size", "5", "--sample-every", "0",
+        "--steps", "30", "--eval-every", "10", "--log-every", "10", "--dropout", "0.1", "--device", "numpy"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("way", "ranks", "status", "expected"),
+    [
+        ("killed", 4, 1, r"error: rank 1 \(process \d+ on .*\) was ended by signal 9 \(SIGKILL: .*\); the other 3 ranks"),
+        ("raises", 2, 1, r"error: rank 1 \(process \d+ on .*\) failed: ValueError: the data are bad; the other rank"),
+        ("exits", 2, 7, r"error: rank 1 \(process \d+ on .*\) ended with exit status 7"),
+        ("done", 3, 1, r"error: rank 1 \(process \d+ on .*\) has ended, and rank [02] waits for it in all_reduce; expected"),
+    ],
+)  # fmt: skip
+def test_all_ranks_end_when_one_is_gone(launch: Launch, way: str, ranks: int, status: int, expected: str) -> None:
+    done = launch("-n", ranks, PROGRAMS / "failing.py", way)
+    assert done.returncode == status
+    assert len(re.findall(expected, done.stderr)) == 1, done.stderr
+    assert len(re.findall("^error:", done.stderr, re.MULTILINE)) == 1
+    assert "BAD TERMINATION" not in done.stdout + done.stderr
+    assert "APPLICATION" not in done.stdout + done.stderr
+    processes = [int(p) for p in re.findall(r"process (\d+)$", done.stdout, re.MULTILINE)]
+    assert len(processes) == ranks
+    assert not [p for p in processes if os.path.exists(f"/proc/{p}")]
+    assert "shared memory is named" not in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it finds processes in /proc")
+def test_the_launcher_goes_on_from_the_last_checkpoint(launch: Launch, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{n} green bottles hanging on the wall,\n" for n in range(99, 0, -1)), encoding="utf-8")
+    undisturbed = launch("-n", 2, "train", text, *TINY, "--save-dir", tmp_path / "whole")
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    folder = tmp_path / "killed"
+    command = [sys.executable, "-m", "polyhal", "launch", "-n", "2", "--restarts", "1", "train", text, *TINY]
+    with subprocess.Popen(
+        [*command, "--save-dir", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout is not None
+        assert job.stderr is not None
+        for line in job.stdout:
+            if line.startswith("step 20/"):  # that of step 10 is complete, that of step 20 may be
+                break
+        killed = time.monotonic()
+        os.kill(rank_process(folder, 1), signal.SIGKILL)
+        for line in job.stderr:
+            if line.startswith("starting again"):
+                break
+        assert time.monotonic() - killed < 10
+        rest, errors = job.communicate(timeout=60)
+    assert job.returncode == 0, errors
+    assert re.search(r"resuming after step (10|20)", rest), rest + errors
+    states = [polyhal.load(tmp_path / name / "last", device="numpy") for name in ("whole", "killed")]
+    assert states[0]["model"].keys() == states[1]["model"].keys()
+    assert all(np.array_equal(x.numpy(), states[1]["model"][name].numpy()) for name, x in states[0]["model"].items())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals to other processes are a POSIX matter")
+def test_an_interrupt_lets_all_ranks_save(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("ninety-nine green bottles hanging on the wall, " * 60, encoding="utf-8")
+    command = [sys.executable, "-m", "polyhal", "launch", "-n", "2", "train", text, *TINY, "--steps", "5000"]
+    with subprocess.Popen([*command, "--save-dir", tmp_path / "run"], stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        for line in job.stdout:
+            if line.startswith("step 10/"):
+                break
+        job.send_signal(signal.SIGINT)
+        rest, _ = job.communicate(timeout=60)
+    assert job.returncode == 130
+    assert re.search(r"stopped after step \d+ of 5000; everything is saved in .*last", rest)
+    assert "resume with: polyhal launch -n 2 train --resume --save-dir" in rest
+    assert len(list((tmp_path / "run" / "last.ranks").iterdir())) == 2
+
+
+def rank_process(folder: Path, rank: int) -> int:
+    """The process of a rank of the job that trains in the folder."""
+    for process in Path("/proc").iterdir():
+        try:
+            arguments = (process / "cmdline").read_bytes().decode().split("\0")
+            environment = (process / "environ").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if "python" in arguments[0] and str(folder) in arguments and f"PMI_RANK={rank}" in environment:
+            return int(process.name)
+    raise AssertionError("no such process")
+
+
+# --- the hub, in one process ---------------------------------------------------------------------------------------------
+
+
+def joined(hub: Hub) -> list[Watch]:
+    watches = [Watch(hub.address, rank) for rank in range(hub.size)]
+    until(lambda: not hub.missing())
+    return watches
+
+
+def until(condition: object) -> None:
+    end = time.monotonic() + 10
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of the test is not one that ends when a rank is gone."""
+    monkeypatch.setattr(watching, "_exit", lambda: None)
+
+
+def test_ranks_that_say_goodbye_leave_together() -> None:
+    hub = Hub(3)
+    left = []
+    threads = [threading.Thread(target=lambda w=w: left.append(w.leave())) for w in joined(hub)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert left == [True] * 3
+    assert hub.loss is None
+
+
+def test_everybody_learns_why_a_rank_failed_and_only_the_first_counts() -> None:
+    hub = Hub(3)
+    watches = joined(hub)
+    watches[1].fail("failed: the disk is full", 4)
+    until(lambda: all(w.failure for w in watches))
+    watches[2].fail("failed: something else")
+    with pytest.raises(ProcessGroupError, match=r"\[all_reduce\] rank 1 .* failed: the disk is full"):
+        watches[0].check("all_reduce")
+    assert hub.loss is not None
+    assert (hub.loss.rank, hub.loss.status) == (1, 4)
+    assert watches[0].leave() is False
+
+
+def test_a_connection_that_ends_is_a_lost_rank() -> None:
+    hub = Hub(2)
+    watches = joined(hub)
+    watches[1]._connection.shutdown(2)
+    until(lambda: watches[0].failure)
+    assert "rank 1" in str(watches[0].failure)
+    assert "killed or crashed" in str(watches[0].failure)
+
+
+def test_ranks_that_wait_for_one_that_has_ended_do_so_in_vain() -> None:
+    hub = Hub(3)
+    watches = joined(hub)
+    threading.Thread(target=watches[0].leave, daemon=True).start()
+    until(lambda: watches[1]._ended and watches[2]._ended)
+    watches[1].waits("gather", 0.1)
+    watches[1].waits("gather", 10)
+    until(lambda: hub._waiting)
+    watches[1].goes_on()  # rank 2 was late
+    until(lambda: not hub._waiting)
+    watches[2].waits("gather", 10)
+    until(lambda: hub._waiting)
+    assert hub.loss is None
+    watches[1].waits("all_reduce", 10)
+    until(lambda: watches[2].failure)
+    assert "has ended, and rank 1 waits for it in all_reduce" in str(watches[2].failure)
+
+
+def test_ranks_that_join_late_learn_what_has_happened() -> None:
+    hub = Hub(2)
+    first = Watch(hub.address, 0)
+    until(lambda: hub.missing() == [1])
+    first.fail("failed: early")
+    until(lambda: hub.loss)
+    second = Watch(hub.address, 1)
+    until(lambda: second.failure)
+    assert "early" in str(second.failure)
+
+
+def test_strangers_are_not_ranks() -> None:
+    hub = Hub(1)
+    host, port, _ = hub.address.rsplit(":", 2)
+    stranger = Watch(f"{host}:{port}:guessed", 0)
+    until(lambda: stranger.failure)
+    assert hub.missing() == [0]
+    assert hub.loss is None
+
+
+def test_a_hub_that_cannot_be_reached_is_named() -> None:
+    hub = Hub(1)
+    address = hub.address
+    hub.close()
+    with pytest.raises(ProcessGroupError, match=r"rank 0 on .* cannot reach the launcher at 127\.0\.0\.1"):
+        Watch(address, 0)

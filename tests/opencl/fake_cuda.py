@@ -1,0 +1,204 @@
+# ruff: noqa: N802 - the names are those of the library
+"""NVIDIA's driver library in Python: device memory is shared memory of the host, which other drivers find by descriptors.
+
+Every stream has a thread, and copies are late, so that who does not wait for them is found out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from polyhal.backends.opencl.peers.cuda_driver import NOT_READY, OUT_OF_MEMORY
+
+GRANULARITY = 1 << 16
+_INVALID = 1
+_LATE = 0.002
+_FIXED = 0x10
+"""MAP_FIXED of Linux."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+class _Stream:
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            self._work.get()()
+
+    def enqueue(self, work: Callable[[], None]) -> None:
+        self._work.put(work)
+
+
+class FakeCuda:
+    """Devices by their PCI address. `refused` names functions that fail, with their status."""
+
+    def __init__(self, *addresses: str, peers: bool = True, capacity: int = 1 << 30) -> None:
+        self.devices = {address.encode(): number for number, address in enumerate(addresses)}
+        self.peers = peers
+        self.capacity = capacity
+        self.refused: dict[str, int] = {}
+        self.calls: list[str] = []
+        self.live: dict[int, int] = {}
+        """Size of each allocation."""
+        self.copied = 0
+        """Bytes."""
+        self._objects: dict[int, Any] = {}
+        self._numbers = itertools.count(0x1000)
+        self._ranges: dict[int, list[Any]] = {}
+        """By address: size, users."""
+        self._keep: list[Any] = []
+        self._current = threading.local()
+
+    def load(self, name: str, prototype: Any) -> Any:
+        """Return a C function that calls the method."""
+        method = getattr(self, name)
+
+        def function(*args: Any) -> int:
+            self.calls.append(name)
+            return self.refused.get(name) or int(method(*args) or 0)
+
+        made = prototype(function)
+        self._keep.append(made)
+        return made
+
+    def _new(self, value: Any) -> int:
+        number = next(self._numbers)
+        self._objects[number] = value
+        return number
+
+    def _stack(self) -> list[int]:
+        if not hasattr(self._current, "stack"):
+            self._current.stack = []
+        return self._current.stack  # type: ignore[no-any-return]
+
+    def _reaches(self, device: int, address: int, nbytes: int) -> bool:
+        return any(
+            start <= address and address + nbytes <= start + size and device in users
+            for start, (size, users) in self._ranges.items()
+        )
+
+    # --- the library ------------------------------------------------------------------------------------------------
+
+    def cuInit(self, flags: int) -> int:
+        return 0
+
+    def cuGetErrorName(self, status: int, out: Any) -> None:
+        out[0] = {_INVALID: b"CUDA_ERROR_INVALID_VALUE", OUT_OF_MEMORY: b"CUDA_ERROR_OUT_OF_MEMORY"}.get(status)
+
+    def cuDeviceGetByPCIBusId(self, out: Any, address: bytes) -> int:
+        if address not in self.devices:
+            return 101
+        out[0] = self.devices[address]
+        return 0
+
+    def cuDeviceGetAttribute(self, out: Any, attribute: int, device: int) -> None:
+        out[0] = 1
+
+    def cuDeviceCanAccessPeer(self, out: Any, device: int, peer: int) -> None:
+        out[0] = self.peers
+
+    def cuDevicePrimaryCtxRetain(self, out: Any, device: int) -> None:
+        out[0] = device + 1
+
+    def cuCtxPushCurrent_v2(self, context: int) -> None:
+        self._stack().append(context - 1)
+
+    def cuCtxPopCurrent_v2(self, out: Any) -> int:
+        if not self._stack():
+            return _INVALID
+        out[0] = self._stack().pop() + 1
+        return 0
+
+    def cuMemGetAllocationGranularity(self, out: Any, properties: Any, kind: int) -> None:
+        out[0] = GRANULARITY
+
+    def cuMemCreate(self, out: Any, size: int, properties: Any, flags: int) -> int:
+        asked = properties[0]
+        if size % GRANULARITY or (asked.type, asked.handle_types, asked.location.type) != (1, 1, 1):
+            return _INVALID
+        if sum(self.live.values()) + size > self.capacity:
+            return OUT_OF_MEMORY
+        descriptor = os.memfd_create("cuda")
+        os.ftruncate(descriptor, size)
+        out[0] = self._new(descriptor)
+        self.live[out[0]] = size
+        return 0
+
+    def cuMemRelease(self, handle: int) -> None:
+        del self.live[handle]
+        os.close(self._objects.pop(handle))
+
+    def cuMemExportToShareableHandle(self, out: int, handle: int, kind: int, flags: int) -> int:
+        if kind != 1:
+            return _INVALID
+        ctypes.c_int.from_address(out).value = os.dup(self._objects[handle])
+        return 0
+
+    def cuMemAddressReserve(self, out: Any, size: int, alignment: int, hint: int, flags: int) -> None:
+        out[0] = _libc.mmap(None, size, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+
+    def cuMemAddressFree(self, address: int, size: int) -> int:
+        return int(_libc.munmap(address, size))
+
+    def cuMemMap(self, address: int, size: int, offset: int, handle: int, flags: int) -> None:
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        mapped = _libc.mmap(address, size, access, mmap.MAP_SHARED | _FIXED, self._objects[handle], offset)
+        assert mapped == address
+        self._ranges[address] = [size, set()]
+
+    def cuMemUnmap(self, address: int, size: int) -> int:
+        assert self._ranges.pop(address)[0] == size
+        mapped = _libc.mmap(address, size, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED, -1, 0)
+        return int(mapped != address)
+
+    def cuMemSetAccess(self, address: int, size: int, access: Any, count: int) -> int:
+        for i in range(count):
+            if access[i].access != 3:
+                return _INVALID
+            self._ranges[address][1].add(access[i].location.device)
+        return 0
+
+    def cuMemcpyDtoDAsync_v2(self, target: int, source: int, nbytes: int, stream: int) -> int:
+        device = self._stack()[-1]
+        if not (self._reaches(device, target, nbytes) and self._reaches(device, source, nbytes)):
+            return _INVALID
+        self.copied += nbytes
+
+        def copy() -> None:
+            time.sleep(_LATE)
+            ctypes.memmove(target, source, nbytes)
+
+        self._objects[stream].enqueue(copy)
+        return 0
+
+    def cuStreamCreate(self, out: Any, flags: int) -> None:
+        out[0] = self._new(_Stream())
+
+    def cuEventCreate(self, out: Any, flags: int) -> None:
+        out[0] = self._new(threading.Event())
+
+    def cuEventRecord(self, event: int, stream: int) -> None:
+        self._objects[stream].enqueue(self._objects[event].set)
+
+    def cuEventQuery(self, event: int) -> int:
+        return 0 if self._objects[event].is_set() else NOT_READY
+
+    def cuEventSynchronize(self, event: int) -> int:
+        return 0 if self._objects[event].wait(30) else _INVALID
+
+    def cuEventDestroy_v2(self, event: int) -> None:
+        del self._objects[event]

@@ -1,0 +1,280 @@
+"""Copies between OpenCL devices: within a context, between processors, and over memory that CUDA allocates."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import queue
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from fake_cuda import GRANULARITY, FakeCuda
+
+import polyhal
+from polyhal.backends.opencl import discovery
+from polyhal.backends.opencl.backend import OpenCLBackend
+from polyhal.backends.opencl.driver import ffi
+from polyhal.backends.opencl.peers import exported_memory, peer_copies
+from polyhal.backends.opencl.peers.cuda_driver import CudaDriver, CudaError
+from polyhal.backends.opencl.peers.imported_memory import MemoryImporter
+from polyhal.hal.device import Device
+from polyhal.hal.errors import BackendError
+from polyhal.hal.testing.kit import contract_peer
+from polyhal.hal.testing.kit.scope import Scope
+
+CHECKS = pytest.mark.parametrize("check", ["order", "ranges", "released_memory", "streams", "event"])
+ADDRESSES = ("0000:0a:00.0", "0000:0b:00.0")
+
+Pair = tuple[OpenCLBackend, OpenCLBackend]
+
+
+class FakeImport:
+    """An OpenCL driver that imports the memory behind a descriptor, and may own the descriptor then."""
+
+    def __init__(self, context: cl.Context, *, owns_descriptors: bool) -> None:
+        self._context = context
+        self._owns = owns_descriptors
+        self._keep: list[Any] = []
+        self.refuse = False
+
+    def __call__(self, context: Any, properties: Any, flags: int, nbytes: int, host: Any, status: Any) -> Any:
+        assert (properties[0], properties[2]) == (0x2060, 0)
+        if self.refuse:
+            status[0] = -6
+            return ffi.NULL
+        memory = mmap.mmap(properties[1], nbytes)
+        shared = np.frombuffer(memory, np.uint8)
+        buffer: Any = cl.Buffer(self._context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=shared)
+        self._keep.append((memory, shared, buffer))
+        discovery._loader().clRetainMemObject(ffi_pointer(buffer))
+        if self._owns:
+            os.close(properties[1])
+        return ffi.cast("void *", buffer.int_ptr)
+
+
+def ffi_pointer(buffer: Any) -> Any:
+    return ctypes.c_void_p(buffer.int_ptr)
+
+
+@pytest.fixture
+def pair(found: discovery.OpenCLDevice) -> Pair:
+    """Two contexts on one device, which share nothing."""
+    return OpenCLBackend(found), OpenCLBackend(found)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    """A driver of two cards, and small sizes."""
+    fake = FakeCuda(*ADDRESSES)
+    monkeypatch.setattr(exported_memory, "cuda_driver", lambda: CudaDriver(fake.load))
+    monkeypatch.setattr(exported_memory, "EXPORTED_FROM", GRANULARITY)
+    monkeypatch.setattr("polyhal.backends.opencl.memory.EXPORTED_FROM", GRANULARITY)
+    monkeypatch.setattr(peer_copies, "STAGING", 2 * GRANULARITY)
+    monkeypatch.setattr(MemoryImporter, "accepts", lambda self, kind: True)
+    return fake
+
+
+def as_card(backend: OpenCLBackend, number: int, *, owns_descriptors: bool = False) -> FakeImport:
+    """Let a device be the card with this number for CUDA, and import memory from there."""
+    backend.runtime.info = replace(backend.info, id=f"pci/{ADDRESSES[number]}")
+    imports = FakeImport(backend.runtime.context, owns_descriptors=owns_descriptors)
+    backend.runtime.driver.create_buffer = imports
+    backend.runtime.driver.acquire_external = None
+    return imports
+
+
+@pytest.fixture
+def cards(pair: Pair, cuda: FakeCuda) -> Pair:
+    for number, backend in enumerate(pair):
+        as_card(backend, number)
+    return pair
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+# --- without CUDA ---------------------------------------------------------------------------------------------------
+
+
+@CHECKS
+def test_copies_between_streams_of_a_device_keep_the_contract(found: discovery.OpenCLDevice, check: str) -> None:
+    """Streams of one context stand for devices of one: the peer's work is on another queue."""
+    backend, peer = OpenCLBackend(found), OpenCLBackend(found)
+    shared = backend.runtime.context
+    peer.runtime.context = shared
+    peer.runtime.queues = type(peer.runtime.queues)(shared, found.cl, peer.runtime.errors)
+    peer.runtime.programs._context = shared
+    assert backend.can_copy_from(peer)
+    getattr(contract_peer, check)(backend, peer, Scope(small=True))
+
+
+@CHECKS
+def test_copies_between_processors_keep_the_contract(pair: Pair, check: str) -> None:
+    first, second = pair
+    assert first.can_copy_from(second) is first.features.cpu
+    if first.features.cpu:
+        getattr(contract_peer, check)(first, second, Scope())
+
+
+def test_nothing_is_asked_of_cuda_for_processors(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exported_memory, "cuda_driver", lambda: pytest.fail("it was"))
+    assert pair[0].can_copy_from(pair[1]) is pair[0].features.cpu
+
+
+# --- with memory of CUDA --------------------------------------------------------------------------------------------
+
+
+@CHECKS
+def test_copies_by_cuda_keep_the_contract(cards: Pair, cuda: FakeCuda, check: str) -> None:
+    first, second = cards
+    assert first.can_copy_from(second)
+    assert second.can_copy_from(first)
+    getattr(contract_peer, check)(first, second, Scope())
+    assert cuda.copied
+
+
+def test_large_allocations_are_exported_once_there_is_a_peer(cards: Pair, cuda: FakeCuda) -> None:
+    first, second = cards
+    before = first.allocate(2 * GRANULARITY)
+    assert not cuda.calls
+    assert first.can_copy_from(second)
+    after, small = first.allocate(2 * GRANULARITY + 1), first.allocate(100)
+    assert sum(cuda.live.values()) == 3 * GRANULARITY
+    assert first.memory_available() == first.info.memory - 5 * GRANULARITY - 100
+    for handle in (before, after, small):
+        first.deallocate(handle)
+    assert not cuda.live
+    assert first.memory_available() == first.info.memory
+
+
+@pytest.mark.parametrize("sizes", [(1000, 1000), (10 * GRANULARITY, 1000), (5 * GRANULARITY + 3, 5 * GRANULARITY + 3)])
+@pytest.mark.parametrize("exported", ["both", "source", "target", "none"])
+def test_memory_that_is_not_exported_is_copied_too(
+    cards: Pair, cuda: FakeCuda, sizes: tuple[int, int], exported: str
+) -> None:
+    first, second = cards
+    nbytes = min(sizes)
+    content = np.random.default_rng(3).bytes(sizes[1])
+
+    def allocate(backend: OpenCLBackend, size: int, now: bool) -> Any:
+        return backend.allocate(size) if now else None
+
+    early_source, early_target = exported in ("target", "none"), exported in ("source", "none")
+    src, dst = allocate(second, sizes[1], early_source), allocate(first, sizes[0], early_target)
+    assert first.can_copy_from(second)
+    src = second.allocate(sizes[1]) if src is None else src
+    dst = first.allocate(sizes[0]) if dst is None else dst
+    second.copy_to_device(memoryview(content), src, 0)
+    first.copy_from_peer(second, src, 1, dst, 2, nbytes - 2).wait()
+    out = bytearray(nbytes - 2)
+    first.copy_from_device(dst, 2, memoryview(out))
+    assert bytes(out) == content[1 : nbytes - 1]
+
+
+def test_tensors_move_between_cards(cards: Pair, cuda: FakeCuda) -> None:
+    first, second = (Device.opened(f"card{i}", backend) for i, backend in enumerate(cards))
+    x = polyhal.ones((400, 300), device=first) * 2
+    assert (x.permute((1, 0)).to(second) + 1).sum().item() == 3 * 120_000
+    assert cuda.copied >= x.nbytes
+
+
+def test_without_access_there_is_no_copy_by_cuda(cards: Pair, cuda: FakeCuda) -> None:
+    first, second = cards
+    cuda.peers = False
+    assert first.can_copy_from(second) is first.features.cpu
+    assert first._peers._way(second._peers) in (first._peers._from_mapped, None)
+
+
+@pytest.mark.parametrize("function", ["cuDeviceGetByPCIBusId", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuInit"])
+def test_what_cuda_refuses_is_not_missed(cards: Pair, cuda: FakeCuda, function: str) -> None:
+    first, second = cards
+    cuda.refused[function] = 999
+    if function == "cuInit":
+        with pytest.raises(CudaError, match="cuInit failed with status 999"):
+            CudaDriver(cuda.load)
+        return
+    assert first.can_copy_from(second) is first.features.cpu
+    first.deallocate(first.allocate(4 * GRANULARITY))
+    assert not cuda.live, "what was made before the failure is released"
+
+
+def test_a_full_card_gives_memory_that_is_not_exported(cards: Pair, cuda: FakeCuda) -> None:
+    first, second = cards
+    assert first.can_copy_from(second)
+    cuda.capacity = 0
+    handle = first.allocate(8 * GRANULARITY)
+    first.copy_to_device(memoryview(bytes(8)), handle, 0)
+    first.deallocate(handle)
+    src, dst = first.allocate(64), second.allocate(64)
+    first.copy_to_device(memoryview(b"x" * 64), src, 0)
+    second.copy_from_peer(first, src, 0, dst, 32, 32)
+    out = bytearray(32)
+    second.copy_from_device(dst, 32, memoryview(out))
+    assert out == b"x" * 32, "there is no room for staging memory either, and the host copies"
+    assert not cuda.copied
+
+
+def test_an_import_that_is_refused_is_no_error(cards: Pair, cuda: FakeCuda) -> None:
+    first, second = cards
+    imports = as_card(first, 0)
+    assert first.can_copy_from(second)
+    imports.refuse = True
+    descriptors = open_descriptors()
+    first.deallocate(first.allocate(4 * GRANULARITY))
+    assert not cuda.live
+    assert open_descriptors() == descriptors
+
+
+@pytest.mark.parametrize("owns", [True, False], ids=["owns", "leaves"])
+def test_descriptors_are_closed_once(pair: Pair, cuda: FakeCuda, owns: bool) -> None:
+    """By the OpenCL driver, if that closes what it has imported, else here."""
+    for number, backend in enumerate(pair):
+        as_card(backend, number, owns_descriptors=owns)
+    assert pair[0].can_copy_from(pair[1])
+    pair[0].deallocate(pair[0].allocate(GRANULARITY))
+    descriptors = open_descriptors()
+    handles = [pair[0].allocate(GRANULARITY) for _ in range(5)]
+    # Those of the memory itself, which the driver keeps, and its mapping here.
+    assert open_descriptors() == descriptors + 10
+    for handle in handles:
+        pair[0].deallocate(handle)
+
+
+def test_a_failed_copy_is_a_typed_error(cards: Pair, cuda: FakeCuda) -> None:
+    first, second = cards
+    assert first.can_copy_from(second)
+    src, dst = second.allocate(GRANULARITY), first.allocate(GRANULARITY)
+    cuda.refused["cuMemcpyDtoDAsync_v2"] = 700
+    with pytest.raises(BackendError, match="copying 16 bytes from another device failed: cuMemcpyDtoDAsync_v2"):
+        first.copy_from_peer(second, src, 0, dst, 0, 16)
+    del cuda.refused["cuMemcpyDtoDAsync_v2"]
+    errors: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+    event = first.copy_from_peer(second, src, 0, dst, 0, 16)
+    cuda.refused["cuEventSynchronize"] = 700
+    with pytest.raises(BackendError, match="cuEventSynchronize"):
+        event.wait()
+    event.add_callback(errors.put)
+    assert isinstance(errors.get(timeout=10), BackendError)
+
+
+def test_tensors_are_exported_with_their_cuda_address(cards: Pair, cuda: FakeCuda) -> None:
+    """What was allocated before exports were asked for is copied on the device, also where it is small."""
+    device = Device.opened("card", cards[1])
+    x = polyhal.arange(10, device=device)
+    export = polyhal.to_dlpack(x[3:], device=True)
+    assert export.__dlpack_device__() == (2, 1)
+    device.synchronize()
+    memory = (ctypes.c_int64 * 7).from_address(export.place.address)
+    assert list(memory) == [3, 4, 5, 6, 7, 8, 9]
+    large = polyhal.full((2 * GRANULARITY,), 7.0, device=device)
+    place = polyhal.to_dlpack(large, device=True).place
+    device.synchronize()
+    assert ctypes.c_float.from_address(place.address + 4 * GRANULARITY).value == 7.0
+    allocations = len(cuda.live)
+    del export
+    assert len(cuda.live) == allocations - 1, "the copy is released with the export, the tensor's memory is not"

@@ -1,0 +1,58 @@
+"""Threads that use a device when Python ends: they end first, and say nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROGRAM = """
+import threading
+from polyhal.backends.opencl import threads_at_exit
+
+WORK = '''
+released = threading.Event()
+
+class Released:
+    def __del__(self):
+        if not released.is_set():
+            released.set()
+            while True:  # SystemExit meets the thread here first
+                pass
+
+def work():
+    while True:
+        Released()
+'''
+names = {"__name__": "polyhal.work", "threading": threading}
+exec(WORK, names)
+thread = threading.Thread(target=names["work"], daemon=True)
+thread.start()
+names["released"].wait()
+threads_at_exit._PATIENCE = 60.0
+threads_at_exit._end_threads()
+thread.join(10)
+print(thread.is_alive())
+"""
+
+
+def test_a_thread_that_releases_an_object_ends_in_silence() -> None:
+    """Python would print the SystemExit that meets it there, and let it go on."""
+    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_reads_that_are_awaited_are_delivered_before_threads_end() -> None:
+    """A device of another backend was opened first, so that its own wait for reads is registered first and comes last."""
+    program = """
+import polyhal as ph
+x = ph.ones((1024, 1024), device="sim")
+
+def tell():
+    (x @ x).numpy_async().add_done_callback(lambda f: print(f.result()[0, 0], flush=True))
+
+tell()
+device = ph.Device("opencl")
+tell()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1024.0\n" * 2, "")

@@ -1,0 +1,16 @@
+"""Devices for tests of groups: those of this machine that differ, and simulated ones up to eight."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from polyhal.hal.discovery.registry import registry
+
+MIXED = ["numpy", "numpy:no_f64", "numpy:contiguous_only", "sim:h200*2:0", "sim:h200*2:1"]
+MIXED += ["opencl:intel", "opencl:pocl"] if len(registry().probe("opencl")) > 1 else []
+MIXED += ["wgpu"] if registry().probe("wgpu") else []
+
+
+def groups(most: int = 8) -> st.SearchStrategy[list[str]]:
+    """Names of one to `most` different devices, in any order."""
+    return st.lists(st.sampled_from(MIXED), min_size=1, max_size=most, unique=True)

@@ -1,0 +1,55 @@
+"""What devices did in the runs of a captured step, against the step's own arithmetic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import polyhal as ph
+from polyhal.parallel import Group
+
+
+@pytest.mark.parametrize("names", [["numpy", "numpy:no_f64"], ["sim:teaching*2:0", "sim:teaching*2:1"]])
+def test_activity_tells_what_crosses_and_who_works(names: list[str], tmp_path: Path) -> None:
+    group = Group(names)
+    a, b = group.devices
+
+    def step(x: ph.Tensor, y: ph.Tensor) -> tuple[ph.Tensor, ...]:
+        u, v = group.all_reduce([x @ x, y @ y])
+        return u.exp(), v.to(a) + u
+
+    captured = ph.jit(step, warm_up=False)
+    xs = [ph.ones((32, 32), device=d) for d in (a, b)]
+    for _ in range(3):
+        expected = [x.numpy() for x in captured(*xs)]
+    with captured.activity() as seen:
+        for _ in range(3):
+            found = [x.numpy() for x in captured(*xs)]
+    assert all((x == y).all() for x, y in zip(found, expected, strict=True))
+    facts = seen.to_json()
+    assert facts["runs"] == 3
+    n = 32 * 32 * 4
+    assert {(x["from"], x["to"]): x["bytes"] for x in facts["links"]} == {(a.name, b.name): n, (b.name, a.name): 2 * n}
+    (collective,) = facts["collectives"]
+    assert (collective["kind"], collective["bytes"], collective["count"]) == ("all_reduce", n, 1)
+    assert collective["bus_bandwidth"] == pytest.approx(n / collective["seconds"])
+    for device in facts["devices"]:
+        assert device["clock"] == ("simulated" if names[0].startswith("sim") else "host")
+        assert device["families"]["contraction"] == 1
+        assert 0 < device["computing"] <= device["elapsed"]
+        assert device["idle"] == pytest.approx(device["elapsed"] - device["computing"])
+    assert f"{a.name} " in str(seen)
+    assert "all_reduce" in str(seen)
+    seen.save_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {e["tid"] for e in events} >= {a.name, b.name, "collectives"}
+    assert all(e["dur"] >= 0 for e in events)
+
+
+def test_a_step_on_one_device_has_none() -> None:
+    step = ph.jit(lambda x: x + 1, warm_up=False)
+    with step.activity() as seen:
+        assert step(ph.ones((2,), device="numpy")).tolist() == [2.0, 2.0]
+    assert str(seen) == "no captured step ran on several devices"

@@ -1,0 +1,103 @@
+"""Copies between the devices of a simulated machine: their order, their virtual time, and the loss of a device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulated import sim_of
+
+import polyhal
+from polyhal.backends.sim.backend import SimBackend
+from polyhal.backends.sim.events import SimEvent
+from polyhal.backends.sim.machine import SimulatedMachine
+from polyhal.backends.sim.packets import Barrier
+from polyhal.backends.sim.profile import load_profile
+from polyhal.backends.sim.selector import SimSelector
+from polyhal.backends.sim.timing import transfer_ns
+from polyhal.hal.device import Device
+from polyhal.hal.errors import BackendError
+from polyhal.hal.testing.kit import contract_peer
+from polyhal.hal.testing.kit.scope import Scope
+
+
+@pytest.fixture
+def pair() -> tuple[Device, Device]:
+    """Two devices of a machine of their own."""
+    machine = SimulatedMachine(load_profile("h200"), 2)
+    first, second = (SimBackend(machine, SimSelector("h200", 2, i)) for i in range(2))
+    return Device.opened("sim:h200*2", first), Device.opened("sim:h200*2:1", second)
+
+
+@pytest.mark.parametrize("check", ["order", "ranges", "released_memory", "streams", "event"])
+def test_copies_keep_the_contract(pair: tuple[Device, Device], check: str) -> None:
+    first, second = pair
+    getattr(contract_peer, check)(first.backend, second.backend, Scope(small=True))
+    getattr(contract_peer, check)(second.backend, first.backend, Scope(small=True))
+
+
+def test_tensors_move_over_the_link_and_not_through_the_host(pair: tuple[Device, Device]) -> None:
+    first, second = pair
+    with sim_of(first).record_events() as log:
+        x = polyhal.ones((512, 512), device=first)
+        moved = (x * 2).permute((1, 0))[1:].to(second)
+    assert np.array_equal(moved.numpy(), np.full((511, 512), 2, np.float32))
+    transfers = [e.text for e in log.entries() if e.action.name == "TRANSFER"]
+    assert len(transfers) == 1
+    assert "device to peer" in transfers[0]
+
+
+def test_a_device_waits_for_its_peer_without_the_host(pair: tuple[Device, Device]) -> None:
+    """The host enqueues work on both devices, and the time of the second one's follows from the first one's."""
+    first, second = pair
+    n = 4096
+    x = polyhal.ones((n, n), device=first)
+    y = x @ x
+    enqueued_at = sim_of(first).virtual_time
+    z = y.to(second) + 1
+    profile = sim_of(first).machine.profile
+    assert sim_of(first).virtual_time - enqueued_at < 100 * profile.submit_ns
+    assert z[0, 0].item() == n + 1
+    assert sim_of(first).virtual_time > enqueued_at + transfer_ns(profile.peer_link, y.nbytes)
+
+
+def test_the_same_program_takes_the_same_virtual_time(pair: tuple[Device, Device]) -> None:
+    def run(devices: tuple[Device, ...]) -> int:
+        x = polyhal.ones((256, 256), device=devices[0])
+        for i in range(6):
+            x = (x @ x * 0.01).to(devices[(i + 1) % 2])
+        x.numpy()
+        return sim_of(devices[0]).virtual_time
+
+    machine = SimulatedMachine(load_profile("h200"), 2)
+    others = tuple(Device.opened(f"other{i}", SimBackend(machine, SimSelector("h200", 2, i))) for i in range(2))
+    assert run(pair) == run(others)
+
+
+def test_a_wait_for_a_device_that_is_lost_ends(pair: tuple[Device, Device]) -> None:
+    first, second = pair
+    x = polyhal.ones((64, 64), device=first)
+    first.synchronize()
+    sim_of(first).faults.inject("device_lost", at=sim_of(first).commands + 1)
+    moved = (x + 1).to(second)
+    with pytest.raises(BackendError, match="was lost, for whose work"):
+        moved.numpy()
+
+
+def test_what_a_stream_needs_stays_while_another_is_done(pair: tuple[Device, Device]) -> None:
+    """A wait for one queue says nothing about earlier commands of others."""
+    a, b = map(sim_of, pair)
+    source, target = memoryview(bytearray(b"polyhal!")), a.allocate(8)
+    gate = SimEvent(b.driver)
+    stream = a.open_stream()
+    a.switch_stream(stream)
+    a.wait_for(gate)
+    copied = a.copy_to_device_async(source, target, 0)
+    a.switch_stream(None)
+    a.mark().wait()
+    assert not copied.is_complete()
+    b.driver.submit(Barrier, event=gate)
+    b.flush()
+    copied.wait()
+    found = bytearray(8)
+    a.copy_from_device(target, 0, memoryview(found))
+    assert found == b"polyhal!"
