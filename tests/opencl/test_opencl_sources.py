@@ -15,6 +15,7 @@ from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_UNARY
 KERNELS = [name for name in SourceFolder("polyhal.shaders.opencl").names() if name.endswith(".cl")]
 _DOUBLE = re.compile(r"(?<![\w.])\d+\.\d*(?:[eE][-+]?\d+)?(?![fF\w.])")
 _COMMENT = re.compile(r"//[^\n]*")
+_EXTERN_INLINE = re.compile(r"(?<!\bstatic )\binline\b")
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -29,6 +30,13 @@ def test_has_no_double_constants(name: str) -> None:
     shaders = SourceFolder("polyhal.shaders.opencl")
     text = _COMMENT.sub("", shaders.assemble(name, {}).replace(shaders.shipped("lib/double_functions.h"), ""))
     assert not _DOUBLE.findall(text)
+
+
+@pytest.mark.parametrize("name", SourceFolder("polyhal.shaders.opencl").names())
+def test_inline_functions_are_static(name: str) -> None:
+    """In C99 `inline` alone defines nothing that a call can be linked to, and it makes SPIR-V that validators refuse."""
+    text = _COMMENT.sub("", SourceFolder("polyhal.shaders.opencl").shipped(name))
+    assert not _EXTERN_INLINE.findall(text)
 
 
 def test_every_contract_name_has_an_expression() -> None:

@@ -57,7 +57,7 @@ typedef VEC(REAL) V;
 #if FEATURE_LANES == 1
 #define SUM_FEATURE_LANES(value, index)
 #elif TENSOR_CORES
-inline float sum_over_warp(float value) {
+static inline float sum_over_warp(float value) {
 #pragma unroll
     for (uint distance = FEATURE_LANES / 2; distance > 0; distance /= 2) {
         float other;

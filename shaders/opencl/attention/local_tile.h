@@ -88,8 +88,8 @@ typedef VEC(REAL) Vec4;
     }
 
 // sums[i][j] = product of row y + i * LANES_Y of `left` and row x + j * LANES_X of `right`.
-inline void multiply_rows(__local const REAL *left, __local const REAL *right, const uint features,
-                          REAL sums[ITEM_ROWS][ITEM_COLUMNS]) {
+static inline void multiply_rows(__local const REAL *left, __local const REAL *right, const uint features,
+                                 REAL sums[ITEM_ROWS][ITEM_COLUMNS]) {
     left += LANE_Y * PITCH(features);
     right += LANE_X * PITCH(features);
 #pragma unroll
@@ -117,7 +117,7 @@ inline void multiply_rows(__local const REAL *left, __local const REAL *right, c
 }
 
 // Store weights[i][j] where ACCUMULATE_ROWS reads them.
-inline void store_weights(const REAL weights[ITEM_ROWS][ITEM_COLUMNS], __local REAL *memory) {
+static inline void store_weights(const REAL weights[ITEM_ROWS][ITEM_COLUMNS], __local REAL *memory) {
 #pragma unroll
     for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
@@ -165,14 +165,14 @@ inline void store_weights(const REAL weights[ITEM_ROWS][ITEM_COLUMNS], __local R
 // numbers of local memory.
 #if TENSOR_CORES
 #define DEFINE_ROW_REDUCTION(name, COMBINE)                                                  \
-    inline void name(REAL values[ITEM_ROWS], __local REAL *scratch) {                        \
+    static inline void name(REAL values[ITEM_ROWS], __local REAL *scratch) {                 \
         _Pragma("unroll") for (uint i = 0; i < ITEM_ROWS; i++)                               \
             _Pragma("unroll") for (uint distance = LANES_X / 2; distance > 0; distance /= 2) \
                 values[i] = COMBINE(values[i], shuffle_xor(values[i], distance));            \
     }
 #else
 #define DEFINE_ROW_REDUCTION(name, COMBINE)                                                                              \
-    inline void name(REAL values[ITEM_ROWS], __local REAL *scratch) {                                                    \
+    static inline void name(REAL values[ITEM_ROWS], __local REAL *scratch) {                                             \
         const uint x = LANE_X, y = LANE_Y;                                                                               \
         for (uint i = 0; i < ITEM_ROWS; i++) scratch[(y + i * LANES_Y) * LANES_X + x] = values[i];                       \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                    \

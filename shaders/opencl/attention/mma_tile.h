@@ -96,7 +96,7 @@
 #endif
 
 // Turn a tile of accumulators into left operands whose sum it is. The fallback's are in `scratch`, 128 words each.
-inline void fragments_of_weights(const float *sums, Fragment terms[BF16_TERMS], __local uint *scratch) {
+static inline void fragments_of_weights(const float *sums, Fragment terms[BF16_TERMS], __local uint *scratch) {
 #if BF16_TERMS == 1
     terms[0] = FRAGMENT_OF_SUMS(DTYPE, sums, scratch);
 #else
@@ -169,7 +169,7 @@ inline void fragments_of_weights(const float *sums, Fragment terms[BF16_TERMS], 
 #else
 // The units truncate towards zero as they add. To keep this from accumulating, a product starts at zero and is added by an
 // ordinary, rounding addition.
-inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], const Fragment right[BF16_TERMS]) {
+static inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], const Fragment right[BF16_TERMS]) {
     float product[SUMS] = {0, 0, 0, 0, 0, 0, 0, 0};
     UNROLL for (uint i = 0; i < TERM_PRODUCTS; i++)
         MULTIPLY(DTYPE, product, left[LEFT_TERM(i)], right[RIGHT_TERM(i)]);
@@ -239,7 +239,7 @@ inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], const F
 // Four neighbouring lanes hold the accumulators of a row. Reduce one number per row over them.
 #if TENSOR_CORES
 #define DEFINE_ROW_REDUCTION(name, COMBINE)                                         \
-    inline void name(float values[ROW_TILES][HALVES], __local uint *scratch) {      \
+    static inline void name(float values[ROW_TILES][HALVES], __local uint *scratch) { \
         UNROLL for (uint t = 0; t < ROW_TILES; t++)                                 \
             UNROLL for (uint h = 0; h < HALVES; h++) {                              \
                 values[t][h] = COMBINE(values[t][h], shuffle_xor(values[t][h], 1)); \
@@ -248,7 +248,7 @@ inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], const F
     }
 #else
 #define DEFINE_ROW_REDUCTION(name, COMBINE)                                                   \
-    inline void name(float values[ROW_TILES][HALVES], __local uint *scratch) {                \
+    static inline void name(float values[ROW_TILES][HALVES], __local uint *scratch) {         \
         __local float *four = (__local float *)scratch + get_local_id(0) / 4 * 4;             \
         for (uint t = 0; t < ROW_TILES; t++)                                                  \
             for (uint h = 0; h < HALVES; h++) {                                               \

@@ -24,8 +24,8 @@
 #if FUSE_DQ
 // acc[4 * i + c][j] = sum over all rows of the weights of column 4 * (y + i * LANES_Y) + c times vector x + j * LANES_X
 // of the rows of `left`.
-inline void accumulate_columns(Vec4 acc[4 * DQ_VECTORS][VECTORS(FEATURES)], __local const REAL *weights,
-                               __local const REAL *left) {
+static inline void accumulate_columns(Vec4 acc[4 * DQ_VECTORS][VECTORS(FEATURES)], __local const REAL *weights,
+                                      __local const REAL *left) {
     const uint x = LANE_X, y = LANE_Y;
 #pragma unroll
     for (uint i = 0; i < 4 * DQ_VECTORS; i++)

@@ -8,13 +8,13 @@
 #endif
 
 #if TENSOR_CORES
-inline float fast_exp2(float x) {
+static inline float fast_exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 // The number of the lane whose id differs in the bits of `distance`.
-inline float shuffle_xor(float value, uint distance) {
+static inline float shuffle_xor(float value, uint distance) {
     float other;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(distance));
     return other;

@@ -27,7 +27,7 @@
 
 // The matrix descriptor of a panel: address, distance to the next 64 rows, distance to the next eight lines, all in units
 // of 16 bytes, and the 128-byte swizzle.
-inline ulong panel_descriptor(__local const uint *first, const uint next_rows) {
+static inline ulong panel_descriptor(__local const uint *first, const uint next_rows) {
     const uint address = (uint)(size_t)first;
     return (ulong)((address & 0x3ffffu) >> 4) | (ulong)next_rows << 16 | (ulong)64 << 32 | (ulong)1 << 62;
 }
@@ -126,7 +126,7 @@ inline ulong panel_descriptor(__local const uint *first, const uint next_rows) {
     }
 #else
 #define FENCE_COPIES()
-inline float element_at(__local const uint *memory, const uint row, const uint column, const uint count) {
+static inline float element_at(__local const uint *memory, const uint row, const uint column, const uint count) {
     return LOAD(DTYPE, (__local const STORAGE(DTYPE) *)memory, SWIZZLED_WORD(row, column, count) * 2 + column % 2);
 }
 #define BEGIN_MULTIPLY(sums, rows, row_count, memory, features)                                                \

@@ -14,7 +14,7 @@
 #include "lib/vectors.h"
 #include "conv/banded_arguments.h"
 
-inline REAL weighted(const REAL weight, const REAL value) { return weight == 0 ? (REAL)0 : weight * value; }
+static inline REAL weighted(const REAL weight, const REAL value) { return weight == 0 ? (REAL)0 : weight * value; }
 
 // Items are (columns / LANES, blocks of rows, planes).
 __kernel void banded_planes(BANDED_PLANES_PARAMETERS) {

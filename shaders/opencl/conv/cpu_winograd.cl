@@ -105,8 +105,8 @@ __kernel NO_AUTOVEC void winograd_weights(__global const STORAGE(DTYPE) *w, cons
     t3 = d1 - d3;
 
 // transformed[element * step] = the elements of TILE_COLUMNS tiles of one channel, vector by vector.
-inline void transform_tiles(__global const REAL *plane, __global const int *tap_offsets, __global REAL *transformed,
-                            const ulong step) {
+static inline void transform_tiles(__global const REAL *plane, __global const int *tap_offsets,
+                                   __global REAL *transformed, const ulong step) {
 #pragma unroll
     for (uint v = 0; v < VECTORS; v++) {
         V t[4][4];

@@ -37,16 +37,16 @@ typedef struct {
     int down_kernel, down_start, down_step, down_divisor, across_kernel, across_start, across_step, across_divisor;
 } TapGeometry;
 
-inline int tap_of(int number, int divisor, int kernel_length) {
+static inline int tap_of(int number, int divisor, int kernel_length) {
     return number >= 0 && number % divisor == 0 && number / divisor < kernel_length ? number / divisor : -1;
 }
 
 // The first i of a phase: taps that are too large come before it. Steps are negative, and the divisor is 1.
-inline int first_tap(int phase_start, int step, int kernel_length) {
+static inline int first_tap(int phase_start, int step, int kernel_length) {
     return max(0, (phase_start - kernel_length - step) / -step);
 }
 
-inline ushort bits_of_float16(float value) {
+static inline ushort bits_of_float16(float value) {
     ushort bits;
     vstore_half_rte(value, 0, (half *)&bits);
     return bits;

@@ -50,7 +50,7 @@ __kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, _
 }
 
 // Whether `later`, after `value` in a window, replaces it as the maximum: a NaN replaces any number, and nothing a NaN.
-inline bool replaces(const REAL later, const REAL value) { return !(later <= value) && !isnan(value); }
+static inline bool replaces(const REAL later, const REAL value) { return !(later <= value) && !isnan(value); }
 
 // A window's gradient goes to its first maximum: an element that no later one replaces and that replaces all before it.
 __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
@@ -121,7 +121,7 @@ __kernel void max_pool_disjoint_grad(__global const STORAGE(DTYPE) *g, const ulo
 }
 
 // Elements of [from, from + length) inside [0, limit).
-inline int elements_inside(const int from, const int length, const int limit) {
+static inline int elements_inside(const int from, const int length, const int limit) {
     return min(from + length, limit) - max(from, 0);
 }
 

@@ -33,7 +33,9 @@ typedef struct __attribute__((packed)) {
 #define CONST_VECTOR_AT(p) (((__global const UnalignedVector *)(p))->lanes)
 
 // Pixels from one channel to the next.
-inline long channel_length(__global const int *layout) { return (long)LAYOUT_TOPS * LAYOUT_LEFTS * LAYOUT_PLANE; }
+static inline long channel_length(__global const int *layout) {
+    return (long)LAYOUT_TOPS * LAYOUT_LEFTS * LAYOUT_PLANE;
+}
 
 FORCE_INLINE void clear_pixels(__global REAL *to, int i, const int end) {
     if (end - i >= WIDTH) {

@@ -69,14 +69,16 @@ typedef CONCAT(LEFT, 4) LeftQuad;
     (to)[3] = (q).s3;
 
 #if LEFT_PACKED
-inline float unpacked_float16(uint word, uint second) {
+static inline float unpacked_float16(uint word, uint second) {
     const uint bits = second ? word >> 16 : word & 0xffff;
     return vload_half(0, (const half *)&bits);
 }
-inline float unpacked_bfloat16(uint word, uint second) { return as_float(second ? word & 0xffff0000 : word << 16); }
+static inline float unpacked_bfloat16(uint word, uint second) {
+    return as_float(second ? word & 0xffff0000 : word << 16);
+}
 
 // Four rows of k index k_ of the left operand.
-inline Quad left_quad(__local const uint *left, uint k_) {
+static inline Quad left_quad(__local const uint *left, uint k_) {
     Quad q = 0;
     UNROLLED(term, BF16_TERMS) {
         const uint4 words = *(__local const uint4 *)(left + (term * DEPTH / 2 + k_ / 2) * LEFT_PITCH);
@@ -86,11 +88,13 @@ inline Quad left_quad(__local const uint *left, uint k_) {
     return q;
 }
 #else
-inline Quad left_quad(__local const REAL *left, uint k_) { return *(__local const Quad *)(left + k_ * LEFT_PITCH); }
+static inline Quad left_quad(__local const REAL *left, uint k_) {
+    return *(__local const Quad *)(left + k_ * LEFT_PITCH);
+}
 #endif
 
-inline void multiply_slice(REAL acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS][8], __local const LEFT *left,
-                           __local const REAL *right) {
+static inline void multiply_slice(REAL acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS][8], __local const LEFT *left,
+                                  __local const REAL *right) {
     left += ROW_OF(0);
     right += COLUMN_OF(0);
     UNROLLED(k_, DEPTH) {
@@ -112,7 +116,7 @@ inline void multiply_slice(REAL acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS][8], __loc
 #define PACKED_float16(low, high) halves_of_floats(low, high)
 
 // Two consecutive k of a row or column as one word per bf16 term.
-inline void split_pair(uint words[BF16_TERMS], float low, float high) {
+static inline void split_pair(uint words[BF16_TERMS], float low, float high) {
     UNROLLED(term, BF16_TERMS) {
         words[term] = CONCAT(PACKED_, HALF_TYPE)(low, high);
         low -= as_float(words[term] << 16);
@@ -123,7 +127,8 @@ inline void split_pair(uint words[BF16_TERMS], float low, float high) {
 // The bf16 terms of two fragments of 16 rows of a, or columns of b, from a block of 32 by 16 k. A work-item reads k
 // 2 * x + 0, 1, 8 and 9; elements 0 and 1 of a quad go to the first fragment, 2 and 3 to the second. A fragment of a has both
 // elements of one half of k in neighbouring registers, one of b both halves of an element (see lib/mma.h).
-inline void split_block(Fragment to[BF16_TERMS][2], __local const float *from, const uint pitch, const uint is_b) {
+static inline void split_block(Fragment to[BF16_TERMS][2], __local const float *from, const uint pitch,
+                               const uint is_b) {
     float quads[4][4];
     UNROLLED(i, 4) {
         const float4 q = *(__local const float4 *)(from + (i / 2 * 8 + i % 2) * pitch);
@@ -138,7 +143,7 @@ inline void split_block(Fragment to[BF16_TERMS][2], __local const float *from, c
 }
 
 // The fragments of a from a packed left operand.
-inline void unpack_block(Fragment to[BF16_TERMS][2], __local const uint *from) {
+static inline void unpack_block(Fragment to[BF16_TERMS][2], __local const uint *from) {
     UNROLLED(term, BF16_TERMS) UNROLLED(half_, 2) {
         const uint4 q = *(__local const uint4 *)(from + (term * DEPTH / 2 + half_ * 4) * LEFT_PITCH);
         to[term][0].r[half_ * 2] = q.s0;
@@ -148,8 +153,8 @@ inline void unpack_block(Fragment to[BF16_TERMS][2], __local const uint *from) {
     }
 }
 
-inline void multiply_on_tensor_cores(float acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS][8], __local const LEFT *left,
-                                     __local const float *right) {
+static inline void multiply_on_tensor_cores(float acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS][8], __local const LEFT *left,
+                                            __local const float *right) {
     const uint lane_x = LANE % 4, row = LANE / 4 * 4;
     Fragment y[COLUMN_BLOCKS][BF16_TERMS][2];
     UNROLLED(b, COLUMN_BLOCKS)

@@ -19,7 +19,7 @@
 #define WIDTH 8
 
 #if BF16_TERMS == 1
-inline ushort round_float16(float value) {
+static inline ushort round_float16(float value) {
     ushort bits;
     vstore_half_rte(value, 0, (half *)&bits);
     return bits;
@@ -29,7 +29,7 @@ inline ushort round_float16(float value) {
 #else
 // Return the next term and subtract it from `rest`. What would round to infinity is truncated instead, infinity leaves no
 // remainder, and NaN stays NaN.
-inline ushort split_off(float *rest) {
+static inline ushort split_off(float *rest) {
     const uint bits = as_uint(*rest), size = bits & 0x7fffffffu;
     const uint term = (bits + (size < 0x7f7f8000u ? 0x8000u : 0)) >> 16;
     *rest = size < 0x7f800000u ? *rest - as_float(term << 16) : 0.0f;

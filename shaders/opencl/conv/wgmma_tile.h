@@ -60,7 +60,7 @@
 #define AHEAD (STAGES - 1 - IN_FLIGHT)
 
 // An element: the sum of its terms, which are `term_size` elements apart.
-inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong term_size, const long at) {
+static inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong term_size, const long at) {
     float sum = 0;
     for (int term = BF16_TERMS - 1; term >= 0; term--) sum += LOAD(DTYPE, x + term * term_size, at);
     return sum;

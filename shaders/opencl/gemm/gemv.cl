@@ -54,7 +54,7 @@ typedef VEC(REAL) V;
 #endif
 #define LOAD_SCALAR(p, i) ((REAL)LOAD(DTYPE, p, i))
 
-inline REAL total(V v) {
+static inline REAL total(V v) {
     REAL sum = SUM_LANE(v, 0);
 #pragma unroll
     for (uint j = 1; j < WIDTH; j++) sum += SUM_LANE(v, j);

@@ -89,8 +89,8 @@
 #define STEPS (DEPTH / TERMS(DTYPE))
 
 // Accumulates the product of one step of terms.
-inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows[BLOCKS_DOWN],
-                     Fragment columns[BLOCKS_ACROSS]) {
+static inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows[BLOCKS_DOWN],
+                            Fragment columns[BLOCKS_ACROSS]) {
 #if TF32_TERMS == 2
     Fragment low_columns[BLOCKS_ACROSS];
 #pragma unroll

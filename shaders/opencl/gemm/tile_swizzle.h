@@ -9,7 +9,7 @@
 #endif
 
 // The row and the column, counted in tiles, of tile number `tile` of `down` x `across`.
-inline uint2 swizzled_tile(const uint tile, const uint down, const uint across) {
+static inline uint2 swizzled_tile(const uint tile, const uint down, const uint across) {
     const uint band = tile / (SWIZZLE_ROWS * across);
     const uint height = min((uint)SWIZZLE_ROWS, down - band * SWIZZLE_ROWS);
     const uint within = tile - band * SWIZZLE_ROWS * across;

@@ -17,7 +17,7 @@
 #endif
 
 #if IS_FLOAT
-inline void add_atomically(volatile __global float *target, const float value) {
+static inline void add_atomically(volatile __global float *target, const float value) {
 #if PTX
     asm volatile("red.global.add.f32 [%0], %1;" : : "l"(target), "f"(value) : "memory");
 #else
@@ -32,7 +32,7 @@ inline void add_atomically(volatile __global float *target, const float value) {
 
 // Four neighbors at an address aligned to them; one instruction from compute capability 9.0 on.
 #if QUAD_ATOMICS
-inline void add_quad_atomically(volatile __global float *target, const float4 value) {
+static inline void add_quad_atomically(volatile __global float *target, const float4 value) {
     asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
                  : : "l"(target), "f"(value.s0), "f"(value.s1), "f"(value.s2), "f"(value.s3) : "memory");
 }

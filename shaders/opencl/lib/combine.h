@@ -28,16 +28,16 @@
 #define REDUCE_LANES1(v) (v)
 #define REDUCE_LANES2(v) COMBINE_SCALARS((v).s0, (v).s1)
 #if WIDTH >= 4
-inline TERM REDUCE_LANES4(CONCAT(TERM, 4) v) {
+static inline TERM REDUCE_LANES4(CONCAT(TERM, 4) v) {
     const CONCAT(TERM, 2) pair = COMBINE_VECTORS(v.lo, v.hi);
     return REDUCE_LANES2(pair);
 }
 #endif
 #if WIDTH >= 8
-inline TERM REDUCE_LANES8(CONCAT(TERM, 8) v) { return REDUCE_LANES4(COMBINE_VECTORS(v.lo, v.hi)); }
+static inline TERM REDUCE_LANES8(CONCAT(TERM, 8) v) { return REDUCE_LANES4(COMBINE_VECTORS(v.lo, v.hi)); }
 #endif
 #if WIDTH >= 16
-inline TERM REDUCE_LANES16(CONCAT(TERM, 16) v) { return REDUCE_LANES8(COMBINE_VECTORS(v.lo, v.hi)); }
+static inline TERM REDUCE_LANES16(CONCAT(TERM, 16) v) { return REDUCE_LANES8(COMBINE_VECTORS(v.lo, v.hi)); }
 #endif
 #define REDUCE_LANES(v) CONCAT(REDUCE_LANES, WIDTH)(v)
 #endif

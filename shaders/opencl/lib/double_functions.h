@@ -11,10 +11,10 @@ typedef VEC(double) D;
     for (uint j = 0; j < WIDTH; j++) \
         ((__private double *)&r)[j] = f(((__private double *)&x)[j], ((__private double *)&y)[j]);
 
-inline D sine_double(D x) { PERIODIC(double, long, sin, x, 1.0e9) }
-inline D cosine_double(D x) { PERIODIC(double, long, cos, x, 1.0e9) }
+static inline D sine_double(D x) { PERIODIC(double, long, sin, x, 1.0e9) }
+static inline D cosine_double(D x) { PERIODIC(double, long, cos, x, 1.0e9) }
 // The sign is handled separately: a driver's vector pow may be wrong for negative x.
-inline D signed_power_double(D x, D y) {
+static inline D signed_power_double(D x, D y) {
     D magnitude = fabs(x);
 #if QUIRK_SCALAR_POW
     D size;
@@ -27,28 +27,28 @@ inline D signed_power_double(D x, D y) {
     return SELECT(signed_size, (D)(NAN), (x < 0.0) & (x > (D)(-INFINITY)) & (floor(y) != y));
 }
 
-inline D tangent_double(D x) { PERIODIC(double, long, tan, x, 1.0e9) }
+static inline D tangent_double(D x) { PERIODIC(double, long, tan, x, 1.0e9) }
 
-inline D error_function_double(D x) { return erf(x); }
+static inline D error_function_double(D x) { return erf(x); }
 
-inline D normal_distribution_double(D x) { return 0.5 * erfc(x * -0.70710678118654752); }
+static inline D normal_distribution_double(D x) { return 0.5 * erfc(x * -0.70710678118654752); }
 
-inline D gelu_derivative_double(D x) {
+static inline D gelu_derivative_double(D x) {
     return normal_distribution_double(x) + x * 0.39894228040143268 * exp(-0.5 * x * x);
 }
 
-inline D gelu_tanh_derivative_double(D x) {
+static inline D gelu_tanh_derivative_double(D x) {
     const D u = (x + 0.044715 * x * x * x) * 1.5957691216057308;
     const D s = 1.0 / (1.0 + exp(-u));
     return s + x * s * (1.0 - s) * fma((D)(0.21406444881780073), x * x, (D)(1.5957691216057308));
 }
 
-inline D silu_derivative_double(D x) {
+static inline D silu_derivative_double(D x) {
     const D s = 1.0 / (1.0 + exp(-x));
     return s * (x * (1.0 - s) + 1.0);
 }
 
-inline D floor_remainder_double(D x, D y) {
+static inline D floor_remainder_double(D x, D y) {
 #if QUIRK_SCALAR_FMOD
     D r;
     BY_ELEMENT(r, fmod, x, y)

@@ -18,7 +18,7 @@
 // gains nothing for these and takes some compilers up to a minute.
 #define NO_AUTOVEC __attribute__((vec_type_hint(float4)))
 // Some drivers compile functions that are not inlined for narrower vectors.
-#define FORCE_INLINE inline __attribute__((always_inline))
+#define FORCE_INLINE static inline __attribute__((always_inline))
 
 #define CONCAT_(a, b) a##b
 #define CONCAT(a, b) CONCAT_(a, b)
@@ -56,10 +56,10 @@
 #define COMPUTE_float64 double
 #endif
 
-inline float float_of_bfloat16(ushort bits) { return as_float((uint)bits << 16); }
+static inline float float_of_bfloat16(ushort bits) { return as_float((uint)bits << 16); }
 
 // Rounds to nearest even. A NaN keeps its sign and becomes quiet; rounding could make it infinite.
-inline ushort bfloat16_of_float(float value) {
+static inline ushort bfloat16_of_float(float value) {
     const uint bits = as_uint(value);
     const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return (ushort)(isnan(value) ? ((bits >> 16) | 0x40u) : rounded);

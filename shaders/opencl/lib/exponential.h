@@ -20,7 +20,7 @@
 
 #if POLYNOMIAL_EXP || POLYNOMIAL_EXP_FAST
 // e^r for r in [-log(2) / 2, log(2) / 2].
-inline VEC(float) polynomial_of_rest(VEC(float) r) {
+static inline VEC(float) polynomial_of_rest(VEC(float) r) {
     VEC(float) p = r * 0.0013933758f + 0.00836325251f;
     p = p * r + 0.041666463f;
     p = p * r + 0.166665763f;
@@ -31,7 +31,7 @@ inline VEC(float) polynomial_of_rest(VEC(float) r) {
 #endif
 
 #if POLYNOMIAL_EXP
-inline VEC(float) polynomial_exp(VEC(float) value) {
+static inline VEC(float) polynomial_exp(VEC(float) value) {
     // Outside these bounds the result is 0 or infinite. The comparisons propagate NaN.
     VEC(float) x = value < (VEC(float))(-104.0f) ? (VEC(float))(-104.0f) : value;
     x = x > (VEC(float))(89.0f) ? (VEC(float))(89.0f) : x;
@@ -62,24 +62,24 @@ inline VEC(float) polynomial_exp(VEC(float) value) {
 #endif
 
 #if PTX_EXP_FAST
-inline float __attribute__((overloadable)) ptx_exp_fast(float x) {
+static inline float __attribute__((overloadable)) ptx_exp_fast(float x) {
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.442695041f));
     return power;
 }
-inline float2 __attribute__((overloadable)) ptx_exp_fast(float2 x) {
+static inline float2 __attribute__((overloadable)) ptx_exp_fast(float2 x) {
     return (float2)(ptx_exp_fast(x.s0), ptx_exp_fast(x.s1));
 }
-inline float4 __attribute__((overloadable)) ptx_exp_fast(float4 x) {
+static inline float4 __attribute__((overloadable)) ptx_exp_fast(float4 x) {
     return (float4)(ptx_exp_fast(x.lo), ptx_exp_fast(x.hi));
 }
-inline float8 __attribute__((overloadable)) ptx_exp_fast(float8 x) {
+static inline float8 __attribute__((overloadable)) ptx_exp_fast(float8 x) {
     return (float8)(ptx_exp_fast(x.lo), ptx_exp_fast(x.hi));
 }
 #define EXP_FAST(x) ptx_exp_fast(x)
 #define EXP_FAST_SCALAR(x) ptx_exp_fast(x)
 #elif POLYNOMIAL_EXP_FAST
-inline VEC(float) polynomial_exp_fast(VEC(float) x) {
+static inline VEC(float) polynomial_exp_fast(VEC(float) x) {
     // The lowest bits of t hold the exponent; its own exponent, and a NaN's, are shifted out.
     const VEC(float) t = x * 1.442695041f + 12582912.0f;
     const VEC(float) n = t - 12582912.0f;

@@ -16,21 +16,21 @@ typedef VEC(float) F;
 #define SIGMOID(x) (1.0f / (1.0f + exp(-(x))))
 #endif
 
-inline F sine_float(F x) { PERIODIC(float, int, sin, x, 3.0e4f) }
-inline F cosine_float(F x) { PERIODIC(float, int, cos, x, 3.0e4f) }
+static inline F sine_float(F x) { PERIODIC(float, int, sin, x, 3.0e4f) }
+static inline F cosine_float(F x) { PERIODIC(float, int, cos, x, 3.0e4f) }
 // The sign is handled separately: a driver's vector pow may be wrong for negative x.
-inline F signed_power_float(F x, F y) {
+static inline F signed_power_float(F x, F y) {
     const F size = pow(MAGNITUDE(x), y);
     const F half_y = 0.5f * y;
     const F signed_size = SELECT(size, copysign(size, x), (floor(y) == y) & (floor(half_y) != half_y));
     return SELECT(signed_size, (F)(NAN), (x < 0.0f) & (x > (F)(-INFINITY)) & (floor(y) != y));
 }
 
-inline F tangent_float(F x) { PERIODIC(float, int, tan, x, 3.0e4f) }
+static inline F tangent_float(F x) { PERIODIC(float, int, tan, x, 3.0e4f) }
 
 // log(erfc(a)) for 1 <= a <= 4, and erf(a) / a as a function of a * a for a <= 1: minimax polynomials, fitted in float64
 // with weights that balance the error of the result. Either way erf is within 2.3 units in the last place.
-inline F log_erfc(F a) {
+static inline F log_erfc(F a) {
     F p = (F)(0.00013354658f);
     p = p * a + -0.0023899076f;
     p = p * a + 0.019448387f;
@@ -40,7 +40,7 @@ inline F log_erfc(F a) {
     return p * a + -0.0014048255f;
 }
 
-inline F erf_over_x(F z) {
+static inline F erf_over_x(F z) {
     F p = (F)(-0.00056314224f);
     p = p * z + 0.0049175513f;
     p = p * z + -0.026711311f;
@@ -50,7 +50,7 @@ inline F erf_over_x(F z) {
 }
 
 // Beyond 4 the result is 1 in float; the comparison, unlike fmin, keeps a NaN.
-inline F error_function_float(F x) {
+static inline F error_function_float(F x) {
     const F size = MAGNITUDE(x);
     const F a = SELECT(size, (F)(4.0f), size > 4.0f);
     const F far = copysign(1.0f - exp(log_erfc(a)), x);
@@ -59,7 +59,7 @@ inline F error_function_float(F x) {
 
 // 2^q for q <= 1, at least 2^-126: a polynomial on [-1/2, 1/2]. Adding and subtracting 1.5 * 2^23 rounds to an integer,
 // whose bits are then the lowest ones of the sum.
-inline F small_power_of_two(F q) {
+static inline F small_power_of_two(F q) {
     const F bounded = SELECT(q, (F)(-126.0f), q < -126.0f);
     const F shifted = bounded + 12582912.0f;
     const F r = bounded - (shifted - 12582912.0f);
@@ -76,7 +76,7 @@ inline F small_power_of_two(F q) {
 // (1 + erf(x / sqrt 2)) / 2, computed from its tail to avoid cancellation. The base-2 logarithm of the tail is a polynomial
 // in |x|, fitted in float64 such that x times the result is right to 0.1 units in the last place of at least 0.02 for x >
 // -5.7. For smaller x the polynomial falls without bound, and the tail vanishes.
-inline F normal_distribution_float(F x) {
+static inline F normal_distribution_float(F x) {
     const F a = MAGNITUDE(x);
     F q = (F)(-4.8200768e-08f);
     q = q * a + 1.2376967e-06f;
@@ -93,22 +93,22 @@ inline F normal_distribution_float(F x) {
 }
 
 // The density is 2^(-x^2 / (2 ln 2)) / sqrt(2 pi).
-inline F gelu_derivative_float(F x) {
+static inline F gelu_derivative_float(F x) {
     return normal_distribution_float(x) + x * 0.39894228f * small_power_of_two(x * x * -0.72134752f);
 }
 
-inline F gelu_tanh_derivative_float(F x) {
+static inline F gelu_tanh_derivative_float(F x) {
     const F u = (x + 0.044715f * x * x * x) * 1.5957691f;
     const F s = SIGMOID(u);
     return s + x * s * (1.0f - s) * (0.21406445f * (x * x) + 1.5957691f);
 }
 
-inline F silu_derivative_float(F x) {
+static inline F silu_derivative_float(F x) {
     const F s = SIGMOID(x);
     return s * (x * (1.0f - s) + 1.0f);
 }
 
-inline F floor_remainder_float(F x, F y) {
+static inline F floor_remainder_float(F x, F y) {
     const F r = fmod(x, y);
     const F moved = SELECT(r, r + y, ((r < 0.0f) & (y > 0.0f)) | ((r > 0.0f) & (y < 0.0f)));
     return SELECT(moved, copysign(r, y), r == 0.0f);

@@ -41,19 +41,19 @@
 #define STORE_TWO(to, first, second, at) CONCAT(store_two_, OUT_DTYPE)(first, second, (to) + (at))
 #endif
 
-inline void store_two_float32(float first, float second, __global float *to) {
+static inline void store_two_float32(float first, float second, __global float *to) {
     *(__global float2 *)to = (float2)(first, second);
 }
-inline void store_two_float16(float first, float second, __global half *to) {
+static inline void store_two_float16(float first, float second, __global half *to) {
     vstorea_half2_rte((float2)(first, second), 0, to);
 }
-inline void store_two_bfloat16(float first, float second, __global ushort *to) {
+static inline void store_two_bfloat16(float first, float second, __global ushort *to) {
     *(__global ushort2 *)to = (ushort2)(bfloat16_of_float(first), bfloat16_of_float(second));
 }
 
-inline float2 load_two_float32(__global const float *from) { return *(__global const float2 *)from; }
-inline float2 load_two_float16(__global const half *from) { return vloada_half2(0, from); }
-inline float2 load_two_bfloat16(__global const ushort *from) {
+static inline float2 load_two_float32(__global const float *from) { return *(__global const float2 *)from; }
+static inline float2 load_two_float16(__global const half *from) { return vloada_half2(0, from); }
+static inline float2 load_two_bfloat16(__global const ushort *from) {
     const uint word = *(__global const uint *)from;
     return (float2)(as_float(word << 16), as_float(word & 0xffff0000));
 }
@@ -99,30 +99,32 @@ inline float2 load_two_bfloat16(__global const ushort *from) {
 
 #if OCTETS && TENSOR_CORES && !SPLIT_K
 
-inline uint packed_float16(float low, float high) {
+static inline uint packed_float16(float low, float high) {
     uint word;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
 }
 
-inline uint packed_bfloat16(float low, float high) {
+static inline uint packed_bfloat16(float low, float high) {
     uint word;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
 }
 
-inline float widened_half(ushort bits) {
+static inline float widened_half(ushort bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
     return value;
 }
-inline float2 unpacked_float16(uint word) {
+static inline float2 unpacked_float16(uint word) {
     return (float2)(widened_half((ushort)word), widened_half((ushort)(word >> 16)));
 }
 
-inline float2 unpacked_bfloat16(uint word) { return (float2)(as_float(word << 16), as_float(word & 0xffff0000)); }
+static inline float2 unpacked_bfloat16(uint word) {
+    return (float2)(as_float(word << 16), as_float(word & 0xffff0000));
+}
 
-inline uint shuffle_word(uint word, uint distance) {
+static inline uint shuffle_word(uint word, uint distance) {
     uint other;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(word), "r"(distance));
     return other;
@@ -138,7 +140,7 @@ inline uint shuffle_word(uint word, uint distance) {
     }
 
 // Transposes 4 x 4 words over four lanes: word j of lane i becomes word i of lane j.
-inline uint4 transpose_quad(uint4 words) {
+static inline uint4 transpose_quad(uint4 words) {
     EXCHANGE_WORDS(words.s0, words.s1, 1)
     EXCHANGE_WORDS(words.s2, words.s3, 1)
     EXCHANGE_WORDS(words.s0, words.s2, 2)

@@ -50,14 +50,20 @@
 #elif EXCHANGE == 2
 #define WARP 32
 #define WARPS_PER_TASK ((LANES + WARP - 1) / WARP)
-inline uint shuffled(uint bits, uint distance) {
+static inline uint shuffled(uint bits, uint distance) {
     uint other;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=r"(other) : "r"(bits), "r"(distance));
     return other;
 }
-inline float __attribute__((overloadable)) shuffle_xor_lane(float value, uint distance) { return as_float(shuffled(as_uint(value), distance)); }
-inline int __attribute__((overloadable)) shuffle_xor_lane(int value, uint distance) { return as_int(shuffled(as_uint(value), distance)); }
-inline uint __attribute__((overloadable)) shuffle_xor_lane(uint value, uint distance) { return shuffled(value, distance); }
+static inline float __attribute__((overloadable)) shuffle_xor_lane(float value, uint distance) {
+    return as_float(shuffled(as_uint(value), distance));
+}
+static inline int __attribute__((overloadable)) shuffle_xor_lane(int value, uint distance) {
+    return as_int(shuffled(as_uint(value), distance));
+}
+static inline uint __attribute__((overloadable)) shuffle_xor_lane(uint value, uint distance) {
+    return shuffled(value, distance);
+}
 // COMBINE may evaluate its operands several times, and in branches, where a shuffle would wait forever for the rest of the
 // warp.
 #define GROUP_BUTTERFLY(value, COMBINE, lanes) \

@@ -8,7 +8,7 @@
 #define NAME(f) CONCAT(CONCAT(f, _), INTEGER)
 #define Z VEC(INTEGER)
 
-inline Z NAME(floor_divide)(Z x, Z y) {
+static inline Z NAME(floor_divide)(Z x, Z y) {
     const Z divisor = SELECT(y, (Z)(1), (y == (Z)(0)) | (y == (Z)(-1)));
     const Z quotient = x / divisor;
     const Z inexact = x - quotient * divisor;
@@ -16,14 +16,14 @@ inline Z NAME(floor_divide)(Z x, Z y) {
     return SELECT(SELECT(lowered, -x, y == (Z)(-1)), (Z)(0), y == (Z)(0));
 }
 
-inline Z NAME(floor_remainder)(Z x, Z y) {
+static inline Z NAME(floor_remainder)(Z x, Z y) {
     const Z divisor = SELECT(y, (Z)(1), (y == (Z)(0)) | (y == (Z)(-1)));
     const Z r = x % divisor;
     return SELECT(r, r + divisor, (r != (Z)(0)) & ((r < (Z)(0)) != (divisor < (Z)(0))));
 }
 
 // Square and multiply. A negative exponent gives the truncated reciprocal, which is 0 except for the bases 1 and -1.
-inline Z NAME(integer_pow)(Z x, Z y) {
+static inline Z NAME(integer_pow)(Z x, Z y) {
     Z result = (Z)(1);
     Z base = x;
     Z exponent = SELECT(y, (Z)(0), y < (Z)(0));

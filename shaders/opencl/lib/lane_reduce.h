@@ -20,16 +20,16 @@
 #define MAX_OF_LANES2(v) LARGER((v).s0, (v).s1)
 
 #if WIDTH >= 4
-inline REAL SUM_OF_LANES4(CONCAT(REAL, 4) v) { return SUM_OF_LANES2(v.lo + v.hi); }
-inline REAL MAX_OF_LANES4(CONCAT(REAL, 4) v) { return MAX_OF_LANES2(LARGER(v.lo, v.hi)); }
+static inline REAL SUM_OF_LANES4(CONCAT(REAL, 4) v) { return SUM_OF_LANES2(v.lo + v.hi); }
+static inline REAL MAX_OF_LANES4(CONCAT(REAL, 4) v) { return MAX_OF_LANES2(LARGER(v.lo, v.hi)); }
 #endif
 #if WIDTH >= 8
-inline REAL SUM_OF_LANES8(CONCAT(REAL, 8) v) { return SUM_OF_LANES4(v.lo + v.hi); }
-inline REAL MAX_OF_LANES8(CONCAT(REAL, 8) v) { return MAX_OF_LANES4(LARGER(v.lo, v.hi)); }
+static inline REAL SUM_OF_LANES8(CONCAT(REAL, 8) v) { return SUM_OF_LANES4(v.lo + v.hi); }
+static inline REAL MAX_OF_LANES8(CONCAT(REAL, 8) v) { return MAX_OF_LANES4(LARGER(v.lo, v.hi)); }
 #endif
 #if WIDTH >= 16
-inline REAL SUM_OF_LANES16(CONCAT(REAL, 16) v) { return SUM_OF_LANES8(v.lo + v.hi); }
-inline REAL MAX_OF_LANES16(CONCAT(REAL, 16) v) { return MAX_OF_LANES8(LARGER(v.lo, v.hi)); }
+static inline REAL SUM_OF_LANES16(CONCAT(REAL, 16) v) { return SUM_OF_LANES8(v.lo + v.hi); }
+static inline REAL MAX_OF_LANES16(CONCAT(REAL, 16) v) { return MAX_OF_LANES8(LARGER(v.lo, v.hi)); }
 #endif
 #define LANES_SUM(v) CONCAT(SUM_OF_LANES, WIDTH)(v)
 #define LANES_MAX(v) CONCAT(MAX_OF_LANES, WIDTH)(v)

@@ -48,9 +48,9 @@
 
 // Adds half a unit in the last place of TF32 and truncates, which rounds to nearest. Numbers next to the largest become
 // infinite, and an infinite number has no low term; a kernel that splits is followed by gemm/bf16_repair.cl.
-inline uint rounded_bits(uint bits) { return (bits + 0x1000u) & 0xffffe000u; }
+static inline uint rounded_bits(uint bits) { return (bits + 0x1000u) & 0xffffe000u; }
 
-inline uint low_bits(uint bits) { return rounded_bits(as_uint(as_float(bits) - as_float(rounded_bits(bits)))); }
+static inline uint low_bits(uint bits) { return rounded_bits(as_uint(as_float(bits) - as_float(rounded_bits(bits)))); }
 
 #if TENSOR_CORES
 
@@ -63,7 +63,7 @@ typedef struct {
 // Loads four matrices of 8 lines by 16 bytes. Each lane gives the address of one line: line `line` of the tile, and 16-byte
 // chunk `chunk` of it.
 #define LDMATRIX_FRAGMENT(name, TRANS, line, chunk)                                              \
-    inline Fragment name(__local const uint *tile, const uint pitch) {                           \
+    static inline Fragment name(__local const uint *tile, const uint pitch) {                    \
         Fragment f;                                                                              \
         asm volatile("ldmatrix.sync.aligned.m8n8.x4" TRANS ".shared.b16 {%0, %1, %2, %3}, [%4];" \
                      : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])                    \
@@ -84,7 +84,7 @@ LDMATRIX_FRAGMENT(b_fragment_mn_major_float16, ".trans", WARP_LANE % 16, WARP_LA
 #define b_fragment_k_major_float32 b_fragment_k_major_float16
 #define b_fragment_mn_major_bfloat16 b_fragment_mn_major_float16
 
-inline Fragment a_fragment_mn_major_float32(__local const uint *tile, const uint pitch) {
+static inline Fragment a_fragment_mn_major_float32(__local const uint *tile, const uint pitch) {
     Fragment f;
     tile += WARP_LANE % 4 * pitch + WARP_LANE / 4;
     f.r[0] = tile[0];
@@ -94,33 +94,33 @@ inline Fragment a_fragment_mn_major_float32(__local const uint *tile, const uint
     return f;
 }
 
-inline Fragment b_fragment_mn_major_float32(__local const uint *tile, const uint pitch) {
+static inline Fragment b_fragment_mn_major_float32(__local const uint *tile, const uint pitch) {
     const Fragment f = a_fragment_mn_major_float32(tile, pitch);
     const Fragment b = {{f.r[0], f.r[2], f.r[1], f.r[3]}};
     return b;
 }
 
 // Rounds a block of accumulators to a fragment of a for the next product: 16 rows by 16 terms. Needs no memory.
-inline uint halves_of_floats(float low, float high) {
+static inline uint halves_of_floats(float low, float high) {
     uint bits;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
 
-inline uint bfloats_of_floats(float low, float high) {
+static inline uint bfloats_of_floats(float low, float high) {
     uint bits;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
 
-inline Fragment fragment_of_sums_float16(const float *sums, __local uint *scratch) {
+static inline Fragment fragment_of_sums_float16(const float *sums, __local uint *scratch) {
     Fragment f;
 #pragma unroll
     for (uint i = 0; i < 4; i++) f.r[i] = halves_of_floats(sums[2 * i], sums[2 * i + 1]);
     return f;
 }
 
-inline Fragment fragment_of_sums_bfloat16(const float *sums, __local uint *scratch) {
+static inline Fragment fragment_of_sums_bfloat16(const float *sums, __local uint *scratch) {
     Fragment f;
 #pragma unroll
     for (uint i = 0; i < 4; i++) f.r[i] = bfloats_of_floats(sums[2 * i], sums[2 * i + 1]);
@@ -133,7 +133,7 @@ inline Fragment fragment_of_sums_bfloat16(const float *sums, __local uint *scrat
         : "+f"((sums)[0]), "+f"((sums)[1]), "+f"((sums)[2]), "+f"((sums)[3]) \
         : "r"((a).r[0]), "r"((a).r[1]), "r"((a).r[2]), "r"((a).r[3]), "r"(b0), "r"(b1))
 #define PRODUCTS(name, SHAPE, TYPE)                                                \
-    inline void multiply_##name(float *sums, const Fragment a, const Fragment b) { \
+    static inline void multiply_##name(float *sums, const Fragment a, const Fragment b) { \
         MMA(SHAPE, TYPE, sums, a, b.r[0], b.r[1]);                                 \
         MMA(SHAPE, TYPE, sums + 4, a, b.r[2], b.r[3]);                             \
     }
@@ -141,21 +141,21 @@ PRODUCTS(float16, "m16n8k16", "f16")
 PRODUCTS(bfloat16, "m16n8k16", "bf16")
 PRODUCTS(float32, "m16n8k8", "tf32")
 
-inline Fragment rounded(const Fragment x) {
+static inline Fragment rounded(const Fragment x) {
     Fragment f;
 #pragma unroll
     for (uint i = 0; i < 4; i++) f.r[i] = x.r[i] + 0x1000u;  // tensor cores truncate the rest
     return f;
 }
 
-inline Fragment high_term(const Fragment x) {
+static inline Fragment high_term(const Fragment x) {
     Fragment f;
 #pragma unroll
     for (uint i = 0; i < 4; i++) f.r[i] = rounded_bits(x.r[i]);
     return f;
 }
 
-inline Fragment low_term(const Fragment x, const Fragment high) {
+static inline Fragment low_term(const Fragment x, const Fragment high) {
     Fragment f;
 #pragma unroll
     for (uint i = 0; i < 4; i++) f.r[i] = as_uint(as_float(x.r[i]) - as_float(high.r[i])) + 0x1000u;
@@ -175,7 +175,7 @@ typedef struct {
     uint which;
 } Fragment;
 
-inline Fragment fragment_at(__local const uint *tile, const uint pitch, const uint mn_major) {
+static inline Fragment fragment_at(__local const uint *tile, const uint pitch, const uint mn_major) {
     Fragment f;
     f.tile = tile;
     f.pitch = pitch;
@@ -197,18 +197,18 @@ inline Fragment fragment_at(__local const uint *tile, const uint pitch, const ui
 #define b_fragment_mn_major_bfloat16 a_fragment_mn_major_bfloat16
 #define b_fragment_mn_major_float32 a_fragment_mn_major_float32
 
-inline float term_of(float value, uint which) {
+static inline float term_of(float value, uint which) {
     const uint bits = as_uint(value);
     return which == HIGH_TERM ? as_float(rounded_bits(bits)) : which == LOW_TERM ? as_float(low_bits(bits)) : value;
 }
 
 #define ELEMENT_AND_PRODUCT(D, PER_WORD)                                                              \
-    inline float element_##D(const Fragment f, uint mn, uint term) {                                  \
+    static inline float element_##D(const Fragment f, uint mn, uint term) {                           \
         __local const STORAGE(D) *p = (__local const STORAGE(D) *)f.tile;                             \
         const uint at = f.mn_major ? term * f.pitch * PER_WORD + mn : mn * f.pitch * PER_WORD + term; \
         return term_of(LOAD(D, p, at), f.which);                                                      \
     }                                                                                                 \
-    inline void multiply_##D(float *sums, const Fragment a, const Fragment b) {                       \
+    static inline void multiply_##D(float *sums, const Fragment a, const Fragment b) {                \
         for (uint i = 0; i < SUMS; i++)                                                               \
             for (uint term = 0; term < TERMS(D); term++)                                              \
                 sums[i] += element_##D(a, SUM_ROW(i), term) * element_##D(b, SUM_COLUMN(i), term);    \
@@ -220,7 +220,7 @@ ELEMENT_AND_PRODUCT(float32, 1)
 // Here the accumulators go through `scratch`, 128 words for each warp: a WARP_BARRIER must stand before the products, and
 // after them.
 #define FRAGMENT_THROUGH_MEMORY(D)                                                             \
-    inline Fragment fragment_of_sums_##D(const float *sums, __local uint *scratch) {           \
+    static inline Fragment fragment_of_sums_##D(const float *sums, __local uint *scratch) {    \
         __local STORAGE(D) *p = (__local STORAGE(D) *)scratch;                                 \
         for (uint i = 0; i < SUMS; i++) STORE(D, sums[i], p, SUM_ROW(i) * 16 + SUM_COLUMN(i)); \
         return fragment_at(scratch, 8, 0);                                                     \
@@ -228,13 +228,13 @@ ELEMENT_AND_PRODUCT(float32, 1)
 FRAGMENT_THROUGH_MEMORY(float16)
 FRAGMENT_THROUGH_MEMORY(bfloat16)
 
-inline Fragment high_term(const Fragment x) {
+static inline Fragment high_term(const Fragment x) {
     Fragment f = x;
     f.which = HIGH_TERM;
     return f;
 }
 
-inline Fragment low_term(const Fragment x, const Fragment high) {
+static inline Fragment low_term(const Fragment x, const Fragment high) {
     Fragment f = x;
     f.which = LOW_TERM;
     return f;

@@ -5,7 +5,7 @@
 #ifndef POLYHAL_NORMAL
 #define POLYHAL_NORMAL
 
-inline float normal_quantile(const uint word, __global const int4 *table) {
+static inline float normal_quantile(const uint word, __global const int4 *table) {
     const uint tail = word << 1 | 1;
     const uint octave = clz(tail);
     const uint position = tail << octave << 1;

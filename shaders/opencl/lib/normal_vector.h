@@ -18,14 +18,14 @@
 #endif
 
 // The upper halves of products, from lanes of 64 bits, since processors multiply such lanes without moving them.
-inline VEC(uint) upper_products(const VEC(uint) a, const VEC(uint) b) {
+static inline VEC(uint) upper_products(const VEC(uint) a, const VEC(uint) b) {
     const PAIRS low = (PAIRS)(0xffffffffUL), even = (AS_PAIRS(a) & low) * (AS_PAIRS(b) & low);
     const PAIRS odd = (AS_PAIRS(a) >> 32) * (AS_PAIRS(b) >> 32);
     return AS(uint, (even >> 32) | (odd & ~low));
 }
 
 // Four coefficients of each of four segments, by coefficient.
-inline void coefficients_of_four(__private const uint *segments, __global const int4 *table, __private int4 *c) {
+static inline void coefficients_of_four(__private const uint *segments, __global const int4 *table, __private int4 *c) {
     const int4 p = table[segments[0]], q = table[segments[1]], r = table[segments[2]], s = table[segments[3]];
     const int4 pr_low = (int4)(p.s0, r.s0, p.s1, r.s1), pr_high = (int4)(p.s2, r.s2, p.s3, r.s3);
     const int4 qs_low = (int4)(q.s0, s.s0, q.s1, s.s1), qs_high = (int4)(q.s2, s.s2, q.s3, s.s3);
@@ -43,7 +43,7 @@ inline void coefficients_of_four(__private const uint *segments, __global const 
 #define JOINED(k) as_uint4(c[k])
 #endif
 
-inline VEC(float) normal_quantiles(const VEC(uint) words, __global const int4 *table) {
+static inline VEC(float) normal_quantiles(const VEC(uint) words, __global const int4 *table) {
     const VEC(uint) rank = words & 0x7fffffffu, tail = words << 1 | 1;
     // Leading zeros from the exponent of a float of which rounding does not reach the upper bit.
     const VEC(uint) exponent = AS(uint, CONVERT(float, AS(int, rank & ~(rank >> 1)))) >> 23;

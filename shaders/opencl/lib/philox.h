@@ -4,7 +4,7 @@
 #ifndef POLYHAL_PHILOX
 #define POLYHAL_PHILOX
 
-inline void philox(const ulong counter, const ulong seed, __private uint *words) {
+static inline void philox(const ulong counter, const ulong seed, __private uint *words) {
     uint c0 = (uint)counter, c1 = (uint)(counter >> 32), c2 = 0, c3 = 0;
     uint k0 = (uint)seed, k1 = (uint)(seed >> 32);
 #pragma unroll

@@ -22,7 +22,7 @@
     high.odd = (y).hi;
 
 // Writes the words of WIDTH blocks from `counter` on, in order.
-inline void philox_lanes(const ulong counter, const ulong seed, __private VEC(uint) *words) {
+static inline void philox_lanes(const ulong counter, const ulong seed, __private VEC(uint) *words) {
     const VEC(ulong) low = (VEC(ulong))(0xffffffffUL), counters = (VEC(ulong))(counter) + (VEC(ulong))(LANE_NUMBERS);
     VEC(ulong) c0 = counters & low, c1 = counters >> 32, c2 = (VEC(ulong))(0), c3 = (VEC(ulong))(0);
     uint k0 = (uint)seed, k1 = (uint)(seed >> 32);

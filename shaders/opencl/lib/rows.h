@@ -130,13 +130,13 @@ typedef VEC(REAL) V;
 #define SUM_ACCUMULATORS(name) LANES_SUM(sum_of_accumulators(name))
 #define MAX_ACCUMULATORS(name) LANES_MAX(max_of_accumulators(name))
 
-inline V sum_of_accumulators(const V *s) {
+static inline V sum_of_accumulators(const V *s) {
     V total = s[0];
     _Pragma("unroll") for (uint k = 1; k < ACCUMULATORS; k++) total += s[k];
     return total;
 }
 
-inline V max_of_accumulators(const V *s) {
+static inline V max_of_accumulators(const V *s) {
     V top = s[0];
     _Pragma("unroll") for (uint k = 1; k < ACCUMULATORS; k++) top = LARGER(top, s[k]);
     return top;

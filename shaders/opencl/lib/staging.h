@@ -26,9 +26,9 @@
 
 // Returns the address of this work-item's first chunk of the k-tile at `x`. Kernels that copy one k-tile after another keep
 // it and advance it, which takes fewer registers and instructions than recomputing it.
-inline __global const STORAGE(DTYPE) *first_chunk(__global const STORAGE(DTYPE) *x, const long mn_stride,
-                                               const long k_stride, const bool k_major, const int extent,
-                                               const int bytes) {
+static inline __global const STORAGE(DTYPE) *first_chunk(__global const STORAGE(DTYPE) *x, const long mn_stride,
+                                                             const long k_stride, const bool k_major,
+                                                             const int extent, const int bytes) {
     const int size = sizeof(STORAGE(DTYPE));
     const int chunks = (k_major ? DEPTH : extent) * size / bytes;
     const int me = get_local_id(0);
@@ -42,9 +42,9 @@ inline __global const STORAGE(DTYPE) *first_chunk(__global const STORAGE(DTYPE) 
 // Copies one of `parts` portions of the chunks of a k-tile. `source` is this work-item's first chunk; `mn` and `terms` are
 // what is left of the matrix from the beginning of the k-tile. Chunks larger than an element require lines that are
 // contiguous, aligned to them and, unless RAGGED, consist of whole chunks.
-inline void stage_chunks(__local uint *k_tile, __global const STORAGE(DTYPE) *source, const long mn_stride,
-                         const long k_stride, const int mn, const int terms, const bool k_major, const int extent,
-                         const int bytes, const int part, const int parts) {
+static inline void stage_chunks(__local uint *k_tile, __global const STORAGE(DTYPE) *source, const long mn_stride,
+                                const long k_stride, const int mn, const int terms, const bool k_major, const int extent,
+                                const int bytes, const int part, const int parts) {
     const int size = sizeof(STORAGE(DTYPE));
     const int lines = k_major ? extent : DEPTH;
     const int chunks = (k_major ? DEPTH : extent) * size / bytes;
@@ -83,9 +83,9 @@ inline void stage_chunks(__local uint *k_tile, __global const STORAGE(DTYPE) *so
 }
 
 // Copies the k-tile from row or column `first` and term `from` of a matrix of `mn` rows or columns and `end` terms.
-inline void stage(__local uint *k_tile, __global const STORAGE(DTYPE) *x, const long mn_stride, const long k_stride,
-                  const uint first, const uint mn, const uint from, const uint end, const bool k_major,
-                  const int extent, const int bytes, const int part, const int parts) {
+static inline void stage(__local uint *k_tile, __global const STORAGE(DTYPE) *x, const long mn_stride,
+                         const long k_stride, const uint first, const uint mn, const uint from, const uint end,
+                         const bool k_major, const int extent, const int bytes, const int part, const int parts) {
     x += first * mn_stride + from * k_stride;
     stage_chunks(k_tile, first_chunk(x, mn_stride, k_stride, k_major, extent, bytes), mn_stride, k_stride,
                  (int)(mn - first), (int)(end - from), k_major, extent, bytes, part, parts);

@@ -43,32 +43,32 @@
 #define VECTOR_LOAD(T, p) (*(__global const VEC(T) *)(p))
 #define VECTOR_STORE(T, v, p) (*(__global VEC(T) *)(p) = (v))
 #if QUIRK_PTX_HALF_CONVERSION && WIDTH <= 8
-inline float float_of_half(ushort bits) {
+static inline float float_of_half(ushort bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
     return value;
 }
-inline float2 __attribute__((overloadable)) floats_of_halves(ushort2 v) {
+static inline float2 __attribute__((overloadable)) floats_of_halves(ushort2 v) {
     return (float2)(float_of_half(v.s0), float_of_half(v.s1));
 }
-inline float4 __attribute__((overloadable)) floats_of_halves(ushort4 v) {
+static inline float4 __attribute__((overloadable)) floats_of_halves(ushort4 v) {
     return (float4)(floats_of_halves(v.lo), floats_of_halves(v.hi));
 }
-inline float8 __attribute__((overloadable)) floats_of_halves(ushort8 v) {
+static inline float8 __attribute__((overloadable)) floats_of_halves(ushort8 v) {
     return (float8)(floats_of_halves(v.lo), floats_of_halves(v.hi));
 }
-inline ushort half_of_float(float value) {
+static inline ushort half_of_float(float value) {
     ushort bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
-inline ushort2 __attribute__((overloadable)) halves_of_floats(float2 v) {
+static inline ushort2 __attribute__((overloadable)) halves_of_floats(float2 v) {
     return (ushort2)(half_of_float(v.s0), half_of_float(v.s1));
 }
-inline ushort4 __attribute__((overloadable)) halves_of_floats(float4 v) {
+static inline ushort4 __attribute__((overloadable)) halves_of_floats(float4 v) {
     return (ushort4)(halves_of_floats(v.lo), halves_of_floats(v.hi));
 }
-inline ushort8 __attribute__((overloadable)) halves_of_floats(float8 v) {
+static inline ushort8 __attribute__((overloadable)) halves_of_floats(float8 v) {
     return (ushort8)(halves_of_floats(v.lo), halves_of_floats(v.hi));
 }
 #define HALF_LOAD(p) floats_of_halves(VECTOR_LOAD(ushort, p))
@@ -97,8 +97,8 @@ PACKED(double)
 #define VECTOR_LOAD(T, p) (((__global const CONCAT(packed_, T) *)(p))->lanes)
 #define VECTOR_STORE(T, v, p) (((__global CONCAT(packed_, T) *)(p))->lanes = (v))
 #if QUIRK_ALIGNED_HALF_CONVERSION
-inline VEC(float) floats_of_halves(VEC(ushort) v) { return CONCAT(vload_half, WIDTH)(0, (const half *)&v); }
-inline VEC(ushort) halves_of_floats(VEC(float) v) {
+static inline VEC(float) floats_of_halves(VEC(ushort) v) { return CONCAT(vload_half, WIDTH)(0, (const half *)&v); }
+static inline VEC(ushort) halves_of_floats(VEC(float) v) {
     VEC(ushort) bits;
     CONCAT(CONCAT(vstore_half, WIDTH), _rte)(v, 0, (half *)&bits);
     return bits;
@@ -138,20 +138,20 @@ inline VEC(ushort) halves_of_floats(VEC(float) v) {
 #define PTX_BFLOAT16 0
 #endif
 #if PTX_BFLOAT16 && (WIDTH == 2 || WIDTH == 4 || WIDTH == 8)
-inline uint __attribute__((overloadable)) bfloat16_words(float2 v) {
+static inline uint __attribute__((overloadable)) bfloat16_words(float2 v) {
     uint word;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(v.s1), "f"(v.s0));
     return word;
 }
-inline uint2 __attribute__((overloadable)) bfloat16_words(float4 v) {
+static inline uint2 __attribute__((overloadable)) bfloat16_words(float4 v) {
     return (uint2)(bfloat16_words(v.lo), bfloat16_words(v.hi));
 }
-inline uint4 __attribute__((overloadable)) bfloat16_words(float8 v) {
+static inline uint4 __attribute__((overloadable)) bfloat16_words(float8 v) {
     return (uint4)(bfloat16_words(v.lo), bfloat16_words(v.hi));
 }
-inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) { return AS(ushort, bfloat16_words(value)); }
+static inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) { return AS(ushort, bfloat16_words(value)); }
 #else
-inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
+static inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
     const VEC(uint) bits = AS(uint, value);
     const VEC(uint) rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return CONVERT(ushort, SELECT(rounded, (bits >> 16) | 0x40u, value != value));
@@ -183,7 +183,7 @@ inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
 #define LOADV_float16(p) HALF_LOAD(p)
 #if PTX_BFLOAT16 && ALIGNED && WIDTH == 8
 // Eight 16-bit elements are loaded as four words.
-inline float8 floats_of_words(uint4 w) {
+static inline float8 floats_of_words(uint4 w) {
     return as_float8((uint8)(w.s0 << 16, w.s0 & 0xffff0000u, w.s1 << 16, w.s1 & 0xffff0000u, w.s2 << 16,
                              w.s2 & 0xffff0000u, w.s3 << 16, w.s3 & 0xffff0000u));
 }

@@ -49,7 +49,7 @@
 
 // The matrix descriptor of an operand: its address, the distance of the next 64 rows or columns and of the next eight
 // lines, all in units of 16 bytes, and the swizzle. Source: PTX ISA, section "Matrix descriptor format".
-inline ulong matrix_descriptor(__local const uint *first, const bool k_major) {
+static inline ulong matrix_descriptor(__local const uint *first, const bool k_major) {
     const uint address = (uint)(size_t)first;
     return (ulong)((address & 0x3ffffu) >> 4) | (ulong)(k_major ? 1 : DEPTH * 8) << 16 |
            (SHORT_LINES(k_major) ? (ulong)32 << 32 | (ulong)2 << 62 : (ulong)64 << 32 | (ulong)1 << 62);
@@ -125,7 +125,7 @@ inline ulong matrix_descriptor(__local const uint *first, const bool k_major) {
 #define WGMMA_WAIT(n)
 #define WGMMA_READ(s)
 
-inline float element_at(__local const uint *operand, const bool k_major, const uint mn, const uint term) {
+static inline float element_at(__local const uint *operand, const bool k_major, const uint mn, const uint term) {
     __local const STORAGE(DTYPE) *p = (__local const STORAGE(DTYPE) *)operand;
     const uint line = k_major ? mn : term, at = k_major ? term : mn;
     return LOAD(DTYPE, p, WORD_OF(k_major, 0, line, at) * 2 + at % 2);

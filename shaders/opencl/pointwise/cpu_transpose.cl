@@ -27,7 +27,7 @@ typedef VEC(UNIT) V;
         to[2 * i + 1] = INTERLEAVE_HIGH(from[i], from[i + TILE / 2]); \
     }
 
-inline void move_tile(__global const UNIT *x, const long x_column, __global UNIT *out, const long out_row) {
+static inline void move_tile(__global const UNIT *x, const long x_column, __global UNIT *out, const long out_row) {
     V a[TILE], b[TILE];
 #pragma unroll
     for (uint c = 0; c < TILE; c++) a[c] = VECTOR_LOAD(UNIT, x + c * x_column);

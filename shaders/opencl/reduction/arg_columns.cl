@@ -30,7 +30,7 @@
 #define LANE(type, v, j) (((__private type *)&(v))[j])
 
 // The first `lanes` elements, the rest zeros.
-inline VEC(T) some(__global const STORAGE(DTYPE) *p, uint lanes) {
+static inline VEC(T) some(__global const STORAGE(DTYPE) *p, uint lanes) {
     VEC(T) v = (VEC(T))(0);
     for (uint j = 0; j < lanes; j++) LANE(T, v, j) = LOAD(DTYPE, p, j);
     return v;

@@ -46,7 +46,7 @@
 #endif
 
 // Whether term (a, i) comes before (b, j): NaN first, then the extreme, then the smaller position.
-inline int precedes(T a, ulong i, T b, ulong j) {
+static inline int precedes(T a, ulong i, T b, ulong j) {
     if (i == NOWHERE || j == NOWHERE) return j == NOWHERE;
     const int a_nan = a != a, b_nan = b != b;
     if (a_nan != b_nan) return a_nan;
@@ -55,7 +55,7 @@ inline int precedes(T a, ulong i, T b, ulong j) {
 }
 
 // Whether a later term wins: by a better value, or by being the first NaN.
-inline int surpasses(T a, T best) { return a BETTER best || (a != a && best == best); }
+static inline int surpasses(T a, T best) { return a BETTER best || (a != a && best == best); }
 
 // The best (value, place) of the LANES work-items that share a row; only the first knows it.
 #if LANES == 1

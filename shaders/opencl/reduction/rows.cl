@@ -51,7 +51,7 @@
 #endif
 
 // One element, with the same conversions as a vector.
-inline ACCUMULATOR term(__global const STORAGE(DTYPE) *p, long at) {
+static inline ACCUMULATOR term(__global const STORAGE(DTYPE) *p, long at) {
     const VEC(COMPUTE(DTYPE)) v = (VEC(COMPUTE(DTYPE)))(LOAD(DTYPE, p, at));
     VEC(ACCUMULATOR) mapped = MAP(v);
     return LANE(mapped, 0);

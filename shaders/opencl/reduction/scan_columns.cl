@@ -42,7 +42,7 @@ typedef struct {
     x += (long)x_offset + slab * x_slab + column
 
 // The first `lanes` elements, the rest zeros.
-inline VEC(COMPUTE(DTYPE)) some(__global const STORAGE(DTYPE) *p, uint lanes) {
+static inline VEC(COMPUTE(DTYPE)) some(__global const STORAGE(DTYPE) *p, uint lanes) {
     VEC(COMPUTE(DTYPE)) v = (VEC(COMPUTE(DTYPE)))(0);
     for (uint j = 0; j < lanes; j++) LANE(COMPUTE(DTYPE), v, j) = LOAD(DTYPE, p, j);
     return v;

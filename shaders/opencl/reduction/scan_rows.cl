@@ -52,20 +52,20 @@ typedef struct {
 // Inclusive prefix over the lanes of a vector, in log2(WIDTH) steps.
 #if WIDTH == 1
 #define LAST(v) (v)
-inline VA scanned(VA v) { return v; }
+static inline VA scanned(VA v) { return v; }
 #elif WIDTH == 2
 #define LAST(v) (v).s1
-inline VA scanned(VA v) { return COMBINE_VECTORS((VA)((A)IDENTITY, v.s0), v); }
+static inline VA scanned(VA v) { return COMBINE_VECTORS((VA)((A)IDENTITY, v.s0), v); }
 #elif WIDTH == 4
 #define LAST(v) (v).s3
-inline VA scanned(VA v) {
+static inline VA scanned(VA v) {
     const A i = IDENTITY;
     v = COMBINE_VECTORS((VA)(i, v.s012), v);
     return COMBINE_VECTORS((VA)(i, i, v.s01), v);
 }
 #elif WIDTH == 8
 #define LAST(v) (v).s7
-inline VA scanned(VA v) {
+static inline VA scanned(VA v) {
     const A i = IDENTITY;
     v = COMBINE_VECTORS((VA)(i, v.s0123, v.s45, v.s6), v);
     v = COMBINE_VECTORS((VA)(i, i, v.s0123, v.s45), v);
@@ -73,7 +73,7 @@ inline VA scanned(VA v) {
 }
 #else
 #define LAST(v) (v).sf
-inline VA scanned(VA v) {
+static inline VA scanned(VA v) {
     const A i = IDENTITY;
     v = COMBINE_VECTORS((VA)(i, v.s01234567, v.s89ab, v.scd, v.se), v);
     v = COMBINE_VECTORS((VA)(i, i, v.s01234567, v.s89ab, v.scd), v);
@@ -82,10 +82,10 @@ inline VA scanned(VA v) {
 }
 #endif
 
-inline VA mapped(VEC(COMPUTE(DTYPE)) v) { return MAP(v); }
+static inline VA mapped(VEC(COMPUTE(DTYPE)) v) { return MAP(v); }
 
 // One element, with the same conversions as a vector.
-inline A mapped1(COMPUTE(DTYPE) value) {
+static inline A mapped1(COMPUTE(DTYPE) value) {
     VA v = mapped((VEC(COMPUTE(DTYPE)))(value));
     return ((__private A *)&v)[0];
 }

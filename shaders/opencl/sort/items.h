@@ -95,7 +95,7 @@ typedef struct {
 // Only the sign bit.
 #define SIGN ((RAW)((RAW)1 << (RAW_BITS - 1)))
 
-inline RAW key_of(RAW bits) {
+static inline RAW key_of(RAW bits) {
     RAW key = bits;
 #if SIGNED
     key ^= SIGN;
@@ -133,7 +133,7 @@ inline RAW key_of(RAW bits) {
 #define LAST_ITEM ((ulong2)(ULONG_MAX))
 #endif
 
-inline ITEM item_of(RAW bits, uint position) {
+static inline ITEM item_of(RAW bits, uint position) {
 #if PACKED
     return (ulong)key_of(bits) << 32 | position;
 #else

@@ -38,10 +38,10 @@
     __local RAW bits[TILE]; \
     __local uint slots[TILE], counters[COUNTERS], sums[2 * GROUP];
 
-inline uint digit_of(RAW bits, uint shift) { return (uint)(key_of(bits) >> shift) % DIGITS; }
+static inline uint digit_of(RAW bits, uint shift) { return (uint)(key_of(bits) >> shift) % DIGITS; }
 
 // Exclusive scan over the work-items of the group; `all` becomes the total.
-inline uint exclusive_scan(uint mine, __local uint *sums, uint *all) {
+static inline uint exclusive_scan(uint mine, __local uint *sums, uint *all) {
     uint side = 0, sum = mine;
     barrier(CLK_LOCAL_MEM_FENCE);
     sums[LANE_ID] = mine;
@@ -58,7 +58,8 @@ inline uint exclusive_scan(uint mine, __local uint *sums, uint *all) {
 
 // Moves all words to their places in the order of four bits of their digits, from `shift` on. They must have been read from
 // `slots` before.
-inline void sort_round(const uint *words, uint shift, __local uint *slots, __local uint *counters, __local uint *sums) {
+static inline void sort_round(const uint *words, uint shift, __local uint *slots, __local uint *counters,
+                              __local uint *sums) {
     ulong seen = 0;
     uint ranks[EACH];
     FOR_EACH(j) {
