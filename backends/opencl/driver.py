@@ -67,6 +67,7 @@ class Driver:
         self.create_buffer: Any = getattr(self._library, "clCreateBufferWithProperties", None)
         """None with a loader from before OpenCL 3.0."""
         self.acquire_external = self._extension_function(device, "clEnqueueAcquireExternalMemObjectsKHR")
+        self.release_external = self._extension_function(device, "clEnqueueReleaseExternalMemObjectsKHR")
         """None where memory of other drivers cannot be imported."""
         self.command_buffers = self._command_buffer_functions(device)
         """None unless the device can update the arguments of a buffer and submit it before the last submission is done."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import queue
@@ -40,6 +41,8 @@ class FakeImport:
         self._owns = owns_descriptors
         self._keep: list[Any] = []
         self.refuse = False
+        self.acquired: list[tuple[int, int]] = []
+        """Queue and buffer of what was acquired and not released."""
 
     def __call__(self, context: Any, properties: Any, flags: int, nbytes: int, host: Any, status: Any) -> Any:
         assert (properties[0], properties[2]) == (0x2060, 0)
@@ -54,6 +57,17 @@ class FakeImport:
         if self._owns:
             os.close(properties[1])
         return ffi.cast("void *", buffer.int_ptr)
+
+
+    def acquire(self, queue: Any, count: int, objects: Any, waits: int, wait_list: Any, event: Any) -> int:
+        assert count == 1
+        self.acquired.append((int(ffi.cast("intptr_t", queue)), int(ffi.cast("intptr_t", objects[0]))))
+        return 0
+
+    def release(self, queue: Any, count: int, objects: Any, waits: int, wait_list: Any, event: Any) -> int:
+        assert count == 1
+        self.acquired.remove((int(ffi.cast("intptr_t", queue)), int(ffi.cast("intptr_t", objects[0]))))
+        return 0
 
 
 def ffi_pointer(buffer: Any) -> Any:
@@ -83,7 +97,8 @@ def as_card(backend: OpenCLBackend, number: int, *, owns_descriptors: bool = Fal
     backend.runtime.info = replace(backend.info, id=f"pci/{ADDRESSES[number]}")
     imports = FakeImport(backend.runtime.context, owns_descriptors=owns_descriptors)
     backend.runtime.driver.create_buffer = imports
-    backend.runtime.driver.acquire_external = None
+    backend.runtime.driver.acquire_external = imports.acquire
+    backend.runtime.driver.release_external = imports.release
     return imports
 
 
@@ -114,16 +129,20 @@ def test_copies_between_streams_of_a_device_keep_the_contract(found: discovery.O
 
 
 @CHECKS
-def test_copies_between_processors_keep_the_contract(pair: Pair, check: str) -> None:
+def test_copies_between_contexts_keep_the_contract(pair: Pair, check: str) -> None:
+    """Between processors, and by CUDA on cards whose drivers share memory with it."""
     first, second = pair
-    assert first.can_copy_from(second) is first.features.cpu
-    if first.features.cpu:
+    if first.can_copy_from(second):
         getattr(contract_peer, check)(first, second, Scope())
+    else:
+        assert not first.features.cpu
 
 
 def test_nothing_is_asked_of_cuda_for_processors(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exported_memory, "cuda_driver", lambda: pytest.fail("it was"))
+    asked = []
+    monkeypatch.setattr(exported_memory, "cuda_driver", lambda: asked.append(1))
     assert pair[0].can_copy_from(pair[1]) is pair[0].features.cpu
+    assert not (asked and pair[0].features.cpu)
 
 
 # --- with memory of CUDA --------------------------------------------------------------------------------------------
@@ -228,6 +247,22 @@ def test_an_import_that_is_refused_is_no_error(cards: Pair, cuda: FakeCuda) -> N
     first.deallocate(first.allocate(4 * GRANULARITY))
     assert not cuda.live
     assert open_descriptors() == descriptors
+
+
+def test_what_is_acquired_is_released(found: discovery.OpenCLDevice, cuda: FakeCuda) -> None:
+    """With the allocation, and with the device: a queue that has acquired memory may never end."""
+    backends = [OpenCLBackend(found) for _ in ADDRESSES]
+    imports = [as_card(backend, number) for number, backend in enumerate(backends)]
+    first, second = backends
+    assert first.can_copy_from(second)
+    assert not imports[0].acquired, "that of the trial is released"
+    kept, given_back = first.allocate(GRANULARITY), first.allocate(GRANULARITY)
+    assert len(imports[0].acquired) == 2
+    first.deallocate(given_back)
+    assert imports[0].acquired == [(first.runtime.queue.int_ptr, kept.int_ptr)]
+    del first, second, backends
+    gc.collect()
+    assert not imports[0].acquired
 
 
 @pytest.mark.parametrize("owns", [True, False], ids=["owns", "leaves"])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any
+import weakref
+from typing import Any, NamedTuple
 
 import pyopencl as cl
 
@@ -21,11 +22,18 @@ from polyhal.backends.opencl.peers.cuda_driver import (
     CudaEvent,
     cuda_driver,
 )
-from polyhal.backends.opencl.peers.imported_memory import HandleType, MemoryImporter
+from polyhal.backends.opencl.peers.imported_memory import HandleType, ImportedMemory, MemoryImporter
 from polyhal.backends.opencl.runtime import Runtime
 
 EXPORTED_FROM = 8 << 20
 """Bytes. Exported memory comes in pieces of 2 MiB, so that at most a quarter is wasted, and a file descriptor each."""
+
+
+class _Exported(NamedTuple):
+    """An allocation, and what OpenCL knows of it."""
+
+    allocation: CudaAllocation
+    imported: ImportedMemory
 
 
 class ExportedMemory:
@@ -38,8 +46,9 @@ class ExportedMemory:
         self._importer = importer
         self._users = [device.number]
         """The CUDA devices that reach the memory."""
-        self._allocations: dict[int, CudaAllocation] = {}
+        self._allocations: dict[int, _Exported] = {}
         """By the address of the buffer in the OpenCL driver."""
+        weakref.finalize(self, _release, self._allocations)
         self._copies: list[CudaEvent] = []
         """Copies that may not be complete."""
         self._lock = threading.Lock()
@@ -57,28 +66,30 @@ class ExportedMemory:
             return None
         try:
             descriptor = self.device.export(allocation)
-            buffer = self._importer.load(HandleType.OPAQUE, descriptor, allocation.nbytes, self._runtime.queue)
+            imported = self._importer.load(HandleType.OPAQUE, descriptor, allocation.nbytes, self._runtime.queue)
         except (CudaError, cl.Error):
             self.device.free(allocation)
             return None
         with self._lock:
-            self._allocations[buffer.int_ptr] = allocation
-        return buffer, allocation.nbytes
+            self._allocations[imported.buffer.int_ptr] = _Exported(allocation, imported)
+        return cl.Buffer.from_int_ptr(imported.buffer.int_ptr, True), allocation.nbytes
 
     def forget(self, buffer_address: int) -> None:
         """Free the allocation of a buffer that was released, if it is one of these, after the copies under way."""
         with self._lock:
-            allocation = self._allocations.pop(buffer_address, None)
-        if allocation is not None:
+            exported = self._allocations.pop(buffer_address, None)
+        if exported is not None:
             with contextlib.suppress(CudaError):  # the event of a copy has reported its failure
                 self.finish_copies()
+            with contextlib.suppress(cl.Error):
+                exported.imported.release()
             with contextlib.suppress(CudaError):
-                self.device.free(allocation)
+                self.device.free(exported.allocation)
 
     def address(self, buffer: cl.Buffer) -> int | None:
         """Return where a buffer begins for CUDA; None if it was not exported."""
-        allocation = self._allocations.get(buffer.int_ptr)
-        return allocation.address if allocation is not None else None
+        exported = self._allocations.get(buffer.int_ptr)
+        return exported.allocation.address if exported is not None else None
 
     def share_with(self, other: ExportedMemory) -> bool:
         """Let both devices reach what is and will be allocated on either, if they can. Raises CudaError."""
@@ -91,8 +102,8 @@ class ExportedMemory:
     def _grant(self, device: int) -> None:
         with self._lock:
             if device not in self._users:
-                for allocation in self._allocations.values():
-                    self.device.grant(allocation, [device])
+                for exported in self._allocations.values():
+                    self.device.grant(exported.allocation, [device])
                 self._users.append(device)
 
     def note_copy(self, copy: CudaEvent) -> None:
@@ -107,6 +118,13 @@ class ExportedMemory:
             copies, self._copies = self._copies, []
         for copy in copies:
             copy.wait()
+
+
+def _release(allocations: dict[int, _Exported]) -> None:
+    """Release what is left when the device is closed or the process ends."""
+    for exported in list(allocations.values()):
+        with contextlib.suppress(cl.Error):
+            exported.imported.release()
 
 
 def open_exported_memory(runtime: Runtime) -> ExportedMemory | None:

@@ -23,6 +23,33 @@ class HandleType(enum.Enum):
     """Descriptors of Linux, which drivers of several vendors know."""
 
 
+class ImportedMemory:
+    """A buffer over memory of another driver, which a queue has acquired."""
+
+    def __init__(self, buffer: Any, driver: Driver, queue: cl.CommandQueue) -> None:
+        """Acquire the memory. Raises pyopencl.Error."""
+        self.buffer = buffer
+        self._driver = driver
+        self._queue = queue
+        self._call(driver.acquire_external, "clEnqueueAcquireExternalMemObjectsKHR")
+
+    def release(self) -> None:
+        """Give up the memory and this reference to the buffer, after the commands before.
+
+        Memory that is acquired and never released makes clReleaseCommandQueue wait for ever: on NVIDIA's driver, the process
+        would not end.
+        """
+        self._call(self._driver.release_external, "clEnqueueReleaseExternalMemObjectsKHR")
+        self.buffer.release()
+
+    def _call(self, function: Any, name: str) -> None:
+        if function is not None:
+            objects = ffi.new("void *[]", [pointer(self.buffer)])
+            status = function(pointer(self._queue), 1, objects, 0, ffi.NULL, ffi.NULL)
+            if status:
+                raise cl.RuntimeError(cl._cl._ErrorRecord("no access to external memory", status, name))
+
+
 class MemoryImporter:
     """Makes buffers of one context over memory of another driver."""
 
@@ -37,8 +64,8 @@ class MemoryImporter:
         """Return whether the device has the extension, and the loader its functions."""
         return kind.value[0] in self._device.extensions.split() and self._driver.create_buffer is not None
 
-    def load(self, kind: HandleType, descriptor: int, nbytes: int, queue: cl.CommandQueue) -> Any:
-        """Return a buffer over all of the memory behind a file descriptor, which belongs to the importer from now on.
+    def load(self, kind: HandleType, descriptor: int, nbytes: int, queue: cl.CommandQueue) -> ImportedMemory:
+        """Return all of the memory behind a file descriptor, which belongs to the importer from now on.
 
         Raises pyopencl.Error.
         """
@@ -52,15 +79,11 @@ class MemoryImporter:
         if self._keeps_descriptors is False:
             os.close(descriptor)
         buffer: Any = cl.Buffer.from_int_ptr(int(ffi.cast("intptr_t", handle)), False)
-        acquire = self._driver.acquire_external
-        if acquire is not None:
-            failed = acquire(pointer(queue), 1, ffi.new("void *[]", [handle]), 0, ffi.NULL, ffi.NULL)
-            if failed:
-                buffer.release()
-                raise cl.RuntimeError(
-                    cl._cl._ErrorRecord("no access", failed, "clEnqueueAcquireExternalMemObjectsKHR")
-                )
-        return buffer
+        try:
+            return ImportedMemory(buffer, self._driver, queue)
+        except cl.Error:
+            buffer.release()
+            raise
 
     def learn(self, kind: HandleType, descriptor: int, nbytes: int, queue: cl.CommandQueue) -> None:
         """Import and release some memory, to see that it works and whether this driver closes descriptors.
@@ -69,9 +92,9 @@ class MemoryImporter:
         use them up. Raises pyopencl.Error.
         """
         self._keeps_descriptors = None
-        buffer = self.load(kind, descriptor, nbytes, queue)
+        imported = self.load(kind, descriptor, nbytes, queue)
         queue.finish()
-        buffer.release()
+        imported.release()
         try:
             os.close(descriptor)
             self._keeps_descriptors = False

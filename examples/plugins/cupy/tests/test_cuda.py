@@ -217,7 +217,7 @@ def test_more_parameters_than_one_launch_takes(device: Any, rng: np.random.Gener
 
 
 def test_optional_protocols(device: Any) -> None:
-    assert device.features == Feature.LOWERING | Feature.PINNED_MEMORY | Feature.PROFILING
+    assert device.features == Feature.LOWERING | Feature.PINNED_MEMORY | Feature.PROFILING | Feature.PEER_COPY
 
 
 def test_source_may_change_after_an_upload(device: Any, rng: np.random.Generator) -> None:
