@@ -8,20 +8,16 @@ from typing import Any
 
 import pyopencl as cl
 
-from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
+from polyhal.backends.common.launching.core_methods import CoreMethods
 from polyhal.backends.common.launching.table import lower
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, lowering
 from polyhal.backends.opencl.command_buffer import record
+from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLEvent
-from polyhal.backends.opencl.lowering.gather import gather, scatter_add
-from polyhal.backends.opencl.lowering.gemm.dispatch import batched
-from polyhal.backends.opencl.lowering.pointwise import copy, elementwise
-from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
 from polyhal.backends.opencl.memory import OpenCLMemory
 from polyhal.backends.opencl.peers.peer_copies import PeerCopies
 from polyhal.backends.opencl.queues import CommandQueue
-from polyhal.backends.opencl.runtime import Runtime
 from polyhal.backends.opencl.user_kernel import UserKernelCompiler
 from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
@@ -41,15 +37,6 @@ from polyhal.hal.protocol import (
 
 _CUDA = 2
 """DLPack's number for CUDA devices."""
-_BUILDERS = Builders(
-    group=elementwise.group,
-    copy=copy.copy,
-    fill=copy.fill,
-    reduce=reduction.build,
-    matmul=batched,
-    gather=gather.gather,
-    scatter_add=scatter_add.scatter_add,
-)
 
 
 def create(selector: str) -> OpenCLBackend:
@@ -69,8 +56,8 @@ class OpenCLBackend(CoreMethods):
         self.capabilities = probed.capabilities(device.cl, features)
         tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
         self.tuning = tuning.Tuning(features, profile.choices, tuned)
-        self.runtime = Runtime(device.cl, device.info, features, self.capabilities, self.tuning, device.context)
-        super().__init__(self.runtime, _BUILDERS)
+        self.runtime = DeviceRuntime(device.cl, device.info, features, self.capabilities, self.tuning, device.context)
+        super().__init__(self.runtime, lowering.BUILDERS)
         self.kernels: KernelLibrary = self.runtime.programs
         self._call_log = KernelCallLog(device.info)
         self._memory = OpenCLMemory(self.runtime)

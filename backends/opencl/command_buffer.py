@@ -21,20 +21,20 @@ from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import RecordedLaunch
 
 if TYPE_CHECKING:
+    from polyhal.backends.opencl.device_runtime import DeviceRuntime
     from polyhal.backends.opencl.launch import BoundLaunch
-    from polyhal.backends.opencl.runtime import Runtime
     from polyhal.hal.protocol import BindingSlot
 
 _SAMPLE = 32
 """Launches by which the driver's command buffers are compared with single enqueues."""
 
 
-def record(runtime: Runtime, calls: Sequence[Callable[[], None]]) -> OpenCLCommandBuffer:
+def record(runtime: DeviceRuntime, calls: Sequence[Callable[[], None]]) -> OpenCLCommandBuffer:
     """Record what `calls` launch, in the form that is faster on this device."""
     return record_as(runtime, calls, buffered=prefers_khr_buffers(runtime))
 
 
-def record_as(runtime: Runtime, calls: Sequence[Callable[[], None]], *, buffered: bool) -> OpenCLCommandBuffer:
+def record_as(runtime: DeviceRuntime, calls: Sequence[Callable[[], None]], *, buffered: bool) -> OpenCLCommandBuffer:
     """Record what `calls` launch, in a buffer of the driver if `buffered` and the driver has them."""
     return OpenCLCommandBuffer(runtime, *record_launches(runtime, calls), buffered=buffered)
 
@@ -43,7 +43,7 @@ class OpenCLCommandBuffer:
     """A flat list of enqueues, or a buffer of the driver. Implements `polyhal.hal.protocol.CommandBuffer`."""
 
     def __init__(
-        self, runtime: Runtime, launches: Sequence[BoundLaunch], origins: Sequence[int], *, buffered: bool
+        self, runtime: DeviceRuntime, launches: Sequence[BoundLaunch], origins: Sequence[int], *, buffered: bool
     ) -> None:
         """`origins` holds, for each launch, the position of the call that made it."""
         self._runtime = runtime
@@ -110,7 +110,7 @@ class OpenCLCommandBuffer:
         return self._runtime.errors.from_status(status, action)
 
 
-def prefers_khr_buffers(runtime: Runtime) -> bool:
+def prefers_khr_buffers(runtime: DeviceRuntime) -> bool:
     """Return whether the driver's command buffers are faster than single enqueues. Measured at the first call."""
     if runtime.prefers_khr_buffers is None:
         available = runtime.driver.command_buffers is not None
@@ -118,7 +118,7 @@ def prefers_khr_buffers(runtime: Runtime) -> bool:
     return runtime.prefers_khr_buffers
 
 
-def _khr_buffers_are_faster(runtime: Runtime) -> bool:
+def _khr_buffers_are_faster(runtime: DeviceRuntime) -> bool:
     """Time small kernels in both forms."""
     spec = contiguous(dtypes.float32, (64,))
     memory = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, spec.nbytes)

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import pyopencl as cl
 
 from polyhal.backends.common.launching.completion import Callback, Completion
+from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.error_mapping import DriverErrors
-from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.errors import PolyhalError
 
 _COMPLETE = cl.command_execution_status.COMPLETE
@@ -29,7 +29,7 @@ class OpenCLEvent:
 
     __slots__ = ("_keep_alive", "_runtime", "cl")
 
-    def __init__(self, runtime: Runtime, event: cl.Event, keep_alive: object = None) -> None:
+    def __init__(self, runtime: DeviceRuntime, event: cl.Event, keep_alive: object = None) -> None:
         """`keep_alive` is referenced until the event is complete."""
         self.cl = event
         self._runtime = runtime
@@ -54,7 +54,7 @@ class OpenCLRead(OpenCLEvent):
 
     __slots__ = ("_completion", "_finish")
 
-    def __init__(self, runtime: Runtime, event: cl.Event, finish: Callable[[], None]) -> None:
+    def __init__(self, runtime: DeviceRuntime, event: cl.Event, finish: Callable[[], None]) -> None:
         """`finish` is called when the driver has copied, before the read is complete."""
         super().__init__(runtime, event)
         self._completion = Completion()
@@ -94,7 +94,7 @@ class OpenCLCopy(OpenCLEvent):
 
     __slots__ = ("_pending",)
 
-    def __init__(self, runtime: Runtime, event: cl.Event, pending: Callable[[], PendingReads]) -> None:
+    def __init__(self, runtime: DeviceRuntime, event: cl.Event, pending: Callable[[], PendingReads]) -> None:
         """`pending` returns what delivers callbacks of the queue."""
         super().__init__(runtime, event)
         self._pending = pending

@@ -20,7 +20,7 @@ from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.protocol import BindingSlot
 
 if TYPE_CHECKING:
-    from polyhal.backends.opencl.runtime import Runtime
+    from polyhal.backends.opencl.device_runtime import DeviceRuntime
 
 CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "int": int, "uint": int, "long": int, "ulong": int, "float": float, "double": float,
@@ -52,7 +52,7 @@ class KernelLaunch:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: DeviceRuntime,
         kernel: CompiledKernel,
         parameters: Sequence[Bound],
         global_size: tuple[int, ...],

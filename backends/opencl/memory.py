@@ -14,11 +14,11 @@ from collections import deque
 import numpy as np
 import pyopencl as cl
 
+from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLEvent, OpenCLRead, PendingReads
 from polyhal.backends.opencl.huge_pages import advise_huge_pages, linux_advice
 from polyhal.backends.opencl.peers.exported_memory import EXPORTED_FROM, ExportedMemory
 from polyhal.backends.opencl.queues import CommandQueue
-from polyhal.backends.opencl.runtime import Runtime
 from polyhal.backends.opencl.staging import PinnedRing, mapped_pinned_memory, pinned_pool
 from polyhal.hal.errors import BackendError, OutOfMemoryError, PolyhalError, message
 from polyhal.hal.memory.staging_pool import StagingPool
@@ -34,7 +34,7 @@ _MAX_PENDING = 64
 class OpenCLMemory:
     """Allocations and transfers of one device."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: DeviceRuntime) -> None:
         self._runtime = runtime
         self._unified = runtime.features.unified_memory
         self._max_allocation = int(runtime.device.max_mem_alloc_size)

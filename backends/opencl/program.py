@@ -14,35 +14,19 @@ from typing import Any
 
 import pyopencl as cl
 
-from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
+from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
-from polyhal.backends.common.quirks import definitions as quirk_definitions
 from polyhal.backends.opencl import compiler_warnings, ptx
 from polyhal.backends.opencl.build_errors import build_error
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.kernel_statistics import statistics
+from polyhal.backends.opencl.program_texts import BASE_OPTIONS, ProgramTexts
 from polyhal.backends.opencl.ptx import Target
-from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceInfo
-from polyhal.hal.errors import KernelBuildError, message
+from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.kernels import background_build
-from polyhal.hal.kernels.library import BuildFilter, KernelOverrides, ProgramBuild
+from polyhal.hal.kernels.library import ProgramBuild
 from polyhal.hal.settings import env
-
-_BASE_OPTIONS = ("-cl-std=CL1.2", "-w")
-"""Language version, and no warnings: some drivers print their number to stderr for each program. Errors still show."""
-_CLWB_PROLOGUE = """#if defined(__AVX512F__) && !defined(__CLWB__)
-#pragma clang attribute push(__attribute__((target("clwb"))), apply_to = function)
-#endif
-"""
-_CLWB_EPILOGUE = """
-#if defined(__AVX512F__) && !defined(__CLWB__)
-#pragma clang attribute pop
-#endif
-"""
-"""The quirk `target_clwb`: claims an instruction that no kernel uses, so that built-in functions are inlined. Only
-compilers for the host's own processor define these names."""
 
 
 class CompiledKernel:
@@ -59,31 +43,21 @@ class CompiledKernel:
         self.types = types
 
 
-class ProgramCache:
+class ProgramCache(ProgramTexts):
     """The programs of one device. Implements `polyhal.hal.kernels.library.KernelLibrary`."""
 
     def __init__(
         self, context: cl.Context, device: cl.Device, features: Callable[[], OpenCLFeatures], info: DeviceInfo
     ) -> None:
         """`features` returns the facts that lowering functions see: kernels get the same quirks."""
-        opened = features()
+        super().__init__(features, info)
         self._context = context
         self._device = device
-        self._features = features
-        self._name = info.name
-        self._language: Definitions = {"HAVE_FP64": opened.fp64, "HAVE_PTX": opened.inline_ptx}
-        """What the driver's compiler accepts, whatever features tests claim."""
-        self.overrides = KernelOverrides(info)
-        self._sources = SourceFolder("polyhal.shaders.opencl", self.overrides.text)
-        self._declared = KernelSignatures(self._sources.read)
-        self._signatures: dict[tuple[Any, ...], KernelSignature] = {}
         self._programs: dict[tuple[Any, ...], cl.Program] = {}
         self._kernels: dict[tuple[Any, ...], CompiledKernel] = {}
-        self._lock = threading.Lock()
         self._driver_id: tuple[str, ...] = ()
-        self.build_filter: BuildFilter | None = None
         self._builds: list[ProgramBuild] = []
-        use_disk = not opened.quirks.skip_binary_cache and not env.no_program_cache()
+        use_disk = not self._quirks.skip_binary_cache and not env.no_program_cache()
         self.disk = DiskCache(env.cache_dir() / "opencl" / "programs") if use_disk else None
         # If the driver has a cache of its own, this remembers which programs should be in it.
         self._markers = None if use_disk else DiskCache(env.cache_dir() / "opencl" / "built")
@@ -92,14 +66,6 @@ class ProgramCache:
             if not env.no_program_cache()
             else None
         )
-
-    @property
-    def _quirks(self) -> OpenCLQuirks:
-        return self._features().quirks
-
-    @property
-    def _device_definitions(self) -> Definitions:
-        return {**self._language, **quirk_definitions(self._quirks)}
 
     @property
     def ready_when_built(self) -> bool:
@@ -138,38 +104,6 @@ class ProgramCache:
         assert kernel.types == types, f"{name} was bound before as {kernel.types}, now as {types}"
         return kernel
 
-    def signature(self, source: str, name: str, definitions: Definitions) -> KernelSignature:
-        """Return the parameters of a kernel of the file `source` with these definitions. Raises KernelBuildError."""
-        key = (source, tuple(definitions.items()), self._quirks, name)
-        with self._lock:
-            signature = self._signatures.get(key)
-            if signature is None:
-                try:
-                    signature = self._declared.of(source, name, {**self._device_definitions, **definitions})
-                except ValueError as error:
-                    problem = f"the parameters of the kernel cannot be read: {error}"
-                    raise KernelBuildError(message(source, problem, device=self._name)) from None
-                self._signatures[key] = signature
-            return signature
-
-    def passes_filter(self, source: str, definitions: Definitions, options: Sequence[str] = ()) -> bool:
-        """Return whether this process builds and runs a program (see `KernelLibrary.build_filter`)."""
-        if self.build_filter is None:
-            return True
-        return self.build_filter(source, DiskCache.key([*options, self._text(source, definitions)]))
-
-    def names(self) -> list[str]:
-        """Return the paths of all source files."""
-        return self._sources.names()
-
-    def shipped(self, name: str) -> str:
-        """Return the original text of a file. Raises FileNotFoundError."""
-        return self._sources.shipped(name)
-
-    def parts(self, name: str) -> frozenset[str]:
-        """Return a file and everything that it includes."""
-        return self._sources.closure(name)
-
     def statistics(self, name: str) -> list[dict[str, Any]]:
         """Return what the driver reports about each kernel of a file that this process has built."""
         with self._lock:
@@ -180,24 +114,18 @@ class ProgramCache:
                 self._context,
                 self._device,
                 kernel.cl,
-                self._text(name, dict(definitions)),
-                (*_BASE_OPTIONS, *options),
+                self.text(name, dict(definitions)),
+                (*BASE_OPTIONS, *options),
             )
             for definitions, options, kernel in kernels
         ]
 
     def reload(self) -> None:
         """Read all files and build all programs again. Programs whose text is unchanged come from the disk."""
+        super().reload()
         with self._lock:
-            self._sources.forget()
-            self._declared.forget()
-            self._signatures.clear()
             self._programs.clear()
             self._kernels.clear()
-
-    def _text(self, source: str, definitions: Definitions) -> str:
-        text = self._sources.assemble(source, {**self._device_definitions, **definitions})
-        return f"{_CLWB_PROLOGUE}{text}{_CLWB_EPILOGUE}" if self._quirks.target_clwb else text
 
     def _program(
         self,
@@ -209,12 +137,12 @@ class ProgramCache:
     ) -> cl.Program:
         program = self._programs.get(key)
         if program is None:
-            program = self._programs[key] = self.build(source, self._text(source, definitions), options, target)
+            program = self._programs[key] = self.build(source, self.text(source, definitions), options, target)
         return program
 
     def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> cl.Program:
         """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
-        flags = [*_BASE_OPTIONS, *options]
+        flags = [*BASE_OPTIONS, *options]
         start = time.perf_counter()
         key = DiskCache.key([*self._identity(), " ".join(flags), *([str(target)] if target else []), text])
         in_driver_cache = self._markers is not None and self._markers.load(key) is not None

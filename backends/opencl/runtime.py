@@ -1,80 +1,52 @@
-"""The open device: context, queues, programs and facts. Lowering functions build launches with it."""
+"""The runtime of lowering functions: facts about a device, and launches of kernels, by name, with definitions and arguments."""
 
 from __future__ import annotations
 
-import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
-
-import pyopencl as cl
+from dataclasses import dataclass
+from typing import Any
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import round_up
-from polyhal.backends.common.launching.kernel_arguments import bind
+from polyhal.backends.common.launching.kernel_arguments import Bound, bind
+from polyhal.backends.common.launching.kernel_signature import KernelSignature
 from polyhal.backends.common.launching.launch import Arguments
-from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
-from polyhal.backends.opencl.driver import Driver
-from polyhal.backends.opencl.error_mapping import DeviceLimits, DriverErrors
-from polyhal.backends.opencl.launch import KernelLaunch, argument_types
-from polyhal.backends.opencl.program import ProgramCache
+from polyhal.backends.opencl.program_texts import ProgramTexts
 from polyhal.backends.opencl.ptx import Target
-from polyhal.backends.opencl.queues import CommandQueues
-from polyhal.backends.opencl.threads_at_exit import end_threads_at_exit
-from polyhal.backends.opencl.waiter_affinity import waiter_affinity
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
-if TYPE_CHECKING:
-    from polyhal.backends.opencl.launch import BoundLaunch
+
+@dataclass(frozen=True, slots=True)
+class KernelRequest:
+    """A kernel of a file, and how its program is built."""
+
+    file: str
+    kernel: str
+    definitions: Definitions
+    options: tuple[str, ...] = ()
+    target: Target | None = None
+    """For NVIDIA's devices only."""
 
 
-class Runtime:
-    """One device with its in-order queues."""
+class Runtime(ABC):
+    """A device as lowering functions see it: facts to choose kernels by, and launches of them."""
+
+    programs: ProgramTexts
 
     def __init__(
-        self,
-        device: cl.Device,
-        info: DeviceInfo,
-        features: OpenCLFeatures,
-        capabilities: Capabilities,
-        tuning: Tuning | None = None,
-        context: cl.Context | None = None,
+        self, device: Any, info: DeviceInfo, features: OpenCLFeatures, capabilities: Capabilities, tuning: Tuning
     ) -> None:
-        """`context` may have other devices, too; by default the device gets its own."""
-        end_threads_at_exit()
+        """`device` has the attributes of a pyopencl device."""
         self.device = device
         self.info = info
         self.features = features
         self.capabilities = capabilities
-        self.tuning = tuning or Tuning(features, {}, {})
+        self.tuning = tuning
         """Values of the tunables of kernel families. Lowering functions ask for them."""
-        self.errors = DriverErrors(info.name, DeviceLimits.of(device))
-        # Threads that wait for different sub-devices must not share the core that the workers leave free.
-        self._waiter = waiter_affinity(features.quirks.pin_waiting_thread and not features.sub_device)
-        try:
-            self.context = context or cl.Context([device])
-        except cl.Error as error:
-            raise self.errors.translate(error, "opening the device") from error
-        self.queues = CommandQueues(self.context, device, self.errors)
-        if features.quirks.pin_waiting_thread:
-            self.queues.wait_after_batches(self.waiting)
-        self.driver = Driver(device)
-        self.programs = ProgramCache(self.context, device, lambda: self.features, info)
-        self.profile: list[tuple[str, cl.Event]] | None = None
-        """Names and events of launches while profiling is on, else None."""
-        self.recorder: LaunchRecorder[BoundLaunch] | None = None
-        """Receives launches instead of the queue while a command buffer is recorded."""
-        self.recording = threading.Lock()
-        self.prefers_khr_buffers: bool | None = None
-        """Whether the driver's command buffers are faster than single enqueues; None until it is measured."""
-
-    @property
-    def queue(self) -> cl.CommandQueue:
-        """The queue of the calling thread's stream."""
-        return self.queues.current().native
 
     def launch(
         self,
@@ -101,34 +73,22 @@ class Runtime:
         if not self.programs.passes_filter(file, definitions, options):
             return SimpleLaunch(kernel, _skip, workspace)
         signature = self.programs.signature(file, kernel, definitions)
-        parameters, types = bind(signature, args, offsets=True), argument_types(signature)
-        built = self.programs.kernel(file, kernel, definitions, types, options, target)
+        parameters = bind(signature, args, offsets=True)
         rounded = tuple(round_up(n, g) for n, g in zip(items, group, strict=True))
-        return KernelLaunch(self, built, parameters, rounded, group, workspace)
+        request = KernelRequest(file, kernel, definitions, tuple(options), target)
+        return self._launch(request, signature, parameters, rounded, group, workspace)
 
-    def start_profiling(self) -> None:
-        """Switch to queues that record timestamps, which costs a few microseconds per launch."""
-        self.queues.record_timestamps(True)
-        self.profile = []
-
-    def stop_profiling(self) -> list[tuple[str, int, int]]:
-        """Switch back. Return (name, start, end) of the launches since `start_profiling`, in nanoseconds."""
-        self.queues.record_timestamps(False)
-        events, self.profile = self.profile or [], None
-        return [(name, int(e.profile.start), int(e.profile.end)) for name, e in events]
-
-    def finish(self) -> None:
-        """Wait for everything enqueued. Raises the typed error of a command that failed."""
-        try:
-            with self.waiting():
-                self.queues.finish()
-        except cl.Error as error:
-            raise self.errors.translate(error, "waiting for the device") from error
-
-    def waiting(self) -> AbstractContextManager[None]:
-        """Return the context in which a thread waits for the device."""
-        return self._waiter.bound() if self._waiter else nullcontext()
-
+    @abstractmethod
+    def _launch(
+        self,
+        request: KernelRequest,
+        signature: KernelSignature,
+        parameters: Sequence[Bound],
+        items: tuple[int, ...],
+        group: tuple[int, ...],
+        workspace: tuple[int, ...],
+    ) -> Launch:
+        """Return a launch of a kernel whose parameters are bound; `items` is a multiple of `group`."""
 
 def _skip(*args: Any) -> None:
     """The launch of a program that another process builds."""

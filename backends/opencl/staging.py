@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.opencl.runtime import Runtime
+from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.hal.memory.staging_pool import StagingPool
 
 _CHUNK = 8 * 2**20
@@ -20,7 +20,7 @@ _CHUNKS = 3
 class PinnedRing:
     """A few pinned chunks in rotation, so that the host copies one while the bus transfers another."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: DeviceRuntime) -> None:
         self._chunks = [mapped_pinned_memory(runtime, _CHUNK) for _ in range(_CHUNKS)]
         self._transfers: list[cl.Event | None] = [None] * _CHUNKS
         self._next = 0
@@ -68,14 +68,14 @@ class PinnedRing:
                     np.copyto(dst[start:stop], self._chunks[index][: stop - start])
 
 
-def pinned_pool(runtime: Runtime) -> StagingPool[np.ndarray]:
+def pinned_pool(runtime: DeviceRuntime) -> StagingPool[np.ndarray]:
     """Return a pool of pinned memory for copies to the host."""
     # Mapping is a command too: on the device's queues it would wait for the work before it.
     queue = cl.CommandQueue(runtime.context, runtime.device)
     return StagingPool(lambda size: mapped_pinned_memory(runtime, size, queue))
 
 
-def mapped_pinned_memory(runtime: Runtime, nbytes: int, queue: cl.CommandQueue | None = None) -> np.ndarray:
+def mapped_pinned_memory(runtime: DeviceRuntime, nbytes: int, queue: cl.CommandQueue | None = None) -> np.ndarray:
     """Allocate pinned memory and return its bytes. It is unmapped and released with the array."""
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
     buffer = cl.Buffer(runtime.context, flags, nbytes)

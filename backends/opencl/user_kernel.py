@@ -24,7 +24,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch, UserKernel
 
 if TYPE_CHECKING:
-    from polyhal.backends.opencl.runtime import Runtime
+    from polyhal.backends.opencl.device_runtime import DeviceRuntime
 
 C_TYPES = {
     "float32": "float", "float64": "double", "float16": "half", "bfloat16": "ushort", "bool_": "uchar",
@@ -79,7 +79,7 @@ class _Built(NamedTuple):
 class UserKernelCompiler:
     """Compiles kernels of users for one device, each once per text, dtypes and constants."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: DeviceRuntime) -> None:
         self._runtime = runtime
         self._compiled: dict[tuple[Any, ...], _Built] = {}
 

@@ -66,7 +66,7 @@ def test_kernels_ask_for_quirks_that_exist() -> None:
 def test_kernels_know_the_quirks_in_force(device: Any) -> None:
     for switched in (False, True):
         backend = device.with_quirk(scalar_fmod=switched).backend
-        text = backend.runtime.programs._text("pointwise/elementwise.cl", {})
+        text = backend.runtime.programs.text("pointwise/elementwise.cl", {})
         assert ("#define QUIRK_SCALAR_FMOD 1" in text) == switched
         assert backend.features.quirks.scalar_fmod == switched
         assert ("scalar_fmod" in backend.capabilities.quirks) == switched
@@ -113,7 +113,7 @@ def test_kernels_see_the_features_that_lowering_sees(device: Any, monkeypatch: p
     for switched in (False, True):
         quirks = dataclasses.replace(runtime.features.quirks, disable_prefetch=switched)
         monkeypatch.setattr(runtime, "features", dataclasses.replace(runtime.features, quirks=quirks))
-        texts.append(runtime.programs._text("pointwise/elementwise.cl", {}))
+        texts.append(runtime.programs.text("pointwise/elementwise.cl", {}))
     assert ["QUIRK_DISABLE_PREFETCH 1" in text for text in texts] == [False, True]
 
 

@@ -36,11 +36,14 @@ Kernel arguments are given by name and checked against the kernel's source when 
 
 from __future__ import annotations
 
+from polyhal.backends.common.launching.core_methods import Builders
 from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.opencl.lowering.attention import dispatch as attention
 from polyhal.backends.opencl.lowering.conv import banded_matmul, banded_planes, pooling
 from polyhal.backends.opencl.lowering.conv import dispatch as conv
 from polyhal.backends.opencl.lowering.gather import dispatch as gather
+from polyhal.backends.opencl.lowering.gather import gather as gather_rows
+from polyhal.backends.opencl.lowering.gather import scatter_add
 from polyhal.backends.opencl.lowering.gemm import dispatch as gemm
 from polyhal.backends.opencl.lowering.optim import optimizer
 from polyhal.backends.opencl.lowering.pointwise import copy, elementwise, random
@@ -54,6 +57,17 @@ _FAMILIES = (
     elementwise, fused, copy, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention, random, conv,
     pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent,
 )  # fmt: skip
+
+BUILDERS = Builders(
+    group=elementwise.group,
+    copy=copy.copy,
+    fill=copy.fill,
+    reduce=reduction.build,
+    matmul=gemm.batched,
+    gather=gather_rows.gather,
+    scatter_add=scatter_add.scatter_add,
+)
+"""What the methods of the contract launch."""
 
 
 def table() -> dict[str, LoweringFunction]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyopencl as cl
 
+from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.peers.cuda_driver import (
     POSIX_DESCRIPTORS,
     VIRTUAL_MEMORY,
@@ -23,7 +24,6 @@ from polyhal.backends.opencl.peers.cuda_driver import (
     cuda_driver,
 )
 from polyhal.backends.opencl.peers.imported_memory import HandleType, ImportedMemory, MemoryImporter
-from polyhal.backends.opencl.runtime import Runtime
 
 EXPORTED_FROM = 8 << 20
 """Bytes. Exported memory comes in pieces of 2 MiB, so that at most a quarter is wasted, and a file descriptor each."""
@@ -39,7 +39,7 @@ class _Exported(NamedTuple):
 class ExportedMemory:
     """The exported allocations of one device."""
 
-    def __init__(self, runtime: Runtime, device: CudaDevice, importer: MemoryImporter) -> None:
+    def __init__(self, runtime: DeviceRuntime, device: CudaDevice, importer: MemoryImporter) -> None:
         """Try one allocation. Raises CudaError and pyopencl.Error if that cannot be had."""
         self.device = device
         self._runtime = runtime
@@ -127,7 +127,7 @@ def _release(allocations: dict[int, _Exported]) -> None:
             exported.imported.release()
 
 
-def open_exported_memory(runtime: Runtime) -> ExportedMemory | None:
+def open_exported_memory(runtime: DeviceRuntime) -> ExportedMemory | None:
     """Return the exported memory of a device; None if it cannot be had."""
     importer = MemoryImporter(runtime.context, runtime.device, runtime.driver)
     kind, _, address = runtime.info.id.partition("/")

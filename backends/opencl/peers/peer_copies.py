@@ -12,12 +12,12 @@ import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.common.launching.completion import Finished
+from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLCopy
 from polyhal.backends.opencl.memory import STAGE_LIMIT, OpenCLMemory
 from polyhal.backends.opencl.peers.cuda_copy import CudaCopy, copy_error
 from polyhal.backends.opencl.peers.cuda_driver import CudaDevice, CudaError
 from polyhal.backends.opencl.peers.exported_memory import ExportedMemory, open_exported_memory
-from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.errors import OutOfMemoryError
 from polyhal.hal.protocol import CompletionEvent
 
@@ -39,7 +39,7 @@ class _Staging(NamedTuple):
 class PeerCopies:
     """The copies of one device from its peers."""
 
-    def __init__(self, runtime: Runtime, memory: OpenCLMemory) -> None:
+    def __init__(self, runtime: DeviceRuntime, memory: OpenCLMemory) -> None:
         self.runtime = runtime
         self.memory = memory
         self._ways: weakref.WeakKeyDictionary[PeerCopies, Way | None] = weakref.WeakKeyDictionary()

@@ -1,0 +1,108 @@
+"""The open device: context, queues and programs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+import pyopencl as cl
+
+from polyhal.backends.common.launching.kernel_arguments import Bound
+from polyhal.backends.common.launching.kernel_signature import KernelSignature
+from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
+from polyhal.backends.opencl.capabilities import OpenCLFeatures
+from polyhal.backends.opencl.driver import Driver
+from polyhal.backends.opencl.error_mapping import DeviceLimits, DriverErrors
+from polyhal.backends.opencl.launch import KernelLaunch, argument_types
+from polyhal.backends.opencl.program import ProgramCache
+from polyhal.backends.opencl.queues import CommandQueues
+from polyhal.backends.opencl.runtime import KernelRequest, Runtime
+from polyhal.backends.opencl.threads_at_exit import end_threads_at_exit
+from polyhal.backends.opencl.waiter_affinity import waiter_affinity
+from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.kernels.tuning import Tuning
+from polyhal.hal.protocol import Launch
+
+if TYPE_CHECKING:
+    from polyhal.backends.opencl.launch import BoundLaunch
+
+
+class DeviceRuntime(Runtime):
+    """An open device with its in-order queues."""
+
+    def __init__(
+        self,
+        device: cl.Device,
+        info: DeviceInfo,
+        features: OpenCLFeatures,
+        capabilities: Capabilities,
+        tuning: Tuning | None = None,
+        context: cl.Context | None = None,
+    ) -> None:
+        """`context` may have other devices, too; by default the device gets its own."""
+        end_threads_at_exit()
+        super().__init__(device, info, features, capabilities, tuning or Tuning(features, {}, {}))
+        self.errors = DriverErrors(info.name, DeviceLimits.of(device))
+        # Threads that wait for different sub-devices must not share the core that the workers leave free.
+        self._waiter = waiter_affinity(features.quirks.pin_waiting_thread and not features.sub_device)
+        try:
+            self.context = context or cl.Context([device])
+        except cl.Error as error:
+            raise self.errors.translate(error, "opening the device") from error
+        self.queues = CommandQueues(self.context, device, self.errors)
+        if features.quirks.pin_waiting_thread:
+            self.queues.wait_after_batches(self.waiting)
+        self.driver = Driver(device)
+        self.programs: ProgramCache = ProgramCache(self.context, device, lambda: self.features, info)
+        self.profile: list[tuple[str, cl.Event]] | None = None
+        """Names and events of launches while profiling is on, else None."""
+        self.recorder: LaunchRecorder[BoundLaunch] | None = None
+        """Receives launches instead of the queue while a command buffer is recorded."""
+        self.recording = threading.Lock()
+        self.prefers_khr_buffers: bool | None = None
+        """Whether the driver's command buffers are faster than single enqueues; None until it is measured."""
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """The queue of the calling thread's stream."""
+        return self.queues.current().native
+
+    def _launch(
+        self,
+        request: KernelRequest,
+        signature: KernelSignature,
+        parameters: Sequence[Bound],
+        items: tuple[int, ...],
+        group: tuple[int, ...],
+        workspace: tuple[int, ...],
+    ) -> Launch:
+        """Build the kernel. Raises KernelBuildError."""
+        kernel = self.programs.kernel(
+            request.file, request.kernel, request.definitions, argument_types(signature), request.options, request.target
+        )
+        return KernelLaunch(self, kernel, parameters, items, group, workspace)
+
+    def start_profiling(self) -> None:
+        """Switch to queues that record timestamps, which costs a few microseconds per launch."""
+        self.queues.record_timestamps(True)
+        self.profile = []
+
+    def stop_profiling(self) -> list[tuple[str, int, int]]:
+        """Switch back. Return (name, start, end) of the launches since `start_profiling`, in nanoseconds."""
+        self.queues.record_timestamps(False)
+        events, self.profile = self.profile or [], None
+        return [(name, int(e.profile.start), int(e.profile.end)) for name, e in events]
+
+    def finish(self) -> None:
+        """Wait for everything enqueued. Raises the typed error of a command that failed."""
+        try:
+            with self.waiting():
+                self.queues.finish()
+        except cl.Error as error:
+            raise self.errors.translate(error, "waiting for the device") from error
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Return the context in which a thread waits for the device."""
+        return self._waiter.bound() if self._waiter else nullcontext()
