@@ -22,6 +22,7 @@ from polyhal.backends.opencl.driver import ffi
 from polyhal.backends.opencl.peers import exported_memory, peer_copies
 from polyhal.backends.opencl.peers.cuda_driver import CudaDriver, CudaError
 from polyhal.backends.opencl.peers.imported_memory import MemoryImporter
+from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError
 from polyhal.hal.testing.kit import contract_peer
@@ -81,8 +82,10 @@ def pair(found: discovery.OpenCLDevice) -> Pair:
 
 
 @pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+def cuda(found: discovery.OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     """A driver of two cards, and small sizes."""
+    if found.info.type is not DeviceType.CPU:
+        pytest.skip("memory of the host, which this CUDA gives, is that of processors")
     fake = FakeCuda(*ADDRESSES)
     monkeypatch.setattr(exported_memory, "cuda_driver", lambda: CudaDriver(fake.load))
     monkeypatch.setattr(exported_memory, "EXPORTED_FROM", GRANULARITY)
