@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from optimizer_cases import (
     test_the_reference_is_adam_as_published,
 )
 
+from polyhal.backends.opencl import program
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Declined
 
@@ -47,6 +49,30 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     most = runtime.features.max_group_size
     monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False, group_size=min(most, 64)))
     return device
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_compilers_that_assume_finite_numbers_keep_the_check_of_gradients(
+    device: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some drivers fold x * 0 and comparisons with infinity unasked. What is not finite is last, or within a vector.
+
+    Not halves: such a compiler may take what a function converts them to for finite, and with it the bits.
+    """
+    monkeypatch.setattr(program, "_BASE_OPTIONS", (*program._BASE_OPTIONS, "-cl-fast-relaxed-math"))
+    kind = dtypes.as_dtype(dtype)
+    if kind not in device.backend.capabilities.storage:
+        pytest.skip(f"the device has no {dtype}")
+    fresh = device.with_quirk()
+    for value, place in itertools.product((1.0, np.inf, -np.inf, np.nan), (5, 1000)):
+        x = np.ones(1001)
+        x[place] = value
+        refs = [fresh.upload(x, kind), fresh.view(fresh.upload([0.5], dtypes.float32), (), ())]
+        out, flag = fresh.empty(kind, x.shape), fresh.empty(dtypes.float32, ())
+        launch = fresh.backend.lower("unscale_all", tuple(r.spec for r in refs), (out.spec, flag.spec), {})
+        assert not isinstance(launch, Declined), launch.reason
+        launch(*refs, out, flag)
+        assert fresh.download(flag) == (value != 1.0)
 
 
 @pytest.mark.parametrize("factor", [0.25, 1.0])

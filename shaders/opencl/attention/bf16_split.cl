@@ -46,7 +46,7 @@ __kernel void attention_bf16_split(OPERAND(float32, x), __global ushort *terms, 
         for (uint i = 0; i < PER_ITEM; i++) {
             bits[i] = bfloat16_of_float(rest[i]);
             // The largest floats must not round to infinity: truncated, they leave a remainder just as small.
-            if (isinf(float_of_bfloat16(bits[i]))) bits[i] = (ushort)(as_uint(rest[i]) >> 16);
+            if (IS_INFINITE(float, float_of_bfloat16(bits[i]))) bits[i] = (ushort)(as_uint(rest[i]) >> 16);
             rest[i] -= float_of_bfloat16(bits[i]);
         }
         *(__global ushort8 *)(terms + term * pitch) =

@@ -97,12 +97,12 @@ __kernel void conv_implicit_gemm_pack(__global LEFT *packed, __global int2 *k_of
             ushort bits = CONCAT(bits_of_, HALF_TYPE)(values[e]);
             float value = CONCAT(float_of_, HALF_TYPE)(bits);
             // What would round to infinity is truncated instead, and infinity leaves no remainder.
-            if (BF16_TERMS > 1 && isinf(value) && !isinf(values[e])) {
+            if (BF16_TERMS > 1 && IS_INFINITE(float, value) && !IS_INFINITE(float, values[e])) {
                 bits--;
                 value = CONCAT(float_of_, HALF_TYPE)(bits);
             }
             word |= (uint)bits << 16 * e;
-            values[e] = isfinite(value) ? values[e] - value : 0;
+            values[e] = IS_FINITE(float, value) ? values[e] - value : 0;
         }
         packed[(ulong)term * (DEPTH / 2) * padded_m] = word;
     }

@@ -62,9 +62,10 @@
     for (uint retry = 0; retry < 2; retry++) {                                                                  \
         CLEAR_ACC                                                                                               \
         FOR_EACH_SLICE(MULTIPLY_EITHER)                                                                         \
-        float check = 0;                                                                                        \
-        UNROLLED(i, 2 * ROW_BLOCKS) UNROLLED(j, 2 * COLUMN_BLOCKS) UNROLLED(e, 8) check += acc[i][j][e] * 0.0f; \
-        if (check != 0.0f) not_finite = 1;                                                                      \
+        uint largest = 0;                                                                                       \
+        UNROLLED(i, 2 * ROW_BLOCKS) UNROLLED(j, 2 * COLUMN_BLOCKS) UNROLLED(e, 8)                               \
+            largest = max(largest, as_uint(acc[i][j][e]) << 1);                                                 \
+        if (largest >= EXPONENT(float) << 1) not_finite = 1;                                                    \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                           \
         if (!not_finite) break;                                                                                 \
     }

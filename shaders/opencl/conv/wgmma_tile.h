@@ -145,11 +145,11 @@ static inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong t
         if (!EXISTS(ROW_OF(line, LINE_POSITION), COLUMN_OF(line, LINE_POSITION))) continue;                      \
         __local float *vector = exchanged + line * EXCHANGE_PITCH + LINE_POSITION;                               \
         int finite = 1;                                                                                          \
-        _Pragma("unroll") for (uint e = 0; e < OUT_LANES; e++) finite &= isfinite(vector[e]);                    \
+        _Pragma("unroll") for (uint e = 0; e < OUT_LANES; e++) finite &= IS_FINITE(float, vector[e]);            \
         if (BF16_TERMS > 1 && !finite)                                                                           \
             _Pragma("unroll 1") for (uint e = 0; e < OUT_LANES; e++) {                                           \
                 const uint row = ROW_OF(line, LINE_POSITION + e), column = COLUMN_OF(line, LINE_POSITION + e);   \
-                if (isfinite(vector[e])) continue;                                                               \
+                if (IS_FINITE(float, vector[e])) continue;                                                       \
                 float sum = 0;                                                                                   \
                 RECOMPUTE(row, column)                                                                           \
                 vector[e] = sum;                                                                                 \

@@ -27,10 +27,10 @@ __kernel void gemm_bf16_repair(
         const uint count = min((ulong)PER_ITEM, size - first);
         int finite = 1;
 #pragma unroll
-        for (uint i = 0; i < PER_ITEM; i++) finite &= isfinite(out[min(first + i, size - 1)]);
+        for (uint i = 0; i < PER_ITEM; i++) finite &= IS_FINITE(float, out[min(first + i, size - 1)]);
         if (finite) continue;
         for (ulong at = first; at < first + count; at++) {
-            if (isfinite(out[at])) continue;
+            if (IS_FINITE(float, out[at])) continue;
             const uint column = at % n, row = at / n % m, batch = at / n / m;
             const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
             __global const float *x = MATRIX_OF_A(i0, i1, i2) + a_offset + row * a_row;

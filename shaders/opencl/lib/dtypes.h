@@ -58,6 +58,18 @@
 
 static inline float float_of_bfloat16(ushort bits) { return as_float((uint)bits << 16); }
 
+// Tests of the bits of a number of type T, float or double: compilers that may assume finite numbers fold isinf, comparisons
+// with INFINITY and x * 0. They are macros because such compilers assume finite arguments of functions as well.
+#define BITS_float uint
+#define BITS_double ulong
+#define BITS(T) CONCAT(BITS_, T)
+#define EXPONENT_float 0x7f800000u
+#define EXPONENT_double 0x7ff0000000000000ul
+#define EXPONENT(T) CONCAT(EXPONENT_, T)
+#define BITS_OF(T, value) CONCAT(as_, BITS(T))(value)
+#define IS_FINITE(T, value) ((BITS_OF(T, value) & EXPONENT(T)) != EXPONENT(T))
+#define IS_INFINITE(T, value) (BITS_OF(T, value) << 1 == EXPONENT(T) << 1)
+
 // Rounds to nearest even. A NaN keeps its sign and becomes quiet; rounding could make it infinite.
 static inline ushort bfloat16_of_float(float value) {
     const uint bits = as_uint(value);

@@ -24,12 +24,15 @@
 #define MASK_OF_float int
 #define MASK_OF_double long
 #define MASK CONCAT(MASK_OF_, REAL)
-// No comparison with NaN holds.
-#define NOTE_NON_FINITE(noted, value) noted |= !(fabs(value) < INFINITY);
+#define NOTE_NON_FINITE(value) non_finite |= !IS_FINITE(REAL, value);
+// IS_FINITE of vectors.
+#define NOTE_NON_FINITE_LANES(value) \
+    non_finite_lanes |= (AS(BITS(REAL), value) & EXPONENT(REAL)) == EXPONENT(REAL);
 #else
 #define FLAG_PARAMETER
 #define MASK int
-#define NOTE_NON_FINITE(noted, value)
+#define NOTE_NON_FINITE(value)
+#define NOTE_NON_FINITE_LANES(value)
 #endif
 
 __kernel void optim_scale_all(SLOT_PARAMETERS, const SlotTable slots, __global const STORAGE(FACTOR_DTYPE) *factor,
@@ -43,12 +46,12 @@ __kernel void optim_scale_all(SLOT_PARAMETERS, const SlotTable slots, __global c
     MASK non_finite = 0;
     CHUNK_VECTORS {
         const V value = READ(DTYPE, x, i);
-        NOTE_NON_FINITE(non_finite_lanes, value)
+        NOTE_NON_FINITE_LANES(value)
         WRITE(DTYPE, value * scale, x, i);
     }
     CHUNK_TAIL {
         const REAL value = LOAD(DTYPE, x, i);
-        NOTE_NON_FINITE(non_finite, value)
+        NOTE_NON_FINITE(value)
         STORE(DTYPE, value * scale, x, i);
     }
 #if CHECK

@@ -16,7 +16,7 @@
         top = MAX_ACCUMULATORS(tops); \
         FOR_TAIL top = fmax(top, LOAD(DTYPE, x, at + i)); \
         GROUP_MAX(top) \
-        if (isinf(top)) top = top > 0 ? top : 0; \
+        if (IS_INFINITE(REAL, top)) top = top > 0 ? top : 0; \
     }
 
 #if ROW_VECTORS || LANES == 1
@@ -43,7 +43,7 @@
                 block[k] = i < WHOLE ? READ(x, at, i) : (V)(-INFINITY); \
             } \
             const REAL higher = fmax(seen, MAX_ACCUMULATORS(block)); \
-            const REAL base = isinf(higher) && higher < 0 ? 0 : higher; \
+            const REAL base = IS_INFINITE(REAL, higher) && higher < 0 ? 0 : higher; \
             _Pragma("unroll") for (uint k = 0; k < ACCUMULATORS; k++) block[k] = EXP_FAST(block[k] - base); \
             part = part * EXP_FAST_SCALAR(seen - base) + SUM_ACCUMULATORS(block); \
             seen = higher; \
@@ -51,13 +51,13 @@
         FOR_TAIL { \
             const REAL value = LOAD(DTYPE, x, at + i); \
             const REAL higher = fmax(seen, value); \
-            const REAL base = isinf(higher) && higher < 0 ? 0 : higher; \
+            const REAL base = IS_INFINITE(REAL, higher) && higher < 0 ? 0 : higher; \
             part = part * EXP_FAST_SCALAR(seen - base) + EXP_FAST_SCALAR(value - base); \
             seen = higher; \
         } \
         top = seen; \
         GROUP_MAX(top) \
-        if (isinf(top)) top = top > 0 ? top : 0; \
+        if (IS_INFINITE(REAL, top)) top = top > 0 ? top : 0; \
         sum = part * EXP_FAST_SCALAR(seen - top); \
         GROUP_SUM(sum) \
     }
