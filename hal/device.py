@@ -25,6 +25,7 @@ from polyhal.hal.protocol import (
     SupportsFlush,
     SupportsLossDetection,
     SupportsPinnedMemory,
+    SupportsStreams,
     features_of,
 )
 
@@ -50,6 +51,8 @@ class Device:
     plans: PlanCache
     planner: Planner
     pool: Pool
+    stream_backend: SupportsStreams | None
+    """The backend, where it has streams. Kept because checking its members takes microseconds."""
     uploads: PendingUploads | None
     """Copies to the device in flight, where the backend supports them."""
     _losing_backend: SupportsLossDetection | None
@@ -91,6 +94,7 @@ class Device:
         self._flushing_backend = backend if isinstance(backend, SupportsFlush) else None
         self._losing_backend = backend if isinstance(backend, SupportsLossDetection) else None
         self._reading_backend = backend if isinstance(backend, SupportsAsyncRead) else None
+        self.stream_backend = backend if isinstance(backend, SupportsStreams) else None
         self.uploads = PendingUploads(backend) if isinstance(backend, SupportsPinnedMemory) else None
         self.pool = Pool(backend, name)
         self.plans = PlanCache()
@@ -101,7 +105,8 @@ class Device:
 
     def abandon(self, stand_in: Any) -> None:
         """Put `stand_in` in the place of all that works with the driver."""
-        self.backend = self.pool = self.planner = self._flushing_backend = self._reading_backend = stand_in
+        self.backend = self.pool = self.planner = stand_in
+        self._flushing_backend = self._reading_backend = self.stream_backend = stand_in
         self.uploads = None
 
     @property

@@ -267,7 +267,8 @@ def slot_factory(device: Device) -> Callable[[], BatchSlot]:
     backend = device.backend
     if not isinstance(backend, SupportsPinnedMemory):
         return lambda: UploadSlot(device)
-    if not isinstance(backend, SupportsStreams):
+    streams = device.stream_backend
+    if streams is None:
         return lambda: PinnedSlot(device, backend)
     stream = device.stream()
-    return lambda: StreamSlot(device, backend, backend, stream)
+    return lambda: StreamSlot(device, backend, streams, stream)

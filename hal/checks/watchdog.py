@@ -13,11 +13,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from polyhal.hal.checks.observer import ObservedCall
 from polyhal.hal.errors import message
-from polyhal.hal.protocol import Event, Feature, SupportsStreams
+from polyhal.hal.protocol import Event
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -61,8 +61,8 @@ class Watchdog:
             self._work[call.device].append(work)
         try:
             yield
-            if call.device.features & Feature.STREAMS:
-                work.event = cast("SupportsStreams", call.device.backend).mark()
+            if call.device.stream_backend is not None:
+                work.event = call.device.stream_backend.mark()
             else:
                 call.device.synchronize()
         finally:

@@ -12,15 +12,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from polyhal.hal.collectives.relay import Delivery
-from polyhal.hal.dtypes import uint8
-from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.layout import Ref
 from polyhal.hal.memory.peer_copies import copy_from_peer, has_peer_copy
-from polyhal.hal.memory.pool import bucket
-from polyhal.hal.protocol import Event, SupportsStreams
+from polyhal.hal.memory.streams import begin_to_wait
+from polyhal.hal.protocol import Event
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
-    from polyhal.hal.memory.buffer import Buffer
     from polyhal.hal.memory.streams import Stream
 
 CHUNK = 64 * 2**20
@@ -57,8 +55,6 @@ class DirectCopies:
         """The places to which copies are under way, or where they have arrived and are not reduced yet."""
         self._arrived: list[tuple[int, int]] = []
         """Those of the latter kind."""
-        self._written: dict[Device, Buffer] = {}
-        """What `_settle` writes to."""
         self._joined: set[Device] = set()
         """The devices whose streams wait for copies."""
         self._taking_part: set[Device] = set()
@@ -84,24 +80,13 @@ class DirectCopies:
         self._arriving.clear()
         self._arrived.clear()
         while self._joined:
-            self._settle(self._joined.pop())
-
-    def _settle(self, device: Device) -> None:
-        """Let the thread's stream wait for what it was told to now, with a command, not only when it gets its next one.
-
-        What comes next may be a copy on another stream, which waits for the commands of this one.
-        """
-        buffer = self._written.get(device)
-        if buffer is None:
-            # Kept: the pool would give it to work on other streams before this one has written there.
-            buffer = self._written[device] = device.pool.take(bucket(1))
-        device.backend.fill(0, Ref(buffer.handle, contiguous(uint8, (1,)), 0))
+            begin_to_wait(self._joined.pop())  # what comes next may be a copy on another stream, which waits for this one
 
     def _begin(self, delivery: Delivery, under_way: deque[_UnderWay]) -> None:
         """Start the copies, after what both devices have to do now."""
         source, events = delivery.device, []
         for device in {source, *(target for target, _ in delivery.targets)} - self._taking_part:
-            self._settle(device)  # what makes its source may be on another stream, for which this one was told to wait
+            begin_to_wait(device)  # what makes its source may be on another stream, for which this one was told to wait
             self._taking_part.add(device)
         for target, there in delivery.targets:
             pair = self._pair(source, target)
@@ -121,8 +106,8 @@ class DirectCopies:
             self._arrived.append(_place(there))
             for device in (delivery.device, target):
                 # Not for their streams, which have got later copies meanwhile.
-                if isinstance(device.backend, SupportsStreams):
-                    device.backend.wait_for(event)
+                if device.stream_backend is not None:
+                    device.stream_backend.wait_for(event)
                 self._joined.add(device)
         if delivery.then is not None:
             for following in delivery.then():

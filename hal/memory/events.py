@@ -13,7 +13,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from polyhal.hal.memory.pool import bucket
-from polyhal.hal.protocol import Event, SupportsAsyncRead, SupportsStreams
+from polyhal.hal.protocol import Event, SupportsAsyncRead
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -49,9 +49,9 @@ class DeviceEvent:
         device = self.device if stream is None else stream.device
         if device is not self.device:
             self.synchronize()
-        elif isinstance(device.backend, SupportsStreams):
+        elif device.stream_backend is not None:
             with contextlib.nullcontext() if stream is None else stream.selected():
-                device.backend.wait_for(self._event)
+                device.stream_backend.wait_for(self._event)
 
     def __repr__(self) -> str:
         return f"<event on {self.device}, {'done' if self.query() else 'pending'}>"
@@ -59,9 +59,9 @@ class DeviceEvent:
 
 def record_event(device: Device) -> DeviceEvent:
     """Return an event after everything enqueued on the thread's stream. Submits without waiting where the device can."""
+    if device.stream_backend is not None:
+        return DeviceEvent(device, device.stream_backend.mark())
     backend = device.backend
-    if isinstance(backend, SupportsStreams):
-        return DeviceEvent(device, backend.mark())
     if isinstance(backend, SupportsAsyncRead):
         fence = device.pool.take(bucket(_FENCE_BYTES))
         return DeviceEvent(device, backend.copy_from_device_async(fence.handle, 0, memoryview(bytearray(_FENCE_BYTES))))

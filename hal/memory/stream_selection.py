@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.protocol import SupportsStreams
-
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
@@ -18,25 +16,24 @@ class StreamSelection:
     __slots__ = ("_device", "_pool", "stream")
 
     def __init__(self, device: Device) -> None:
-        backend = device.backend
         self._device = device
         self.stream: Any = None
         """The backend's stream; None for the device's own."""
         self._pool = device.pool.streams.current.pool
-        if isinstance(backend, SupportsStreams):
+        if (backend := device.stream_backend) is not None:
             self.stream = backend.switch_stream(None)
             backend.switch_stream(self.stream)
 
     @contextmanager
     def on_this_thread(self) -> Iterator[None]:
         """Select them for the calling thread, which has selected nothing."""
-        backend, streams = self._device.backend, self._device.pool.streams
+        backend, streams = self._device.stream_backend, self._device.pool.streams
         streams.current.pool = self._pool
-        if isinstance(backend, SupportsStreams) and self.stream is not None:
+        if backend is not None and self.stream is not None:
             backend.switch_stream(self.stream)
         try:
             yield
         finally:
             streams.current.pool = None
-            if isinstance(backend, SupportsStreams) and self.stream is not None:
+            if backend is not None and self.stream is not None:
                 backend.switch_stream(None)

@@ -15,18 +15,25 @@ the stream in which it is replayed.
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.events import DeviceEvent, record_event
-from polyhal.hal.memory.pool import Pool
+from polyhal.hal.memory.pool import Pool, bucket
 from polyhal.hal.protocol import SupportsStreams
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+
+_ELEMENT = contiguous(dtypes.float32, (1,))
 
 
 class _EnteredBlocks(threading.local):
@@ -42,45 +49,45 @@ class Stream:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._backend = device.backend if isinstance(device.backend, SupportsStreams) else None
-        if self._backend is not None:
-            opened = _take_idle(self._backend, device)
+        if device.stream_backend is not None:
+            opened = _take_idle(device.stream_backend, device)
             self._stream, self._pool = opened
             weakref.finalize(self, device.idle_streams.append, opened)
         self._entered = _EnteredBlocks()
 
     def __enter__(self) -> Self:
-        if self._backend is not None:
-            begin = self._backend.mark()
-            stream = self._backend.switch_stream(self._stream)
-            self._backend.wait_for(begin)
+        if (backend := self.device.stream_backend) is not None:
+            begin = backend.mark()
+            stream = backend.switch_stream(self._stream)
+            backend.wait_for(begin)
             self._entered.previous.append((stream, self.device.pool.enter(self._pool)))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._backend is not None:
+        if (backend := self.device.stream_backend) is not None:
             stream, pool = self._entered.previous.pop()
-            end = self._backend.mark()
-            self._backend.switch_stream(stream)
-            self._backend.wait_for(end)
+            end = backend.mark()
+            backend.switch_stream(stream)
+            backend.wait_for(end)
             self.device.pool.leave(pool)
 
     @contextmanager
     def selected(self) -> Iterator[None]:
         """Send this thread's work to the stream inside the block; the caller orders it and manages its memory."""
-        if self._backend is None:
+        backend = self.device.stream_backend
+        if backend is None:
             yield
             return
-        previous = self._backend.switch_stream(self._stream)
+        previous = backend.switch_stream(self._stream)
         try:
             yield
         finally:
-            self._backend.switch_stream(previous)
+            backend.switch_stream(previous)
 
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Send this thread's work to the stream, and take memory for it from the stream's pool; the caller orders it."""
-        if self._backend is None:
+        if self.device.stream_backend is None:
             yield
             return
         previous = self.device.pool.enter(self._pool)
@@ -92,18 +99,18 @@ class Stream:
 
     def after_current(self) -> None:
         """Let further work on this stream start after all work enqueued so far on the one that the thread has selected."""
-        if self._backend is not None:
-            event = self._backend.mark()
+        if (backend := self.device.stream_backend) is not None:
+            event = backend.mark()
             with self.selected():
-                self._backend.wait_for(event)
+                backend.wait_for(event)
 
     def after(self, other: Stream) -> None:
         """Let further work on this stream start after all work enqueued on `other` so far."""
-        if self._backend is not None:
+        if (backend := self.device.stream_backend) is not None:
             with other.selected():
-                event = self._backend.mark()
+                event = backend.mark()
             with self.selected():
-                self._backend.wait_for(event)
+                backend.wait_for(event)
 
     def record_event(self) -> DeviceEvent:
         """Return an event after all work enqueued on the stream so far."""
@@ -120,11 +127,12 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait for all work enqueued on the stream so far. Raises the typed error of work that failed."""
-        if self._backend is None:
+        backend = self.device.stream_backend
+        if backend is None:
             self.device.synchronize()
         else:
             with self.selected():
-                event = self._backend.mark()
+                event = backend.mark()
             event.wait()
 
 
@@ -134,3 +142,22 @@ def _take_idle(backend: SupportsStreams, device: Device) -> tuple[Any, Pool]:
         return device.idle_streams.pop()
     except IndexError:
         return backend.open_stream(), device.pool.stream_pool()
+
+
+def begin_to_wait(device: Device) -> None:
+    """Let the thread's stream wait now for what it was told to wait for, and not only when it gets its next work.
+
+    Marks of the stream, and so other streams that wait for those, then wait for it, too.
+    """
+    memory = _written(os.getpid())
+    buffer = memory.get(device)
+    if buffer is None:  # another thread may be here, too, and only one buffer may ever be written
+        # Kept: the pool would give it to work on other streams before this one has written there.
+        buffer = memory.setdefault(device, device.pool.take(bucket(_ELEMENT.nbytes)))
+    device.backend.fill(0, Ref(buffer.handle, _ELEMENT, 0))
+
+
+@functools.lru_cache(maxsize=1)
+def _written(pid: int) -> weakref.WeakKeyDictionary[Device, Buffer]:
+    """Memory of the devices of a process that streams write to and nobody reads."""
+    return weakref.WeakKeyDictionary()

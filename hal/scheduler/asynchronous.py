@@ -7,28 +7,21 @@ result, or memory that the call used.
 
 from __future__ import annotations
 
-import functools
-import os
 import time
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal import dtypes
-from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.memory.pool import bucket
-from polyhal.hal.protocol import Event, SupportsStreams
+from polyhal.hal.memory.streams import begin_to_wait
+from polyhal.hal.protocol import Event
 from polyhal.hal.transfers.lane_link import LaneKey, LaneStoppedError
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.memory.streams import Stream
 
-_SPEC = contiguous(dtypes.float32, (1,))
 _STOPPED: Any = object()
 """What comes in place of an event after `stop`."""
 
@@ -98,30 +91,15 @@ def _mark(device: Device) -> Event | None:
 
     The work is submitted.
     """
-    if isinstance(device.backend, SupportsStreams):
-        _work(device)
-        return device.backend.mark()
+    if device.stream_backend is not None:
+        begin_to_wait(device)
+        return device.stream_backend.mark()
     device.flush()
     return None
 
 
 def _wait_for(device: Device, event: Event | None) -> None:
     """Let marks of the thread's stream, and all other work that follows, come after an event."""
-    if event is not None and isinstance(device.backend, SupportsStreams):
-        device.backend.wait_for(event)
-        _work(device)
-
-
-def _work(device: Device) -> None:
-    """Enqueue something, however little: a stream begins to wait with its next work, and marks do not count as such."""
-    memory = _idle_memory(os.getpid())
-    buffer = memory.get(device)
-    if buffer is None:  # another thread may be here, too, and only one buffer may ever be written
-        buffer = memory.setdefault(device, device.pool.take(bucket(_SPEC.nbytes)))
-    device.backend.fill(0, Ref(buffer.handle, _SPEC, 0))
-
-
-@functools.lru_cache(maxsize=1)
-def _idle_memory(pid: int) -> weakref.WeakKeyDictionary[Device, Buffer]:
-    """Memory of devices that nobody reads."""
-    return weakref.WeakKeyDictionary()
+    if event is not None and device.stream_backend is not None:
+        device.stream_backend.wait_for(event)
+        begin_to_wait(device)

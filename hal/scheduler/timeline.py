@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.ir.graph import Node
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.protocol import TRANSFER, SupportsProfiling, SupportsStreams
+from polyhal.hal.protocol import TRANSFER, SupportsProfiling
 from polyhal.hal.scheduler.crossings import JOIN, RECEIVE, SEND, START
 
 if TYPE_CHECKING:
@@ -174,17 +174,16 @@ class _LaneClock:
     def _finish(self) -> None:
         """Wait for the work that this thread has enqueued, and no other."""
         for device in self._devices:
-            backend = device.backend
-            if isinstance(backend, SupportsStreams):
-                backend.mark().wait()
+            if device.stream_backend is not None:
+                device.stream_backend.mark().wait()
             else:
                 device.synchronize()
 
     def _finish_streams(self) -> None:
         for device in self._devices:
-            if isinstance(device.backend, SupportsStreams):
+            if device.stream_backend is not None:
                 with self._lane.streams[device].apart():
-                    device.backend.mark().wait()
+                    device.stream_backend.mark().wait()
 
 
 def _members(lane: Lane) -> list[Device]:

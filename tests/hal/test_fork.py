@@ -24,6 +24,7 @@ for _ in range(3):
 y = x + 1
 host = ph.ones((3,), device="numpy")
 pending = (x @ x).numpy_async()
+stream = device.stream()
 
 def attempt(name, action):
     try:
@@ -47,6 +48,8 @@ if not child:
     attempt("numpy_async", lambda: x.numpy_async())
     attempt("synchronize", device.synchronize)
     attempt("stream", lambda: device.stream().__enter__())
+    attempt("stream of the parent", lambda: stream.__enter__())
+    attempt("event", device.record_event)
     attempt("upload", lambda: ph.ones((3,), device=device))
     attempt("opened again", lambda: ph.Device(sys.argv[1]))
     attempt("host", lambda: (host + 1).numpy())
