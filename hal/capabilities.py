@@ -42,6 +42,17 @@ class DeviceInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class UnusableDevice:
+    """A device that exists but that the backend cannot use: it is left out, and `polyhal doctor` says why."""
+
+    name: str
+    """A name that tells it from the devices of other drivers."""
+    reason: str
+    fix: str = ""
+    """What to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of a device that the framework takes into account when it allocates and lays out tensors."""
 

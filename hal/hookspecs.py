@@ -14,7 +14,7 @@ from typing import Any
 
 import pluggy
 
-from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.capabilities import DeviceInfo, UnusableDevice
 from polyhal.hal.collectives.process_group import ProcessGroupSpec
 from polyhal.hal.protocol import ComputeBackend
 
@@ -35,10 +35,10 @@ class BackendSpec:
     """
 
     name: str
-    probe: Callable[[], Sequence[DeviceInfo]] | str
-    """Lists the devices that exist now. It may import heavy modules, and runs in a thread of its own with a time limit
-    (POLYHAL_PROBE_TIMEOUT). It may raise: the message, or a note of the exception (`add_note`), should then say what to
-    install; `polyhal doctor` prints the note as the fix."""
+    probe: Callable[[], Sequence[DeviceInfo | UnusableDevice]] | str
+    """Lists the devices that exist now; an `UnusableDevice` says why one of them is left out. It may import heavy modules, and
+    runs in a thread of its own with a time limit (POLYHAL_PROBE_TIMEOUT). It may raise: the message, or a note of the exception
+    (`add_note`), should then say what to install; `polyhal doctor` prints the note as the fix."""
     create: Callable[[str], ComputeBackend] | str
     """Opens the device with the given `DeviceInfo.selector`."""
     priority: int = 0

@@ -5,7 +5,6 @@ The baseline is OpenCL 1.2; anything newer is a feature that is probed. Where th
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from polyhal.backends.common.quirks import active, with_overrides
 from polyhal.backends.opencl import pocl_affinity, quirks, sub_devices
 from polyhal.backends.opencl.profiles.vendor_profile import VendorProfile, choose, shipped
 from polyhal.backends.opencl.quirks import OpenCLQuirks
+from polyhal.backends.opencl.unusable import opencl_version
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
 from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
@@ -99,7 +99,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
 
     extensions = frozenset(device.extensions.split())
     cpu = kind is DeviceType.CPU
-    fp64 = bool(device.double_fp_config) if _version(device) >= (1, 2) or "cl_khr_fp64" in extensions else False
+    fp64 = bool(device.double_fp_config) if opencl_version(device) >= (1, 2) or "cl_khr_fp64" in extensions else False
     single = device.single_fp_config
     vendor = vendor or profile(device, kind)
     matched = quirks.match(device.platform.name, device.driver_version, device.name, cpu=cpu)
@@ -127,7 +127,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         local_memory_is_real=dedicated and vendor.local_memory_is_real is not False,
         static_local_memory=max(int(device.local_mem_size), _STATIC_LOCAL_MEMORY.get(capability, 0)),
         compute_units=int(device.max_compute_units),
-        sub_device=_version(device) >= (1, 2) and device.parent_device is not None,
+        sub_device=opencl_version(device) >= (1, 2) and device.parent_device is not None,
         compute_capability=capability,
         platform=device.platform.name,
         profile=vendor.name,
@@ -139,11 +139,6 @@ def _float_atomics(extensions: frozenset[str]) -> str:
     if "cl_ext_float_atomics" in extensions:
         return "ext"
     return "ptx" if "cl_nv_compiler_options" in extensions else "cas"
-
-
-def _version(device: Any) -> tuple[int, int]:
-    match = re.match(r"OpenCL (\d+)\.(\d+)", device.version)
-    return (int(match.group(1)), int(match.group(2))) if match else (1, 0)
 
 
 def capabilities(device: Any, facts: OpenCLFeatures) -> Capabilities:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyhal.backends.opencl import icd, install_hints, pocl_affinity, sub_devices
+from polyhal.backends.opencl import icd, install_hints, pocl_affinity, sub_devices, unusable
 from polyhal.backends.opencl.quirks import PLATFORM_ALIASES
-from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
 from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
 
@@ -34,30 +34,52 @@ class OpenCLDevice:
     """The context of all parts of a split; None for a device that has its own."""
 
 
-def probe() -> list[DeviceInfo]:
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """The devices of this machine: those that can run kernels, in order, and those that cannot."""
+
+    usable: list[OpenCLDevice]
+    unusable: list[UnusableDevice]
+
+
+def probe() -> list[DeviceInfo | UnusableDevice]:
     """Return the descriptions of all devices. Raises RuntimeError, with what to install, if there is none."""
-    return [d.info for d in devices()]
+    found = discover()
+    return [*(d.info for d in found.usable), *found.unusable]
 
 
 def devices() -> list[OpenCLDevice]:
-    """Return all devices.
+    """Return all devices that can run kernels. Raises RuntimeError if there is none, and ImportError without pyopencl."""
+    found = discover()
+    if not found.usable:
+        error = RuntimeError(f"no OpenCL device can be used: {'; '.join(f'{d.name}: {d.reason}' for d in found.unusable)}")
+        error.add_note("; ".join(dict.fromkeys(d.fix for d in found.unusable)))
+        raise error
+    return found.usable
+
+
+def discover() -> Discovered:
+    """Return all devices, each physical card once.
 
     Raises RuntimeError if there is no platform or no device, and ImportError without pyopencl. Notes of the exceptions say
     what to do.
     """
     icd.prepare()
     with pocl_affinity.applied():
-        listed = _listed()
+        listed, refused = _listed()
     cards: dict[str, OpenCLDevice] = {}
     for platform, device in listed:
-        described = OpenCLDevice(device, _describe(platform, device), platform.name)
-        cards.setdefault(described.info.id, described)
+        described = _examined(platform, device)
+        if isinstance(described, OpenCLDevice):
+            cards.setdefault(described.info.id, described)
+        else:
+            refused.append(described)
     ordered = sorted(cards.values(), key=lambda d: (_RANK[d.info.type], d.platform, d.info.id))
-    return [replace(d, info=replace(d.info, selector=str(i))) for i, d in enumerate(ordered)]
+    return Discovered([replace(d, info=replace(d.info, selector=str(i))) for i, d in enumerate(ordered)], refused)
 
 
-def _listed() -> list[tuple[Any, Any]]:
-    """Return platforms and devices as the drivers list them."""
+def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
+    """Return platforms and devices as the drivers list them, and the platforms whose drivers fail to."""
     try:
         import pyopencl as cl
     except ImportError as error:
@@ -67,16 +89,27 @@ def _listed() -> list[tuple[Any, Any]]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise _no_driver(f" ({error})") from error
-    listed = []
+    listed, failing = [], []
     for platform in platforms:
         try:
             listed += [(platform, d) for d in platform.get_devices()]
         except cl.Error as error:
             if error.code != cl.status_code.DEVICE_NOT_FOUND:
-                raise
-    if not listed:
+                failing.append(unusable.failing(platform.name, error))
+    if not listed and not failing:
         raise _no_driver()
-    return listed
+    return listed, failing
+
+
+def _examined(platform: Any, device: Any) -> OpenCLDevice | UnusableDevice:
+    """Return the description of a device, or why it cannot be used."""
+    import pyopencl as cl
+
+    try:
+        problem = unusable.examine(platform, device)
+        return problem or OpenCLDevice(device, _describe(platform, device), platform.name)
+    except cl.Error as error:
+        return unusable.failing(unusable.label(platform, device), error)
 
 
 def _no_driver(reason: str = "") -> RuntimeError:
@@ -89,15 +122,21 @@ def select(selector: str) -> OpenCLDevice:
     """Return the device with that index, or the first one whose platform or own name contains `selector`.
 
     Some platforms have short names (`quirks.PLATFORM_ALIASES`). `/COUNT:INDEX` after either names a part of the device (see
-    sub_devices.py). Raises DeviceUnavailableError that lists the candidates.
+    sub_devices.py). Raises DeviceUnavailableError that lists the candidates, or says why the device cannot be used.
     """
-    candidates = devices()
-    if (found := _matching(candidates, selector)) is not None:
+    candidates = discover()
+    if (found := _matching(candidates.usable, selector)) is not None:
         return found
     split = sub_devices.parse(selector)
-    if split is not None and (found := _matching(candidates, split.device)) is not None:
+    if split is not None and (found := _matching(candidates.usable, split.device)) is not None:
         return sub_devices.part(found, split)
-    listed = ", ".join(f"{d.info.selector} = {d.info.name} ({d.platform})" for d in candidates)
+    wanted = _part_of_name(split.device if split else selector)
+    for device in candidates.unusable:
+        if not candidates.usable or (not wanted.isdigit() and wanted in device.name.lower()):
+            raise DeviceUnavailableError(
+                message(None, f"OpenCL device {device.name} cannot be used: {device.reason}", fix=device.fix)
+            )
+    listed = ", ".join(f"{d.info.selector} = {d.info.name} ({d.platform})" for d in candidates.usable)
     raise DeviceUnavailableError(
         message(
             None,
@@ -111,11 +150,15 @@ def select(selector: str) -> OpenCLDevice:
 def _matching(candidates: Sequence[OpenCLDevice], selector: str) -> OpenCLDevice | None:
     if selector.isdigit():
         return candidates[int(selector)] if int(selector) < len(candidates) else None
-    part = PLATFORM_ALIASES.get(selector.lower(), selector.lower())
+    part = _part_of_name(selector)
     for d in candidates:
         if part in d.platform.lower() or part in d.info.name.lower() or selector == d.info.id:
             return d
     return None
+
+
+def _part_of_name(selector: str) -> str:
+    return PLATFORM_ALIASES.get(selector.lower(), selector.lower())
 
 
 def _describe(platform: Any, device: Any) -> DeviceInfo:

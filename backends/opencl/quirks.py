@@ -35,6 +35,13 @@ def _nvidia(driver: DriverId) -> bool:
 class OpenCLQuirks:
     """The workarounds for one driver. All are off by default."""
 
+    try_compiler: bool = quirk(
+        _pocl,
+        reason="it lists a device also if its compiler is older than the processor and refuses every kernel",
+        evidence="PoCL 3.0-rc2 with LLVM 14 on Zen 5: \"error: unknown target CPU 'generic'\" after 5 ms; PoCL 3.1 compiles a "
+        "trivial kernel there in 0.15 s",
+        link="https://github.com/pocl/pocl/issues/1049",
+    )
     skip_binary_cache: bool = quirk(
         lambda d: _pocl(d) or _oclgrind(d),
         reason="compiled programs are not worth keeping: PoCL caches them itself, and its binaries lack the kernels that are "

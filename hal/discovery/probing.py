@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
 from polyhal.hal.discovery.plugins import Failure, PluginError, failure, slow_plugin_fix
 from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.discovery.timeout import NoAnswerError, within
@@ -51,6 +51,9 @@ def probe(spec: BackendSpec) -> tuple[list[Candidate], list[Failure]]:
     except Exception as error:  # drivers raise anything; it is reported
         return candidates, [failure(source, error)]
     for info in infos:
+        if isinstance(info, UnusableDevice):
+            failures.append(Failure(f"{spec.name} device {info.name}", f"left out: {info.reason}", info.fix))
+            continue
         problem = invalid_field(info, spec)
         if not problem and any(c.info.selector == info.selector for c in candidates):
             problem = f"two devices have the selector {info.selector!r}"

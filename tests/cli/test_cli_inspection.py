@@ -17,6 +17,7 @@ from rich.console import Console
 
 import polyhal as package
 from polyhal.cli.display import count, say_wrapped
+from polyhal.hal.capabilities import UnusableDevice
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics import doctor
 from polyhal.hal.discovery.benchmark import BenchmarkTimes
@@ -158,6 +159,16 @@ def test_broken_plug_ins_are_reported_with_a_fix(monkeypatch: pytest.MonkeyPatch
     assert not report.healthy
     assert report.default == ""
     assert any(p.source == "entry point odd = odd_package" and p.fix == "uninstall odd" for p in report.problems)
+
+
+def test_devices_that_are_left_out_are_told(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)])
+    left_out = UnusableDevice("Old card", "it supports OpenCL 1.0", "update the driver")
+    registry.add(BackendSpec("vendor", probe=lambda: [left_out], create=str, api_version=API_VERSION))
+    monkeypatch.setattr(doctor, "registry", lambda: registry)
+    told = "vendor device Old card: left out: it supports OpenCL 1.0"
+    assert f"{told}; update the driver" in polyhal("devices").out
+    assert f"{told}\n    fix: update the driver" in polyhal("doctor", "--no-test").out
 
 
 def test_packages_are_those_that_polyhal_and_its_plug_ins_ask_for() -> None:

@@ -13,8 +13,9 @@ import pytest
 from device_fakes import fake, info, with_backends
 
 from polyhal.backends.numpy.backend import NumpyBackend
-from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
 from polyhal.hal.device import Device
+from polyhal.hal.discovery.plugins import Failure
 from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec, hookimpl
@@ -147,6 +148,18 @@ def test_a_probe_that_raises_is_recorded_once() -> None:
     assert [f.reason for f in found.failures] == ["OSError: no driver; install one with apt"]
     with pytest.raises(DeviceUnavailableError, match="no driver; install one with apt"):
         found.open("broken")
+
+
+def test_a_device_that_cannot_be_used_is_recorded_and_hides_no_other() -> None:
+    left_out = UnusableDevice("Old card", "it supports OpenCL 1.0", "update the driver")
+    good = fake("good", info("a", DeviceType.CPU, selector=""))
+    mixed = with_backends(replace(good, probe=lambda: [left_out, *good.probe()]))  # type: ignore[operator]
+    assert mixed.open(None).name == "good"
+    expected = Failure("good device Old card", "left out: it supports OpenCL 1.0", "update the driver")
+    assert mixed.failures == [expected]
+    alone = with_backends(replace(good, probe=lambda: [left_out]))
+    with pytest.raises(DeviceUnavailableError, match=r"good device Old card: left out: it supports OpenCL 1\.0"):
+        alone.open("good")
 
 
 def test_probe_and_create_may_be_strings() -> None:

@@ -42,8 +42,8 @@ def test_drivers_are_told_apart() -> None:
     intel = match("Intel(R) OpenCL", "2026", "Xeon", cpu=True)
     nvidia = match("NVIDIA CUDA", "580", "H100", cpu=False)
     assert set(active(_POCL)) == {
-        "skip_binary_cache", "polynomial_exp", "operators_for_builtins", "target_clwb", "scalar_fmod", "pin_workers",
-        "aligned_half_conversion", "scalar_pow",
+        "try_compiler", "skip_binary_cache", "polynomial_exp", "operators_for_builtins", "target_clwb", "scalar_fmod",
+        "pin_workers", "aligned_half_conversion", "scalar_pow",
     }  # fmt: skip
     assert set(active(oclgrind)) == {"skip_binary_cache", "assume_unified_memory", "disable_prefetch"}
     assert set(active(intel)) == {"pin_waiting_thread", "split_by_names", "run_loaded_binaries"}

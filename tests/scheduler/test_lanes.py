@@ -148,7 +148,7 @@ def mixed() -> list[Device]:
     No other test has a machine with that much memory, of which a device could be left in use.
     """
     peers = [Device.opened(f"sim:{i}", sim_backend(f"teaching*2:{i},memory=65MiB")) for i in range(2)]
-    return [*peers, Device("numpy"), sim(), *(Device(n) for n in ("opencl:0", "opencl:1") if registry().probe("opencl"))]
+    return [*peers, Device("numpy"), sim(), *(Device(c.name) for c in registry().probe("opencl"))]
 
 
 @settings(_FEW, max_examples=6)

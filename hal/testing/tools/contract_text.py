@@ -1,8 +1,8 @@
 """The backend contract as text, pinned in `tests/hal/contract_v*.txt`, so that third-party backends keep working.
 
 The text lists everything that a backend sees: members with their parameters, records with their fields and defaults, names.
-A record may grow at its end by fields that have a default, and there may be more optional protocols, errors and features.
-Any other change breaks somebody's backend and takes a new API_VERSION.
+A record may grow at its end by fields that have a default, and there may be more optional protocols, records, errors and
+features. Any other change breaks somebody's backend and takes a new API_VERSION.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 from polyhal.hal import dtypes, errors, hookspecs, layout, protocol
-from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits
+from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits, UnusableDevice
 from polyhal.hal.protocol import BindingSlot, CommandBuffer, CompletionEvent, Event, Launch, RecordedLaunch
 
 _OBJECTS = (Event, Launch, CommandBuffer, CompletionEvent)
@@ -46,7 +46,15 @@ def contract_text() -> str:
         "enumeration DeviceType": [f"{m.name} = {m.value!r}" for m in DeviceType],
         **{
             f"record {r.__name__} +": _fields(r)
-            for r in (DeviceInfo, Capabilities, Limits, hookspecs.BackendSpec, protocol.SimpleLaunch, protocol.Declined)
+            for r in (
+                DeviceInfo,
+                UnusableDevice,
+                Capabilities,
+                Limits,
+                hookspecs.BackendSpec,
+                protocol.SimpleLaunch,
+                protocol.Declined,
+            )
         },
         **{f"record {r.__name__} +": _tuple_fields(r) for r in (layout.Spec, layout.ScalarSpec, RecordedLaunch)},
         **{
@@ -141,7 +149,7 @@ def breaking_changes(pinned: str, current: str) -> list[str]:
             gone = [f"- {line}" for line in lines if line not in now]
             come = [f"+ {line}" for line in now if line not in lines]
             breaking.append(f"{title}: {'; '.join(gone + come) or 'another order'}")
-    added_titles = [t for t in after if t not in before and not t.startswith("protocol ")]
+    added_titles = [t for t in after if t not in before and not t.startswith(("protocol ", "record "))]
     return breaking + [f"{title} is new" for title in added_titles]
 
 

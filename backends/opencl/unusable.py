@@ -1,0 +1,97 @@
+"""Devices that a driver lists but that cannot run kernels: the reasons, so that discovery leaves them out and says why.
+
+Kernels are OpenCL C 1.2 with 64-bit integers, compiled from source.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+from polyhal.backends.common.launching.disk_cache import DiskCache
+from polyhal.backends.opencl import install_hints, quirks
+from polyhal.hal.capabilities import UnusableDevice
+from polyhal.hal.settings import env
+
+_TRIAL = "kernel void trial(global int *out) { out[get_global_id(0)] = 1; }"
+_UPDATE = "update the driver; kernels need {}"
+_OLD_COMPILER = "unknown target CPU"
+"""What LLVM says of a processor that is newer than it is."""
+
+
+def examine(platform: Any, device: Any) -> UnusableDevice | None:
+    """Return why a device cannot run kernels; None if nothing is known against it. Raises pyopencl.Error."""
+    import pyopencl as cl
+
+    problem = _missing(device)
+    cpu = bool(device.type & cl.device_type.CPU)
+    if not problem and quirks.match(platform.name, device.driver_version, device.name, cpu=cpu).try_compiler:
+        problem = _refusal(platform, device)
+    return None if problem is None else UnusableDevice(label(platform, device), *problem)
+
+
+def label(platform: Any, device: Any) -> str:
+    """Return a name of a device that tells it from those of other drivers."""
+    return f"{device.name.strip()} ({platform.name.strip()} {device.driver_version})"
+
+
+def failing(name: str, error: Exception) -> UnusableDevice:
+    """Return the record of a device, or of a whole platform, whose driver fails when it is asked what there is."""
+    return UnusableDevice(name, f"its driver fails to describe it: {error}", "reinstall or update the driver")
+
+
+def opencl_version(device: Any) -> tuple[int, int]:
+    """Return the version of OpenCL that a device supports."""
+    match = re.match(r"OpenCL (\d+)\.(\d+)", device.version)
+    return (int(match.group(1)), int(match.group(2))) if match else (1, 0)
+
+
+def _missing(device: Any) -> tuple[str, str] | None:
+    """Return what the driver itself says that the device lacks, and what to do."""
+    major, minor = opencl_version(device)
+    if (major, minor) < (1, 2):
+        return f"it supports OpenCL {major}.{minor}", _UPDATE.format("OpenCL 1.2")
+    if device.profile == "EMBEDDED_PROFILE" and "cles_khr_int64" not in device.extensions.split():
+        return "it has the embedded profile, without 64-bit integers", _UPDATE.format("cles_khr_int64")
+    if not device.available:
+        return "its driver reports it as not available", "see whether another program or a container's limits hold it"
+    if not device.compiler_available:
+        return "its driver has no compiler", _UPDATE.format("a compiler of OpenCL C")
+    return None
+
+
+def _refusal(platform: Any, device: Any) -> tuple[str, str] | None:
+    """Return what the compiler says of a trivial kernel if it refuses it, and what to do.
+
+    Success is remembered on disk by driver and processor, which the version of the device names: loading a compiler takes a
+    tenth of a second. Failure is not, because it is fast, and may end when files or folders of the driver are repaired.
+    """
+    accepted = DiskCache(env.cache_dir() / "opencl" / "compilers")
+    key = DiskCache.key([platform.name, platform.version, device.name, device.version, device.driver_version])
+    if accepted.load(key) is not None:
+        return None
+    log = _compile(device)
+    if not log:
+        accepted.store(key, b"")
+        return None
+    cause = ", because it is older than this processor" if _OLD_COMPILER in log else ""
+    return f"its compiler refuses every kernel{cause}: {log}", install_hints.newer_compiler()
+
+
+@functools.cache
+def _compile(device: Any) -> str:
+    """Compile a trivial kernel, without linking it. Return the first line of the compiler's log; empty if it succeeds."""
+    import pyopencl as cl
+
+    try:
+        # `cl.Program` would warn that its own cache is not used.
+        program = cl._cl._Program(cl.Context([device]), _TRIAL)
+    except cl.Error as error:
+        return str(error)
+    try:
+        program.compile(b"", [device], [])
+    except cl.Error as error:
+        lines = str(program.get_build_info(device, cl.program_build_info.LOG)).splitlines()
+        return next((line.strip() for line in lines if line.strip()), str(error))
+    return ""
