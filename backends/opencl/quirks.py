@@ -56,10 +56,13 @@ class OpenCLQuirks:
         evidence="Oclgrind 21.10: without staging buffers the conformance kit takes two thirds of the time",
         link="https://github.com/jrprice/Oclgrind",
     )
-    disable_prefetch: bool = quirk(
-        _oclgrind,
-        reason="it cannot interpret the prefetch instruction",
-        evidence="Oclgrind 21.10: clCreateKernel fails with INVALID_KERNEL_NAME for a kernel that prefetches",
+    builtin_prefetch: bool = quirk(
+        lambda d: _pocl(d) or _intel_cpu(d),
+        reason="OpenCL's prefetch does nothing, but the compiler's __builtin_prefetch does; other drivers may have the "
+        "built-in function and end the process when they meet it, so that no program can ask for it safely",
+        evidence="PoCL 3.1 and Intel CPU runtime 2026.2: prefetch of a line 2 KiB ahead becomes no instruction, with Intel's a "
+        "call as well; Mesa 22.3 rusticl on llvmpipe ends with `Unexpected llvm intrinsic: llvm.prefetch`, Oclgrind 21.10 "
+        "finds no kernel in the program",
         link="https://github.com/jrprice/Oclgrind/issues/205",
     )
     polynomial_exp: bool = quirk(

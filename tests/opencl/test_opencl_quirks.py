@@ -14,6 +14,7 @@ import pytest
 
 from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.common.quirks import DriverId, active, declared, definitions, with_overrides
+from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.profiles import vendor_profile
 from polyhal.backends.opencl.quirks import OpenCLQuirks, match
 from polyhal.backends.wgpu.quirks import WGPUQuirks
@@ -21,6 +22,7 @@ from polyhal.backends.wgpu.quirks import match as match_wgpu
 from polyhal.hal import dtypes
 
 _MACRO = re.compile(r"\bQUIRK_(\w+)")
+_PREFETCHING = re.compile(r"#if PREFETCH_DISTANCE && QUIRK_BUILTIN_PREFETCH\n(#define .*\n)+#endif")
 _POCL = match("Portable Computing Language", "3.0", "cpu-x86", cpu=True)
 
 
@@ -43,10 +45,10 @@ def test_drivers_are_told_apart() -> None:
     nvidia = match("NVIDIA CUDA", "580", "H100", cpu=False)
     assert set(active(_POCL)) == {
         "try_compiler", "skip_binary_cache", "polynomial_exp", "operators_for_builtins", "target_clwb", "scalar_fmod",
-        "pin_workers", "aligned_half_conversion", "scalar_pow",
+        "pin_workers", "builtin_prefetch", "aligned_half_conversion", "scalar_pow",
     }  # fmt: skip
-    assert set(active(oclgrind)) == {"skip_binary_cache", "assume_unified_memory", "disable_prefetch"}
-    assert set(active(intel)) == {"pin_waiting_thread", "split_by_names", "run_loaded_binaries"}
+    assert set(active(oclgrind)) == {"skip_binary_cache", "assume_unified_memory"}
+    assert set(active(intel)) == {"pin_waiting_thread", "split_by_names", "run_loaded_binaries", "builtin_prefetch"}
     assert set(active(nvidia)) == {"ptx_half_conversion"}
 
 
@@ -75,8 +77,8 @@ def test_kernels_know_the_quirks_in_force(device: Any) -> None:
 
 def test_a_quirk_that_is_forced_leaves_the_device_alone(device: Any) -> None:
     before = device.backend.features
-    forced = device.with_quirk(disable_prefetch=not before.quirks.disable_prefetch)
-    assert forced.backend.features.quirks.disable_prefetch != before.quirks.disable_prefetch
+    forced = device.with_quirk(builtin_prefetch=not before.quirks.builtin_prefetch)
+    assert forced.backend.features.quirks.builtin_prefetch != before.quirks.builtin_prefetch
     assert device.backend.features is before
     with pytest.raises(TypeError, match="no_such_quirk"):
         device.with_quirk(no_such_quirk=True)
@@ -111,10 +113,10 @@ def test_kernels_see_the_features_that_lowering_sees(device: Any, monkeypatch: p
     runtime = device.backend.runtime
     texts = []
     for switched in (False, True):
-        quirks = dataclasses.replace(runtime.features.quirks, disable_prefetch=switched)
+        quirks = dataclasses.replace(runtime.features.quirks, builtin_prefetch=switched)
         monkeypatch.setattr(runtime, "features", dataclasses.replace(runtime.features, quirks=quirks))
         texts.append(runtime.programs.text("pointwise/elementwise.cl", {}))
-    assert ["QUIRK_DISABLE_PREFETCH 1" in text for text in texts] == [False, True]
+    assert ["QUIRK_BUILTIN_PREFETCH 1" in text for text in texts] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -139,12 +141,12 @@ def test_a_profile_switches_quirks() -> None:
         [match]
         kinds = ["cpu"]
         [quirks]
-        disable_prefetch = true
+        builtin_prefetch = false
         polynomial_exp = false
     """
     profile = vendor_profile.parse("mine", text)
     quirks = with_overrides(_POCL, profile.quirks)
-    assert quirks.disable_prefetch
+    assert not quirks.builtin_prefetch
     assert not quirks.polynomial_exp
     assert quirks.pin_workers
     with pytest.raises(ValueError, match="profile mine: polynomial_exponential cannot be used"):
@@ -162,3 +164,20 @@ def test_doctor_lists_them_with_their_reasons(device: Any) -> None:
     capabilities, features = device.backend.capabilities, device.backend.features
     assert capabilities.quirks == active(features.quirks)
     assert capabilities.to_json()["quirks"] == dict(capabilities.quirks)
+
+
+def test_only_drivers_known_to_prefetch_are_asked_to(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some compilers end the process when they meet the built-in function, which no program can catch."""
+    runtime = device.backend.runtime
+    known = {p: match(p, "1.0", "a processor", cpu=True) for p in ("Portable Computing Language", "Intel(R) OpenCL")}
+    for platform, quirks in {**known, "rusticl": match("rusticl", "22.3.6", "llvmpipe", cpu=True)}.items():
+        monkeypatch.setattr(runtime, "features", dataclasses.replace(runtime.features, cpu=True, quirks=quirks))
+        assert (prefetch_distance(runtime) > 0) == (platform in known)
+
+
+def test_no_kernel_prefetches_without_the_quirk() -> None:
+    """Not even one whose lowering forgot to ask for the distance."""
+    shaders = SourceFolder("polyhal.shaders.opencl")
+    texts = [shaders.shipped(file) for file in shaders.names()]
+    assert any("__builtin_prefetch" in text for text in texts)
+    assert not any("__builtin_prefetch" in _PREFETCHING.sub("", text) for text in texts)

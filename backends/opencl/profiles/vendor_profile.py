@@ -10,7 +10,7 @@
     [choices.NAME]                  # fields of the choice of the kernel family NAME (see `polyhal.hal.kernels.tuning`)
     depth = 16
     [quirks]                        # workarounds to switch on or off (see `polyhal.backends.opencl.quirks`)
-    disable_prefetch = true
+    builtin_prefetch = false
 
 A profile that names vendors takes precedence over one that does not. Its values are bounded by what the device can do.
 """

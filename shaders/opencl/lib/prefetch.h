@@ -6,12 +6,10 @@
 
 // PREFETCH_L2 fetches what is packed later, past the first-level cache, which holds what is in use; PREFETCH_L1 what is
 // read soon; PREFETCH_L1_WRITE what is written.
-#if PREFETCH_DISTANCE && defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
+#if PREFETCH_DISTANCE && QUIRK_BUILTIN_PREFETCH
 #define PREFETCH_L2(p) __builtin_prefetch((const void *)(size_t)(p), 0, 1)
 #define PREFETCH_L1(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
 #define PREFETCH_L1_WRITE(p) __builtin_prefetch((const void *)(size_t)(p), 1, 3)
-#endif
 #endif
 #ifndef PREFETCH_L2
 #define PREFETCH_L2(p)

@@ -117,11 +117,9 @@ static inline VEC(ushort) halves_of_floats(VEC(float) v) {
 #ifndef PREFETCH_DISTANCE
 #define PREFETCH_DISTANCE 0
 #endif
-#if PREFETCH_DISTANCE && defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
+#if PREFETCH_DISTANCE && QUIRK_BUILTIN_PREFETCH
 #define PREFETCH_READ(p) __builtin_prefetch((__global const char *)(p), 0);
 #define PREFETCH_WRITE(p) __builtin_prefetch((__global const char *)(p), 1);
-#endif
 #endif
 #ifndef PREFETCH_READ
 #define PREFETCH_READ(p)

@@ -177,7 +177,7 @@ def _definitions(runtime: Runtime, p: Product, tile: RegisterTile) -> dict[str, 
     return {
         "DTYPE": p.images.dtype.name, "OUT_DTYPE": p.out.dtype.name, "REAL": p.real, "WIDTH": tile.width,
         "ROWS": tile.rows, "VECTORS": tile.vectors, "BIAS": p.bias is not None,
-        "CHANNELS_AHEAD": 0 if runtime.features.quirks.disable_prefetch else _CHANNELS_AHEAD,
+        "CHANNELS_AHEAD": _CHANNELS_AHEAD if runtime.features.quirks.builtin_prefetch else 0,
     }  # fmt: skip
 
 

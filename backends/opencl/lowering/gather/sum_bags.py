@@ -42,7 +42,7 @@ def sum_bags(
         vectors //= 2
     definitions: dict[str, str | int | bool] = {
         **bags.definitions, "DTYPE": out.dtype.name, "REAL": real, "WIDTH": lanes, "VECTORS": vectors,
-        "ROWS_AHEAD": _ROWS_AHEAD if features.cpu and not features.quirks.disable_prefetch else 0,
+        "ROWS_AHEAD": _ROWS_AHEAD if features.cpu and features.quirks.builtin_prefetch else 0,
         "ALIGNED": not features.cpu and weight.aligned and out.aligned,
     }  # fmt: skip
     args: Arguments = {

@@ -8,6 +8,10 @@ _BYTES = 2048
 
 
 def prefetch_distance(runtime: Runtime) -> int:
-    """Return the definition PREFETCH_DISTANCE: 0 on GPUs, which hide latency by switching between groups."""
+    """Return the definition PREFETCH_DISTANCE.
+
+    It is 0 for drivers of processors that are not known to take the instruction, and on GPUs, which hide latency by switching
+    between groups.
+    """
     features = runtime.features
-    return _BYTES if features.cpu and not features.quirks.disable_prefetch else 0
+    return _BYTES if features.cpu and features.quirks.builtin_prefetch else 0
