@@ -66,7 +66,7 @@ class SimBackend(SimCore):
 
     @property
     def virtual_time(self) -> int:
-        """The host's time in nanoseconds since the machine was switched on."""
+        """The time of the calling thread of the host, in nanoseconds since the machine was switched on."""
         return self.machine.clock.now
 
     def is_lost(self) -> bool:

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from polyhal.backends.sim.clock import VirtualClock
 from polyhal.backends.sim.event_log import Action
 from polyhal.backends.sim.events import SimEvent
 from polyhal.backends.sim.executor import lost
@@ -20,7 +21,6 @@ from polyhal.backends.sim.gpu import SimulatedGPU
 from polyhal.backends.sim.host_queue import RING_PACKETS, HostQueue, PinnedUntil, SelectedQueue
 from polyhal.backends.sim.packets import INTERRUPT, Barrier, Header, Packet, Wait, describe_body
 from polyhal.backends.sim.registers import MAX_QUEUES
-from polyhal.backends.sim.timing import VirtualClock
 from polyhal.hal.errors import BackendError, message
 
 _BATCH = 128
@@ -96,10 +96,12 @@ class SimDriver:
         """Write one packet."""
         first = self.commands + 1
         self.commands += commands
-        now = self.clock.advance(self.gpu.profile.submit_ns)
+        self.clock.wait_until(queue.submitted_ns)
+        now = queue.submitted_ns = self.clock.advance(self.gpu.profile.submit_ns)
         header = Header(first, now)
         if event is not None:
             event.sequence, event.queue, event.position = first, queue, queue.written + 1
+            event.submitted_ns = now
             header = Header(first, now, event.signal, INTERRUPT)
         made = packet(header)
         encoded = made.encode()
@@ -155,6 +157,7 @@ class SimDriver:
 
     def wait_for(self, event: SimEvent) -> None:
         """Let the next command of the thread's queue wait for an event."""
+        self.clock.wait_until(event.submitted_ns)
         self.queue.awaited.append(event)
 
     def flush(self) -> None:

@@ -27,6 +27,8 @@ class SimEvent:
         """Where the command was written."""
         self.position = 0
         """Packets of the queue up to it."""
+        self.submitted_ns = 0
+        """When the command was written."""
 
     @property
     def gpu(self) -> SimulatedGPU:

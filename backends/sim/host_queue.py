@@ -21,6 +21,8 @@ class HostQueue:
         self.number = gpu.attach_queue(self.ring)
         self.written = 0
         """Packets so far."""
+        self.submitted_ns = 0
+        """When the last one was written."""
         self.rung = 0
         """Packets of which the device knows."""
         self.waited = 0

@@ -7,12 +7,12 @@ import functools
 import os
 from weakref import WeakSet, WeakValueDictionary
 
+from polyhal.backends.sim.clock import VirtualClock
 from polyhal.backends.sim.faults import load_faults
 from polyhal.backends.sim.gpu import SimulatedGPU
 from polyhal.backends.sim.mirror import OpenCLMirror
 from polyhal.backends.sim.profile import DeviceProfile, load_profile
 from polyhal.backends.sim.selector import SimSelector
-from polyhal.backends.sim.timing import VirtualClock
 
 
 class SimulatedMachine:

@@ -6,36 +6,10 @@ Nothing here looks at a clock, so every run gives the same times.
 from __future__ import annotations
 
 import math
-import threading
 from typing import Any, NamedTuple
 
 from polyhal.backends.sim.profile import DeviceProfile, Link
 from polyhal.hal.dtypes import DType
-
-
-class VirtualClock:
-    """The host's time in nanoseconds. It advances when the host submits commands and when it waits."""
-
-    def __init__(self) -> None:
-        self._now = 0
-        self._lock = threading.Lock()
-
-    @property
-    def now(self) -> int:
-        """Nanoseconds since the machine was switched on."""
-        return self._now
-
-    def advance(self, ns: int) -> int:
-        """Let the host work for some time, and return the time after it."""
-        with self._lock:
-            self._now += ns
-            return self._now
-
-    def wait_until(self, ns: int) -> int:
-        """Let the host wait, unless it is later already, and return the time after it."""
-        with self._lock:
-            self._now = max(self._now, ns)
-            return self._now
 
 
 class Engine:

@@ -1,16 +1,16 @@
 """Shares of unequal devices: how many rows each gets, from how long they take in captured steps.
 
 From time to time one run is timed: how long each device computes, and waits for its rows, until its gradients are ready. The
-median of several runs, by number of rows, gives a line of seconds over rows for each device; memory limits how many rows it can
-take. Rows are dealt one by one to the device that would be ready first. A division is adopted if it promises to be faster by
-more than a threshold, and ever more rarely, because it needs a recording of its own.
+lower quartile of several runs (what disturbs a run only makes it slower), by number of rows, gives a line of seconds over rows
+for each device; memory limits how many rows it can take. Rows are dealt one by one to the device that would be ready first. A
+division is adopted if it promises to be faster by more than a threshold, and ever more rarely, because it needs a recording of
+its own.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from polyhal.hal.ir.graph import Graph, Node
     from polyhal.hal.scheduler.executable import Executable
 
-_WARM_UP = 3
-"""Runs after a new division that are not timed: they record, compile and fill caches."""
+_WARM_UP = 8
+"""Runs after a new division that are not timed: they record, build kernels and fill caches."""
 _SAMPLES = 3
 """Timed runs of a division before another is proposed."""
 _KEPT = 7
@@ -171,11 +171,11 @@ def _seconds(line: tuple[float, float], rows: int) -> float:
 
 
 def _line(times: dict[int, deque[float]]) -> tuple[float, float]:
-    """Seconds, and seconds per row, of the line through the medians of the two latest numbers of rows.
+    """Seconds, and seconds per row, of the line through the times of the two latest numbers of rows.
 
     The line starts at the origin if there is one number, or if it would fall, or begin below.
     """
-    (n, latest), *earlier = [(rows, statistics.median(t)) for rows, t in reversed(times.items())]
+    (n, latest), *earlier = [(rows, _typical(t)) for rows, t in reversed(times.items())]
     for m, before in earlier[:1]:
         if abs(n - m) * _APART < n:  # noise would turn the line
             break
@@ -184,6 +184,12 @@ def _line(times: dict[int, deque[float]]) -> tuple[float, float]:
         if slope > 0 and start >= 0:
             return start, slope
     return 0.0, latest / n
+
+
+def _typical(seconds: Iterable[float]) -> float:
+    """The lower quartile."""
+    ordered = sorted(seconds)
+    return ordered[len(ordered) // 4]
 
 
 def _ready(run: Timeline, devices: Sequence[Device]) -> list[float]:

@@ -83,29 +83,28 @@ def timeline(executable: Executable) -> Timeline:
     lanes = executable.lanes
     assert lanes is not None, "one device has no lanes"
     spans: dict[int, list[Span]] = {id(lane): [] for lane in lanes.all}
-    clocks = {
-        virtual: _clock([d for d in executable.devices if _is_virtual(d) is virtual]) for virtual in (False, True)
-    }
-    begins = {virtual: clock() for virtual, clock in clocks.items() if clock is not None}
+    begin = time.perf_counter_ns()
 
     def timed(lane: Lane) -> Iterator[Callable[[], None]]:
-        return _LaneClock(lane, begins, spans[id(lane)]).actions()
+        return _LaneClock(lane, begin, spans[id(lane)]).actions()
 
-    host = time.perf_counter_ns()
     lanes.timed = timed
     try:
         lanes.run()
     finally:
         lanes.timed = None
-    elapsed = {virtual: clocks[virtual]() - begin for virtual, begin in begins.items()}  # type: ignore[misc]
-    elapsed.setdefault(False, time.perf_counter_ns() - host)
-    return Timeline(executable, tuple(s for of_lane in spans.values() for s in of_lane), elapsed)
+    elapsed = {False: time.perf_counter_ns() - begin}
+    every = tuple(s for of_lane in spans.values() for s in of_lane)
+    if ends := [s.end for s in every if s.virtual]:  # each thread of a simulated host has a time of its own
+        elapsed[True] = max(ends)
+    return Timeline(executable, every, elapsed)
 
 
 class _LaneClock:
     """Times the actions of one lane."""
 
-    def __init__(self, lane: Lane, begins: dict[bool, int], spans: list[Span]) -> None:
+    def __init__(self, lane: Lane, begin: int, spans: list[Span]) -> None:
+        """`begin` is when the run began on the host's clock. On a simulated one that is when the lane does."""
         self._lane = lane
         self._spans = spans
         self._devices = [lane.device] if lane.device is not None else _members(lane)
@@ -113,7 +112,7 @@ class _LaneClock:
         clock = _clock([d for d in self._devices if _is_virtual(d) is self._virtual])
         assert clock is not None
         self._now = clock
-        self._begin = begins[self._virtual] if self._virtual in begins else clock()
+        self._begin = clock() if self._virtual else begin
 
     def actions(self) -> Iterator[Callable[[], None]]:
         lane = self._lane

@@ -14,7 +14,7 @@ import polyhal as ph
 from benchmarks.throttled import throttled
 from polyhal import nn, optim
 from polyhal.nn import functional as F
-from polyhal.parallel import DataParallel
+from polyhal.parallel import DataParallel, balance
 from polyhal.parallel.balance import _KEPT, deal
 
 PAIR = ["numpy", "numpy:no_f64"]
@@ -71,24 +71,26 @@ class Training:
 def test_shares_converge_to_the_ratio_of_speeds() -> None:
     """Both devices are simulated, and the slow one takes three times as long for a row, whatever happens here.
 
-    A division stays if no other is faster by more than 5 %. If the fast device is ready last then, the slow one, which takes
-    three times as long for a row, is ready at least at (1 - 3 * 0.05) / 1.05 = 0.81 of its time, less one row. Their lanes
-    advance one virtual clock of the host as they submit, in an order that varies: up to 15 % of that may be missing.
+    The first division assumes that time is in proportion to rows, the second knows two points of a line that is straight but
+    for the order in which threads meet: the devices are then ready within 5 % and a row of each other.
     """
     profile = "sim:raspberry_pi5*2"
     run = Training([f"{profile}:0", throttled(f"{profile}:1", 3)], width=128, balance=True)
-    rows = 1024
-    run.losses(45, rows)
     balancer = run.model.balancer
     assert balancer is not None
-    assert 1 <= len(balancer.decisions) <= 3
-    assert "gradients are expected" in balancer.decisions[0].text
+    rows = 1024
+    measured = balance._WARM_UP + balance._SAMPLES + 2
+    run.losses(measured, rows)
+    (decision,) = balancer.decisions
+    assert "gradients are expected" in decision.text
+    run.losses(measured, rows)
+    assert run.model.rebalance()
+    run.losses(measured, rows)
     fast, slow = run.model.counts(rows)
     assert fast > 2 * slow > 0
     seconds = [np.median(times[n]) for times, n in zip(balancer._times, (fast, slow), strict=True)]
-    assert min(seconds) / max(seconds) > 0.85 * 0.81 - 1 / slow
-    before = balancer.decisions[0].seconds
-    assert max(seconds) < max(before) / 1.05
+    assert min(seconds) / max(seconds) > 0.95 - 1 / slow
+    assert max(seconds) < max(decision.seconds) / 1.05
 
 
 @pytest.mark.parametrize("sharded", [True, False])
@@ -135,7 +137,7 @@ def test_a_device_with_little_memory_gets_few_rows() -> None:
     run = Training(["sim:teaching*2:0,memory=2MiB", "sim:teaching*2:1,memory=64MiB"], 64, shares=[1, 9], balance=True)
     balancer = run.model.balancer
     assert balancer is not None
-    run.losses(5, 512)
+    run.losses(balance._WARM_UP + 2, 512)  # some are timed, and too few to decide
     (most, much) = balancer._most
     assert 51 < most < 4000 < much
     balancer.note(run.model.counts(4000), (1e-5, 1.0))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+
 import numpy as np
 import pytest
 from simulated import sim_of
@@ -71,6 +75,49 @@ def test_the_same_program_takes_the_same_virtual_time(pair: tuple[Device, Device
     machine = SimulatedMachine(load_profile("h200"), 2)
     others = tuple(Device.opened(f"other{i}", SimBackend(machine, SimSelector("h200", 2, i))) for i in range(2))
     assert run(pair) == run(others)
+
+
+def test_threads_of_the_host_work_at_the_same_time(pair: tuple[Device, Device]) -> None:
+    """Each has a device of its own. Who gets there first changes nothing. The thread that starts them does not wait."""
+    begin = sim_of(pair[0]).virtual_time
+    ends = {}
+
+    def work(device: Device) -> None:
+        y = polyhal.ones((64, 64), device=device)
+        for _ in range(3):
+            y = y @ y * 0.01
+        device.synchronize()
+        ends[device] = sim_of(device).virtual_time
+
+    for device in reversed(pair):
+        _on_a_thread(lambda device=device: work(device))
+    assert ends[pair[0]] == ends[pair[1]] > begin
+    assert sim_of(pair[0]).virtual_time == begin
+
+
+def test_a_thread_is_no_earlier_than_what_it_learns_of(pair: tuple[Device, Device]) -> None:
+    first, second = map(sim_of, pair)
+    found = []
+
+    def mark() -> None:
+        for _ in range(5):
+            first.mark()
+        found.append(first.mark())
+        found.append(first.virtual_time)
+
+    _on_a_thread(mark)
+    event, marked_at = found
+    assert second.virtual_time < marked_at
+    second.wait_for(event)
+    assert second.virtual_time == marked_at
+    first.mark()
+    assert first.virtual_time == marked_at + first.machine.profile.submit_ns
+
+
+def _on_a_thread(work: Callable[[], None]) -> None:
+    """Call `work` on a thread that begins at the time of this one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(copy_context().run, work).result()
 
 
 def test_a_wait_for_a_device_that_is_lost_ends(pair: tuple[Device, Device]) -> None:

@@ -12,9 +12,10 @@ from simulated import OpenSim, sim_of
 
 import polyhal
 from polyhal import nn, optim
+from polyhal.backends.sim.clock import VirtualClock
 from polyhal.backends.sim.costs import touched_bytes
 from polyhal.backends.sim.profile import load_profile, profile_names
-from polyhal.backends.sim.timing import Engine, KernelCost, VirtualClock, kernel_ns, local_copy_ns, transfer_ns
+from polyhal.backends.sim.timing import Engine, KernelCost, kernel_ns, local_copy_ns, transfer_ns
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec, contiguous
