@@ -18,6 +18,13 @@ from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.tensor import Tensor
 
 
+def rounded_with_feedback(x: Tensor, dtype: Any, error: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Round `x` and `error`, of one shape (...) and dtype, together to `dtype`. Returns the result and what rounding took."""
+    exact = x if error is None else x + error
+    rounded = exact.to(dtype)
+    return rounded, exact - rounded.to(exact.dtype)
+
+
 class CompressedSum:
     """All-reduces tensors, of any shape and floating dtype, in `dtype` (bfloat16 or float16): half the bytes of float32.
 
@@ -55,11 +62,10 @@ class CompressedSum:
             raise ValueError(message("CompressedSum", f"there is no reduction {op!r}", expected="sum or mean"))
         with no_grad():
             exact = tensor.detach()
-            if self.error_feedback and key in self._given:
-                exact = exact + self._given[key]
-            rounded = exact.to(self.dtype)
             if self.error_feedback:
-                self._given[key] = exact - rounded.to(exact.dtype)
+                rounded, self._given[key] = rounded_with_feedback(exact, self.dtype, self._given.get(key))
+            else:
+                rounded = exact.to(self.dtype)
             host = np.array(rounded.numpy()).reshape(-1)
             self._reduce(process_group(), host, op, key)
             tensor.copy_(Tensor(host.reshape(tensor.shape), device=tensor.device).to(tensor.dtype))

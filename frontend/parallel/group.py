@@ -115,12 +115,15 @@ class Group:
         joined = self._apply(collective, rows, lambda i: shape)
         return ops.moveaxis(joined[0], 0, axis) if joined else None
 
-    def all_gather(self, tensors: Sequence[Tensor], axis: int = 0, *, temporary: bool = False) -> list[Tensor]:
+    def all_gather(
+        self, tensors: Sequence[Tensor], axis: int = 0, *, sizes: Sequence[int] | None = None, temporary: bool = False
+    ) -> list[Tensor]:
         """Join the members' tensors like `gather`. Every member gets the result.
 
-        A captured step drops a `temporary` result between distant uses, and gathers again.
+        With `sizes`, the lengths along `axis` of the tensors of all members, processes need not tell each other these. A
+        captured step drops a `temporary` result between distant uses, and gathers again.
         """
-        rows, counts, shape = self._rows("all_gather", tensors, axis)
+        rows, counts, shape = self._rows("all_gather", tensors, axis, sizes)
         joined = self._apply(Collective(Kind.ALL_GATHER, counts, temporary=temporary), rows, lambda i: shape)
         return [ops.moveaxis(x, 0, axis) for x in joined]
 
@@ -245,7 +248,7 @@ class Group:
         return lengths
 
     def _rows(
-        self, name: str, tensors: Sequence[Tensor], axis: int
+        self, name: str, tensors: Sequence[Tensor], axis: int, sizes: Sequence[int] | None = None
     ) -> tuple[list[Tensor], tuple[int, ...], tuple[int, ...]]:
         """The tensors with `axis` first, the elements of all members, and the shape of the joined tensor."""
         self._check(name, tensors)
@@ -253,7 +256,11 @@ class Group:
         if len({x.shape[1:] for x in rows}) > 1:
             problem = f"got shapes {[x.shape for x in tensors]}"
             raise ShapeError(message(name, problem, expected=f"shapes that differ along axis {axis} alone"))
-        lengths = self.communicator.all_lengths([x.shape[0] for x in rows])
+        own = tuple(x.shape[0] for x in rows)
+        lengths = self.communicator.all_lengths(own) if sizes is None else tuple(sizes)
+        if len(lengths) != self.size or lengths[self.first : self.first + len(own)] != own:
+            expected = f"{self.size} sizes, with {list(own)} from member {self.first} on"
+            raise ShapeError(message(name, f"sizes are {list(lengths)}", expected=expected))
         return rows, _counts(lengths, rows[0].shape), (sum(lengths), *rows[0].shape[1:])
 
     def __deepcopy__(self, memo: object) -> Group:

@@ -168,7 +168,8 @@ def _check_sizes(path: Path, weights: Any, config: GPTConfig) -> None:
 def load_run(path: Path, trainer: Trainer) -> None:
     """Load a state of `save_run` into `trainer`, including random numbers. Raises as `load_model` does.
 
-    It may have been written by another number of ranks; then dropout draws other numbers.
+    It may have been written by another number of ranks; then dropout draws other numbers, and what rounding has taken from
+    gradients that travel in half precision is forgotten.
     """
     state = load(path, Device("numpy"), lazy=True)
     written = _plain(state["extra"].get("ranks")) if isinstance(state, Mapping) else None
@@ -196,6 +197,8 @@ def load_run(path: Path, trainer: Trainer) -> None:
     rank, same = trainer.ranks.rank, len(files) == trainer.ranks.size
     if same:
         default_generator.set_state(files[rank]["random"])
+        if trainer.sharded is not None:
+            trainer.sharded.load_errors(files[rank]["errors"])
     elif trainer.ranks.first:
         default_generator.set_state(_plain(state["random"]))
     trainer.load_state_dict(extra["trainer"], float(files[rank]["loss_sum"]) if same else None)

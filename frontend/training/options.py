@@ -12,6 +12,7 @@ from polyhal.hal.errors import IncompatibleFileError, PolyhalError, message
 from polyhal.training.schedule import SCHEDULES
 
 TOKENIZERS = ("char", "bpe")
+COMPRESSIONS = ("none", "bfloat16", "float16")
 _SMALLEST_BPE = 258
 
 
@@ -43,6 +44,8 @@ class TrainOptions:
     warmup: int = 50
     schedule: str = "cosine"
     clip: float = 1.0
+    compress: str = "none"
+    """The dtype in which gradients travel between ranks; what rounding takes is added in the next step."""
     val_split: float = 0.1
     """The fraction at the end of the text that is kept for validation."""
     seed: int = 0
@@ -81,6 +84,7 @@ class TrainOptions:
         _require(0 <= self.dropout < 1, "dropout", self.dropout, "from 0 up to, not including, 1")
         _require(0 <= self.val_split < 1, "val_split", self.val_split, "from 0 up to, not including, 1")
         _require(self.tokenizer in TOKENIZERS, "tokenizer", self.tokenizer, " or ".join(TOKENIZERS))
+        _require(self.compress in COMPRESSIONS, "compress", self.compress, ", ".join(COMPRESSIONS))
         _require(self.schedule in SCHEDULES, "schedule", self.schedule, ", ".join(SCHEDULES))
         if self.width % self.heads:
             raise OptionError(

@@ -43,7 +43,10 @@ def write(checkpoint: Path, trainer: Trainer) -> dict[str, Any]:
     number = ranks.agree(1 + max((_number(p) for p in folder.glob("*.safetensors")), default=0))
     name = f"{number:06d}-rank-{ranks.rank:05d}-of-{ranks.size:05d}.safetensors"
     folder.mkdir(parents=True, exist_ok=True)  # on this machine, if it is not shared, which is noticed below
-    state = {"groups": sharded.state(), "random": default_generator.get_state(), "loss_sum": trainer.loss_sum}
+    state = {
+        "groups": sharded.state(), "errors": sharded.errors, "random": default_generator.get_state(),
+        "loss_sum": trainer.loss_sum,
+    }  # fmt: skip
     path = save(state, folder / name)
     files = ranks.collect({"name": name, "bytes": path.stat().st_size, "sha256": _digest(path)})
     missing = [f["name"] for f in files if not (folder / f["name"]).exists()] if ranks.first else []
@@ -90,14 +93,14 @@ def read(checkpoint: Path, written: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def joined(states: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The state of whole groups: vectors of all ranks one after another, and numbers."""
+    """The state of whole groups: vectors of all buckets, and in these of all ranks, one after another, and numbers."""
     groups = []
-    for parts in zip(*(s["groups"] for s in states), strict=True):
-        names = parts[0]["state"]
+    for of_ranks in zip(*(s["groups"] for s in states), strict=True):
+        parts = [part for of_bucket in zip(*of_ranks, strict=True) for part in of_bucket]
         groups.append(
             {
-                name: np.concatenate([p["state"][name] for p in parts]) if isinstance(value, np.ndarray) else value
-                for name, value in names.items()
+                name: np.concatenate([p[name] for p in parts]) if isinstance(value, np.ndarray) else value
+                for name, value in parts[0].items()
             }
         )
     return groups

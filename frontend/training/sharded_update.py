@@ -1,145 +1,182 @@
 """The update of the parameters by several ranks: each keeps the optimizer's state for its part of them, and updates that.
 
-A step computes gradients on every rank (one captured step), sums them so that each rank gets its part, updates that part
-(another captured step), and collects the parts of all ranks. What a rank sends is as much as for a sum of all gradients; memory
-and time of the update are divided among the ranks. Source: Rajbhandari et al., "ZeRO", arXiv:1910.02054, stage 1.
+Gradients are summed so that each rank gets its part, the parts are updated, and all ranks get those of all. All of that belongs
+to the step that computes the gradients: captured, it sums those of the last layers while those of earlier ones are computed.
+What a rank sends is as much as for a sum of all gradients; memory and time of the update are divided among the ranks. Source:
+Rajbhandari et al., "ZeRO", arXiv:1910.02054, stage 1.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
-from polyhal.creation import zeros_like
+from polyhal.creation import zeros, zeros_like
+from polyhal.distributed.compression import rounded_with_feedback
 from polyhal.hal.collectives.collective import divided
+from polyhal.hal.dtypes import DType
+from polyhal.nn.utils import clip_grads_with_norm_, get_total_norm
 from polyhal.optim import Optimizer
-from polyhal.steps.jit import jit
+from polyhal.parallel.group import Group
+from polyhal.parallel.replication import BUCKET_BYTES
 from polyhal.tensor import Tensor
 from polyhal.training.ranks import Ranks
 
 
-class ShardedUpdate:
-    """The parameters of `groups`, each group laid out as one float32 vector of which every rank has an even part.
+class ShardedBucket(NamedTuple):
+    """Parameters that are summed and collected together, as one float32 vector of which every rank has an even part."""
 
-    `make_optimizer` gets this rank's parts, one per group. The optimizer must treat elements independently of each other, as
-    SGD, Adam and AdamW do. `clip` limits the norm of all gradients together; 0 does not.
+    parameters: Sequence[Tensor]
+    counts: tuple[int, ...]
+    """Elements of each rank's part."""
+    part: Tensor
+    """This rank's part."""
+    error: Tensor | None
+    """What rounding has taken from this rank's gradients, if they travel in half precision."""
+
+
+class ShardedUpdate:
+    """The parameters of `groups`, each laid out in buckets of up to `bucket_bytes` bytes.
+
+    `parameters` are the same ones in the order in which the model uses them, and `make_optimizer` gets this rank's parts, a
+    list per group. The optimizer must treat elements independently of each other, as SGD, Adam and AdamW do. `clip` limits the
+    norm of all gradients together; 0 does not. With `compress`, bfloat16 or float16, every rank rounds its gradients, and adds
+    what that takes from them to those of the next step (Seide et al., Interspeech 2014). Sums are made in float32 and rounded
+    once.
     """
 
     def __init__(
         self,
         ranks: Ranks,
+        parameters: Iterable[Tensor],
         groups: Sequence[Sequence[Tensor]],
-        make_optimizer: Callable[[list[Tensor]], Optimizer],
+        make_optimizer: Callable[[list[list[Tensor]]], Optimizer],
         clip: float,
         *,
-        eager: bool = False,
+        compress: DType | None = None,
+        bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
         self.ranks = ranks
-        self.groups = groups
         self.clip = clip
-        self.counts = [divided(sum(p.size for p in group), ranks.size) for group in groups]
-        """Elements of each rank's part, per group."""
-        self.parts = [self._part(group, counts) for group, counts in zip(groups, self.counts, strict=True)]
-        """This rank's parts of the parameters."""
-        self.optimizer = make_optimizer(self.parts)
-        self._update = self._learn if eager else jit(self._learn, warm_up=False)
-        self._store = self._spread if eager else jit(self._spread, warm_up=False)
+        self.compress = compress
+        self.device = groups[0][0].device
+        self._members = Group([self.device], ranks.group)
+        self.groups = [[self._bucket(run) for run in _runs(group, bucket_bytes)] for group in groups]
+        self.buckets = [bucket for group in self.groups for bucket in group]
+        position = {id(p): i for i, p in enumerate(parameters)}
+        self._backward_order = sorted(self.buckets, key=lambda b: -min(position[id(p)] for p in b.parameters))
+        """The buckets in the order in which their gradients become complete: the last layers first."""
+        self.optimizer = make_optimizer([[bucket.part for bucket in group] for group in self.groups])
 
-    def _part(self, group: Sequence[Tensor], counts: Sequence[int]) -> Tensor:
-        part = self._own(_joined([p.detach() for p in group]).numpy(), counts)
-        return Tensor(part, device=group[0].device, requires_grad=True)
+    def _bucket(self, parameters: Sequence[Tensor]) -> ShardedBucket:
+        counts = divided(sum(p.size for p in parameters), self.ranks.size)
+        part = self._own(self._joined(parameters).numpy(), counts)
+        error = None if self.compress is None else zeros((sum(counts),), device=self.device)
+        return ShardedBucket(parameters, counts, Tensor(part, device=self.device, requires_grad=True), error)
 
     def _own(self, vector: np.ndarray, counts: Sequence[int]) -> np.ndarray:
         start = sum(counts[: self.ranks.rank])
         return vector[start : start + counts[self.ranks.rank]].copy()
 
-    def take_gradients(self) -> list[Tensor]:
-        """Return the gradients of each group as a vector and remove them; part of the captured step that computes them."""
-        vectors = [_joined([zeros_like(p) if p.grad is None else p.grad.detach() for p in g]) for g in self.groups]
-        for group in self.groups:
-            for p in group:
-                p.grad = None
-        return vectors
+    def _joined(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Tensors of any shapes as one float32 vector."""
+        return ops.concat([ops.reshape(t.detach(), (-1,)).float().to(self.device) for t in tensors], 0)
 
-    def step(self, gradients: Sequence[Tensor]) -> None:
-        """Sum gradients of `take_gradients` over the ranks, update the parameters and give all ranks the new ones."""
-        reading = [g.numpy_async() for g in gradients]
-        sums = []
-        for future, counts in zip(reading, self.counts, strict=True):
-            own = np.empty(counts[self.ranks.rank], np.float32)
-            self.ranks.group.reduce_scatter(np.ascontiguousarray(future.result()), own, counts)
-            sums.append(own)
-        own_sums = [Tensor(own, device=part.device) for own, part in zip(sums, self.parts, strict=True)]
-        self._update(own_sums, self._factor(sums))
-        self.share()
-
-    def _factor(self, sums: Sequence[np.ndarray]) -> float:
-        """What the gradients are multiplied by so that their norm is at most `clip`."""
-        if not self.clip:
-            return 1.0
-        squares = math.fsum(float(np.dot(own.astype(np.float64), own.astype(np.float64))) for own in sums)
-        return min(self.clip / (math.sqrt(self.ranks.total(squares)) + 1e-6), 1.0)
-
-    def _learn(self, gradients: list[Tensor], factor: float) -> None:
-        """The work of an update on the device."""
+    def step(self) -> None:
+        """Sum the gradients over the ranks, update the parameters and give all ranks the new ones. Gradients are removed."""
         with no_grad():
-            for part, gradient in zip(self.parts, gradients, strict=True):
-                part.grad = gradient * factor
+            for bucket in self._backward_order:
+                bucket.part.grad = self._reduced(bucket)
+            if self.clip:
+                self._limit([bucket.part.grad for bucket in self.buckets if bucket.part.grad is not None])
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self._share()
 
-    def share(self) -> None:
+    def _reduced(self, bucket: ShardedBucket) -> Tensor:
+        """This rank's part of the sum of the gradients."""
+        gradients = self._joined([zeros_like(p) if p.grad is None else p.grad for p in bucket.parameters])
+        for p in bucket.parameters:
+            p.grad = None
+        if bucket.error is not None:
+            gradients, error = rounded_with_feedback(gradients, self.compress, bucket.error)
+            bucket.error.copy_(error)
+        return self._members.reduce_scatter([gradients], sizes=bucket.counts)[0].float()
+
+    def _limit(self, gradients: list[Tensor]) -> None:
+        """Scale the ranks' parts of the gradients so that the norm of all is at most `clip`."""
+        own = get_total_norm(gradients)
+        (squares,) = self._members.all_reduce([own * own])
+        clip_grads_with_norm_([bucket.part for bucket in self.buckets], self.clip, ops.sqrt(squares))
+
+    def _share(self) -> None:
         """Give all ranks the parts of all."""
-        vectors = []
-        for part, counts in zip(self.parts, self.counts, strict=True):
-            whole = np.empty(sum(counts), np.float32)
-            self.ranks.group.all_gather(np.ascontiguousarray(part.detach().numpy()), whole, counts)
-            vectors.append(Tensor(whole, device=part.device))
-        self._store(vectors)
+        with no_grad():
+            for bucket in self.buckets:
+                (whole,) = self._members.all_gather([bucket.part.detach()], sizes=bucket.counts)
+                start = 0
+                for p in bucket.parameters:
+                    p.copy_(whole[start : start + p.size].reshape(p.shape).to(p.device))
+                    start += p.size
 
     def reload(self) -> None:
         """Take this rank's parts anew from parameters that were changed."""
         with no_grad():
-            for part, group, counts in zip(self.parts, self.groups, self.counts, strict=True):
-                values = self._own(_joined([p.detach() for p in group]).numpy(), counts)
-                part.copy_(Tensor(values, device=part.device))
+            for bucket in self.buckets:
+                values = self._own(self._joined(bucket.parameters).numpy(), bucket.counts)
+                bucket.part.copy_(Tensor(values, device=self.device))
 
-    def _spread(self, vectors: list[Tensor]) -> None:
-        """Copy the groups' vectors to the parameters."""
+    @property
+    def errors(self) -> list[Tensor]:
+        """What rounding has taken from this rank's gradients, a vector (n,) per bucket; none without `compress`."""
+        return [bucket.error for bucket in self.buckets if bucket.error is not None]
+
+    def load_errors(self, vectors: Sequence[np.ndarray]) -> None:
+        """Continue with `errors` of the same rank of as many."""
         with no_grad():
-            for vector, group in zip(vectors, self.groups, strict=True):
-                start = 0
-                for p in group:
-                    p.copy_(vector[start : start + p.size].reshape(p.shape).to(p.device))
-                    start += p.size
+            for error, vector in zip(self.errors, vectors, strict=True):
+                error.copy_(Tensor(vector, device=self.device))
 
     # --- state of any number of ranks -----------------------------------------------------------------------------------
 
-    def state(self) -> list[dict[str, Any]]:
-        """Return this rank's part of the optimizer's state, per group: where it begins, and its vectors and numbers."""
+    def state(self) -> list[list[dict[str, Any]]]:
+        """Return the optimizer's state for this rank's parts, vectors and numbers, per group and bucket."""
         saved = self.optimizer.state_dict()["state"]
-        return [
-            {"start": sum(counts[: self.ranks.rank]), "length": counts[self.ranks.rank], "state": saved.get(i, {})}
-            for i, counts in enumerate(self.counts)
-        ]
+        numbers = itertools.count()
+        return [[saved.get(next(numbers), {}) for _ in group] for group in self.groups]
 
     def load_state(self, groups: Sequence[dict[str, Any]], settings: Sequence[dict[str, Any]]) -> None:
         """Continue with whole vectors and numbers of each group, and settings of the optimizer's groups."""
         state: dict[int, dict[str, Any]] = {}
-        for i, (group, counts) in enumerate(zip(groups, self.counts, strict=True)):
-            own = {k: self._own(v, counts) if isinstance(v, np.ndarray) else v for k, v in group.items()}
-            if own:
-                state[i] = own
-        numbered = [{**s, "params": [i]} for i, s in enumerate(settings)]
+        numbered = []
+        count = 0
+        for group, buckets, own_settings in zip(groups, self.groups, settings, strict=True):
+            start = 0
+            for i, bucket in enumerate(buckets, count):
+                end = start + sum(bucket.counts)
+                if group:
+                    state[i] = {
+                        k: self._own(v[start:end], bucket.counts) if isinstance(v, np.ndarray) else v for k, v in group.items()
+                    }
+                start = end
+            numbered.append({**own_settings, "params": [*range(count, count + len(buckets))]})
+            count += len(buckets)
         self.optimizer.load_state_dict({"state": state, "param_groups": numbered})
         self.reload()
 
 
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors of any shapes as one float32 vector, on the device of the first."""
-    return ops.concat([ops.reshape(t, (-1,)).float().to(tensors[0].device) for t in tensors], 0)
+def _runs(tensors: Sequence[Tensor], most: int) -> Iterator[list[Tensor]]:
+    """Tensors that follow one another, of up to `most` bytes of float32 together."""
+    run: list[Tensor] = []
+    for x in tensors:
+        if run and 4 * (sum(other.size for other in run) + x.size) > most:
+            yield run
+            run = []
+        run.append(x)
+    if run:
+        yield run

@@ -16,6 +16,7 @@ from polyhal.creation import zeros
 from polyhal.data import TokenWindows
 from polyhal.distributed import ShardedLoader
 from polyhal.hal.device import Device
+from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.scheduler.activity import StepActivity
 from polyhal.models import GPT
 from polyhal.nn.utils import clip_grad_norm_
@@ -96,20 +97,17 @@ class Trainer:
         """The update of the parameters, if several ranks share it."""
         if self.ranks.size > 1:
             self.ranks.copy_weights(model)
+            groups = [group for group, _ in self.groups]
             self.sharded = ShardedUpdate(
-                self.ranks,
-                [group for group, _ in self.groups],
-                lambda parts: self._optimizer([[part] for part in parts]),
-                options.clip,
-                eager=eager,
-            )
+                self.ranks, model.parameters(), groups, self._optimizer, options.clip,
+                compress=None if options.compress == "none" else as_dtype(options.compress),
+            )  # fmt: skip
         self.optimizer = self.sharded.optimizer if self.sharded else self._optimizer([g for g, _ in self.groups])
         self.scheduler = LambdaLR(self.optimizer, self._share_of_peak)
         self._loss = zeros((), device=self.device)
         self._counted = 0
         self._total = zeros((), device=self.device)
         self._update = self._learn if eager else jit(self._learn, warm_up=False)
-        self._gradients = self._add_gradients if eager else jit(self._add_gradients, warm_up=False)
         self._measure = self._add_up if eager else jit(self._add_up, warm_up=False)
 
     def _optimizer(self, groups: list[list[Tensor]]) -> AdamW:
@@ -152,30 +150,24 @@ class Trainer:
             self._follow(self.parallel.balancer)
 
     def _take_step(self, batches: list[Batch]) -> None:
-        if self.sharded is None:
-            self._update(batches)
-            return
-        share = self.loader.weight(sum(x.shape[0] for x in _parts(batches[0][0])), self._rows)
-        self.sharded.step(self._gradients(batches, share))
-        self.scheduler.step()
+        alone = self.sharded is None
+        share = None if alone else self.loader.weight(sum(x.shape[0] for x in _parts(batches[0][0])), self._rows)
+        self._update(batches, share)
 
-    def _learn(self, batches: list[Batch]) -> None:
-        """The work of a step on the device, with state changed in place."""
-        self._backward(batches)
-        if self.options.clip:
-            clip_grad_norm_(self.model.parameters(), self.options.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.scheduler.step()
-
-    def _add_gradients(self, batches: list[Batch], share: float) -> list[Tensor]:
-        """The gradients of this rank's `share` of the samples, as vectors."""
-        assert self.sharded is not None
+    def _learn(self, batches: list[Batch], share: float | None) -> None:
+        """The work of a step on the device, with state changed in place. This rank has a `share` of the samples; None: all."""
         self._backward(batches, share)
-        return self.sharded.take_gradients()
+        if self.sharded is not None:
+            self.sharded.step()
+        else:
+            if self.options.clip:
+                clip_grad_norm_(self.model.parameters(), self.options.clip)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        self.scheduler.step()
 
-    def _backward(self, batches: list[Batch], share: float | None = None) -> None:
-        """Add up gradients and losses of batches, of which this rank has a `share`; None: all of them."""
+    def _backward(self, batches: list[Batch], share: float | None) -> None:
+        """Add up gradients and losses of batches."""
         for batch in batches:
             loss = self._mean_loss(batch)
             if share is not None:
@@ -193,7 +185,8 @@ class Trainer:
         if self.done:
             raise RuntimeError(f"a run of {self.done} steps cannot be rehearsed; rehearse before the first step")
         generator = random.default_generator.get_state()
-        parts = self.sharded.parts if self.sharded else []
+        parts = [bucket.part for bucket in self.sharded.buckets] if self.sharded else []
+        errors = self.sharded.errors if self.sharded else []
         parameters = [(p, p.detach().clone()) for p in (*self.model.parameters(), *parts)]
         inputs, targets = self.loader.read(self.loader.part(self.loader.order(0)[: self.options.batch_size]))
 
@@ -209,6 +202,8 @@ class Trainer:
             with no_grad():
                 for p, before in parameters:
                     p.copy_(before)
+                for error in errors:
+                    error.zero_()
             # In place, because the captured step refers to this state.
             for state in self.optimizer.state.values():
                 state.update(step=0)

@@ -67,6 +67,7 @@ def test_a_context_longer_than_the_data(polyhal: Command, text: Path) -> None:
         (["--tokenizer", "words"], "--tokenizer is words; expected char or bpe"),
         (["--tokenizer", "bpe", "--vocabulary", 5], "--vocabulary is 5"),
         (["--schedule", "square"], "--schedule is square; expected cosine, linear, constant"),
+        (["--compress", "int8"], "--compress is int8; expected none, bfloat16, float16"),
         (["--layers", "two"], "Invalid value for '--layers'"),
         (["--stop-after", 0], "--stop-after is 0; expected 1 or more"),
         (["--resume", "--overwrite"], "expected one of them"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import numpy as np
 
 from polyhal import random
@@ -16,12 +19,17 @@ CORPUS = Corpus("none", "none", "abcdefghij")
 TOKENIZER = CharTokenizer.train(CORPUS.text)
 
 
-def trainer(ranks: Ranks | None = None, dropout: float = 0.0) -> Trainer:
+_RANDOM = threading.Lock()
+"""Ranks that are threads have one random generator."""
+
+
+def trainer(ranks: Ranks | None = None, dropout: float = 0.0, *, eager: bool = False, **options: Any) -> Trainer:
     """A new trainer on the NumPy device, with the same weights and data in every process."""
-    random.manual_seed(0)
+    with _RANDOM:
+        random.manual_seed(0)
+        model = GPT(GPTConfig(30, 16, 2, 2, 16, dropout), device=Device("numpy"))
     tokens = np.random.default_rng(0).integers(0, 30, 3000).astype(np.int32)
-    model = GPT(GPTConfig(30, 16, 2, 2, 16, dropout), device=Device("numpy"))
-    return Trainer(model, OPTIONS, tokens[:2500], tokens[2500:], ranks=ranks)
+    return Trainer(model, OPTIONS.with_changes(**options), tokens[:2500], tokens[2500:], ranks=ranks, eager=eager)
 
 
 def steps(trained: Trainer, count: int) -> list[float]:

@@ -18,6 +18,7 @@ _RUN_OPTIONS = frozenset({"text", "device", "devices", "save_dir"})
 """Options that a configuration file may set in addition to those of the training itself."""
 _TEXT = "A UTF-8 text file. Default: the sources of Python's standard library."
 _DEVICES = "Several devices that train together, such as [bold]opencl:0,opencl:1[/], [bold]gpu*[/] or [bold]all[/]."
+_COMPRESS = "In what gradients travel between ranks of [bold]polyhal launch[/]: none (float32), bfloat16 or float16."
 
 
 @reported
@@ -37,6 +38,7 @@ def train(
     schedule: Annotated[str | None, _training(help="After the warm-up: cosine, linear or constant.")] = None,
     weight_decay: Annotated[float | None, _training(help="Weight decay of AdamW.")] = None,
     clip: Annotated[float | None, _training(help="Largest gradient norm; 0 turns clipping off.")] = None,
+    compress: Annotated[str | None, _training(help=_COMPRESS)] = None,
     seed: Annotated[int | None, _training(help="Seed of weights, data order and dropout.")] = None,
     tokenizer: Annotated[str | None, _data(help="char, or bpe for byte-level byte-pair encoding.")] = None,
     vocabulary: Annotated[int | None, _data(help="Vocabulary size of the BPE tokenizer.")] = None,
@@ -62,7 +64,7 @@ def train(
     options = {
         "text": text, "layers": layers, "heads": heads, "width": width, "context": context, "dropout": dropout,
         "steps": steps, "epochs": epochs, "batch_size": batch_size, "accumulate": accumulate, "lr": lr,
-        "warmup": warmup, "schedule": schedule, "weight_decay": weight_decay, "clip": clip, "seed": seed,
+        "warmup": warmup, "schedule": schedule, "weight_decay": weight_decay, "clip": clip, "compress": compress, "seed": seed,
         "tokenizer": tokenizer, "vocabulary": vocabulary, "val_split": val_split, "device": device,
         "devices": devices, "save_dir": save_dir, "log_every": log_every, "eval_every": eval_every,
         "sample_every": sample_every,
