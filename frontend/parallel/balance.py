@@ -4,7 +4,7 @@ From time to time one run is timed: how long each device computes, and waits for
 lower quartile of several runs (what disturbs a run only makes it slower), by number of rows, gives a line of seconds over rows
 for each device; memory limits how many rows it can take. Rows are dealt one by one to the device that would be ready first. A
 division is adopted if it promises to be faster by more than a threshold, and ever more rarely, because it needs a recording of
-its own.
+its own. A device that is too slow for any row gets one again after many runs, to be measured: it may have been busy before.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _KEPT = 7
 """Timed runs that count: old ones are forgotten, because speeds change."""
 _INTERVAL = 32
 """Runs between timed ones, later on."""
+_AGAIN = 4096
+"""Runs after which a device without rows is tried again, and later twice as many each time."""
 _GAIN = 1.05
 """How much faster another division must promise to be."""
 _APART = 4
@@ -79,6 +81,10 @@ class Balancer:
         """Runs since the last division."""
         self._rest = _INTERVAL
         """Runs until the next division is considered."""
+        self._again = _AGAIN
+        """Runs until devices without rows are tried again."""
+        self._tried: frozenset[int] = frozenset()
+        """The devices that are tried now. What was measured before says nothing about them."""
         self._rows: tuple[int, ...] = ()
         """The present division."""
         self._most: tuple[int, ...] = ()
@@ -103,15 +109,19 @@ class Balancer:
         """Time one run of a step. Called by its executable."""
         dispatch.thread.lane_timer = None
         ticks = [a for a in executable.captured.replay_actions if isinstance(a, _Tick) and a.balancer is self]
-        if not ticks or executable.lanes is None:
+        if not ticks:
             executable.run_once()
             return
         rows = tuple(map(sum, zip(*(t.counts for t in ticks), strict=True)))
-        self.note(rows, _ready(timeline(executable), self._devices))
+        if executable.lanes is None:  # one device has all rows and parameters
+            executable.run_once()
+            self._rows = rows
+        else:
+            self.note(rows, _ready(timeline(executable), self._devices))
         self._most = tuple(_most_rows(executable, d, n) for d, n in zip(self._devices, rows, strict=True))
         self._keep(executable)
-        if self._runs >= _WARM_UP + _SAMPLES and (not self.decisions or self._runs >= self._rest):
-            self.rebalance()
+        if self._runs >= _WARM_UP + _SAMPLES:
+            self._consider(len(ticks))
 
     def note(self, rows: Sequence[int], seconds: Sequence[float]) -> None:
         """Note how long each device took for its rows until its gradients were ready."""
@@ -120,6 +130,33 @@ class Balancer:
             if n:
                 times[n] = times.pop(n, deque(maxlen=_KEPT))  # the latest comes last
                 times[n].append(t)
+
+    def _consider(self, calls: int) -> None:
+        """Adopt another division if it is time for one. A run calls the model so many times."""
+        tried, self._tried = self._tried, frozenset()
+        for i in tried:
+            n = self._rows[i]
+            self._times[i] = {n: self._times[i][n]} if n else self._times[i]
+        if (tried or not self.decisions or self._runs >= self._rest) and self.rebalance(1.0 if tried else _GAIN):
+            return
+        if self._runs >= self._again and not are_deterministic_algorithms_enabled():
+            self._try_idle(calls)
+
+    def _try_idle(self, calls: int) -> None:
+        """Give devices without rows one in each call, taken from those with the most."""
+        idle = [i for i, n in enumerate(self._rows) if not n]
+        rows = list(self._rows)
+        for i in idle:
+            rows[rows.index(max(rows))] -= calls
+            rows[i] = calls
+        if not idle or min(rows) < calls:
+            return
+        self._tried = frozenset(idle)
+        self._again *= 2
+        self._rest = _INTERVAL
+        seconds = [_seconds(_line(t), n) if n else 0.0 for t, n in zip(self._times, self._rows, strict=True)]
+        names = ", ".join(f"{self._devices[i].name} {calls} (was 0)" for i in idle)
+        self._divide(Decision(tuple(rows), tuple(seconds), 1.0, f"of {sum(rows)} rows, {names}, to be measured"))
 
     def rebalance(self, gain: float = _GAIN) -> bool:
         """Adopt the best division that is known if it promises to be faster by the factor `gain`. Returns whether it was."""
@@ -131,11 +168,14 @@ class Balancer:
         now = max(_seconds(line, n) for line, n in zip(lines, rows, strict=True))
         if rows == self._rows or now <= 0 or max(before) < gain * now:
             return False
-        self.decisions.append(self._decision(rows, before, max(before) / now))
-        self._runs = 0
         self._rest *= 2
-        self._adopt(rows)
+        self._divide(self._decision(rows, before, max(before) / now))
         return True
+
+    def _divide(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+        self._runs = 0
+        self._adopt(decision.rows)
 
     def _decision(self, rows: tuple[int, ...], seconds: Sequence[float], gain: float) -> Decision:
         parts = ", ".join(

@@ -143,3 +143,39 @@ def test_a_device_with_little_memory_gets_few_rows() -> None:
     balancer.note(run.model.counts(4000), (1e-5, 1.0))
     assert run.model.rebalance()
     assert run.model.counts(4000) == (most, 4000 - most)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions after few runs: virtual times are the same in each."""
+    for name, runs in (("_WARM_UP", 1), ("_SAMPLES", 1), ("_INTERVAL", 4), ("_AGAIN", 16)):
+        monkeypatch.setattr(balance, name, runs)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_device_that_has_become_fast_gets_rows_again() -> None:
+    """Both are equally fast, but the second one seemed to be slower than all rows take on the first."""
+    run = Training(["sim:teaching*2:0", "sim:teaching*2:1"], 64, balance=True)
+    balancer, rows = run.model.balancer, 1024
+    assert balancer is not None
+    balancer.note((rows // 2, rows // 2), (1e-3, 1e3))
+    assert run.model.rebalance()
+    run.losses(80, rows)
+    idle, tried, *later = [d.rows for d in balancer.decisions]
+    assert (idle, tried) == ((rows, 0), (rows - 1, 1))
+    assert "sim:teaching*2:1 1 (was 0), to be measured" in balancer.decisions[1].text
+    assert later
+    assert min(later[-1]) > 0.8 * max(later[-1])
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_device_that_is_still_too_slow_is_tried_ever_more_rarely() -> None:
+    """One row takes longer there than all take on the first."""
+    run = Training(["sim:h200", "sim:raspberry_pi5"], 64, balance=True)
+    balancer, rows = run.model.balancer, 64
+    assert balancer is not None
+    run.losses(120, rows)
+    first, *later = [d.rows for d in balancer.decisions]
+    assert first[0] > first[1] > 0
+    assert later == [(rows, 0), (rows - 1, 1), (rows, 0), (rows - 1, 1), (rows, 0)]
+    assert balancer._again == 4 * balance._AGAIN
