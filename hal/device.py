@@ -51,14 +51,14 @@ class Device:
     plans: PlanCache
     planner: Planner
     pool: Pool
+    reading_backend: SupportsAsyncRead | None
+    """The backend, where it can read without blocking. Kept because checking its members takes microseconds."""
     stream_backend: SupportsStreams | None
-    """The backend, where it has streams. Kept because checking its members takes microseconds."""
+    """The backend, where it has streams. Kept for the same reason."""
     uploads: PendingUploads | None
     """Copies to the device in flight, where the backend supports them."""
     _losing_backend: SupportsLossDetection | None
     """The backend, where it can tell that the device is gone. Kept because tensors without a device ask for it."""
-    _reading_backend: SupportsAsyncRead | None
-    """The backend, where it can read without blocking."""
     _flushing_backend: SupportsFlush | None
     """The backend, where it supports `flush`. Kept because every replay of a captured step asks for it."""
 
@@ -93,7 +93,7 @@ class Device:
         self.features = features_of(backend)
         self._flushing_backend = backend if isinstance(backend, SupportsFlush) else None
         self._losing_backend = backend if isinstance(backend, SupportsLossDetection) else None
-        self._reading_backend = backend if isinstance(backend, SupportsAsyncRead) else None
+        self.reading_backend = backend if isinstance(backend, SupportsAsyncRead) else None
         self.stream_backend = backend if isinstance(backend, SupportsStreams) else None
         self.uploads = PendingUploads(backend) if isinstance(backend, SupportsPinnedMemory) else None
         self.pool = Pool(backend, name)
@@ -106,7 +106,7 @@ class Device:
     def abandon(self, stand_in: Any) -> None:
         """Put `stand_in` in the place of all that works with the driver."""
         self.backend = self.pool = self.planner = stand_in
-        self._flushing_backend = self._reading_backend = self.stream_backend = stand_in
+        self.reading_backend = self.stream_backend = self._flushing_backend = stand_in
         self.uploads = None
 
     @property
@@ -223,7 +223,7 @@ class Device:
 
         The future raises the typed error of work that failed.
         """
-        backend = self._reading_backend
+        backend = self.reading_backend
         if backend is None or not ref.size:
             return finished(self.download(ref))
         out = np.empty(ref.shape, ref.dtype.numpy)

@@ -13,7 +13,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from polyhal.hal.memory.pool import bucket
-from polyhal.hal.protocol import Event, SupportsAsyncRead
+from polyhal.hal.protocol import Event
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -61,8 +61,7 @@ def record_event(device: Device) -> DeviceEvent:
     """Return an event after everything enqueued on the thread's stream. Submits without waiting where the device can."""
     if device.stream_backend is not None:
         return DeviceEvent(device, device.stream_backend.mark())
-    backend = device.backend
-    if isinstance(backend, SupportsAsyncRead):
+    if (backend := device.reading_backend) is not None:
         fence = device.pool.take(bucket(_FENCE_BYTES))
         return DeviceEvent(device, backend.copy_from_device_async(fence.handle, 0, memoryview(bytearray(_FENCE_BYTES))))
     device.synchronize()

@@ -9,30 +9,18 @@ from __future__ import annotations
 import contextlib
 import time
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from polyhal.hal.layout import Ref
-from polyhal.hal.protocol import Event, SupportsAsyncRead
 from polyhal.hal.transfers.lane_link import LaneKey, LaneStoppedError
-from polyhal.hal.transfers.staging import staging_between
+from polyhal.hal.transfers.staged_chunk import Endpoint, StagedChunk
+from polyhal.hal.transfers.staging import staging_for
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 CHUNK = 8 << 20
 """Bytes."""
-_SMALL = 1 << 16
-"""Bytes below which a backend's own staging costs less than an event."""
-
-
-class _Chunk(NamedTuple):
-    """A part of the value in staging memory."""
-
-    start: int
-    nbytes: int
-    block: memoryview
-    event: Event | None
-    """Complete when the bytes are there; None if they are."""
 
 
 class HostRelay:
@@ -45,9 +33,8 @@ class HostRelay:
         self.source = source
         self.target = target
         self.nbytes = nbytes
-        self._reader = source.backend if isinstance(source.backend, SupportsAsyncRead) else None
-        self._staging = staging_between(source, target)
-        self._chunks: SimpleQueue[_Chunk | None] = SimpleQueue()
+        self._staging = staging_for(target, source)
+        self._chunks: SimpleQueue[StagedChunk | None] = SimpleQueue()
         """What was sent and not received; None where `stop` was called."""
         self._waited = 0
         """Nanoseconds that `receive` has waited, in all calls."""
@@ -56,14 +43,9 @@ class HostRelay:
         """Start to read a contiguous value, after all work that the thread has enqueued on the source."""
         first = ref.offset * ref.dtype.itemsize
         for start in range(0, self.nbytes, CHUNK):
-            nbytes = min(CHUNK, self.nbytes - start)
-            block = self._staging.take(nbytes)
-            if self._reader is None:
-                self.source.backend.copy_from_device(ref.handle, first + start, block[:nbytes])
-                event = None
-            else:
-                event = self._reader.copy_from_device_async(ref.handle, first + start, block[:nbytes])
-            self._chunks.put(_Chunk(start, nbytes, block, event))
+            chunk = StagedChunk(self._staging, min(CHUNK, self.nbytes - start))
+            chunk.read(Endpoint(self.source, ref.handle, first + start))
+            self._chunks.put(chunk)
 
     def receive(self, ref: Ref) -> None:
         """Wait for the bytes of the next value, and write them to contiguous memory of the target.
@@ -74,7 +56,7 @@ class HostRelay:
         received = 0
         while received < self.nbytes:
             chunk = self._next()
-            self._write(chunk, ref, first + chunk.start)
+            chunk.write([Endpoint(self.target, ref.handle, first + received)])
             received += chunk.nbytes
 
     def waited(self, lane: LaneKey) -> int:
@@ -90,12 +72,11 @@ class HostRelay:
         while not self._chunks.empty():
             chunk = self._chunks.get()
             if chunk is not None:
-                if chunk.event is not None:
-                    with contextlib.suppress(Exception):  # the error of the run is another one
-                        chunk.event.wait()
-                self._give_back(chunk)
+                with contextlib.suppress(Exception):  # the error of the run is another one
+                    chunk.wait()
+                chunk.give_back()
 
-    def _next(self) -> _Chunk:
+    def _next(self) -> StagedChunk:
         """The next chunk, when its bytes are there. The target works on what it has meanwhile."""
         begin = time.perf_counter_ns()
         if self._chunks.empty():
@@ -103,20 +84,8 @@ class HostRelay:
         chunk = self._chunks.get()
         if chunk is None:
             raise LaneStoppedError
-        if chunk.event is not None:
-            if not chunk.event.is_complete():
-                self.target.flush()
-            chunk.event.wait()
+        if not chunk.has_arrived():
+            self.target.flush()
+        chunk.wait()
         self._waited += time.perf_counter_ns() - begin
         return chunk
-
-    def _write(self, chunk: _Chunk, ref: Ref, offset: int) -> None:
-        data = chunk.block[: chunk.nbytes]
-        if self.target.uploads is not None and chunk.nbytes >= _SMALL:
-            self.target.uploads.start(data, ref.handle, offset, lambda: self._give_back(chunk))
-        else:
-            self.target.backend.copy_to_device(data, ref.handle, offset)
-            self._give_back(chunk)
-
-    def _give_back(self, chunk: _Chunk) -> None:
-        self._staging.give(chunk.block, chunk.block.nbytes)

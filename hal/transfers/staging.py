@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from polyhal.hal.memory.staging_pool import StagingPool
-from polyhal.hal.protocol import SupportsPinnedMemory
+from polyhal.hal.protocol import Feature, SupportsPinnedMemory
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -21,16 +21,17 @@ _MOST_IDLE = 1 << 28
 Staging = StagingPool[memoryview]
 
 
-def staging_between(source: Device, target: Device) -> Staging:
-    """Memory that is page-locked for the target if that is a discrete card, else for the source if that is one.
+def staging_for(*devices: Device) -> Staging:
+    """Memory that is page-locked for the first of the devices that is a discrete card; ordinary memory if none is.
 
-    A target would have to stage other memory first, whereas a source reads into other memory through memory of its own.
+    Name targets before the source: a target would have to stage other memory first, whereas a source reads into other memory
+    through memory of its own.
     """
-    for device in (target, source):
-        if isinstance(device.backend, SupportsPinnedMemory) and not device.capabilities.unified_memory:
+    for device in devices:
+        if Feature.PINNED_MEMORY in device.features and not device.capabilities.unified_memory:
             pools = _pinned(os.getpid())
             if device not in pools:
-                pools[device] = StagingPool(device.backend.allocate_pinned, _MOST_IDLE)
+                pools[device] = StagingPool(cast(SupportsPinnedMemory, device.backend).allocate_pinned, _MOST_IDLE)
             return pools[device]
     return _ordinary(os.getpid())
 

@@ -14,6 +14,7 @@ import polyhal as ph
 from polyhal.hal.collectives import direct, relay
 from polyhal.hal.device import Device
 from polyhal.hal.errors import AutogradError, DeviceMismatchError, ShapeError, UnsupportedDTypeError
+from polyhal.hal.transfers import staged_chunk
 from polyhal.parallel import Group
 
 PAIR = ["numpy", "numpy:no_f64"]
@@ -23,9 +24,10 @@ REDUCTIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of a few elements, so that small tensors have many."""
+    """Chunks of a few elements, so that small tensors have many, which are written in both ways."""
     monkeypatch.setattr(relay, "CHUNK", 64)
     monkeypatch.setattr(direct, "CHUNK", 64)
+    monkeypatch.setattr(staged_chunk, "SMALL", 40)
 
 
 def stored(names: list[str], dtype: ph.DType) -> bool:

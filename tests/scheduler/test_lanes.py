@@ -33,7 +33,7 @@ from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.protocol import Launch, SimpleLaunch
 from polyhal.hal.scheduler.crossings import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
 from polyhal.hal.scheduler.executable import Executable
-from polyhal.hal.transfers import relay
+from polyhal.hal.transfers import relay, staged_chunk
 from polyhal.parallel import Group
 
 _SECONDS = 60
@@ -44,7 +44,7 @@ _NUMPY = ("numpy", "numpy:no_f64", "numpy:contiguous_only")
 @pytest.fixture(autouse=True)
 def _no_hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(relay, "CHUNK", 40)  # most values are sent in several chunks
-    monkeypatch.setattr(relay, "_SMALL", 24)  # and in both ways
+    monkeypatch.setattr(staged_chunk, "SMALL", 24)  # and in both ways
     faulthandler.dump_traceback_later(_SECONDS, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
