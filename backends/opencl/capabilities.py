@@ -11,7 +11,7 @@ from typing import Any
 from polyhal.backends.common.codegen.expressions import EXPRESSIONS
 from polyhal.backends.common.launching.geometry import power_of_two_at_most
 from polyhal.backends.common.quirks import active, with_overrides
-from polyhal.backends.opencl import pocl_affinity, quirks, sub_devices
+from polyhal.backends.opencl import language, pocl_affinity, quirks, sub_devices
 from polyhal.backends.opencl.profiles.vendor_profile import VendorProfile, choose, shipped
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.backends.opencl.unusable import opencl_version
@@ -21,6 +21,7 @@ from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 
 _GROUP = 64
 _AMPERE, _HOPPER = 80, 90
+_SUBGROUPS = {"cl_khr_subgroups", "cl_intel_subgroups"}
 _CACHE_LINE = 128
 """Bytes. Tensor cores are fed in whole cache lines."""
 _STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10, 90: 200 << 10}
@@ -36,7 +37,10 @@ class OpenCLFeatures:
     fp64: bool
     fp16: bool
     """Whether the device computes in `half`. Storing it needs no feature."""
+    language: str
+    """The newest version of OpenCL C for kernels that need more than 1.2: "3.0", "2.0" or empty."""
     subgroups: bool
+    """Whether kernels may exchange values by shuffles within sub-groups."""
     float_atomics: str
     """How to add a float atomically: `ext` (cl_ext_float_atomics), `ptx` (inline assembly) or `cas` (compare and swap)."""
     int64_atomics: bool
@@ -108,13 +112,15 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
     if "cl_nv_device_attribute_query" in extensions:
         capability = 10 * int(device.compute_capability_major_nv) + int(device.compute_capability_minor_nv)
     native_width = max(int(device.native_vector_width_float), int(device.preferred_vector_width_float))
+    newer = language.newest(device)
     dedicated = device.local_mem_type == cl.device_local_mem_type.LOCAL
     return OpenCLFeatures(
         cpu=cpu,
         unified_memory=bool(device.host_unified_memory) or active_quirks.assume_unified_memory,
         fp64=fp64,
         fp16="cl_khr_fp16" in extensions,
-        subgroups=bool(extensions & {"cl_khr_subgroups", "cl_intel_subgroups"}),
+        language=newer,
+        subgroups=bool(newer) and "cl_khr_subgroup_shuffle" in extensions and bool(extensions & _SUBGROUPS),
         float_atomics=_float_atomics(extensions),
         int64_atomics="cl_khr_int64_base_atomics" in extensions,
         correct_divide=bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
@@ -161,6 +167,7 @@ def capabilities(device: Any, facts: OpenCLFeatures) -> Capabilities:
         features={
             "opencl": device.version,
             "opencl_c": device.opencl_c_version,
+            "opencl_c_newer": facts.language,
             "platform": facts.platform,
             "fp16": str(facts.fp16),
             "fp64": str(facts.fp64),

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
+from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.kernel_arguments import Bound
 from polyhal.backends.common.launching.kernel_signature import KernelSignature
+from polyhal.backends.common.launching.launch import Arguments
 from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.driver import Driver
 from polyhal.backends.opencl.error_mapping import DeviceLimits, DriverErrors
+from polyhal.backends.opencl.language import BY_LOCAL_MEMORY, BY_SUBGROUPS, EXCHANGE
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
 from polyhal.backends.opencl.program import ProgramCache
 from polyhal.backends.opencl.queues import CommandQueues
@@ -22,11 +27,13 @@ from polyhal.backends.opencl.runtime import KernelRequest, Runtime
 from polyhal.backends.opencl.threads_at_exit import end_threads_at_exit
 from polyhal.backends.opencl.waiter_affinity import waiter_affinity
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch
 
 if TYPE_CHECKING:
-    from polyhal.backends.opencl.launch import BoundLaunch
+    from polyhal.backends.opencl.language import BY_LOCAL_MEMORY, BY_SUBGROUPS, EXCHANGE
+from polyhal.backends.opencl.launch import BoundLaunch
 
 
 class DeviceRuntime(Runtime):
@@ -68,6 +75,27 @@ class DeviceRuntime(Runtime):
     def queue(self) -> cl.CommandQueue:
         """The queue of the calling thread's stream."""
         return self.queues.current().native
+
+    def launch(
+        self,
+        source: str,
+        definitions: Definitions,
+        args: Arguments,
+        items: tuple[int, ...],
+        group: tuple[int, ...],
+        **given: Any,
+    ) -> Launch:
+        """As `Runtime.launch`. If the driver does not compile its own sub-groups, it has none from then on, and warns."""
+        try:
+            return super().launch(source, definitions, args, items, group, **given)
+        except KernelBuildError as error:
+            if definitions.get(EXCHANGE) != BY_SUBGROUPS:
+                raise
+            launch = super().launch(source, {**definitions, EXCHANGE: BY_LOCAL_MEMORY}, args, items, group, **given)
+            self.features = replace(self.features, subgroups=False)
+            text = f"local memory takes the place of sub-groups, which the driver lists but does not compile: {error.gist}"
+            warnings.warn(message(source, text, device=self.info.name), RuntimeWarning, stacklevel=2)
+            return launch
 
     def _launch(
         self,

@@ -20,7 +20,7 @@ from polyhal.backends.opencl import compiler_warnings, ptx
 from polyhal.backends.opencl.build_errors import build_error
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.kernel_statistics import statistics
-from polyhal.backends.opencl.program_texts import BASE_OPTIONS, ProgramTexts
+from polyhal.backends.opencl.program_texts import ProgramTexts
 from polyhal.backends.opencl.ptx import Target
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.errors import KernelBuildError
@@ -115,7 +115,7 @@ class ProgramCache(ProgramTexts):
                 self._device,
                 kernel.cl,
                 self.text(name, dict(definitions)),
-                (*BASE_OPTIONS, *options),
+                self.flags(options),
             )
             for definitions, options, kernel in kernels
         ]
@@ -142,7 +142,7 @@ class ProgramCache(ProgramTexts):
 
     def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> cl.Program:
         """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
-        flags = [*BASE_OPTIONS, *options]
+        flags = self.flags(options)
         start = time.perf_counter()
         key = DiskCache.key([*self._identity(), " ".join(flags), *([str(target)] if target else []), text])
         in_driver_cache = self._markers is not None and self._markers.load(key) is not None

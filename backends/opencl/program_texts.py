@@ -10,14 +10,13 @@ from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
 from polyhal.backends.common.quirks import definitions as quirk_definitions
+from polyhal.backends.opencl import language
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.kernels.library import BuildFilter, KernelOverrides
 
-BASE_OPTIONS = ("-cl-std=CL1.2", "-w")
-"""Language version, and no warnings: some drivers print their number to stderr for each program. Errors still show."""
 _CLWB_PROLOGUE = """#if defined(__AVX512F__) && !defined(__CLWB__)
 #pragma clang attribute push(__attribute__((target("clwb"))), apply_to = function)
 #endif
@@ -75,6 +74,11 @@ class ProgramTexts:
         if self.build_filter is None:
             return True
         return self.build_filter(source, DiskCache.key([*options, self.text(source, definitions)]))
+
+    @staticmethod
+    def flags(options: Sequence[str] = ()) -> list[str]:
+        """Return the options that a program is compiled with."""
+        return language.flags(options)
 
     def names(self) -> list[str]:
         """Return the paths of all source files."""

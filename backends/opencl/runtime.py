@@ -12,6 +12,7 @@ from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.kernel_arguments import Bound, bind
 from polyhal.backends.common.launching.kernel_signature import KernelSignature
 from polyhal.backends.common.launching.launch import Arguments
+from polyhal.backends.opencl import language
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.program_texts import ProgramTexts
 from polyhal.backends.opencl.ptx import Target
@@ -70,12 +71,13 @@ class Runtime(ABC):
         devices only. Raises KernelBuildError, and KernelArgumentError if `args` do not fit the kernel.
         """
         file, kernel = f"{source}.cl", kernel or source.replace("/", "_")
+        options = (*language.options(definitions, self.features.language), *options)
         if not self.programs.passes_filter(file, definitions, options):
             return SimpleLaunch(kernel, _skip, workspace)
         signature = self.programs.signature(file, kernel, definitions)
         parameters = bind(signature, args, offsets=True)
         rounded = tuple(round_up(n, g) for n, g in zip(items, group, strict=True))
-        request = KernelRequest(file, kernel, definitions, tuple(options), target)
+        request = KernelRequest(file, kernel, definitions, options, target)
         return self._launch(request, signature, parameters, rounded, group, workspace)
 
     @abstractmethod

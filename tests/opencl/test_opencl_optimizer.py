@@ -21,7 +21,7 @@ from optimizer_cases import (
     test_the_reference_is_adam_as_published,
 )
 
-from polyhal.backends.opencl import program
+from polyhal.backends.opencl import language
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Declined
 
@@ -59,7 +59,7 @@ def test_compilers_that_assume_finite_numbers_keep_the_check_of_gradients(
 
     Not halves: such a compiler may take what a function converts them to for finite, and with it the bits.
     """
-    monkeypatch.setattr(program, "BASE_OPTIONS", (*program.BASE_OPTIONS, "-cl-fast-relaxed-math"))
+    monkeypatch.setattr(language, "_BASE_OPTIONS", (*language._BASE_OPTIONS, "-cl-fast-relaxed-math"))
     kind = dtypes.as_dtype(dtype)
     if kind not in device.backend.capabilities.storage:
         pytest.skip(f"the device has no {dtype}")

@@ -41,7 +41,7 @@ def record(name: str) -> tuple[Any, DeviceType]:
     types = cl.device_local_mem_type
     device = SimpleNamespace(
         vendor=vendor, name=name, platform=SimpleNamespace(name=platform), version="OpenCL 1.2 made up", extensions="",
-        driver_version="1.0", parent_device=None,
+        driver_version="1.0", opencl_c_version="OpenCL C 1.2 made up", parent_device=None,
         double_fp_config=0, single_fp_config=0, host_unified_memory=kind is not GPU, max_work_group_size=group,
         local_mem_size=local * 1024, local_mem_type=types.LOCAL if on_chip else types.GLOBAL, max_compute_units=4,
         native_vector_width_float=width, preferred_vector_width_float=width,

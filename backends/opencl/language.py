@@ -1,0 +1,43 @@
+"""Versions of OpenCL C. Programs are in 1.2, which every device has; some definitions ask for what came later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.opencl.unusable import opencl_version
+
+EXCHANGE = "EXCHANGE"
+BY_LOCAL_MEMORY, BY_SUBGROUPS, BY_WARPS = 0, 1, 2
+"""Values of EXCHANGE (see shaders/opencl/lib/group_reduce.h)."""
+_NEWER = {EXCHANGE: BY_SUBGROUPS}
+"""Definitions, and the values of them, of programs that 1.2 has no words for."""
+_STANDARD = "-cl-std=CL"
+_BASE_OPTIONS = (f"{_STANDARD}1.2", "-w")
+"""Language version, and no warnings: some drivers print their number to stderr for each program. Errors still show."""
+
+
+def newest(device: Any) -> str:
+    """Return the newest version that kernels make use of, "3.0" or "2.0"; empty if the device has neither.
+
+    A device of OpenCL 3.0 need not have 2.0, and tells its versions one by one: its `opencl_c_version` may be 1.2.
+    """
+    words = str(device.opencl_c_version).removeprefix("OpenCL C ").split()
+    versions = set(words[:1])
+    if opencl_version(device) >= (3, 0):
+        listed = getattr(device, "opencl_c_all_versions", ())
+        versions |= {f"{v.version >> 22}.{v.version >> 12 & 0x3FF}" for v in listed}
+    return next((v for v in ("3.0", "2.0") if v in versions), "")
+
+
+def options(definitions: Definitions, newest: str) -> tuple[str, ...]:
+    """Return the option for a program that needs a newer version than 1.2; none for others."""
+    needed = any(definitions.get(name) == value for name, value in _NEWER.items())
+    return (f"{_STANDARD}{newest}",) if needed and newest else ()
+
+
+def flags(options: Sequence[str]) -> list[str]:
+    """Return the options that a program is compiled with, given those of its own."""
+    newer = any(o.startswith(_STANDARD) for o in options)
+    return [*(o for o in _BASE_OPTIONS if not (newer and o.startswith(_STANDARD))), *options]
