@@ -1,13 +1,14 @@
 """Training steps of the same models on the same data in Polyhal and PyTorch: forward, backward, optimizer, and a wait.
 
 Steps of Polyhal run eagerly or captured; those of PyTorch eagerly or, on CUDA, as a CUDA graph. Language models train with
-AdamW and gradient clipping, as in `polyhal train`, classifiers with Adam.
+AdamW and gradient clipping, as in `polyhal train`, classifiers with Adam. Benchmarks of several devices prepare their steps
+with `captured_step`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from benchmarks.frameworks.cuda_graph import as_cuda_graph
 from polyhal import Device, amp, jit, optim
 from polyhal.hal import dtypes
 from polyhal.models import CNN, GPT, MLP, GPTConfig, resnet18
-from polyhal.nn import Module
+from polyhal.nn import Module, Parameter
 from polyhal.nn import functional as F
 from polyhal.nn.utils import clip_grad_norm_
 
@@ -27,6 +28,8 @@ Step = Callable[[], object]
 PRECISIONS = ("highest", "high", "bfloat16")
 """Precisions of float32 matrix products; bfloat16 is autocast."""
 _CLASSES = 10
+_RUNS_BEFORE = 4
+"""A captured step is recorded twice before it is only replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,13 @@ WORKLOADS = {
         _gpt("gpt-2", "GPT-2, 124 million parameters", 8, vocab_size=50257, block_size=1024, n_layer=12, n_head=12, n_embd=768),
     )
 }  # fmt: skip
+GPTS = tuple(name for name, workload in WORKLOADS.items() if workload.config is not None)
 
 
 def polyhal_step(workload: TrainingWorkload, device: Device, precision: str, *, captured: bool) -> Step:
     """Prepare a training step of Polyhal."""
     polyhal.manual_seed(0)
     x, y = (polyhal.tensor(a, device=device) for a in workload.batch())
-    half = precision == "bfloat16"
     if workload.config is not None:
         gpt = GPT(workload.config, device=device)
         parameters, optimizer = list(gpt.parameters()), optim.AdamW(gpt.parameters(), lr=1e-3)
@@ -86,7 +89,7 @@ def polyhal_step(workload: TrainingWorkload, device: Device, precision: str, *, 
 
     def step() -> polyhal.Tensor:
         optimizer.zero_grad()
-        with amp.autocast(dtype=dtypes.bfloat16) if half else contextlib.nullcontext():
+        with autocasting(precision):
             loss = loss_of()
         loss.backward()
         if parameters:
@@ -95,7 +98,7 @@ def polyhal_step(workload: TrainingWorkload, device: Device, precision: str, *, 
         return loss
 
     run = jit(step) if captured else step
-    matmul_precision: Any = "highest" if half else precision
+    matmul_precision: Any = "highest" if precision == "bfloat16" else precision
 
     def wait() -> polyhal.Tensor:
         # Only if another step changed it: a program sets it once, and its cost would show in small steps.
@@ -105,6 +108,40 @@ def polyhal_step(workload: TrainingWorkload, device: Device, precision: str, *, 
         device.synchronize()
         return loss
 
+    return wait
+
+
+def autocasting(precision: str) -> contextlib.AbstractContextManager[object]:
+    """Autocast to bfloat16 if that is the precision."""
+    return amp.autocast(dtype=dtypes.bfloat16) if precision == "bfloat16" else contextlib.nullcontext()
+
+
+def captured_step(
+    parameters: Iterable[Parameter], forward_backward: Callable[[], polyhal.Tensor], devices: Sequence[Device]
+) -> Step:
+    """Prepare a captured training step on several devices, for which it waits, until it is only replayed.
+
+    `forward_backward` computes the loss and the gradients of the parameters, which AdamW then clips and applies.
+    """
+    parameters = list(parameters)
+    optimizer = optim.AdamW(parameters, lr=1e-3)
+
+    @jit
+    def step() -> polyhal.Tensor:
+        optimizer.zero_grad()
+        loss = forward_backward()
+        clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        return loss
+
+    def wait() -> polyhal.Tensor:
+        loss = step()
+        for device in devices:
+            device.synchronize()
+        return loss
+
+    for _ in range(_RUNS_BEFORE):
+        wait()
     return wait
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.opencl import quirks
+from polyhal.hal.collectives.collective import divided
 from polyhal.hal.errors import DeviceUnavailableError, message
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _split(parent: OpenCLDevice, count: int, units: int) -> tuple[list[Any], Any
     if count > most:
         raise _unavailable(parent, f"it cannot be split into {count} parts", f"at most {most}, one for each core")
     try:
-        parts = _partition(parent, [units // count + (i < units % count) for i in range(count)])
+        parts = _partition(parent, divided(units, count))
         return parts, cl.Context(parts)
     except cl.Error as error:
         raise _unavailable(parent, f"splitting it into {count} parts failed ({error})", f"1 to {most} parts") from error

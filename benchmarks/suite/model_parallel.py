@@ -6,7 +6,6 @@ The stages are those that `parallel.partition` proposes; the page of results has
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 from collections.abc import Callable, Sequence
@@ -17,19 +16,14 @@ import polyhal
 from benchmarks.arguments import choices, make_parser
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import TimingSummary, alternate
-from benchmarks.training_workloads import PRECISIONS, WORKLOADS, TrainingWorkload
-from polyhal import Device, amp, jit, optim, parallel
-from polyhal.hal import dtypes
+from benchmarks.training_workloads import GPTS, PRECISIONS, WORKLOADS, TrainingWorkload, autocasting, captured_step
+from polyhal import Device, parallel
 from polyhal.hal.discovery.device_list import open_devices
 from polyhal.models import GPT
 from polyhal.nn import functional as F
-from polyhal.nn.utils import clip_grad_norm_
 
 WAYS = ("alone", "pipeline", "tensor")
-_STEPS_BEFORE = 4
-"""A captured step is recorded twice before it is only replayed."""
 _SAMPLE_SECONDS = 0.1
-_MODELS = tuple(name for name, workload in WORKLOADS.items() if workload.config is not None)
 
 
 def loss_of(logits: polyhal.Tensor, targets: polyhal.Tensor) -> polyhal.Tensor:
@@ -54,27 +48,16 @@ def training_step(
     elif way == "tensor":
         parallel.tensor_parallel(model, devices)
     x, y = x.to(devices[0]), y.to(pipeline.devices[-1] if pipeline else devices[0])
-    parameters = list(model.parameters())
-    optimizer = optim.AdamW(parameters, lr=1e-3)
 
-    @jit
-    def step() -> polyhal.Tensor:
-        optimizer.zero_grad()
-        with amp.autocast(dtype=dtypes.bfloat16) if precision == "bfloat16" else contextlib.nullcontext():
-            loss = pipeline.forward_backward(x, y, loss_of) if pipeline else loss_of(model(x), y)
-        if pipeline is None:
-            loss.backward()
-        clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
+    def forward_backward() -> polyhal.Tensor:
+        with autocasting(precision):
+            if pipeline:
+                return pipeline.forward_backward(x, y, loss_of)
+            loss = loss_of(model(x), y)
+        loss.backward()
         return loss
 
-    def wait() -> object:
-        loss = step()
-        for device in devices:
-            device.synchronize()
-        return loss
-
-    return wait, predicted
+    return captured_step(model.parameters(), forward_backward, devices), predicted
 
 
 def measure(
@@ -84,9 +67,6 @@ def measure(
     """Time all ways in alternation."""
     polyhal.set_float32_matmul_precision("high" if precision == "high" else "highest")
     prepared = {way: training_step(workload, devices, way, micro_batches, precision) for way in ways}
-    for step, _ in prepared.values():
-        for _ in range(_STEPS_BEFORE):
-            step()
     timings = alternate({way: step for way, (step, _) in prepared.items()}, repetitions, min_seconds=_SAMPLE_SECONDS)
     found = {way: (timings[way], predicted) for way, (_, predicted) in prepared.items()}
     prepared.clear()
@@ -115,7 +95,7 @@ def row_of(
 
 def main(arguments: Sequence[str]) -> int:
     parser = make_parser("model_parallel", __doc__, devices="opencl:pocl/2")
-    parser.add_argument("--models", type=partial(choices, known=_MODELS), default=["gpt"], help=", ".join(_MODELS))
+    parser.add_argument("--models", type=partial(choices, known=GPTS), default=["gpt"], help=", ".join(GPTS))
     parser.add_argument("--precisions", type=partial(choices, known=PRECISIONS), default=["highest"])
     parser.add_argument("--ways", type=partial(choices, known=WAYS), default=list(WAYS), help=", ".join(WAYS))
     parser.add_argument("--micro-batches", type=int, default=8)

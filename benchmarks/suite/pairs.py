@@ -19,17 +19,15 @@ from benchmarks.arguments import choices, make_parser
 from benchmarks.result_files import describe_machine, write
 from benchmarks.throttled import throttled
 from benchmarks.timing import alternate, per_call
-from benchmarks.training_workloads import WORKLOADS, TrainingWorkload
-from polyhal import Device, jit, optim
+from benchmarks.training_workloads import GPTS, WORKLOADS, TrainingWorkload, captured_step
+from polyhal import Device
 from polyhal.hal.discovery.device_list import open_devices
 from polyhal.models import GPT
-from polyhal.nn.utils import clip_grad_norm_
 from polyhal.parallel import DataParallel
 
-_STEPS_BEFORE = 4
-"""A captured step is recorded twice before it is only replayed."""
+_SPEED_RUNS = 4
+"""From which the speed of a device is taken, by which rows are divided."""
 _SAMPLE_SECONDS = 0.1
-_MODELS = tuple(name for name, workload in WORKLOADS.items() if workload.config is not None)
 
 
 def training_step(
@@ -40,34 +38,21 @@ def training_step(
     polyhal.manual_seed(0)
     model = GPT(workload.config, device=devices[0])
     parallel = DataParallel(model, list(devices), shares=shares)
-    optimizer = optim.AdamW(parallel.parameters(), lr=1e-3)
     batch = parallel.shard(*workload.batch())
 
-    @jit
-    def step() -> polyhal.Tensor:
-        optimizer.zero_grad()
-        loss: polyhal.Tensor = parallel.map(lambda m, x, y: m.loss(x, y), *batch)
+    def forward_backward() -> polyhal.Tensor:
+        loss: polyhal.Tensor = parallel.map(GPT.loss, *batch)
         loss.backward()
-        clip_grad_norm_(list(parallel.parameters()), 1.0)
-        optimizer.step()
         return loss
 
-    def wait() -> object:
-        loss = step()
-        for device in devices:
-            device.synchronize()
-        return loss
-
-    for _ in range(_STEPS_BEFORE):
-        wait()
-    return wait
+    return captured_step(parallel.parameters(), forward_backward, devices)
 
 
 def measure(workload: TrainingWorkload, pair: Sequence[Device], slower: int, repetitions: int) -> dict[str, Any]:
     """Measure a model on both devices alone and together, and print the results. Returns a row."""
     first, second = pair
     steps = {"first": training_step(workload, [first]), "second": training_step(workload, [second])}
-    speeds = [1 / per_call(step, 1, _STEPS_BEFORE).median for step in steps.values()]
+    speeds = [1 / per_call(step, 1, _SPEED_RUNS).median for step in steps.values()]
     steps["pair, even"] = training_step(workload, pair)
     if slower > 1:
         steps["pair, by speed"] = training_step(workload, pair, speeds)
@@ -86,7 +71,7 @@ def measure(workload: TrainingWorkload, pair: Sequence[Device], slower: int, rep
 
 def main(arguments: Sequence[str]) -> int:
     parser = make_parser("pairs", __doc__, devices="opencl:pocl/2")
-    parser.add_argument("--models", type=partial(choices, known=_MODELS), default=["gpt"], help=", ".join(_MODELS))
+    parser.add_argument("--models", type=partial(choices, known=GPTS), default=["gpt"], help=", ".join(GPTS))
     factors = partial(choices, known=("1", "2", "3", "4"))
     parser.add_argument("--slower", type=factors, default=["1", "3"], help="how many times slower the second device is made")
     parser.add_argument("--rows", type=int, nargs="+", default=[16, 64], help="rows of a batch")

@@ -7,7 +7,6 @@ on the link between two of them, or, with `--profile`, from a simulated device a
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 from collections.abc import Callable, Sequence
@@ -19,22 +18,17 @@ import polyhal
 from benchmarks.arguments import choices, make_parser
 from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import TimingSummary, alternate
-from benchmarks.training_workloads import PRECISIONS, WORKLOADS, TrainingWorkload
-from polyhal import Device, amp, jit, optim
-from polyhal.hal import dtypes
+from benchmarks.training_workloads import GPTS, PRECISIONS, WORKLOADS, TrainingWorkload, autocasting, captured_step
+from polyhal import Device
 from polyhal.hal.discovery.device_list import open_devices
 from polyhal.models import GPT
-from polyhal.nn.utils import clip_grad_norm_
 from polyhal.parallel import DataParallel
 from polyhal.parallel.forecast.cluster import Cluster, parse_cluster
 from polyhal.parallel.forecast.forecaster import Forecaster
 from polyhal.parallel.forecast.recipes import gpt_recipe
 from polyhal.parallel.forecast.strategy import Strategy
 
-_STEPS_BEFORE = 4
-"""A captured step is recorded twice before it is only replayed."""
 _SAMPLE_SECONDS = 0.1
-_MODELS = tuple(name for name, workload in WORKLOADS.items() if workload.config is not None)
 
 
 def parallel_step(workload: TrainingWorkload, devices: Sequence[Device], precision: str) -> Callable[[], object]:
@@ -43,35 +37,20 @@ def parallel_step(workload: TrainingWorkload, devices: Sequence[Device], precisi
     polyhal.manual_seed(0)
     x, y = workload.batch()
     model = GPT(workload.config, device=devices[0])
-    parameters = list(model.parameters())
     many = DataParallel(model, list(devices)) if len(devices) > 1 else None
-    optimizer = optim.AdamW(parameters, lr=1e-3)
     batch: Any
     if many is None:
         batch = [polyhal.tensor(a, device=devices[0]) for a in (x, y)]
     else:
         batch = many.shard(*([row for _ in devices for row in a] for a in (x, y)))
 
-    def loss_of(model: GPT, x: polyhal.Tensor, y: polyhal.Tensor) -> polyhal.Tensor:
-        return model.loss(x, y)
-
-    @jit
-    def step() -> polyhal.Tensor:
-        optimizer.zero_grad()
-        with amp.autocast(dtype=dtypes.bfloat16) if precision == "bfloat16" else contextlib.nullcontext():
-            loss: polyhal.Tensor = loss_of(model, *batch) if many is None else many.map(loss_of, *batch)
+    def forward_backward() -> polyhal.Tensor:
+        with autocasting(precision):
+            loss: polyhal.Tensor = model.loss(*batch) if many is None else many.map(GPT.loss, *batch)
         loss.backward()
-        clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
         return loss
 
-    def wait() -> object:
-        loss = step()
-        for device in devices:
-            device.synchronize()
-        return loss
-
-    return wait
+    return captured_step(model.parameters(), forward_backward, devices)
 
 
 def with_samples(workload: TrainingWorkload, samples: int | None) -> TrainingWorkload:
@@ -99,9 +78,6 @@ def measure(
     """Time the step on the first 1, 2, 4 ... devices, in alternation."""
     polyhal.set_float32_matmul_precision("high" if precision == "high" else "highest")
     steps = {str(n): parallel_step(workload, devices[:n], precision) for n in counts}
-    for step in steps.values():
-        for _ in range(_STEPS_BEFORE):
-            step()
     timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS)
     steps.clear()
     gc.collect()
@@ -128,7 +104,7 @@ def row_of(
 
 def main(arguments: Sequence[str]) -> int:
     parser = make_parser("scaling", __doc__, devices="opencl:pocl/2")
-    parser.add_argument("--models", type=partial(choices, known=_MODELS), default=["gpt"], help=", ".join(_MODELS))
+    parser.add_argument("--models", type=partial(choices, known=GPTS), default=["gpt"], help=", ".join(GPTS))
     parser.add_argument("--precisions", type=partial(choices, known=PRECISIONS), default=["highest"])
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--samples", type=int, help="batch of each device; default: the model's")

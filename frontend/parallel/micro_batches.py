@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyhal import functions as ops
+from polyhal.hal.collectives.collective import divided
 from polyhal.hal.errors import ShapeError, message
 from polyhal.steps.tree import map_tree
 from polyhal.tensor import Tensor
@@ -18,7 +19,7 @@ def sizes_of(batch: int, micro_batches: int | Sequence[int]) -> list[int]:
     """
     if isinstance(micro_batches, int):
         count = min(micro_batches, batch)
-        return [batch // count + (i < batch % count) for i in range(count)] if count else []
+        return list(divided(batch, count)) if count else []
     if sum(micro_batches) != batch:
         sizes = ", ".join(map(str, micro_batches))
         raise ShapeError(
