@@ -154,7 +154,7 @@ def test_uneven_parts_share_all_cores(found: discovery.OpenCLDevice, monkeypatch
     monkeypatch.setattr(sub_devices, "most_parts", lambda device: 7)
     monkeypatch.setattr(sub_devices, "_partition", lambda parent, counts: given.append(counts) or [found.cl])
     sub_devices._split(found, 3, 7)
-    assert given == [[3, 2, 2]]
+    assert given == [(3, 2, 2)]
 
 
 def test_a_platform_is_split_by_its_name() -> None:
