@@ -1,0 +1,38 @@
+"""Devices for tests of lanes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from polyhal.backends.numpy.backend import NumpyBackend
+from polyhal.backends.numpy.backend import create as numpy_backend
+from polyhal.backends.sim.backend import create as sim_backend
+from polyhal.graphs.selection import recorded_step
+from polyhal.hal.device import Device
+from polyhal.hal.scheduler.executable import Executable
+
+NUMPY = ("numpy", "numpy:no_f64", "numpy:contiguous_only")
+SECONDS = 60
+"""After which a test that hangs ends the run, with the stacks of all threads."""
+
+
+def numpy_like(backend: NumpyBackend | None = None) -> Device:
+    """A device of its own that computes in NumPy."""
+    return Device.opened("other", backend or NumpyBackend(replace(numpy_backend("").info, id="other")))
+
+
+def sim() -> Device:
+    return Device.opened("sim", sim_backend("teaching,memory=64MiB"))
+
+
+def sim_peers() -> list[Device]:
+    """Two devices of a simulated machine, which copy from each other.
+
+    No other test has a machine with that much memory, of which one device could be left in use.
+    """
+    return [Device.opened(f"sim:{i}", sim_backend(f"teaching*2:{i},memory=65MiB")) for i in range(2)]
+
+
+def executable_of(step: Any) -> Executable:
+    return recorded_step(step).executable  # type: ignore[union-attr]
