@@ -5,6 +5,7 @@ In a kernel, a `Tensor` is `__global T *x, ulong x_offset`, other memory `__glob
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, Kern
 from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
 from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
+from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.protocol import BindingSlot
 
 if TYPE_CHECKING:
@@ -59,7 +61,14 @@ class KernelLaunch:
         local_size: tuple[int, ...],
         workspace: tuple[int, ...] = (),
     ) -> None:
-        """`global_size` counts work-items and must be a multiple of `local_size`; `workspace` is in bytes."""
+        """`global_size` counts work-items and must be a multiple of `local_size`; `workspace` is in bytes.
+
+        Raises KernelBuildError if the kernel, as it was compiled, runs in smaller groups only.
+        """
+        items, most = math.prod(local_size), kernel.largest_group(runtime.device)
+        if items > most:
+            problem = f"the driver compiled the kernel for groups of at most {most} work-items, and this launch has {items}"
+            raise KernelBuildError(message(kernel.name, problem, device=runtime.info.name))
         self._runtime = runtime
         self.name = kernel.name
         self.workspace = workspace

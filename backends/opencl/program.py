@@ -32,7 +32,7 @@ from polyhal.hal.settings import env
 class CompiledKernel:
     """A kernel function of a program. Its arguments are part of the OpenCL object, hence the lock around its use."""
 
-    __slots__ = ("cl", "lock", "name", "types")
+    __slots__ = ("_largest_group", "cl", "lock", "name", "types")
 
     def __init__(self, program: cl.Program, name: str, types: tuple[Any, ...]) -> None:
         self.cl = cl.Kernel(program, name)
@@ -41,6 +41,17 @@ class CompiledKernel:
         self.lock = threading.Lock()
         self.name = name
         self.types = types
+        self._largest_group: int | None = None
+
+    def largest_group(self, device: cl.Device) -> int:
+        """Return how many work-items a group may have: fewer than the device's limit for a kernel with many registers.
+
+        The driver is asked once.
+        """
+        if self._largest_group is None:
+            parameter = cl.kernel_work_group_info.WORK_GROUP_SIZE
+            self._largest_group = int(self.cl.get_work_group_info(parameter, device))  # type: ignore[call-overload]
+        return self._largest_group
 
 
 class ProgramCache(ProgramTexts):

@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 from polyhal.backends.common.problems import fused_gemm, gemm
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm import cpu_panels, gemv, sliced_k, strided, tensor_cores, tiles
+from polyhal.backends.opencl.lowering.support.candidates import first_that_builds
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Declined, Launch
@@ -25,7 +26,7 @@ _NARROW = 16
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
-    """Build the launch for a product. Raises KernelBuildError."""
+    """Build the fastest launch for a product that the driver takes. Raises KernelBuildError."""
     if p.dtype.kind == "bool":
         return strided.build(runtime, p)
     vector = gemv.build(runtime, p)
@@ -37,13 +38,17 @@ def build(runtime: Runtime, p: Product) -> Launch:
         return cpu_panels.build(runtime, p)
     if runtime.features.max_group_size < tiles.GROUP:
         return strided.build(runtime, p)
+    return first_that_builds([*_in_tiles(runtime, p), partial(strided.build, runtime, p)])
+
+
+def _in_tiles(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
+    """Return the builders of a product in tiles in local memory, fastest first."""
+    sliced, tiled = partial(sliced_k.build, runtime, p), partial(tiles.build, runtime, p)
     if _prefers_sliced_k(runtime, p):
-        return sliced_k.build(runtime, p)
-    narrow = _is_narrow(p)
-    on_tensor_cores = tensor_cores.build(runtime, p) if runtime.features.tensor_cores and not narrow else None
-    if on_tensor_cores is None and not narrow and sliced_k.suits(runtime, p):
-        return sliced_k.build(runtime, p)
-    return on_tensor_cores or tiles.build(runtime, p)
+        return [sliced]
+    if _is_narrow(p):
+        return [tiled]
+    return [*tensor_cores.candidates(runtime, p), sliced if sliced_k.suits(runtime, p) else tiled]
 
 
 def _is_narrow(p: Product) -> bool:

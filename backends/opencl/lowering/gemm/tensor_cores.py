@@ -6,7 +6,6 @@ product (bf16x3), elsewhere into two TF32 terms within it (3xTF32). At precision
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -16,7 +15,6 @@ from polyhal.backends.opencl.lowering.gemm.tile_configs import WarpTile
 from polyhal.backends.opencl.ptx import HOPPER
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
-from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.protocol import Launch
 
 _MIN_MULTIPLY_ADDS = {1: 1 << 31, 3: 1 << 29}
@@ -25,22 +23,10 @@ _MIN_WGMMA = 128
 """Rows and columns from which on the tiles of wgmma are filled."""
 
 
-def build(runtime: Runtime, p: Product) -> Launch | None:
-    """Build the fastest launch that the driver compiles; None for dtypes and precisions without tensor cores.
-
-    Warns if the driver refuses a kernel and the next takes its place.
-    """
-    for candidate in candidates(runtime, p):
-        try:
-            return candidate()
-        except KernelBuildError as error:
-            text = f"a slower kernel takes the place of one that was refused: {error}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-    return None
-
-
 def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
-    """Return the builders of a product on tensor cores, fastest first."""
+    """Return the builders of a product on tensor cores, fastest first; none for dtypes and precisions without them."""
+    if not runtime.features.tensor_cores:
+        return []
     if p.sum_class != "float" or p.dtype not in (*tile_configs.HALF_DTYPES, dtypes.float32):
         return []
     if p.dtype is dtypes.float32 and p.precision == "highest":
