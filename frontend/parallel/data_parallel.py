@@ -168,9 +168,10 @@ class DataParallel(Module):
         if self.balancer is not None:
             self.balancer.watch(sharding.counts)
         if self._shard == "parameters" and dispatch.thread.executor.replays_graphs:
-            problem = 'an eager call of a model with shard="parameters": only captured steps know when to gather them again'
+            problem = 'an eager call, such as jit\'s first one, of a model with shard="parameters"'
+            expected = "a captured step, which alone knows when to gather them again"
             fix = 'call it in a function under polyhal.jit(warm_up=False), or make it with shard="state"'
-            raise CaptureError(message("DataParallel", problem, fix=fix))
+            raise CaptureError(message("DataParallel", problem, expected=expected, fix=fix))
         replicas = self._replication.gathered()
         members = [i for i, n in enumerate(sharding.counts) if n] or [0]
         buffers = [self._buffers_on(self.devices[i]) for i in members]

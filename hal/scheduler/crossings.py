@@ -144,7 +144,7 @@ class _Order:
         early: dict[int, _Place] = {}
         """The places of views of what is read."""
         started: dict[Device, list[tuple[int, _Place, _Place]]] = {}
-        """The nodes that each device gives more than it gets from them, with the places of starts and first uses."""
+        """The nodes that hold memory of a device which it need not wait for, with the places of starts and first uses."""
         for k, node in enumerate(self._graph.nodes):
             if not self._crosses[k]:
                 continue
@@ -160,7 +160,7 @@ class _Order:
                 place = (k, k, -1, 0) if given is None or is_temporary(node) else starts[given]
                 yield _Entry(place, k, START, device)
                 use = self._end if got is None else (self._arrival[got], k, 0, 0)
-                if self._bytes(given) > self._bytes(got):
+                if self._bytes(given) > self._bytes(got) or use[0] == self._end[0]:  # or has no use for what it gets
                     started.setdefault(device, []).append((k, place, use))
                 elif got is not None:
                     yield _Entry(use, k, JOIN, device)

@@ -99,6 +99,14 @@ def test_each_device_has_its_share_and_few_buckets_beside_it() -> None:
     assert arenas["parameters"] < whole / 4 + 8 * BUCKET
 
 
+def test_devices_without_rows_drop_what_is_gathered() -> None:
+    tokens = ph.zeros((1, 4), dtype=ph.int32, device=DEVICES[0])
+    whole = sum(p.ref.spec.nbytes for p in gpt().parameters())
+    for device in training(sharded()).memory_report(tokens, tokens).devices[1:]:
+        # What it gives or replaces of its share, and a few buckets on their way.
+        assert device.arena.nbytes < whole / 4 + 4 * BUCKET
+
+
 def lane(graph: Graph, device: Any) -> list[Node]:
     """What a device does, in order."""
     return [n for n in graph.nodes if n.place.device is device and not graph.is_view(n) and n.op is not COLLECTIVE]
@@ -165,8 +173,30 @@ def test_parameters_are_gathered_for_each_pass(plans: dict[str, StepPlan]) -> No
 def test_eager_calls_and_unknown_modes_are_refused() -> None:
     with pytest.raises(ValueError, match="shard is 'all'; expected 'state' or 'parameters'"):
         sharded(shard="all")
-    with pytest.raises(ph.errors.CaptureError, match=r"call it in a function under polyhal.jit\(warm_up=False\)"):
-        training(sharded(), captured=False)(*batch(np.random.default_rng(0), DEVICES[0]))
+    expected = r"jit's first one.*; call it in a function under polyhal.jit\(warm_up=False\)"
+    step = training(sharded(), captured=False)
+    for call in (step, ph.jit(step)):
+        with pytest.raises(ph.errors.CaptureError, match=expected):
+            call(*batch(np.random.default_rng(0), DEVICES[0]))
+
+
+def test_the_largest_batch_is_found_without_an_eager_call() -> None:
+    budget = 5 << 19
+
+    def rows(n: int) -> tuple[ph.Tensor, ph.Tensor]:
+        x = ph.zeros((n, 4), dtype=ph.int32, device=DEVICES[0])
+        return x, x
+
+    found = {}
+    for shard in ("state", "parameters"):
+        model = sharded(shard=shard)
+        step = training(model, captured=False)
+        found[shard] = ph.fit(step, budget, batch=rows).batch_size
+        captured = ph.jit(warm_up=False)(step)
+        needed = [max(d.step for d in captured.memory_report(*rows(found[shard] + more)).devices) for more in (0, 1)]
+        assert needed[0] <= budget < needed[1]
+        assert np.isfinite(captured(*rows(found[shard])).item())
+    assert found["parameters"] > found["state"]
 
 
 def test_devices_that_use_temporary_results_in_different_orders() -> None:
