@@ -39,6 +39,14 @@ def statistics(
     return figures
 
 
+def local_bytes(kernel: cl.Kernel, device: cl.Device) -> int:
+    """Return the bytes of local memory that a kernel declares; 0 if the driver does not know."""
+    try:
+        return int(kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device))
+    except cl.Error:
+        return 0
+
+
 def _log(context: cl.Context, device: cl.Device, text: str, flags: Sequence[str]) -> str:
     """Return the build log with figures. The driver only writes it when it compiles."""
     with compiler_warnings.ignored:

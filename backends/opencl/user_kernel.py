@@ -17,9 +17,10 @@ from polyhal.backends.common.launching.kernel_arguments import bind
 from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
 from polyhal.backends.common.launching.launch import Argument, Scalar, Tensor
 from polyhal.backends.common.launching.user_kernels import sizes, without_comments
+from polyhal.backends.opencl.kernel_statistics import local_bytes
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
 from polyhal.backends.opencl.program import CompiledKernel
-from polyhal.hal.errors import KernelBuildError, UnsupportedDTypeError, message
+from polyhal.hal.errors import BackendError, KernelBuildError, UnsupportedDTypeError, message
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch, UserKernel
 
@@ -131,8 +132,24 @@ class UserKernelCompiler:
             options = [f"-D{k}={v}" for k, v in definitions.items()]
             program = self._runtime.programs.build(file, patched.text, options)
             compiled = CompiledKernel(program, name, argument_types(signature))
+            self._check_local_memory(name, compiled.cl)
             known = self._compiled[key] = _Built(compiled, signature, program)
         return known
+
+
+    def _check_local_memory(self, name: str, kernel: cl.Kernel) -> None:
+        """Raise BackendError for more than there is: launching such a kernel ends the process with some drivers."""
+        declared, limit = local_bytes(kernel, self._runtime.device), self._runtime.features.static_local_memory
+        if declared > limit:
+            raise BackendError(
+                message(
+                    name,
+                    f"the kernel declares {declared} bytes of local memory",
+                    expected=f"at most {limit}",
+                    fix="make its `__local` arrays smaller",
+                    device=self._runtime.info.name,
+                )
+            )
 
 
 def _check_types(

@@ -57,9 +57,9 @@ static inline uint exclusive_scan(uint mine, __local uint *sums, uint *all) {
 }
 
 // Moves all words to their places in the order of four bits of their digits, from `shift` on. They must have been read from
-// `slots` before.
-static inline void sort_round(const uint *words, uint shift, __local uint *slots, __local uint *counters,
-                              __local uint *sums) {
+// `slots` before. One copy for several callers ends a compiler of LLVM 15 by a segmentation fault, in its inliner.
+FORCE_INLINE void sort_round(const uint *words, uint shift, __local uint *slots, __local uint *counters,
+                             __local uint *sums) {
     ulong seen = 0;
     uint ranks[EACH];
     FOR_EACH(j) {
