@@ -33,7 +33,7 @@ from polyhal.training.sharded_update import ShardedUpdate
 
 _BETAS = (0.9, 0.99)
 _EVALUATION_BATCHES = 20
-_TIMED = range(5, 10)
+_TIMED = range(5, 11)
 """The steps of a program in which its devices are timed on request."""
 Batch = Any
 """Inputs and targets: two tensors (B, T), or `Shards` of them."""

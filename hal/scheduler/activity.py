@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.traffic import bus_elements, traffic
 from polyhal.hal.scheduler.crossings import COLLECTIVE
+from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.timeline import Activity, Timeline, timeline
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ class StepActivity:
     """Times the captured steps on several devices that this thread runs in a `with` block; `str` shows the last step's runs.
 
     All devices work at once, as in other runs, but each is waited for where it meets others, which makes runs a little slower.
+    The second run is profiled instead, one device after the other: what takes the time in which they compute.
     """
 
     def __init__(self) -> None:
         self.runs: list[Timeline] = []
+        self.profile: StepProfile | None = None
+        """The profiled run, if there was one."""
         self._previous: dispatch.LaneTimer | None = None
 
     def __enter__(self) -> Self:
@@ -44,10 +48,19 @@ class StepActivity:
             return
         if self.runs and self.runs[-1].executable is not executable:
             self.runs.clear()
+            self.profile = None
+        if self.runs and self.profile is None:
+            with StepProfile() as self.profile:
+                executable.run_once()
+            return
         self.runs.append(timeline(executable))
 
     def to_json(self) -> dict[str, Any]:
-        """The medians of the runs as plain data: times in seconds, sizes in bytes."""
+        """The medians of the runs as plain data: times in seconds, sizes in bytes.
+
+        A device has `families` and `modules` of its ops, with their numbers; `family_seconds` and `module_seconds` are from the
+        profiled run, the slowest first, and empty before it.
+        """
         if not self.runs:
             return {"runs": 0, "devices": [], "links": [], "collectives": []}
         executable = self.runs[-1].executable
@@ -76,7 +89,18 @@ class StepActivity:
             "ops": len(nodes),
             "families": dict(Counter(n.op.family for n in nodes).most_common()),
             "modules": dict(Counter(_module(n) for n in nodes).most_common()),
+            "family_seconds": self._seconds(nodes, lambda n: n.op.family),
+            "module_seconds": self._seconds(nodes, _module),
         }
+
+    def _seconds(self, nodes: Iterable[Node], key: Callable[[Node], str]) -> dict[str, float]:
+        """Seconds of the profiled run by what `key` gives for each node that was timed."""
+        totals: Counter[str] = Counter()
+        for node in nodes:
+            elapsed = self.profile.time_of(node) if self.profile is not None else None
+            if elapsed is not None:
+                totals[key(node)] += elapsed
+        return {name: n * 1e-9 for name, n in totals.most_common()}
 
     def _collectives(self) -> Iterable[dict[str, Any]]:
         """Those of one kind and size together, the largest first."""
@@ -115,15 +139,17 @@ class StepActivity:
         facts = self.to_json()
         if not facts["runs"]:
             return "no captured step ran on several devices"
+        groups, text = (("families", "modules"), str) if self.profile is None else (("family_seconds", "module_seconds"), _ms)
         devices = [
-            (d["device"], f"{d['ops']}", _ms(d["computing"]), _ms(d["waiting"]), _ms(d["idle"]), _first(d["families"]),
-             _first(d["modules"]))
+            (d["device"], f"{d['ops']}", _ms(d["computing"]), _ms(d["waiting"]), _ms(d["idle"]),
+             *(_first(d[group], text) for group in groups))
             for d in facts["devices"]
         ]  # fmt: skip
         elapsed = ", ".join(
             dict.fromkeys(f"{_ms(d['elapsed'])} ms by the {d['clock']} clock" for d in facts["devices"])
         )
-        head = [("device", "ops", "computing ms", "waiting ms", "idle ms", "most ops", "most ops in")]
+        most = ("most ops", "most ops in") if self.profile is None else ("most ms", "most ms in")
+        head = [("device", "ops", "computing ms", "waiting ms", "idle ms", *most)]
         lines = [f"{facts['runs']} runs, {elapsed}", *_aligned(head + devices)]
         links = [(x["from"], x["to"], _size(x["bytes"])) for x in facts["links"]]
         if links:
@@ -166,8 +192,8 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3f}"
 
 
-def _first(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {n}" for name, n in list(counts.items())[:3])
+def _first(amounts: dict[str, Any], text: Callable[[Any], str]) -> str:
+    return ", ".join(f"{name} {text(n)}" for name, n in list(amounts.items())[:3])
 
 
 def _size(nbytes: float) -> str:

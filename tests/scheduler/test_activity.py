@@ -25,11 +25,11 @@ def test_activity_tells_what_crosses_and_who_works(names: list[str], tmp_path: P
     for _ in range(3):
         expected = [x.numpy() for x in captured(*xs)]
     with captured.activity() as seen:
-        for _ in range(3):
+        for _ in range(4):
             found = [x.numpy() for x in captured(*xs)]
     assert all((x == y).all() for x, y in zip(found, expected, strict=True))
     facts = seen.to_json()
-    assert facts["runs"] == 3
+    assert facts["runs"] == 3, "and a profiled one"
     n = 32 * 32 * 4
     assert {(x["from"], x["to"]): x["bytes"] for x in facts["links"]} == {(a.name, b.name): n, (b.name, a.name): 2 * n}
     (collective,) = facts["collectives"]
@@ -38,14 +38,33 @@ def test_activity_tells_what_crosses_and_who_works(names: list[str], tmp_path: P
     for device in facts["devices"]:
         assert device["clock"] == ("simulated" if names[0].startswith("sim") else "host")
         assert device["families"]["contraction"] == 1
+        assert device["family_seconds"].keys() == device["families"].keys()
+        assert min(device["family_seconds"].values()) > 0
+        assert sum(device["module_seconds"].values()) == pytest.approx(sum(device["family_seconds"].values()))
         assert 0 < device["computing"] <= device["elapsed"]
         assert device["idle"] == pytest.approx(device["elapsed"] - device["computing"])
+        if device["clock"] == "simulated":
+            # 2 us to launch, and three matrices at 64 GB/s
+            assert device["family_seconds"]["contraction"] == pytest.approx(2e-6 + 3 * n / 64e9, rel=1e-3)
+            assert sum(device["family_seconds"].values()) == pytest.approx(device["computing"])
     assert f"{a.name} " in str(seen)
+    assert "most ms" in str(seen)
     assert "all_reduce" in str(seen)
     seen.save_chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert {e["tid"] for e in events} >= {a.name, b.name, "collectives"}
     assert all(e["dur"] >= 0 for e in events)
+
+
+def test_one_run_tells_what_ops_there_are_and_not_their_time() -> None:
+    first, second = ph.Device("numpy"), ph.Device("numpy:no_f64")
+    step = ph.jit(lambda x: (x @ x).to(second) + 1, warm_up=False)
+    x = ph.ones((4, 4), device=first)
+    step(x)
+    with step.activity() as seen:
+        step(x)
+    assert [d["family_seconds"] for d in seen.to_json()["devices"]] == [{}, {}]
+    assert "most ops" in str(seen)
 
 
 def test_a_step_on_one_device_has_none() -> None:
