@@ -10,7 +10,7 @@ from polyhal.hal.protocol import API_VERSION
 
 @hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
-    """The one backend of this package."""
+    """The backend of this package, and the same for devices that are only described, hidden."""
     return [
         BackendSpec(
             name="opencl",
@@ -28,5 +28,13 @@ def polyhal_backends() -> Sequence[BackendSpec]:
                 "CUDA_VISIBLE_DEVICES",
                 "ROCR_VISIBLE_DEVICES",
             ),
-        )
+        ),
+        BackendSpec(
+            name="described",
+            probe="polyhal.backends.opencl.described.backend:probe",
+            create="polyhal.backends.opencl.described.backend:create",
+            api_version=API_VERSION,
+            priority=-1000,
+            hidden=True,
+        ),
     ]

@@ -163,20 +163,21 @@ def _part_of_name(selector: str) -> str:
 
 def _describe(platform: Any, device: Any) -> DeviceInfo:
     name = device.name.strip()
-    kind = _kind(device, name)
+    type_ = kind(device, name)
     memory = int(device.global_mem_size)
     return DeviceInfo(
         backend="opencl",
         name=name,
-        type=kind,
+        type=type_,
         memory=memory,
         driver=f"{platform.name} {device.driver_version}",
-        id=_identity(platform, device, name, kind, memory),
+        id=_identity(platform, device, name, type_, memory),
         vendor=device.vendor.strip(),
     )
 
 
-def _kind(device: Any, name: str) -> DeviceType:
+def kind(device: Any, name: str) -> DeviceType:
+    """Return what kind of hardware a device called `name` is."""
     import pyopencl as cl
 
     if device.type & cl.device_type.CPU or is_software_renderer(name):

@@ -22,6 +22,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _DIRECTIVE = r"^[ \t]*\#[ \t]*(?P<directive>\w+)[ \t]*(?P<rest>[^\\\n]*(?:\\[\s\S][^\\\n]*)*)$"
 _INSIDE = re.compile(rf"{_DIRECTIVE}|(?P<mark>[{{}};])", re.MULTILINE)
 """Where a declaration may be interrupted or end."""
+_DIRECTIVES = re.compile(_DIRECTIVE, re.MULTILINE)
 _DEFINE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 
@@ -84,10 +85,7 @@ class Declarations:
 
         Raises ValueError where the file cannot be read.
         """
-        macros: Macros = {}
-        for key, value in definitions.items():
-            macro = _macro(f"{key} {int(value) if isinstance(value, bool) else value}")
-            macros[macro.name] = macro
+        macros = _macros(definitions)
         types: dict[str, str] = {}
         for text in self._walk(name, macros):
             if text.startswith("typedef"):
@@ -150,6 +148,34 @@ class Declarations:
                 last = mark == "{" if declared != "typedef" else mark == ";" and not depth
                 yield _Item("text", text[start : match.start() if last else at], last=last)
                 declared = "" if last else declared
+
+
+class ActiveText(Declarations):
+    """All text of kernel files that conditionals let in."""
+
+    def __init__(self, read: Callable[[str], str]) -> None:
+        """`read` gives a file's text."""
+        super().__init__(read, "")
+
+    def pieces(self, name: str, definitions: Definitions) -> Iterator[tuple[str, Macros]]:
+        """The text between directives of a file and its headers, each with the macros that hold for it."""
+        macros = _macros(definitions)
+        for text in self._walk(name, macros):
+            yield text, macros
+
+    def _scan(self, text: str) -> Iterator[_Item]:
+        at = 0
+        for match in _DIRECTIVES.finditer(text):
+            yield _Item("text", text[at : match.start()], last=True)
+            yield _directive(match["directive"], match["rest"].replace("\\\n", " ").strip())
+            at = match.end()
+        yield _Item("text", text[at:], last=True)
+
+
+def _macros(definitions: Definitions) -> Macros:
+    """The macros of a program's definitions."""
+    macros = [_macro(f"{k} {int(v) if isinstance(v, bool) else v}") for k, v in definitions.items()]
+    return {macro.name: macro for macro in macros}
 
 
 def _link(items: list[_Item]) -> None:

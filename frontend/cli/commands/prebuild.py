@@ -36,7 +36,9 @@ def prebuild(
     workloads: Annotated[
         str,
         typer.Option(
-            "--for", metavar="NAMES", help="Any of basics, mlp, cnn, gpt and used, which is whatever was built before."
+            "--for",
+            metavar="NAMES",
+            help="Any of basics, mlp, cnn, gpt, captured, amp, and used, which is whatever was built before.",
         ),
     ] = "basics,mlp,cnn,gpt,used",
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once. Default: one per core.")] = None,

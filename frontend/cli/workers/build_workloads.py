@@ -20,6 +20,8 @@ from polyhal.nn import functional as F
 
 _CLASSES = 10
 _BATCH = 64
+_CAPTURED_CALLS = 3
+"""The first runs op by op; the second is recorded, the third replayed."""
 
 
 def basics(device: Device) -> None:
@@ -45,11 +47,8 @@ def cnn(device: Device) -> None:
 
 def gpt(device: Device) -> None:
     """Train the default language model of `polyhal train`, and generate text with it."""
-    config = GPTConfig(vocab_size=96, block_size=128, n_layer=1, n_head=4, n_embd=128, dropout=0.1)
-    model = GPT(config, device=device)
+    model, tokens = _language_model(device)
     optimizer = polyhal.optim.AdamW(model.parameters(), lr=1e-3)
-    ids = np.arange(8 * config.block_size).reshape(8, -1) % config.vocab_size
-    tokens = polyhal.tensor(ids.astype(np.int32), device=device)
     loss = model.loss(tokens, tokens)
     optimizer.zero_grad()
     loss.backward()
@@ -61,6 +60,33 @@ def gpt(device: Device) -> None:
     model.generate([1, 2, 3], 2)
 
 
+def captured(device: Device) -> None:
+    """Train the language model and the convolutional network in captured steps, whose kernels are fused."""
+    model, tokens = _language_model(device)
+    step = _captured_step(model.loss, polyhal.optim.AdamW(model.parameters(), lr=1e-3), clip=1.0)
+    network = CNN(device=device)
+    images, labels = _images(device)
+    second = _captured_step(
+        lambda x, y: F.cross_entropy(network(x), y), polyhal.optim.SGD(network.parameters(), lr=1e-2, momentum=0.9)
+    )
+    for _ in range(_CAPTURED_CALLS):
+        step(tokens, tokens)
+        second(images, labels)
+
+
+def amp(device: Device) -> None:
+    """Train the language model in mixed precision."""
+    for dtype in ("float16", "bfloat16"):
+        model, tokens = _language_model(device)
+        optimizer = polyhal.optim.AdamW(model.parameters(), lr=1e-3)
+        scaler = polyhal.amp.GradScaler(enabled=dtype == "float16")
+        with polyhal.amp.autocast(dtype=dtype):
+            loss = model.loss(tokens, tokens)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
 def used(device: Device) -> None:
     """Run every call in the kernel-call log of this device, under any driver. Calls that fail now are skipped."""
     for call in KernelCallLog(device.info).calls():
@@ -70,7 +96,31 @@ def used(device: Device) -> None:
             warnings.warn(f"{call.op} is skipped: {error}", stacklevel=1)
 
 
-WORKLOADS: dict[str, Callable[[Device], None]] = {f.__name__: f for f in (basics, mlp, cnn, gpt, used)}
+WORKLOADS: dict[str, Callable[[Device], None]] = {f.__name__: f for f in (basics, mlp, cnn, gpt, captured, amp, used)}
+
+
+def _language_model(device: Device) -> tuple[GPT, polyhal.Tensor]:
+    config = GPTConfig(vocab_size=96, block_size=128, n_layer=1, n_head=4, n_embd=128, dropout=0.1)
+    ids = np.arange(8 * config.block_size).reshape(8, -1) % config.vocab_size
+    return GPT(config, device=device), polyhal.tensor(ids.astype(np.int32), device=device)
+
+
+def _captured_step(
+    loss_of: Callable[..., polyhal.Tensor], optimizer: polyhal.optim.Optimizer, clip: float = 0.0
+) -> Callable[..., polyhal.Tensor]:
+    """Return a captured step; with `clip`, gradients are scaled to that norm at most."""
+
+    @polyhal.jit
+    def step(*batch: polyhal.Tensor) -> polyhal.Tensor:
+        loss = loss_of(*batch)
+        optimizer.zero_grad()
+        loss.backward()
+        if clip:
+            polyhal.nn.utils.clip_grad_norm_([p for g in optimizer.param_groups for p in g["params"]], clip)
+        optimizer.step()
+        return loss
+
+    return step
 
 
 def _images(device: Device) -> tuple[polyhal.Tensor, polyhal.Tensor]:

@@ -79,15 +79,20 @@ def ops_by_kernel(device: Device) -> dict[str, list[str]]:
     try:
         for op in OPS:
             claimed.clear()
-            for call in _calls(device, op):
-                _lower(device, call, specs_of(call.values))
-                _lower(device, call, tuple(_transposed(s) for s in specs_of(call.values)))
+            lower_samples(device, op)
             for kernel in claimed:
                 for part in kernels.parts(kernel):
                     ops[part].add(op.name)
     finally:
         kernels.build_filter = before
     return {name: sorted(ops[name]) for name in kernels.names()}
+
+
+def lower_samples(device: Device, op: OpDef) -> None:
+    """Lower the samples of an op in its primary dtype, and calls with transposed views of the same shapes."""
+    for call in _calls(device, op):
+        _lower(device, call, specs_of(call.values))
+        _lower(device, call, tuple(_transposed(s) for s in specs_of(call.values)))
 
 
 def check(device: Device, name: str, progress: Callable[[Outcome], None] | None = None) -> KernelCheck:

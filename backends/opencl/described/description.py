@@ -1,0 +1,166 @@
+"""Descriptions of devices: what a driver answers to clGetDeviceInfo, as data, one TOML file per device.
+
+    title = "Radeon RX 480"
+    sources = ["..."]               # where the values are from
+    estimated = ["extensions"]      # those of [device] that no source states for this very device
+    [platform]                      # CL_PLATFORM_NAME, VENDOR, VERSION
+    [device]                        # CL_DEVICE_* in lower case: the fields of `DescribedDevice`
+    [compiler]                      # absent where there is none: an offline compiler, and its options for the device
+    tool = "clang"
+    options = ["-mcpu=gfx803"]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib import resources
+from typing import Any, NamedTuple
+
+import pyopencl as cl
+
+from polyhal.hal.errors import DeviceUnavailableError, message
+
+_PACKAGE = "polyhal.backends.opencl.devices"
+_SUFFIX = ".toml"
+_TABLES = ("platform", "device", "compiler")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedPlatform:
+    """The attributes of a pyopencl platform."""
+
+    name: str
+    vendor: str
+    version: str
+
+
+class LanguageVersion(NamedTuple):
+    """What pyopencl shows of a cl_name_version."""
+
+    name: str
+    version: int
+    """Major, minor and patch number in 10, 10 and 12 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedDevice:
+    """The attributes of a pyopencl device that the backend asks for. Sizes are in bytes, `mem_base_addr_align` in bits."""
+
+    platform: DescribedPlatform
+    type: int
+    name: str
+    vendor: str
+    version: str
+    opencl_c_version: str
+    driver_version: str
+    max_compute_units: int
+    max_work_group_size: int
+    max_work_item_sizes: tuple[int, ...]
+    preferred_work_group_size_multiple: int
+    sub_group_sizes: tuple[int, ...]
+    """Lanes that may work in step, as cl_intel_required_subgroup_size reports them; empty where there are no sub-groups."""
+    local_mem_type: int
+    local_mem_size: int
+    global_mem_size: int
+    max_mem_alloc_size: int
+    max_parameter_size: int
+    mem_base_addr_align: int
+    host_unified_memory: bool
+    preferred_vector_width_float: int
+    native_vector_width_float: int
+    single_fp_config: int
+    double_fp_config: int
+    extensions: str
+    opencl_c_all_versions: tuple[LanguageVersion, ...] = ()
+    """Empty before OpenCL 3.0, where drivers cannot list them."""
+    profile: str = "FULL_PROFILE"
+    available: bool = True
+    compiler_available: bool = True
+    parent_device: None = None
+    partition_properties: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineCompiler:
+    """A compiler that makes code for a device without it."""
+
+    tool: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDescription:
+    """A described device, and where its description is from."""
+
+    key: str
+    """Its name behind `described:`."""
+    title: str
+    sources: tuple[str, ...]
+    estimated: tuple[str, ...]
+    device: DescribedDevice
+    compiler: OfflineCompiler | None
+
+
+def known() -> list[str]:
+    """Return the names of all described devices."""
+    files = (f.name for f in resources.files(_PACKAGE).iterdir())
+    return sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX))
+
+
+def load(key: str) -> DeviceDescription:
+    """Return the description of a device. Raises DeviceUnavailableError that lists all if there is none of that name."""
+    if key not in known():
+        problem = f"no device is described as {key!r}"
+        raise DeviceUnavailableError(message(None, problem, expected=f"one of {', '.join(known())}"))
+    return parse(key, resources.files(_PACKAGE).joinpath(key + _SUFFIX).read_text(encoding="utf-8"))
+
+
+def parse(key: str, text: str) -> DeviceDescription:
+    """Parse a description from TOML. Raises ValueError that says what cannot be used."""
+    try:
+        data = tomllib.loads(text)
+        platform, facts, compiler = (data.pop(name, None) for name in _TABLES)
+        estimated = tuple(data.pop("estimated"))
+        if unknown := set(estimated) - set(facts):
+            raise ValueError(f"estimated values are none of the device's: {', '.join(sorted(unknown))}")
+        return DeviceDescription(
+            key=key,
+            title=data.pop("title"),
+            sources=tuple(data.pop("sources")),
+            estimated=estimated,
+            device=_device(DescribedPlatform(**platform), facts),
+            compiler=None if compiler is None else OfflineCompiler(compiler["tool"], tuple(compiler["options"])),
+            **data,
+        )
+    except (tomllib.TOMLDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the description {key}: {type(error).__name__}: {error}") from error
+
+
+def _device(platform: DescribedPlatform, facts: Mapping[str, Any]) -> DescribedDevice:
+    values = {
+        **facts,
+        "type": getattr(cl.device_type, facts["type"].upper()),
+        "local_mem_type": getattr(cl.device_local_mem_type, facts["local_mem_type"].upper()),
+        "single_fp_config": _bits(facts["single_fp_config"]),
+        "double_fp_config": _bits(facts["double_fp_config"]),
+        "extensions": " ".join(facts["extensions"].split()),
+        "opencl_c_all_versions": tuple(_language(v) for v in facts.get("opencl_c_all_versions", ())),
+        **{name: tuple(facts[name]) for name in ("max_work_item_sizes", "sub_group_sizes")},
+    }
+    device = DescribedDevice(platform, **values)
+    numbers = [f.name for f in fields(DescribedDevice) if f.type == "int" and getattr(device, f.name) < 0]
+    if numbers:
+        raise ValueError(f"negative: {', '.join(numbers)}")
+    return device
+
+
+def _language(version: str) -> LanguageVersion:
+    major, minor = map(int, version.split("."))
+    return LanguageVersion("OpenCL C", major << 22 | minor << 12)
+
+
+def _bits(names: list[str]) -> int:
+    """Return the flags of CL_DEVICE_*_FP_CONFIG of these names."""
+    return sum(getattr(cl.device_fp_config, name.upper()) for name in names)

@@ -1,0 +1,49 @@
+"""The programs that a described device would build. Implements `polyhal.hal.kernels.library.KernelLibrary`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from polyhal.backends.common.launching.disk_cache import DiskCache
+from polyhal.backends.opencl.capabilities import OpenCLFeatures
+from polyhal.backends.opencl.described.description import OfflineCompiler
+from polyhal.backends.opencl.described.noted_launch import NotedLaunch
+from polyhal.backends.opencl.program_texts import ProgramTexts
+from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.kernels.library import ProgramBuild
+
+
+class NotedPrograms(ProgramTexts):
+    """The kernel files of a described device, and what was launched of them."""
+
+    ready_when_built = True
+
+    def __init__(
+        self, features: Callable[[], OpenCLFeatures], info: DeviceInfo, compiler: OfflineCompiler | None
+    ) -> None:
+        """`compiler` is None where there is none for the device."""
+        super().__init__(features, info)
+        self._compiler = compiler
+        self._launches: dict[NotedLaunch, None] = {}
+        self._builds: dict[str, ProgramBuild] = {}
+
+    @property
+    def launches(self) -> Sequence[NotedLaunch]:
+        """All different launches so far, first ones first."""
+        return list(self._launches)
+
+    @property
+    def program_builds(self) -> Sequence[ProgramBuild]:
+        """All programs so far. None was compiled."""
+        return list(self._builds.values())
+
+    def note(self, launch: NotedLaunch) -> None:
+        """Remember a launch and its program."""
+        with self._lock:
+            self._launches.setdefault(launch)
+            digest = DiskCache.key([*launch.options, launch.text])
+            self._builds.setdefault(digest, ProgramBuild(launch.file, digest, 0.0, compiled=False))
+
+    def statistics(self, name: str) -> Sequence[Mapping[str, Any]]:
+        raise NotImplementedError

@@ -1,0 +1,68 @@
+"""The runtime of a described device: notes the launches that lowering functions ask for, and checks them against its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polyhal.backends.common.launching.kernel_arguments import Bound
+from polyhal.backends.common.launching.kernel_signature import KernelSignature
+from polyhal.backends.opencl.capabilities import OpenCLFeatures
+from polyhal.backends.opencl.described.description import DescribedDevice, DeviceDescription
+from polyhal.backends.opencl.described.local_memory import declared_local_memory
+from polyhal.backends.opencl.described.noted_launch import NotedLaunch, argument_bytes, dynamic_local_memory
+from polyhal.backends.opencl.described.noted_programs import NotedPrograms
+from polyhal.backends.opencl.runtime import KernelRequest, Runtime
+from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.errors import KernelBuildError, message
+from polyhal.hal.kernels.tuning import Tuning
+from polyhal.hal.protocol import Launch, SimpleLaunch
+
+
+class DescribedRuntime(Runtime):
+    """A device without a driver."""
+
+    device: DescribedDevice
+    programs: NotedPrograms
+
+    def __init__(
+        self,
+        description: DeviceDescription,
+        info: DeviceInfo,
+        features: OpenCLFeatures,
+        capabilities: Capabilities,
+        tuning: Tuning,
+    ) -> None:
+        super().__init__(description.device, info, features, capabilities, tuning)
+        self.programs = NotedPrograms(lambda: self.features, info, description.compiler)
+
+    def _launch(
+        self,
+        request: KernelRequest,
+        signature: KernelSignature,
+        parameters: Sequence[Bound],
+        items: tuple[int, ...],
+        group: tuple[int, ...],
+        workspace: tuple[int, ...],
+    ) -> Launch:
+        """Note the launch. Raises KernelBuildError if the device could not run it."""
+        text = self.programs.text(request.file, request.definitions)
+        noted = NotedLaunch(
+            file=request.file,
+            kernel=request.kernel,
+            definitions=tuple(request.definitions.items()),
+            options=tuple(self.programs.flags(request.options)),
+            text=text,
+            group=group,
+            local_memory=declared_local_memory(text, request.kernel) + dynamic_local_memory(parameters),
+            argument_bytes=argument_bytes(parameters),
+        )
+        if problems := list(noted.violations(self.device)):
+            problem = f"{request.kernel} asks for {' and '.join(problems)}"
+            raise KernelBuildError(message(request.file, problem, device=self.info.name))
+        self.programs.note(noted)
+        return SimpleLaunch(request.kernel, _compute_nothing, workspace)
+
+
+def _compute_nothing(*args: Any) -> None:
+    """The launch of any kernel: there is nothing that it could run on."""

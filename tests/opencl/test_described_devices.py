@@ -1,0 +1,201 @@
+"""Described devices: what they say of themselves, their limits, and that all ops and training steps lower for each."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal.backends.opencl import unusable
+from polyhal.backends.opencl.described import description
+from polyhal.backends.opencl.described.backend import DescribedBackend
+from polyhal.cli.workers.build_workloads import WORKLOADS
+from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.device import Device
+from polyhal.hal.discovery.registry import Registry, registry
+from polyhal.hal.errors import (
+    BackendError,
+    DeviceUnavailableError,
+    KernelBuildError,
+    OutOfMemoryError,
+    UnsupportedDTypeError,
+)
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.planning.explain import explain
+from polyhal.hal.testing.tools.kernel_check import lower_samples, ops_by_kernel
+
+KEYS = description.known()
+TEXT = (Path(description.__file__).parents[1] / "devices" / "rx480.toml").read_text(encoding="utf-8")
+
+EXPECTED = {
+    # profile, kind, whether float64 and half are there: what these products are known for
+    "rx480": ("amd", DeviceType.GPU, True, True),
+    "vega20": ("amd", DeviceType.GPU, True, True),
+    "rx6800": ("amd", DeviceType.GPU, True, True),
+    "rx7900": ("amd", DeviceType.GPU, True, True),
+    "strix": ("amd", DeviceType.INTEGRATED_GPU, True, True),
+    "uhd630": ("intel_gpu", DeviceType.INTEGRATED_GPU, True, True),
+    "irisxe": ("intel_gpu", DeviceType.INTEGRATED_GPU, False, True),
+    "a770": ("intel_gpu", DeviceType.GPU, False, True),
+    "lunarlake": ("intel_gpu", DeviceType.INTEGRATED_GPU, True, True),
+    "m1": ("gpu", DeviceType.INTEGRATED_GPU, False, False),
+    "malig78": ("mali", DeviceType.INTEGRATED_GPU, False, True),
+    "adreno730": ("adreno", DeviceType.INTEGRATED_GPU, False, True),
+    "bare12": ("gpu", DeviceType.GPU, False, False),
+}
+TRAINING = tuple(name for name in WORKLOADS if name != "used")
+
+
+def opened(key: str) -> tuple[Device, DescribedBackend]:
+    """A described device of this test's own."""
+    backend = DescribedBackend(description.load(key))
+    return Device.opened(f"described:{key}", backend), backend
+
+
+def check_launches(backend: DescribedBackend) -> None:
+    """What no device of another vendor, or of these limits, could run. That limits hold is checked again: lowering must not
+    have caught the error."""
+    device = backend.description.device
+    for launch in backend.kernels.launches:
+        assert not list(launch.violations(device)), launch.kernel
+        assert "#define HAVE_PTX 0" in launch.text
+        assert f"#define HAVE_FP64 {int(bool(device.double_fp_config))}" in launch.text
+        assert dict(launch.definitions).get("EXCHANGE", 0) != 2, "shuffles of warps are NVIDIA's"
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_descriptions_are_consistent(key: str) -> None:
+    described = description.load(key)
+    device, (_, backend) = described.device, opened(key)
+    profile, kind, fp64, fp16 = EXPECTED[key]
+    assert (backend.features.profile, backend.info.type) == (profile, kind)
+    assert (backend.features.fp64, backend.features.fp16) == (fp64, fp16)
+    assert backend.features.compute_capability == 0
+    extensions = device.extensions.split()
+    assert len(set(extensions)) == len(extensions)
+    assert fp64 == ("cl_khr_fp64" in extensions)
+    assert bool(device.sub_group_sizes) == bool({"cl_khr_subgroups", "cl_intel_subgroups"} & set(extensions))
+    assert unusable.examine(device.platform, device) is None
+    assert described.sources
+    assert list(described.estimated) == sorted(set(described.estimated))
+    # The least that the full profile allows: OpenCL 1.2, table 4.3.
+    assert device.max_parameter_size >= 1024
+    assert device.local_mem_size >= 32 << 10
+    assert device.global_mem_size >= device.max_mem_alloc_size >= 128 << 20
+    assert all(n <= device.max_work_group_size or profile == "amd" for n in device.max_work_item_sizes)
+    assert min(device.max_work_item_sizes) >= 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (TEXT.replace("max_compute_units = 36\n", ""), "max_compute_units"),
+        (TEXT.replace("max_compute_units = 36", "max_compute_units = -1"), "negative: max_compute_units"),
+        (TEXT.replace("max_compute_units = 36", "compute_units = 36"), "compute_units"),
+        (TEXT.replace('estimated = ["', 'estimated = ["made_up", "'), "none of the device's: made_up"),
+        (TEXT.replace('"denorm", ', '"sometimes", ', 1), "SOMETIMES"),
+        (TEXT.replace('type = "gpu"', 'type = "toaster"'), "TOASTER"),
+        (TEXT.replace("[compiler]", "[assembler]"), "assembler"),
+        ("title =", "TOMLDecodeError"),
+    ],
+)
+def test_descriptions_that_cannot_be_used_say_why(wrong: str, named: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(named)):
+        description.parse("wrong", wrong)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_training_steps_lower_within_the_limits(key: str) -> None:
+    device, backend = opened(key)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*only described")
+        for name in TRAINING:
+            WORKLOADS[name](device)
+    assert {launch.file.partition("/")[0] for launch in backend.kernels.launches} >= {
+        "gemm", "conv", "attention", "reduction", "rowwise", "pointwise", "gather", "optim",
+    }  # fmt: skip
+    check_launches(backend)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_all_ops_lower_within_the_limits(key: str) -> None:
+    device, backend = opened(key)
+    for op in OPS:
+        lower_samples(device, op)
+    assert len({launch.file for launch in backend.kernels.launches}) > 40
+    check_launches(backend)
+
+
+def test_a_launch_beyond_the_limits_is_refused() -> None:
+    small = description.load("rx480")
+    limits: dict[str, Any] = {"max_work_group_size": 128, "local_mem_size": 1024, "max_parameter_size": 64}
+    launches = opened("rx480")[1]
+    for op in ("matmul", "softmax", "sum"):
+        lower_samples(Device.opened("described:rx480", launches), OPS[op])
+    found = [v for launch in launches.kernels.launches for v in launch.violations(replace(small.device, **limits))]
+    for expected in ("a group of 256 work-items, where the device takes 128", "local memory, where", "arguments, where"):
+        assert any(expected in v for v in found), expected
+    axes = replace(small.device, max_work_item_sizes=(64, 1, 1))
+    assert any("per axis" in v for launch in launches.kernels.launches for v in launch.violations(axes))
+    # A device whose own answers disagree: the lowering goes by the size of groups, the launch by that of arguments.
+    backend = DescribedBackend(replace(small, device=replace(small.device, max_parameter_size=16)))
+    with pytest.raises(KernelBuildError, match="bytes of arguments, where the device takes 16"):
+        polyhal.zeros((4,), device=Device.opened("described:rx480", backend))
+
+
+def test_values_are_zeros_and_a_warning_says_so_once() -> None:
+    device, backend = opened("a770")
+    x = polyhal.tensor(np.ones(3, np.float32), device=device)
+    with pytest.warns(UserWarning, match="only described and computes nothing.*Arc A770"):
+        assert not (x + 1).numpy().any()
+    assert not x.numpy().any()
+    assert backend.memory_available() < backend.info.memory
+
+
+def test_memory_is_limited_as_on_the_device() -> None:
+    _, backend = opened("bare12")
+    largest = 128 << 20
+    with pytest.raises(OutOfMemoryError, match=f"at most {largest} in one piece"):
+        backend.allocate(largest + 1)
+    blocks = [backend.allocate(largest) for _ in range(4)]
+    assert backend.memory_available() == 0
+    with pytest.raises(OutOfMemoryError, match="536870912 in use"):
+        backend.allocate(1)
+    backend.deallocate(blocks[0])
+    assert backend.memory_available() == largest
+    with pytest.raises(BackendError, match="released before"):
+        backend.deallocate(blocks[0])
+
+
+def test_described_devices_are_hidden_and_opened_by_name() -> None:
+    assert not any(c.backend.name == "described" for c in registry().candidates())
+    listed = [c.name for c in registry().candidates(hidden=True) if c.backend.name == "described"]
+    assert sorted(listed) == [f"described:{key}" for key in KEYS]
+    assert Device("described:rx6800").info.name == "Radeon RX 6800 (described)"
+    with pytest.raises(DeviceUnavailableError, match="no device is described as 'rx9'; expected one of a770, adreno730"):
+        Device("described:rx9")
+
+
+def test_described_devices_are_never_measured() -> None:
+    def run(names: Any, *args: Any) -> Any:
+        raise AssertionError(f"measured {names}")
+
+    assert Registry(run_benchmark=run).open("described").info.backend == "described"
+
+
+def test_explain_shows_the_kernels_of_the_device() -> None:
+    text = str(explain("softmax", "described:rx6800"))
+    assert "rowwise_softmax" in text
+    assert "rowwise_softmax" in str(explain("softmax", "described:malig78"))
+    with pytest.raises(UnsupportedDTypeError, match="no float64 on this device"):
+        explain("softmax", "described:m1", dtype=polyhal.float64)
+
+
+def test_kernel_files_are_listed_with_their_ops() -> None:
+    assert "softmax" in ops_by_kernel(Device("described:adreno730"))["rowwise/softmax.cl"]
