@@ -267,6 +267,22 @@ def _pairs(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _processes(result: dict[str, Any]) -> list[str]:
+    lines = [
+        "| model | precision | samples each | devices | one device | one process, all devices | processes | of them |",
+        "|---|---|---:|---|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        devices = " and ".join(f"`{d}`" for d in row["devices"])
+        cells = [row["what"], row["precision"], str(row["samples"]), devices]
+        several = f"{len(row['devices'])} devices, one process"
+        for who in ("one device", several, f"{row['processes']} processes"):
+            t = row["who"].get(who)
+            cells.append(f"{t['ms']:.1f} ms {_spread(t['low_ms'], t['ms'], t['high_ms'])}" if t else "")
+        lines.append("| " + " | ".join([*cells, str(row["processes"])]) + " |")
+    return lines
+
+
 def _collectives(result: dict[str, Any]) -> list[str]:
     everyone = list(dict.fromkeys(who for row in result["rows"] for who in row["seconds"]))
     head = ["collective", "devices", "dtype", "size", *everyone]
@@ -369,6 +385,7 @@ _SECTIONS: dict[str, tuple[str, Section | None]] = {
     "collectives": ("collectives, by bus bandwidth", _collectives),
     "links": ("copies between devices", _links),
     "scaling": ("data-parallel training, and its forecasts", scaling_table),
+    "processes": ("data-parallel training by one process and by several", _processes),
     "model_parallel": ("one model on several devices", _model_parallel),
     "published": ("forecasts beside published training speeds", None),
     "peak": ("peak rates", _peak),

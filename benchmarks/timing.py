@@ -45,6 +45,13 @@ def per_call(function: Callable[[], object], number: int, repetitions: int = 20)
     return summarize(samples)
 
 
+def calls_per_sample(function: Callable[[], object], min_seconds: float) -> int:
+    """How many calls take `min_seconds`, found by one."""
+    begin = time.perf_counter()
+    function()
+    return max(1, math.ceil(min_seconds / (time.perf_counter() - begin)))
+
+
 def alternate(
     competitors: dict[str, Callable[[], object]],
     repetitions: int = 20,
@@ -61,9 +68,7 @@ def alternate(
     for name, function in competitors.items():
         for _ in range(warmups):
             function()
-        begin = time.perf_counter()
-        function()
-        calls[name] = max(1, math.ceil(min_seconds / (time.perf_counter() - begin)))
+        calls[name] = calls_per_sample(function, min_seconds)
     samples: dict[str, list[float]] = {name: [] for name in competitors}
     for _ in range(repetitions):
         for name, function in competitors.items():

@@ -14,7 +14,7 @@ import benchmarks.__main__ as door
 from benchmarks import layer_workloads, report, training_workloads
 from benchmarks.frameworks import layers, numpy_, ours, pytorch
 from benchmarks.op_workloads import OpWorkload, workloads
-from benchmarks.suite import collectives, pairs, published, replay
+from benchmarks.suite import collectives, pairs, processes, published, replay
 from polyhal import Device
 from polyhal.hal.discovery.registry import registry
 
@@ -158,7 +158,7 @@ def test_every_file_of_the_suite_is_listed_with_one_line():
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == sorted(p.stem for p in door.SUITE.glob("[!_]*.py"))
-    assert len(lines) == 18
+    assert len(lines) == 19
     assert [line for line in lines if len(line) > 128 or len(line.split()) < 6] == []
 
 
@@ -254,6 +254,17 @@ def test_pairs_are_measured(tmp_path, monkeypatch):
     assert list(row["who"]) == ["first", "second", "pair, even", "pair, by speed"]
     assert 1 < row["most"] < 2
     assert "`numpy:no_f64 at 1/3`" in report.page([{"place": "here", **result}])
+
+
+def test_processes_are_measured(tmp_path):
+    pytest.importorskip("mpi4py", reason="needs mpi4py: pip install 'polyhal[distributed]'")
+    options = ["--devices", "numpy,numpy:no_f64", "--samples", "1", "--repetitions", "2"]
+    assert processes.main([*options, "--json", str(tmp_path / "x.json")]) == 0
+    result = json.loads((tmp_path / "x.json").read_text())
+    (row,) = result["rows"]
+    assert set(row["who"]) == {"one device", "one device, afterwards", "2 devices, one process", "2 processes"}
+    assert all(0 < t["low_ms"] <= t["ms"] <= t["high_ms"] for t in row["who"].values())
+    assert "| 1 | `numpy` and `numpy:no_f64` |" in report.page([{"place": "here", **result}])
 
 
 @pytest.mark.skipif(not registry().probe("opencl"), reason="there is no OpenCL device")

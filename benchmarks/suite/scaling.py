@@ -20,6 +20,7 @@ from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import TimingSummary, alternate
 from benchmarks.training_workloads import GPTS, PRECISIONS, WORKLOADS, TrainingWorkload, autocasting, captured_step
 from polyhal import Device
+from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.discovery.device_list import open_devices
 from polyhal.models import GPT
 from polyhal.parallel import DataParallel
@@ -31,13 +32,16 @@ from polyhal.parallel.forecast.strategy import Strategy
 _SAMPLE_SECONDS = 0.1
 
 
-def parallel_step(workload: TrainingWorkload, devices: Sequence[Device], precision: str) -> Callable[[], object]:
-    """Prepare a captured training step, each device with a batch of the workload's size."""
+def parallel_step(
+    workload: TrainingWorkload, devices: Sequence[Device], precision: str, processes: ProcessGroup | None = None
+) -> Callable[[], object]:
+    """Prepare a captured training step, each device, of each of the processes, with a batch of the workload's size."""
     assert workload.config is not None
     polyhal.manual_seed(0)
     x, y = workload.batch()
     model = GPT(workload.config, device=devices[0])
-    many = DataParallel(model, list(devices)) if len(devices) > 1 else None
+    together = len(devices) > 1 or processes is not None
+    many = DataParallel(model, list(devices), processes=processes) if together else None
     batch: Any
     if many is None:
         batch = [polyhal.tensor(a, device=devices[0]) for a in (x, y)]
