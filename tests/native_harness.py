@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,11 @@ class Harness:
         workspace = [self.backend.allocate(n) for n in launch.workspace]
         launch(*inputs, out, *workspace)
         return self.download(out)
+
+
+def as_gpu(features: Any, **facts: Any) -> Any:
+    """The features of a processor, taken for a GPU with local memory on the chip."""
+    return replace(features, cpu=False, local_memory_is_real=True, **facts)
 
 
 def _spec(x: Any) -> Any:

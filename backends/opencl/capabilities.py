@@ -54,7 +54,7 @@ class OpenCLFeatures:
     max_group_size: int
     local_memory: int
     local_memory_is_real: bool
-    """False if local memory is ordinary cached memory, so that staging data in it only costs time."""
+    """False if local memory is ordinary cached memory: products and convolutions then read their operands where they are."""
     static_local_memory: int
     """Local memory that a kernel may declare. On NVIDIA devices more than `local_memory`, which is what needs no opt-in."""
     compute_units: int

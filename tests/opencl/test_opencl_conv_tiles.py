@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import as_gpu
 from native_ops import check, run
 
 from polyhal.backends.opencl.lowering.conv import implicit_gemm
@@ -44,7 +45,7 @@ def _use(device: Any, monkeypatch: pytest.MonkeyPatch, tile: TileConfig, *, asyn
     if runtime.features.tensor_cores:
         tile = replace(tile, tensor_cores=tile.terms > 0, asynchronous=asynchronous)
     monkeypatch.setattr(implicit_gemm, "choose_tile", lambda *_, **__: tile)
-    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
+    monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_harness import Harness
+from native_harness import Harness, as_gpu
 from native_ops import check, run
 
 from polyhal.backends.opencl import discovery
@@ -46,7 +46,7 @@ def hopper(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         small = {1: (WgmmaTile(1, 64, 64, 3, 1, 1.0),), 3: (WgmmaTile(1, 64, 32, 3, 3, 1.0),)}
         monkeypatch.setattr(tile_configs, "WGMMA_TILES", small)
     monkeypatch.setattr(wgmma, "_pays", lambda *_: True)
-    units = replace(runtime.features, cpu=False, compute_units=4, static_local_memory=1 << 18)
+    units = as_gpu(runtime.features, compute_units=4, static_local_memory=1 << 18)
     monkeypatch.setattr(runtime, "features", units)
     told = replace(device.backend.capabilities, settings=frozenset({"precision"}))
     monkeypatch.setattr(device.backend, "capabilities", told)

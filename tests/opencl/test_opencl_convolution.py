@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import as_gpu
 from native_ops import check, run
 
 from polyhal.backends.common.problems.conv import geometry
@@ -141,7 +142,7 @@ def test_many_small_images(device: Any, rng: Any, monkeypatch: Any, case: int, d
 def test_few_filters_on_a_gpu(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
     """Direct convolution, on any device."""
     runtime = device.backend.runtime
-    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
+    monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
     x, weight, more = CASES[case]
     params = DEFAULTS | more
     image, kernel = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight)

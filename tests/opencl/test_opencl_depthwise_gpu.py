@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import as_gpu
 from native_ops import check
 
 from polyhal.hal import dtypes
@@ -18,7 +18,7 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device, taken for a GPU of four compute units."""
     runtime = device.backend.runtime
     most = min(runtime.features.max_group_size, 64)
-    found = replace(runtime.features, cpu=False, group_size=most, max_group_size=most, vector_width=4, compute_units=4)
+    found = as_gpu(runtime.features, group_size=most, max_group_size=most, vector_width=4, compute_units=4)
     monkeypatch.setattr(runtime, "features", found)
     return device
 

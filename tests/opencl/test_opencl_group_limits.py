@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
+from native_harness import as_gpu
 
 from polyhal.hal import dtypes
 from polyhal.hal.errors import KernelBuildError
@@ -37,7 +37,7 @@ def gpu(device: Any) -> Any:
     """The device, taken for a GPU; opened anew, so that it has built nothing."""
     fresh = device.with_quirk()
     runtime = fresh.backend.runtime
-    runtime.features = replace(runtime.features, cpu=False, group_size=min(64, runtime.features.max_group_size))
+    runtime.features = as_gpu(runtime.features, group_size=min(64, runtime.features.max_group_size))
     return fresh
 
 

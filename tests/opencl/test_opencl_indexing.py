@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import as_gpu
 from native_ops import check
 
 from polyhal.hal import dtypes
@@ -62,7 +62,7 @@ def test_rows_added_by_bags_on_gpus(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, bags: str, open_end: bool, scaled: bool
 ) -> None:
     runtime = device.backend.runtime
-    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
+    monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
     starts = None if bags == "length" else np.array([0, 1, 1, 8, 10])
     count = 4 + (starts is not None and open_end)
     index = rng.integers(-1, 7, 12)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import as_gpu
 from test_opencl_profiles import record
 
 from polyhal.backends.opencl import language
@@ -62,7 +62,7 @@ def grouped(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     runtime = fresh.backend.runtime
     newest = runtime.features.language or "3.0"
     group = min(64, runtime.features.max_group_size)
-    runtime.features = replace(runtime.features, cpu=False, group_size=group, subgroups=True, language=newest)
+    runtime.features = as_gpu(runtime.features, group_size=group, subgroups=True, language=newest)
     return fresh
 
 

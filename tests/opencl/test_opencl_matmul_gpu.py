@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_harness import Harness
+from native_harness import Harness, as_gpu
 from native_ops import EPSILON, check, upload
 
 from polyhal.backends.common.codegen.elementwise import ExpressionStep
@@ -302,7 +302,7 @@ def test_comments_become_instructions() -> None:
 def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a small perceptron on a GPU, narrow ones too; larger ones and long sums are left to tiles."""
     runtime = device.backend.runtime
-    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False, compute_units=132, vector_width=4))
+    monkeypatch.setattr(runtime, "features", as_gpu(runtime.features, compute_units=132, vector_width=4))
     for m, n, k, small in (
         (128, 512, 784, True),
         (128, 10, 512, True),
@@ -322,5 +322,5 @@ def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pyte
 def test_a_bias_is_added_up_on_the_way(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, rows: int, outer: int, inner: int
 ) -> None:
-    monkeypatch.setattr(device.backend.runtime, "features", replace(device.backend.runtime.features, cpu=False))
+    monkeypatch.setattr(device.backend.runtime, "features", as_gpu(device.backend.runtime.features))
     check(device, "linear_weight_grad", [rng.uniform(-1, 1, (rows, outer)), rng.uniform(-1, 1, (rows, inner))])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import as_gpu
 from native_ops import check, upload
 from optimizer_cases import (
     ADAM,
@@ -47,7 +47,7 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device, taken for a GPU."""
     runtime = device.backend.runtime
     most = runtime.features.max_group_size
-    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False, group_size=min(most, 64)))
+    monkeypatch.setattr(runtime, "features", as_gpu(runtime.features, group_size=min(most, 64)))
     return device
 
 

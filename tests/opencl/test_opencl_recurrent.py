@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_harness import Harness
+from native_harness import Harness, as_gpu
 from native_ops import check
 
 from polyhal.backends.opencl import discovery
@@ -28,7 +28,7 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device, taken for a GPU of four compute units."""
     runtime = device.backend.runtime
     most = min(runtime.features.max_group_size, 64)
-    found = replace(runtime.features, cpu=False, group_size=most, max_group_size=most, vector_width=4, compute_units=4)
+    found = as_gpu(runtime.features, group_size=most, max_group_size=most, vector_width=4, compute_units=4)
     monkeypatch.setattr(runtime, "features", found)
     return device
 
@@ -128,9 +128,8 @@ def _check_groups_that_wait(selector: str) -> None:
     (found,) = [f for f in discovery.devices() if f.info.selector == selector]
     device, rng = Harness(OpenCLBackend(found), partial(OpenCLBackend, found)), np.random.default_rng(20)
     runtime = device.backend.runtime  # type: ignore[attr-defined]
-    runtime.features = replace(
+    runtime.features = as_gpu(
         runtime.features,
-        cpu=False,
         compute_capability=10,
         compute_units=8,
         max_group_size=1024,

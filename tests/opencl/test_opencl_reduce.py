@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import as_gpu
 
 from polyhal.hal import dtypes
 
@@ -146,7 +146,7 @@ def test_short_columns_on_gpus(
 ) -> None:
     runtime = device.backend.runtime
     most = runtime.features.max_group_size
-    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False, group_size=min(most, 64)))
+    monkeypatch.setattr(runtime, "features", as_gpu(runtime.features, group_size=min(most, 64)))
     x = rng.standard_normal(shape).astype(np.float32)
     actual = device.run("sum", [device.upload(x)], dtypes.float32, _shape(shape, (axis,)), axis=(axis,))
     np.testing.assert_allclose(actual, x.astype(np.float64).sum(axis), rtol=1e-4, atol=1e-4)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import as_gpu
 from native_ops import check, run
 
 from polyhal.hal import dtypes
@@ -19,7 +19,7 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device, taken for a GPU of four compute units."""
     runtime = device.backend.runtime
     most = runtime.features.max_group_size
-    found = replace(runtime.features, cpu=False, group_size=min(most, 64), vector_width=4, compute_units=4)
+    found = as_gpu(runtime.features, group_size=min(most, 64), vector_width=4, compute_units=4)
     monkeypatch.setattr(runtime, "features", found)
     return device
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import as_gpu
 from native_ops import check, run, upload
 
 from polyhal.backends.opencl.lowering.pointwise import copy
@@ -23,7 +23,7 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     runtime = device.backend.runtime
     if runtime.features.group_size < 64 and int(runtime.device.max_work_group_size) < 256:
         pytest.skip("groups of 256 work-items do not fit")
-    found = replace(runtime.features, cpu=False, group_size=256, vector_width=4, compute_units=4)
+    found = as_gpu(runtime.features, group_size=256, vector_width=4, compute_units=4)
     monkeypatch.setattr(runtime, "features", found)
     return device
 

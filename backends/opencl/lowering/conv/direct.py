@@ -1,4 +1,4 @@
-"""Direct convolution and weight gradient on GPUs, for groups of few filters, as in depthwise convolution."""
+"""Direct convolution and weight gradient, for groups of few filters and for GPUs whose local memory is not on the chip."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
-FEW_FILTERS = 4
+_FEW_FILTERS = 4
 """Filters per group up to which most of a matrix product's tile would be empty."""
 _MAX_GROUP = 256
 """Work-items that share an element of the weight gradient, at most."""
+
+
+def pays(runtime: Runtime, c: Convolution) -> bool:
+    """Whether a tile would be mostly empty, or staged in memory that is no faster than where the operands are."""
+    return c.geometry.filters <= _FEW_FILTERS or not runtime.features.local_memory_is_real
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:

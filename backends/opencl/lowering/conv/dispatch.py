@@ -26,7 +26,7 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
         return cpu_implicit_gemm.forward(runtime, c) or cpu_planes.forward(runtime, c)
     if depthwise.takes(c):
         return depthwise.forward(runtime, c)
-    if c.geometry.filters <= direct.FEW_FILTERS:
+    if direct.pays(runtime, c) and c.second.is_contiguous:
         return direct.forward(runtime, c)
     return wgmma.fastest(runtime, c, wgmma.forward) or implicit_gemm.forward(runtime, c)
 

@@ -1,7 +1,7 @@
 """Chooses the kernel of a matrix product. All kernels take operands of any strides, so a transposed view is never copied.
 
 - `gemv`: few rows or columns; bound by reading the matrix.
-- `strided`: tiny products and dtypes without a faster kernel; straight from global memory.
+- `strided`: tiny products, dtypes without a faster kernel, GPUs without memory on the chip; straight from global memory.
 - CPU: `cpu_panels`, packed panels and register tiles.
 - GPU: `sliced_k` for products that fill few tiles, tensor cores where there are some, else `tiles`.
 """
@@ -36,7 +36,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
         return strided.build(runtime, p)
     if runtime.features.cpu:
         return cpu_panels.build(runtime, p)
-    if runtime.features.max_group_size < tiles.GROUP:
+    if runtime.features.max_group_size < tiles.GROUP or not runtime.features.local_memory_is_real:
         return strided.build(runtime, p)
     return first_that_builds([*_in_tiles(runtime, p), partial(strided.build, runtime, p)])
 

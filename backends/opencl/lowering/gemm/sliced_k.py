@@ -39,7 +39,7 @@ def suits(runtime: Runtime, p: Product) -> bool:
     features = runtime.features
     if p.sum_dtype.itemsize > 4 or features.max_group_size < _GROUP or features.static_local_memory < _LOCAL_MEMORY:
         return False
-    if p.k > _MAX_TERMS:
+    if p.k > _MAX_TERMS or not features.local_memory_is_real:
         return False
     if min(p.m, p.n) < 16:
         return True
