@@ -1,21 +1,13 @@
-"""Collectives among processes; the cases are in programs/collectives.py."""
+"""Collectives among processes, and models that they train together; the cases are in programs/collectives.py and devices.py."""
 
 from __future__ import annotations
-
-import pytest
 
 from .conftest import PROGRAMS, Launch
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_collectives_are_those_of_numpy(launch: Launch, ranks: int) -> None:
-    done = launch("-n", ranks, PROGRAMS / "collectives.py")
+def test_collectives_are_those_of_numpy_and_devices_of_all_processes_train_one_model(launch: Launch) -> None:
+    """Three ranks have middle ones and uneven parts; any other number is tested over mailboxes."""
+    done = launch("-n", 3, PROGRAMS / "together.py", "collectives.py", "devices.py")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("all collectives are right") == ranks
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_devices_of_several_processes_form_groups_and_train_one_model(launch: Launch, ranks: int) -> None:
-    done = launch("-n", ranks, PROGRAMS / "devices.py")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("devices of all processes agree") == ranks
+    assert done.stdout.count("all collectives are right") == 3
+    assert done.stdout.count("devices of all processes agree") == 3
