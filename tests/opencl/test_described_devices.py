@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from dataclasses import replace
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 import polyhal
+from polyhal.backends.common.codegen.preprocessor import ActiveText, Macro
+from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.opencl import unusable
 from polyhal.backends.opencl.described import description
 from polyhal.backends.opencl.described.backend import DescribedBackend
@@ -49,6 +52,7 @@ EXPECTED = {
     "adreno730": ("adreno", DeviceType.INTEGRATED_GPU, False, True),
     "bare12": ("gpu", DeviceType.GPU, False, False),
 }
+ACTIVE = ActiveText(SourceFolder("polyhal.shaders.opencl").read)
 TRAINING = tuple(name for name in WORKLOADS if name != "used")
 
 
@@ -58,12 +62,28 @@ def opened(key: str) -> tuple[Device, DescribedBackend]:
     return Device.opened(f"described:{key}", backend), backend
 
 
+class OnceDefined(dict[str, Macro]):
+    """The macros of a program, none of which gets another meaning: compilers warn of that, and builds hide warnings."""
+
+    def __setitem__(self, name: str, macro: Macro) -> None:
+        assert self.get(name, macro) == macro
+        super().__setitem__(name, macro)
+
+
+@functools.cache
+def check_macros(file: str, definitions: tuple[tuple[str, Any], ...]) -> None:
+    """That each macro has one meaning."""
+    bodies = {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in definitions}
+    assert list(ACTIVE._walk(file, OnceDefined({name: Macro(name, None, body) for name, body in bodies.items()})))
+
+
 def check_launches(backend: DescribedBackend) -> None:
     """What no device of another vendor, or of these limits, could run. That limits hold is checked again: lowering must not
     have caught the error."""
     device = backend.description.device
     for launch in backend.kernels.launches:
         assert not list(launch.violations(device)), launch.kernel
+        check_macros(launch.file, launch.definitions)
         assert "#define HAVE_PTX 0" in launch.text
         assert f"#define HAVE_FP64 {int(bool(device.double_fp_config))}" in launch.text
         assert dict(launch.definitions).get("EXCHANGE", 0) != 2, "shuffles of warps are NVIDIA's"
