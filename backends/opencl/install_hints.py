@@ -35,6 +35,15 @@ def newer_compiler() -> str:
     return f"{newer}; or {_PACKAGED}" if _is_x86() else newer
 
 
+def offline_compiler(tool: str) -> str:
+    """Return what to install to get a vendor's compiler that needs no device."""
+    packages = {
+        "clang": "clang and the device libraries of ROCm (Debian, Ubuntu: apt install clang rocm-device-libs)",
+        "ocloc": "Intel's compute runtime (Debian: apt install intel-opencl-icd; Ubuntu: apt install intel-ocloc)",
+    }
+    return f"install {packages[tool]}"
+
+
 def package() -> str:
     """Return what to do if pyopencl cannot be imported."""
     return f"reinstall pyopencl (pip install --force-reinstall pyopencl), and {driver()}"

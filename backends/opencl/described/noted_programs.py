@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.described.description import OfflineCompiler
 from polyhal.backends.opencl.described.noted_launch import NotedLaunch
+from polyhal.backends.opencl.described.offline_compilers import compile_all
 from polyhal.backends.opencl.program_texts import ProgramTexts
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.kernels.library import ProgramBuild
@@ -46,4 +48,13 @@ class NotedPrograms(ProgramTexts):
             self._builds.setdefault(digest, ProgramBuild(launch.file, digest, 0.0, compiled=False))
 
     def statistics(self, name: str) -> Sequence[Mapping[str, Any]]:
-        raise NotImplementedError
+        """Return what the vendor's offline compiler makes of the kernels of a file, as far as they were launched.
+
+        Raises BackendError, with what to install, if there is no compiler, and KernelBuildError if it refuses a program.
+        """
+        launches = [launch for launch in self.launches if launch.file == name]
+        figures = compile_all(self._compiler, launches, self._name) if launches else {}
+        return [
+            {"kernel": launch.kernel, "definitions": dict(launch.definitions), "group": prod(launch.group)} | figures[launch]
+            for launch in launches
+        ]

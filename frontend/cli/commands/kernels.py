@@ -33,8 +33,6 @@ _BACKUP = ".old"
 _CASE_TIMEOUT = 120.0
 """Seconds that one case of the conformance kit may take."""
 _SHOWN_OPS = 4
-_LONGEST_DEFINITION = 24
-"""Characters. Longer preprocessor definitions are generated code and not shown."""
 
 _Name = Annotated[
     str,
@@ -104,6 +102,59 @@ def show(
         console.print(Syntax(text, "diff" if diff else "c", background_color="default", word_wrap=True))
     else:
         typer.echo(text.rstrip("\n"))
+
+
+@app.command("compile")
+@reported
+def compile_(
+    target: Annotated[
+        str,
+        typer.Option("--for", metavar="DEVICE", help="A described device, as in [bold]polyhal devices --all[/]: rx6800."),
+    ],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Kernel files. Default: the kernels of the workloads.")
+    ] = None,
+    workloads: Annotated[
+        str, typer.Option(metavar="NAMES", help="Any of basics, mlp, cnn, gpt, captured and amp.")
+    ] = "basics,mlp,cnn,gpt,captured,amp",
+) -> None:
+    """Show what the vendor's offline compiler makes of kernels for a device that is not here.
+
+    Of kernel files, each variant that samples of ops need; of workloads, of each kernel the worst variant.
+    """
+    from rich.console import Console
+
+    from polyhal.cli.views.kernel_statistics import print_worst
+
+    device, kernels = _open(f"described:{target.removeprefix('described:')}")
+    console = Console(highlight=False)
+    for file in [_resolve(name, kernels) for name in names or ()]:
+        _print_statistics(console, device, kernels, file)
+    if not names:
+        _run_workloads(device, workloads)
+        files = sorted({build.kernel for build in kernels.program_builds})
+        with status_line(console, f"compiling for {device.info.name}") as update:
+            rows: list[Mapping[str, Any]] = []
+            for file in files:
+                update(f"compiling {file} for {device.info.name}")
+                rows += kernels.statistics(file)
+        print_worst(console, rows)
+
+
+def _run_workloads(device: Device, names: str) -> None:
+    """Run workloads on a device whose values mean nothing. Raises BadParameter for unknown ones."""
+    import warnings
+
+    from polyhal.cli.workers.build_workloads import WORKLOADS, chosen
+
+    try:
+        wanted = chosen(names)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--workloads") from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that values read from it are zeros
+        for name in wanted:
+            WORKLOADS[name](device)
 
 
 @app.command()
@@ -286,28 +337,12 @@ def _print_verdict(console: Console, device: Device, file: str, result: dict[str
 
 
 def _print_statistics(console: Console, device: Device, kernels: KernelLibrary, file: str) -> None:
-    """Build the variants of a file that samples of ops use, and print what the driver reports of them."""
+    """Build the variants of a file that samples of ops use, and print what the compiler reports of them."""
+    from polyhal.cli.views.kernel_statistics import print_variants
     from polyhal.hal.testing.tools.kernel_check import build_variants, ops_by_kernel
 
     build_variants(device, file, ops_by_kernel(device)[file])
-    rows = kernels.statistics(file)
-    if not rows:
+    if rows := list(kernels.statistics(file)):
+        print_variants(console, rows)
+    else:
         console.print(f"no sample of an op uses {file} on {device.name}", markup=False)
-        return
-    definitions = [_shown_definitions(r["definitions"]) for r in rows]
-    common = {k: v for k, v in definitions[0].items() if len(rows) > 1 and all(d.get(k) == v for d in definitions)}
-    if common:
-        say(console, f"all are built with {', '.join(f'{k}={v}' for k, v in common.items())}")
-    figures = [k for k in dict.fromkeys(k for r in rows for k in r) if k not in ("kernel", "definitions")]
-    titles = [f.replace("_", " ") for f in figures]
-    table = plain_table("kernel", *titles, "built with", right=titles)
-    for row, defined in zip(rows, definitions, strict=True):
-        built_with = ", ".join(f"{k}={v}" for k, v in defined.items() if k not in common)
-        table.add_row(row["kernel"], *(str(row.get(f, "")) for f in figures), built_with)
-    console.print(table)
-
-
-def _shown_definitions(definitions: Mapping[str, Any]) -> dict[str, str]:
-    """Preprocessor definitions as text, without generated code."""
-    text = {k: str(int(v)) if isinstance(v, bool) else str(v) for k, v in definitions.items()}
-    return {k: v for k, v in text.items() if len(v) < _LONGEST_DEFINITION}

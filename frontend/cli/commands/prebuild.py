@@ -49,15 +49,14 @@ def prebuild(
     """
     from rich.console import Console
 
-    from polyhal.cli.workers.build_workloads import WORKLOADS
+    from polyhal.cli.workers.build_workloads import chosen
     from polyhal.hal.device import Device
     from polyhal.hal.kernels.prebuild import library
 
-    names = [name.strip() for name in workloads.split(",") if name.strip()]
-    unknown = [name for name in names if name not in WORKLOADS]
-    if unknown or not names:
-        problem = f"there is no workload {', '.join(map(repr, unknown))}" if unknown else "no workload is given"
-        raise typer.BadParameter(f"{problem}; expected any of {', '.join(WORKLOADS)}", param_hint="--for")
+    try:
+        names = chosen(workloads)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
     target = Device(device)
     library(target)  # raises for a backend without kernel files
     console = Console(highlight=False)

@@ -99,6 +99,16 @@ def used(device: Device) -> None:
 WORKLOADS: dict[str, Callable[[Device], None]] = {f.__name__: f for f in (basics, mlp, cnn, gpt, captured, amp, used)}
 
 
+def chosen(names: str) -> list[str]:
+    """Return the workloads of a comma-separated list. Raises ValueError for an unknown one, and for none."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in WORKLOADS]
+    if unknown or not wanted:
+        problem = f"there is no workload {', '.join(map(repr, unknown))}" if unknown else "no workload is given"
+        raise ValueError(f"{problem}; expected any of {', '.join(WORKLOADS)}")
+    return wanted
+
+
 def _language_model(device: Device) -> tuple[GPT, polyhal.Tensor]:
     config = GPTConfig(vocab_size=96, block_size=128, n_layer=1, n_head=4, n_embd=128, dropout=0.1)
     ids = np.arange(8 * config.block_size).reshape(8, -1) % config.vocab_size

@@ -1,0 +1,44 @@
+"""Clang as an offline compiler for GPUs of the GCN and RDNA architectures: figures from the metadata of its assembly.
+
+Source: LLVM, User Guide for AMDGPU Backend, code object metadata.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from polyhal.backends.opencl.described.compiler_run import run
+
+_FIGURES = {
+    "registers": "vgpr_count",
+    "spilled_registers": "vgpr_spill_count",
+    "private_bytes": "private_segment_fixed_size",
+    "local_bytes": "group_segment_fixed_size",
+}
+_KERNEL = re.compile(r"^ +\.symbol: +'?(\w+)\.kd", re.MULTILINE)
+_WAVES = re.compile(r"^\s*\.amdhsa_kernel (\w+)$.*?; Occupancy: (\d+)", re.MULTILINE | re.DOTALL)
+_LIBRARIES = ("/opt/rocm/amdgcn/bitcode", "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode", "/usr/amdgcn/bitcode")
+"""Where the built-in functions are installed, by vendor and distributions. Without them clang looks for itself."""
+
+
+def compiled(executable: Path, device: Sequence[str], options: Sequence[str], text: str) -> dict[str, dict[str, int]]:
+    """Return the figures of each kernel: registers of a lane, spills, bytes, and waves that a SIMD unit runs at once.
+
+    `device` are the options that name the device. Raises CompilerRefusalError.
+    """
+    library = next((f"--rocm-device-lib-path={folder}" for folder in _LIBRARIES if Path(folder).is_dir()), None)
+    arguments = ["-x", "cl", "-w", *device, *options, *([library] if library else []), "-O3", "-S", "-o", "-", "-"]
+    with tempfile.TemporaryDirectory(prefix="polyhal-clang-") as folder:
+        assembly, _ = run(executable, arguments, Path(folder), text)
+    waves = dict(_WAVES.findall(assembly))
+    kernels = re.split(r"^  - ", assembly.partition("amdhsa.kernels:")[2], flags=re.MULTILINE)
+    return {match[1]: _figures(k) | {"waves": int(waves[match[1]])} for k in kernels if (match := _KERNEL.search(k))}
+
+
+def _figures(metadata: str) -> dict[str, int]:
+    """Return the figures in the metadata of one kernel."""
+    found = {name: re.search(rf"\.{key}: +(\d+)", metadata) for name, key in _FIGURES.items()}
+    return {name: int(match[1]) for name, match in found.items() if match}

@@ -1,0 +1,33 @@
+"""`polyhal kernels compile`: tables of what an offline compiler says, which a function stands for here, and errors."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from polyhal.backends.opencl.described.noted_programs import NotedPrograms
+
+from .conftest import Command
+
+
+def test_kernels_compile_for_a_described_device(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def statistics(self: NotedPrograms, name: str) -> list[dict[str, object]]:
+        figures = [{"registers": 10, "waves": 8}, {"registers": 30, "waves": 4}]
+        rows = [launch for launch in self.launches if launch.file == name]
+        return [{"kernel": r.kernel, "definitions": dict(r.definitions), **f} for r, f in zip(rows, figures, strict=False)]
+
+    monkeypatch.setattr(NotedPrograms, "statistics", statistics)
+    worst = polyhal("kernels", "compile", "--for", "rx6800", "--workloads", "mlp").out
+    assert re.search(r"^kernel +variants +registers +waves", worst, re.MULTILINE)
+    assert re.search(r"^pointwise_elementwise +2 +30 +4", worst, re.MULTILINE)
+    variants = polyhal("kernels", "compile", "softmax", "--for", "described:rx6800").out
+    assert len(re.findall(r"^rowwise_softmax +(?:10 +8|30 +4) ", variants, re.MULTILINE)) == 2
+
+
+def test_kernels_compile_names_what_is_wrong(polyhal: Command) -> None:
+    assert "expected one of a770, adreno730" in polyhal("kernels", "compile", "--for", "voodoo").err
+    wrong = polyhal("kernels", "compile", "--for", "m1", "--workloads", "poker")
+    assert wrong.code == 2
+    assert "there is no workload 'poker'; expected any of basics" in wrong.err
+    assert "no compiler makes code for this device" in polyhal("kernels", "compile", "softmax", "--for", "m1").err
