@@ -84,7 +84,7 @@ class Balancer:
         self._again = _AGAIN
         """Runs until devices without rows are tried again."""
         self._tried: frozenset[int] = frozenset()
-        """The devices that are tried now. What was measured before says nothing about them."""
+        """The devices that are tried now."""
         self._rows: tuple[int, ...] = ()
         """The present division."""
         self._most: tuple[int, ...] = ()
@@ -133,13 +133,14 @@ class Balancer:
 
     def _consider(self, calls: int) -> None:
         """Adopt another division if it is time for one. A run calls the model so many times."""
-        tried, self._tried = self._tried, frozenset()
-        for i in tried:
-            n = self._rows[i]
-            self._times[i] = {n: self._times[i][n]} if n else self._times[i]
-        if (tried or not self.decisions or self._runs >= self._rest) and self.rebalance(1.0 if tried else _GAIN):
-            return
-        if self._runs >= self._again and not are_deterministic_algorithms_enabled():
+        before, tried = self._rows, self._tried
+        self._tried = frozenset()
+        due = tried or not self.decisions or self._runs >= self._rest
+        if due and self.rebalance(1.0 if tried else _GAIN):
+            if tried:  # a few rows tell little: a device that can take many more is measured with these at once
+                self._tried = frozenset(i for i in tried if self.decisions[-1].rows[i] > 2 * before[i])
+                self._rest = _INTERVAL
+        elif self._runs >= self._again and not are_deterministic_algorithms_enabled():
             self._try_idle(calls)
 
     def _try_idle(self, calls: int) -> None:
@@ -153,9 +154,10 @@ class Balancer:
             return
         self._tried = frozenset(idle)
         self._again *= 2
-        self._rest = _INTERVAL
         seconds = [_seconds(_line(t), n) if n else 0.0 for t, n in zip(self._times, self._rows, strict=True)]
         names = ", ".join(f"{self._devices[i].name} {calls} (was 0)" for i in idle)
+        for i in idle:
+            self._times[i] = {}  # what was measured before says nothing
         self._divide(Decision(tuple(rows), tuple(seconds), 1.0, f"of {sum(rows)} rows, {names}, to be measured"))
 
     def rebalance(self, gain: float = _GAIN) -> bool:

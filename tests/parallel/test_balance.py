@@ -147,14 +147,17 @@ def test_a_device_with_little_memory_gets_few_rows() -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decisions after few runs: virtual times are the same in each."""
-    for name, runs in (("_WARM_UP", 1), ("_SAMPLES", 1), ("_INTERVAL", 4), ("_AGAIN", 16)):
+    """Decisions after few runs: virtual times do not change while kernels are built."""
+    for name, runs in (("_WARM_UP", 1), ("_SAMPLES", 3), ("_INTERVAL", 4), ("_AGAIN", 16)):
         monkeypatch.setattr(balance, name, runs)
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_device_that_has_become_fast_gets_rows_again() -> None:
-    """Both are equally fast, but the second one seemed to be slower than all rows take on the first."""
+    """Both are equally fast, but the second one seemed to take longer for a row than the first for all of them.
+
+    Launches take a third of the time, so that one row tells little about many.
+    """
     run = Training(["sim:teaching*2:0", "sim:teaching*2:1"], 64, balance=True)
     balancer, rows = run.model.balancer, 1024
     assert balancer is not None
@@ -165,7 +168,7 @@ def test_a_device_that_has_become_fast_gets_rows_again() -> None:
     assert (idle, tried) == ((rows, 0), (rows - 1, 1))
     assert "sim:teaching*2:1 1 (was 0), to be measured" in balancer.decisions[1].text
     assert later
-    assert min(later[-1]) > 0.8 * max(later[-1])
+    assert min(later[-1]) > max(later[-1]) / 2
 
 
 @pytest.mark.usefixtures("quick")
