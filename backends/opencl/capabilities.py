@@ -14,6 +14,7 @@ from polyhal.backends.common.quirks import active, with_overrides
 from polyhal.backends.opencl import language, pocl_affinity, quirks, sub_devices
 from polyhal.backends.opencl.profiles.vendor_profile import VendorProfile, choose, shipped
 from polyhal.backends.opencl.quirks import OpenCLQuirks
+from polyhal.backends.opencl.raw_info import raw_info
 from polyhal.backends.opencl.unusable import opencl_version
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
@@ -22,6 +23,8 @@ from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 _GROUP = 64
 _AMPERE, _HOPPER = 80, 90
 _SUBGROUPS = {"cl_khr_subgroups", "cl_intel_subgroups"}
+_SINGLE_FP_ATOMIC_CAPABILITIES, _GLOBAL_FP_ATOMIC_ADD = 0x4231, 1 << 1
+"""CL_DEVICE_SINGLE_FP_ATOMIC_CAPABILITIES_EXT and CL_DEVICE_GLOBAL_FP_ATOMIC_ADD_EXT of cl_ext_float_atomics."""
 _CACHE_LINE = 128
 """Bytes. Tensor cores are fed in whole cache lines."""
 _STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10, 90: 200 << 10}
@@ -121,7 +124,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         fp16="cl_khr_fp16" in extensions,
         language=newer,
         subgroups=bool(newer) and "cl_khr_subgroup_shuffle" in extensions and bool(extensions & _SUBGROUPS),
-        float_atomics=_float_atomics(extensions),
+        float_atomics=_float_atomics(device, extensions, newer),
         int64_atomics="cl_khr_int64_base_atomics" in extensions,
         correct_divide=bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         command_buffers="cl_khr_command_buffer" in extensions,
@@ -141,10 +144,13 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
     )
 
 
-def _float_atomics(extensions: frozenset[str]) -> str:
-    if "cl_ext_float_atomics" in extensions:
-        return "ext"
-    return "ptx" if "cl_nv_compiler_options" in extensions else "cas"
+def _float_atomics(device: Any, extensions: frozenset[str], newer: str) -> str:
+    if "cl_nv_compiler_options" in extensions:
+        return "ptx"
+    if not newer or "cl_ext_float_atomics" not in extensions:
+        return "cas"
+    able = int.from_bytes(raw_info(device, _SINGLE_FP_ATOMIC_CAPABILITIES, 8) or b"", "little")
+    return "ext" if able & _GLOBAL_FP_ATOMIC_ADD else "cas"
 
 
 def capabilities(device: Any, facts: OpenCLFeatures) -> Capabilities:

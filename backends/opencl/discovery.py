@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import uuid
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from polyhal.backends.opencl import icd, install_hints, pocl_affinity, sub_devices, unusable
 from polyhal.backends.opencl.quirks import PLATFORM_ALIASES
+from polyhal.backends.opencl.raw_info import raw_info
 from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
 from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
@@ -199,7 +199,7 @@ def _pci_address(device: Any, extensions: Sequence[str]) -> str | None:
     import pyopencl as cl
 
     if "cl_khr_pci_bus_info" in extensions:
-        raw = _raw_info(device, CL_DEVICE_PCI_BUS_INFO, 16)
+        raw = raw_info(device, CL_DEVICE_PCI_BUS_INFO, 16)
         if raw is not None:
             domain, bus, slot, function = (int.from_bytes(raw[i : i + 4], "little") for i in range(0, 16, 4))
             return f"pci/{domain:04x}:{bus:02x}:{slot:02x}.{function}"
@@ -223,30 +223,8 @@ def _nvidia_domain(device: Any) -> int:
 def _uuid(device: Any, extensions: Sequence[str]) -> str | None:
     if "cl_khr_device_uuid" not in extensions:
         return None
-    raw = _raw_info(device, CL_DEVICE_UUID, 16)
+    raw = raw_info(device, CL_DEVICE_UUID, 16)
     return f"uuid/{uuid.UUID(bytes=raw)}" if raw is not None else None
-
-
-def _raw_info(device: Any, parameter: int, size: int) -> bytes | None:
-    """Return device information that pyopencl cannot decode, as bytes; None if the driver refuses."""
-    library = _loader()
-    if library is None:
-        return None
-    buffer = ctypes.create_string_buffer(size)
-    status = library.clGetDeviceInfo(ctypes.c_void_p(device.int_ptr), parameter, size, buffer, None)
-    return buffer.raw if status == 0 else None
-
-
-def _loader() -> Any:
-    """Return the OpenCL loader that pyopencl's extension module is linked to; None if its symbols cannot be reached."""
-    from pyopencl import _cl
-
-    try:
-        library = ctypes.CDLL(_cl.__file__)
-        library.clGetDeviceInfo.restype = ctypes.c_int
-    except (OSError, AttributeError):
-        return None
-    return library
 
 
 def _slug(text: str) -> str:

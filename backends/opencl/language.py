@@ -11,7 +11,10 @@ from polyhal.backends.opencl.unusable import opencl_version
 EXCHANGE = "EXCHANGE"
 BY_LOCAL_MEMORY, BY_SUBGROUPS, BY_WARPS = 0, 1, 2
 """Values of EXCHANGE (see shaders/opencl/lib/group_reduce.h)."""
-_NEWER = {EXCHANGE: BY_SUBGROUPS}
+FLOAT_ATOMICS = "FLOAT_ATOMICS"
+ATOMICS = {"cas": 0, "ptx": 1, "ext": 2}
+"""Values of FLOAT_ATOMICS (see shaders/opencl/lib/atomic_add.h) by those of `OpenCLFeatures.float_atomics`."""
+_NEWER = {EXCHANGE: BY_SUBGROUPS, FLOAT_ATOMICS: ATOMICS["ext"]}
 """Definitions, and the values of them, of programs that 1.2 has no words for."""
 _STANDARD = "-cl-std=CL"
 _BASE_OPTIONS = (f"{_STANDARD}1.2", "-w")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from native_harness import as_gpu
+from native_ops import run
 from test_opencl_profiles import record
 
-from polyhal.backends.opencl import language
+from polyhal.backends.opencl import capabilities, language
 from polyhal.backends.opencl.capabilities import features
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
 from polyhal.hal import dtypes
@@ -108,3 +110,39 @@ def test_a_kernel_without_sub_groups_that_does_not_build_is_an_error(grouped: An
     with pytest.raises(KernelBuildError, match=r"reduction/rows.cl is refused"):
         summed(grouped, np.ones((3, 5000), np.float32))
     assert grouped.backend.runtime.features.subgroups
+
+
+@pytest.mark.parametrize("kind", ["cas", "ext"])
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int32], ids=lambda d: d.name)
+def test_rows_are_added_atomically_in_either_way(
+    grouped: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, kind: str, dtype: dtypes.DType
+) -> None:
+    """Integers of any size below 2^24 have exact sums, in whatever order."""
+    runtime = grouped.backend.runtime
+    if kind == "ext" and runtime.features.float_atomics != "ext":
+        pytest.skip("the driver has no atomic addition of floats")
+    runtime.features = replace(runtime.features, float_atomics=kind)
+    flags: list[str] = []
+    launch = runtime._launch
+    monkeypatch.setattr(
+        runtime, "_launch", lambda request, *rest: flags.extend(language.flags(request.options)) or launch(request, *rest)
+    )
+    rows, index = rng.integers(-99, 99, (3000, 7)), rng.integers(0, 5, 3000)
+    exact = np.zeros((5, 7), np.int64)
+    np.add.at(exact, index, rows)
+    (added,) = run(grouped, "scatter_rows", [rows.astype(dtype.numpy), index], rows=5, deterministic=False)
+    np.testing.assert_array_equal(added, exact)
+    assert any("CL3.0" in f or "CL2.0" in f for f in flags) == (kind == "ext" and dtype is dtypes.float32)
+
+
+def test_float_atomics_need_a_language_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a device that adds them: it may only load and store."""
+    atomics = "cl_ext_float_atomics"
+    kind = record("amd")[1]
+    for answer in (None, b"\x01\0\0\0\0\0\0\0"):
+        monkeypatch.setattr(capabilities, "raw_info", lambda *_, answer=answer: answer)
+        assert features(device("3.0", "3.0", extensions=atomics), kind).float_atomics == "cas"
+    monkeypatch.setattr(capabilities, "raw_info", lambda *_: b"\x03\0\0\0\0\0\0\0")
+    assert features(device("1.2", "1.2", extensions=atomics), kind).float_atomics == "cas"
+    assert features(device("3.0", "3.0", extensions=atomics), kind).float_atomics == "ext"
+    assert features(device("3.0", "3.0", extensions=f"{atomics} cl_nv_compiler_options"), kind).float_atomics == "ptx"

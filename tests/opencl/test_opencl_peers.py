@@ -16,7 +16,7 @@ import pytest
 from fake_cuda import GRANULARITY, FakeCuda
 
 import polyhal
-from polyhal.backends.opencl import discovery
+from polyhal.backends.opencl import discovery, raw_info
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.driver import ffi
 from polyhal.backends.opencl.peers import exported_memory, peer_copies
@@ -54,7 +54,7 @@ class FakeImport:
         shared = np.frombuffer(memory, np.uint8)
         buffer: Any = cl.Buffer(self._context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=shared)
         self._keep.append((memory, shared, buffer))
-        discovery._loader().clRetainMemObject(ffi_pointer(buffer))
+        raw_info.loader().clRetainMemObject(ffi_pointer(buffer))
         if self._owns:
             os.close(properties[1])
         return ffi.cast("void *", buffer.int_ptr)

@@ -6,9 +6,9 @@
 #ifndef IS_FLOAT
 #define IS_FLOAT 1
 #endif
-// 0: compare-and-swap; 1: NVIDIA's reduction instruction.
-#ifndef PTX
-#define PTX 0
+// 0: compare-and-swap; 1: NVIDIA's reduction instruction; 2: cl_ext_float_atomics, in OpenCL C 2.0 or 3.0.
+#ifndef FLOAT_ATOMICS
+#define FLOAT_ATOMICS 0
 #endif
 
 // 1: NVIDIA's reduction instruction of four floats is available.
@@ -18,8 +18,10 @@
 
 #if IS_FLOAT
 static inline void add_atomically(volatile __global float *target, const float value) {
-#if PTX
+#if FLOAT_ATOMICS == 1
     asm volatile("red.global.add.f32 [%0], %1;" : : "l"(target), "f"(value) : "memory");
+#elif FLOAT_ATOMICS == 2
+    atomic_fetch_add_explicit((volatile __global atomic_float *)target, value, memory_order_relaxed, memory_scope_device);
 #else
     volatile __global uint *bits = (volatile __global uint *)target;
     uint seen = 0, expected;  // a guess saves a read: sums start at zero

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace, after_zeros
+from polyhal.backends.opencl.language import ATOMICS, FLOAT_ATOMICS
 from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, padded_head_size
 from polyhal.backends.opencl.lowering.attention.delta import delta, statistics_bytes
 from polyhal.backends.opencl.lowering.pointwise import copy
@@ -130,7 +131,7 @@ def _fused(
     if tile is None or isinstance(tile, Declined):
         return None
     definitions = _definitions(runtime, call, tile)
-    definitions |= {"ROWS_ARE_KEYS": True, "FUSE_DQ": True, "PTX": runtime.features.tensor_cores}
+    definitions |= {"ROWS_ARE_KEYS": True, "FUSE_DQ": True, FLOAT_ATOMICS: ATOMICS[runtime.features.float_atomics]}
     items = (ceil_div(call.shape.s, tile.rows) * tile.group, call.shape.count)
     launch = runtime.launch(
         "attention/tiles_grad", definitions,

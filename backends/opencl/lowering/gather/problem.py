@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.launch import Strided, Tensor
+from polyhal.backends.opencl.language import ATOMICS, FLOAT_ATOMICS
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 
@@ -70,6 +71,8 @@ FIRST_WORKSPACE = 3
 
 def atomic_definitions(index: DType, dtype: DType, float_atomics: str) -> dict[str, str | int | bool]:
     """Definitions for kernels with lib/atomic_add.h; `float_atomics` is that of the device's features."""
+    is_float = dtype.kind == "float"
     return {
-        "DTYPE": dtype.name, "INDEX_DTYPE": index.name, "IS_FLOAT": dtype.kind == "float", "PTX": float_atomics == "ptx",
+        "DTYPE": dtype.name, "INDEX_DTYPE": index.name, "IS_FLOAT": is_float,
+        FLOAT_ATOMICS: ATOMICS[float_atomics] if is_float else 0,
     }  # fmt: skip
