@@ -14,12 +14,13 @@ RUNTIME := $(VENV)/.installed-runtime
 DEVELOPMENT := $(VENV)/.installed-development
 
 .DEFAULT_GOAL := help
-.PHONY: help train test conformance generate lint typecheck bench clean
+.PHONY: help train test conformance vendors generate lint typecheck bench clean
 
 help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
 	@echo "make test         unit tests and the conformance kit; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
 	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
+	@echo "make vendors      every program of described devices through strict compilers and those of vendors, which must be installed"
 	@echo "make generate     generated files, after a change of an op, a quirk, a kernel or a result"
 	@echo "make lint         ruff"
 	@echo "make typecheck    mypy --strict"
@@ -46,6 +47,9 @@ test: $(DEVELOPMENT)
 
 conformance: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
+
+vendors: $(DEVELOPMENT)
+	POLYHAL_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) tests/opencl/test_described_lint.py $(ARGS)
 
 generate: $(RUNTIME)
 	$(BIN)/python -m polyhal.hal.testing.tools.generate $(ARGS)

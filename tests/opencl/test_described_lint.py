@@ -1,0 +1,152 @@
+"""Programs of described devices, as compilers see them that are stricter than drivers: clang without extensions, and SPIR-V.
+
+Of each kernel file one program; `make vendors` takes every program, and asks the compilers of vendors, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from polyhal.backends.opencl.described import description
+from polyhal.backends.opencl.described.backend import DescribedBackend
+from polyhal.backends.opencl.described.noted_launch import NotedLaunch
+from polyhal.cli.workers.build_workloads import WORKLOADS
+from polyhal.hal.device import Device
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.testing.tools.kernel_check import lower_samples
+
+ALL = bool(os.environ.get("POLYHAL_TEST_ALL"))
+BARE, SUBGROUPS = "bare12", "irisxe"
+KEYS = description.known() if ALL else [BARE, SUBGROUPS]
+WITH_COMPILERS = ("rx480", "vega20", "rx6800", "uhd630", "irisxe", "a770")
+"""Those that the compilers of Debian 12 know."""
+STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
+UNUSED = ["function", "parameter", "variable", "but-set-variable"]
+"""What one variant of a kernel declares and only another one reads."""
+CONSTANT = ["-Wno-constant-logical-operand", "-Wno-ignored-pragmas"]
+"""Conditions that a definition decides; extensions that need no pragma, as clang says."""
+
+
+def tool(name: str) -> str:
+    """A program, or its newest version, such as clang-19. Skips the test without it, unless all of them must run."""
+    versions = sorted(
+        (f.name for path in os.get_exec_path() for f in Path(path).glob(f"{name}-*") if re.fullmatch(rf"{name}-\d+", f.name)),
+        key=lambda n: -int(n.rpartition("-")[2]),
+    )
+    for found in (name, *versions):
+        if shutil.which(found):
+            return found
+    if ALL:
+        pytest.fail(f"{name} is not installed (Debian, Ubuntu: apt install clang llvm-spirv-15 spirv-tools)")
+    pytest.skip(f"{name} is not installed")
+
+
+def programs(key: str) -> tuple[list[NotedLaunch], str]:
+    """Programs that the samples of ops need on a device, and clang's option for the extensions that it has."""
+    backend = DescribedBackend(description.load(key))
+    device = Device.opened(f"described:{key}", backend)
+    for op in OPS:
+        lower_samples(device, op)
+    found: dict[tuple[object, ...], NotedLaunch] = {}
+    for launch in backend.kernels.launches:
+        found.setdefault((launch.text if ALL else launch.file, launch.options), launch)
+    names = (n for n in backend.description.device.extensions.split() if n.startswith("cl_khr"))
+    return list(found.values()), ",".join(["-cl-ext=-all", *(f"+{n}" for n in names)])
+
+
+def run(*command: str, text: str | bytes = "") -> bytes:
+    """What a program writes to standard output. Raises AssertionError, with its messages, if it fails."""
+    given = text.encode() if isinstance(text, str) else text
+    done = subprocess.run(command, input=given, capture_output=True, timeout=300, check=False)
+    assert not done.returncode, (done.stderr + done.stdout).decode(errors="replace")[-2000:]
+    return done.stdout
+
+
+def problems(launches: list[NotedLaunch], check: object) -> Iterator[str]:
+    """The problem of each program that a check refuses."""
+
+    def one(launch: NotedLaunch) -> str:
+        try:
+            check(launch)  # type: ignore[operator]
+        except AssertionError as error:
+            return f"{launch.file} {dict(launch.definitions)}: {error}"
+        return ""
+
+    with ThreadPoolExecutor(2) as pool:
+        yield from filter(None, pool.map(one, launches))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_clang_has_nothing_to_say(key: str) -> None:
+    clang = tool("clang")
+    launches, extensions = programs(key)
+    options = [*STRICT, *(f"-Wno-unused-{what}" for what in UNUSED), *CONSTANT]
+
+    def check(launch: NotedLaunch) -> None:
+        own = [o for o in launch.options if o != "-w"]
+        run(
+            clang, "-x", "cl", *own, "--target=spir64-unknown-unknown", "-Xclang", extensions, "-Xclang",
+            "-finclude-default-header", *options, "-fsyntax-only", "-", text=launch.text,
+        )  # fmt: skip
+
+    assert len(launches) > 40
+    assert list(problems(launches, check)) == []
+
+
+def test_what_is_not_strict_is_found() -> None:
+    clang = tool("clang")
+    _, extensions = programs(BARE)
+    for text in ("kernel void k(global double *x) { *x *= 2; }", "kernel void k(global int *x) { *x == 1; }"):
+        with pytest.raises(AssertionError, match="error:"):
+            run(
+                clang, "-x", "cl", "-cl-std=CL1.2", "--target=spir64-unknown-unknown", "-Xclang", extensions,
+                *STRICT, "-fsyntax-only", "-", text=text,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_programs_are_valid_spirv(key: str, tmp_path: Path) -> None:
+    translate, validate = tool("llvm-spirv"), tool("spirv-val")
+    # LLVM's bitcode is read by tools of the same version.
+    clang = translate.replace("llvm-spirv", "clang")
+    if not shutil.which(clang):
+        clang = tool("clang")
+    launches = [launch for launch in programs(key)[0] if "-cl-std=CL1.2" in launch.options]
+    places = {launch: tmp_path / f"{n}.spv" for n, launch in enumerate(launches)}
+
+    def check(launch: NotedLaunch) -> None:
+        # As drivers translate: what optimizations make of a program, SPIR-V may have no words for.
+        made = run(
+            clang, "-x", "cl", *launch.options, "--target=spir64-unknown-unknown", "-Xclang", "-finclude-default-header", "-O1",
+            "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "-o", "-", "-", text=launch.text,
+        )  # fmt: skip
+        run(translate, "--spirv-max-version=1.2", "-", "-o", str(places[launch]), text=made)
+        run(validate, "--target-env", "opencl1.2", str(places[launch]))
+
+    assert len(launches) > 40
+    assert list(problems(launches, check)) == []
+
+
+@pytest.mark.skipif(not ALL, reason="minutes for each device: make vendors")
+@pytest.mark.parametrize("key", WITH_COMPILERS)
+def test_compilers_of_vendors_accept_training_steps(key: str) -> None:
+    backend = DescribedBackend(description.load(key))
+    device = Device.opened(f"described:{key}", backend)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*only described")
+        for name, workload in WORKLOADS.items():
+            if name != "used":
+                workload(device)
+    rows = [row for file in {b.kernel for b in backend.kernels.program_builds} for row in backend.kernels.statistics(file)]
+    assert len(rows) > 150
+    most = backend.features.local_memory
+    assert [row["kernel"] for row in rows if row["local_bytes"] > most] == []
