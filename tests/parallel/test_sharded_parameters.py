@@ -61,10 +61,10 @@ def losses(step: Any, device: str, steps: int = 20) -> np.ndarray:
 def test_a_model_that_no_device_has_memory_for_is_trained() -> None:
     """Nor has any for the parameters that others own."""
     model = gpt()
-    alone = losses(training(model), "numpy")
+    alone = losses(training(model), "numpy", 8)
     assert alone[-1] < alone[0] * 0.9
     small = [f"{d},memory={MEMORY}" for d in DEVICES]
-    values = losses(training(sharded(small)), small[0])
+    values = losses(training(sharded(small)), small[0], 8)
     np.testing.assert_allclose(values, alone, rtol=1e-5)
     assert np.array_equal(values[:4], losses(training(sharded(shard="state")), DEVICES[0], 4)), (
         "other bits than the default"
