@@ -135,6 +135,12 @@ class OpenCLQuirks:
         "first one's binary does not",
         evidence="Intel CPU runtime 2026.2: 100 programs of three lines take 249 MB of memory, and 49 MB when they are loaded",
     )
+    group_limit_is_advice: bool = quirk(
+        _nvidia,
+        reason="it reports 256 as the largest group of kernels that run in larger ones",
+        evidence="NVIDIA driver 580 on an H200: convolutions on tensor cores and gradients of softmax, in groups of 384 to "
+        "1024 work-items",
+    )
     ptx_half_conversion: bool = quirk(
         _nvidia,
         reason="vloada_half and vstorea_half move and convert halves one by one",

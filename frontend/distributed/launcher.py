@@ -162,7 +162,7 @@ def _environment(launch: JobPlan, hub: Hub, attempt: int) -> dict[str, str]:
     }
     if launch.devices:
         own["POLYHAL_RANK_DEVICES"] = ",".join(launch.devices)
-    return {**threads.variables(per_host), **os.environ, **own}
+    return {**threads.variables(per_host), **mpiexec.variables(), **os.environ, **own}
 
 
 def is_program(arguments: Sequence[str], commands: Sequence[str]) -> bool:

@@ -18,6 +18,8 @@ from polyhal.hal.collectives.process_group import ProcessGroupError
 from polyhal.hal.errors import message
 
 _SIGNAL = re.compile(r"EXIT STRING: .*\(signal (\d+)\)")
+_LIBRARIES = ("libmpi.so.12", "libmpi.12.dylib")
+"""MPICH's, on Linux and macOS."""
 _BANNER = re.compile(
     r"^(={20,}|=   .*|YOUR APPLICATION TERMINATED.*|This typically refers to.*|Please see the FAQ.*)?$"
 )
@@ -34,6 +36,16 @@ def find() -> Path:
         fix = "run pip install 'polyhal[distributed]'"
         raise ProcessGroupError(message("launch", "there is no mpiexec beside this Python or on the path", fix=fix))
     return Path(found)
+
+
+def variables() -> dict[str, str]:
+    """What makes mpi4py load the library that was installed with mpiexec: another MPI of the machine may be found first.
+
+    Raises ProcessGroupError.
+    """
+    folder = find().parent.parent / "lib"
+    library = next((f for name in _LIBRARIES if (f := folder / name).exists()), None)
+    return {} if library is None else {"MPI4PY_LIBMPI": str(library)}
 
 
 def command(ranks: int, hosts: Sequence[str], program: Sequence[str]) -> list[str]:

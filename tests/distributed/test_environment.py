@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,14 @@ def test_hosts_get_blocks_of_ranks() -> None:
 def test_a_signal_is_explained() -> None:
     assert mpiexec.described(9).startswith("signal 9 (SIGKILL: by a person, ")
     assert mpiexec.described(200) == "signal 200"
+
+
+def test_the_library_of_the_starter_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may have another MPI, which mpi4py would find first."""
+    for name in ("bin/mpiexec", "lib/libmpi.so.12"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    monkeypatch.setattr(mpiexec, "find", lambda: tmp_path / "bin" / "mpiexec")
+    assert mpiexec.variables() == {"MPI4PY_LIBMPI": str(tmp_path / "lib" / "libmpi.so.12")}
+    (tmp_path / "lib" / "libmpi.so.12").unlink()
+    assert mpiexec.variables() == {}, "where the library is elsewhere, mpi4py looks for it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,3 +71,17 @@ def test_without_another_kernel_it_is_an_error_with_both_numbers(gpu: Any, monke
     specs = [gpu.empty(dtypes.float32, (64, 100)).spec] * 2
     with pytest.raises(KernelBuildError, match=r"rowwise_softmax.*at most 2 work-items, and this launch has \d+"):
         gpu.backend.lower("softmax", tuple(specs[:1]), tuple(specs[1:]), {"axis": 1})
+
+
+def test_a_driver_that_reports_too_few_is_not_believed(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """NVIDIA's says 256 for kernels that run in groups of 1024."""
+    runtime = gpu.backend.runtime
+    quirks = replace(runtime.features.quirks, group_limit_is_advice=True)
+    runtime.features = replace(runtime.features, quirks=quirks)
+    monkeypatch.setattr(cl.Kernel, "get_work_group_info", lambda *_: 1)
+    x = rng.uniform(-1, 1, (5, 900)).astype(np.float32)
+    out = gpu.empty(dtypes.float32, (5,))
+    gpu.backend.reduce("max", gpu.upload(x), out)
+    np.testing.assert_array_equal(gpu.download(out), x.max(1))
