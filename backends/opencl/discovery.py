@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
-import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyhal.backends.opencl import icd, install_hints, pocl_affinity, sub_devices, unusable
+from polyhal.backends.opencl import icd, identity, install_hints, pocl_affinity, sub_devices, unusable
 from polyhal.backends.opencl.quirks import PLATFORM_ALIASES
-from polyhal.backends.opencl.raw_info import raw_info
 from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
 from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
 
 _NO_PLATFORM = "no OpenCL driver was found (a CPU device comes with `pip install polyhal[cpu]`)"
 _RANK = {DeviceType.GPU: 0, DeviceType.INTEGRATED_GPU: 1, DeviceType.ACCELERATOR: 2, DeviceType.CPU: 3}
-
-CL_DEVICE_UUID = 0x106A
-CL_DEVICE_PCI_BUS_INFO = 0x410F
-"""cl_khr_device_uuid and cl_khr_pci_bus_info."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +62,17 @@ def discover() -> Discovered:
     with pocl_affinity.applied():
         listed, refused = _listed()
     cards: dict[str, OpenCLDevice] = {}
+    seen: Counter[tuple[int, str]] = Counter()
     for platform, device in listed:
         described = _examined(platform, device)
-        if isinstance(described, OpenCLDevice):
-            cards.setdefault(described.info.id, described)
-        else:
+        if isinstance(described, UnusableDevice):
             refused.append(described)
+            continue
+        info = described.info
+        number = seen[id(platform), info.id] = seen[id(platform), info.id] + 1
+        # A platform lists each card once, so one with the same id is another card: not all drivers tell cards apart.
+        card = info.id if number == 1 else f"{info.id}/{number}"
+        cards.setdefault(card, replace(described, info=replace(info, id=card)))
     ordered = sorted(cards.values(), key=lambda d: (_RANK[d.info.type], d.platform, d.info.id))
     return Discovered([replace(d, info=replace(d.info, selector=str(i))) for i, d in enumerate(ordered)], refused)
 
@@ -162,7 +161,7 @@ def _part_of_name(selector: str) -> str:
 
 
 def _describe(platform: Any, device: Any) -> DeviceInfo:
-    name = device.name.strip()
+    name = identity.product_name(device)
     type_ = kind(device, name)
     memory = int(device.global_mem_size)
     return DeviceInfo(
@@ -171,7 +170,7 @@ def _describe(platform: Any, device: Any) -> DeviceInfo:
         type=type_,
         memory=memory,
         driver=f"{platform.name} {device.driver_version}",
-        id=_identity(platform, device, name, type_, memory),
+        id=identity.identity(platform, device, name, type_, memory),
         vendor=device.vendor.strip(),
     )
 
@@ -185,47 +184,3 @@ def kind(device: Any, name: str) -> DeviceType:
     if device.type & cl.device_type.GPU:
         return DeviceType.INTEGRATED_GPU if device.host_unified_memory else DeviceType.GPU
     return DeviceType.ACCELERATOR
-
-
-def _identity(platform: Any, device: Any, name: str, kind: DeviceType, memory: int) -> str:
-    """Return an id per physical card. Two drivers for one processor are two devices, because they compute differently."""
-    if kind is DeviceType.CPU:
-        return f"cpu/{_slug(platform.name)}/{_slug(name)}"
-    extensions = device.extensions.split()
-    return _pci_address(device, extensions) or _uuid(device, extensions) or f"{_slug(name)}/{memory}"
-
-
-def _pci_address(device: Any, extensions: Sequence[str]) -> str | None:
-    import pyopencl as cl
-
-    if "cl_khr_pci_bus_info" in extensions:
-        raw = raw_info(device, CL_DEVICE_PCI_BUS_INFO, 16)
-        if raw is not None:
-            domain, bus, slot, function = (int.from_bytes(raw[i : i + 4], "little") for i in range(0, 16, 4))
-            return f"pci/{domain:04x}:{bus:02x}:{slot:02x}.{function}"
-    if "cl_nv_device_attribute_query" in extensions:
-        bus, slot = device.get_info(cl.device_info.PCI_BUS_ID_NV), device.get_info(cl.device_info.PCI_SLOT_ID_NV)
-        # The slot holds device and function, packed as PCI does.
-        return f"pci/{_nvidia_domain(device):04x}:{bus:02x}:{slot >> 3:02x}.{slot & 7}"
-    if "cl_amd_device_attribute_query" in extensions:
-        topology = device.topology_amd
-        return f"pci/0000:{topology.bus & 0xFF:02x}:{topology.device:02x}.{topology.function}"
-    return None
-
-
-def _nvidia_domain(device: Any) -> int:
-    import pyopencl as cl
-
-    parameter = getattr(cl.device_info, "PCI_DOMAIN_ID_NV", None)
-    return int(device.get_info(parameter)) if parameter is not None else 0
-
-
-def _uuid(device: Any, extensions: Sequence[str]) -> str | None:
-    if "cl_khr_device_uuid" not in extensions:
-        return None
-    raw = raw_info(device, CL_DEVICE_UUID, 16)
-    return f"uuid/{uuid.UUID(bytes=raw)}" if raw is not None else None
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
