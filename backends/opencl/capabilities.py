@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.codegen.expressions import EXPRESSIONS
-from polyhal.backends.common.launching.geometry import power_of_two_at_most
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
 from polyhal.backends.common.quirks import active, with_overrides
 from polyhal.backends.opencl import language, pocl_affinity, quirks, sub_devices
 from polyhal.backends.opencl.profiles.vendor_profile import VendorProfile, choose, shipped
@@ -25,6 +25,8 @@ _AMPERE, _HOPPER = 80, 90
 _SUBGROUPS = {"cl_khr_subgroups", "cl_intel_subgroups"}
 _SINGLE_FP_ATOMIC_CAPABILITIES, _GLOBAL_FP_ATOMIC_ADD = 0x4231, 1 << 1
 """CL_DEVICE_SINGLE_FP_ATOMIC_CAPABILITIES_EXT and CL_DEVICE_GLOBAL_FP_ATOMIC_ADD_EXT of cl_ext_float_atomics."""
+_SUB_SLICES = 0x4252, 0x4253
+"""CL_DEVICE_NUM_SLICES_INTEL and CL_DEVICE_NUM_SUB_SLICES_PER_SLICE_INTEL of cl_intel_device_attribute_query."""
 _CACHE_LINE = 128
 """Bytes. Tensor cores are fed in whole cache lines."""
 _STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10, 90: 200 << 10}
@@ -61,6 +63,8 @@ class OpenCLFeatures:
     static_local_memory: int
     """Local memory that a kernel may declare. On NVIDIA devices more than `local_memory`, which is what needs no opt-in."""
     compute_units: int
+    """Processors that run whole groups, each with local memory of its own: work is divided among them. Some drivers count
+    parts of these."""
     sub_device: bool
     """Whether it is a part of a device, so that other work may run on the same cores."""
     compute_capability: int
@@ -135,13 +139,22 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         # A profile cannot make local memory real where the driver reports that it is not.
         local_memory_is_real=dedicated and vendor.local_memory_is_real is not False,
         static_local_memory=max(int(device.local_mem_size), _STATIC_LOCAL_MEMORY.get(capability, 0)),
-        compute_units=int(device.max_compute_units),
+        compute_units=_processors(device, extensions, vendor),
         sub_device=opencl_version(device) >= (1, 2) and device.parent_device is not None,
         compute_capability=capability,
         platform=device.platform.name,
         profile=vendor.name,
         quirks=active_quirks,
     )
+
+
+def _processors(device: Any, extensions: frozenset[str], vendor: VendorProfile) -> int:
+    """Return how many processors a device has, by their own count if its driver tells it."""
+    if "cl_intel_device_attribute_query" in extensions:
+        slices, each = (int.from_bytes(raw_info(device, p, 4) or b"", "little") for p in _SUB_SLICES)
+        if slices * each:
+            return slices * each
+    return max(1, ceil_div(int(device.max_compute_units), max(1, vendor.units_per_processor)))
 
 
 def _float_atomics(device: Any, extensions: frozenset[str], newer: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pyopencl as cl
 import pytest
 
+from polyhal.backends.opencl import capabilities
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.capabilities import features
 from polyhal.backends.opencl.profiles import vendor_profile as profiles
@@ -83,6 +84,31 @@ def test_every_op_lowers_within_the_limits_of_a_vendor(found: Any, name: str, mo
     assert backend.kernels.program_builds == []
     assert len(groups) > 100
     assert {(s, g) for s, g in groups if math.prod(g) > device.max_work_group_size} == set()
+
+
+@pytest.mark.parametrize(
+    ("profile", "reported", "slices", "processors"),
+    [
+        ("nvidia", 132, None, 132),
+        ("amd", 36, None, 36),
+        ("mali", 24, None, 24),
+        ("intel_gpu", 512, (8, 4), 32),  # Arc A770: 32 Xe cores of 16 vector engines
+        ("intel_gpu", 24, (1, 3), 3),  # UHD 630: three sub-slices of 8
+        ("intel_gpu", 512, None, 32),  # a driver that does not tell
+        ("intel_gpu", 24, (0, 0), 2),
+        ("cpu (Intel's runtime)", 2, None, 2),
+    ],
+)
+def test_work_is_divided_among_processors_that_run_whole_groups(
+    profile: str, reported: int, slices: tuple[int, int] | None, processors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What drivers call compute units are vector engines on some, of which many run one group together."""
+    device, kind = record(profile)
+    device.max_compute_units = reported
+    answers = dict(zip((0x4252, 0x4253), slices or (), strict=False))
+    device.extensions = "cl_intel_device_attribute_query" if slices else ""
+    monkeypatch.setattr(capabilities, "raw_info", lambda _, name, size: answers[name].to_bytes(size, "little"))
+    assert features(device, kind).compute_units == processors
 
 
 def test_shipped_profiles_decide_what_they_may() -> None:

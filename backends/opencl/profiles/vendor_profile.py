@@ -7,6 +7,7 @@
     group_size = 64
     vector_width = 4
     local_memory_is_real = false
+    units_per_processor = 16        # compute units, as the driver counts them, that share local memory and run one group
     [choices.NAME]                  # fields of the choice of the kernel family NAME (see `polyhal.hal.kernels.tuning`)
     depth = 16
     [quirks]                        # workarounds to switch on or off (see `polyhal.backends.opencl.quirks`)
@@ -28,7 +29,9 @@ from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceType
 
 _PACKAGE = "polyhal.backends.opencl.profiles"
-_FEATURES: dict[str, type[int]] = {"group_size": int, "vector_width": int, "local_memory_is_real": bool}
+_FEATURES: dict[str, type[int]] = {
+    "group_size": int, "vector_width": int, "units_per_processor": int, "local_memory_is_real": bool,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class VendorProfile:
     vendors: tuple[str, ...] = ()
     group_size: int | None = None
     vector_width: int | None = None
+    units_per_processor: int = 1
     local_memory_is_real: bool | None = None
     choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     quirks: Mapping[str, bool | int] = field(default_factory=dict)
