@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from polyhal.backends.common.codegen.preprocessor import ActiveText
 from polyhal.backends.opencl.described import description
 from polyhal.backends.opencl.described.backend import DescribedBackend
 from polyhal.backends.opencl.described.local_memory import declared_local_memory
@@ -43,10 +44,15 @@ __kernel void third(__global float *x) {}
 """
 
 
+def declared(text: str, kernel: str) -> int:
+    """The local memory that a kernel of a program declares."""
+    return declared_local_memory(ActiveText(lambda _: text).pieces("program", {}), kernel)
+
+
 def test_arrays_are_counted() -> None:
-    assert [declared_local_memory(PROGRAM, k) for k in ("first", "second", "third")] == [128, 44, 0]
+    assert [declared(PROGRAM, k) for k in ("first", "second", "third")] == [128, 44, 0]
     with pytest.raises(ValueError, match="type Thing"):
-        declared_local_memory("__kernel void k() { __local Thing x[2]; }", "k")
+        declared("__kernel void k() { __local Thing x[2]; }", "k")
 
 
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which counts local memory for any GPU it knows")
@@ -58,7 +64,7 @@ def test_clang_counts_the_same() -> None:
     seen = {launch.file: launch for launch in backend.kernels.launches if "__local" in launch.text}
     assert len(seen) >= 8
     for launch in seen.values():
-        assert _as_clang_counts(launch.text, launch.kernel) == declared_local_memory(launch.text, launch.kernel), launch.file
+        assert _as_clang_counts(launch.text, launch.kernel) == launch.local_memory, launch.file
 
 
 def _as_clang_counts(text: str, kernel: str) -> int:

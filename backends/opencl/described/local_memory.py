@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from polyhal.backends.common.codegen.constant_expression import evaluate
-from polyhal.backends.common.codegen.preprocessor import ActiveText, Macros, expand
+from polyhal.backends.common.codegen.preprocessor import Macros, expand
 
 _QUALIFIERS = frozenset({"const", "volatile"})
 _SIZES = {
@@ -20,13 +19,16 @@ _ARGUMENTS = r"(?:\s*\((?:[^()]|\([^()]*\))*\))?"
 _KERNEL = r"\b__kernel\b.*?\bvoid\s+(?P<kernel>\w+)"
 
 
-@lru_cache(maxsize=4096)
-def declared_local_memory(text: str, kernel: str) -> int:
-    """Return the bytes of the `__local` arrays of a kernel of a program. Raises ValueError where they cannot be read."""
+def declared_local_memory(pieces: Iterable[tuple[str, Macros]], kernel: str) -> int:
+    """Return the bytes of the `__local` arrays of a kernel of a program, given its text (see `ActiveText.pieces`).
+
+    Raises ValueError where they cannot be read.
+    """
     total, owner = 0, ""
     types: dict[str, str] = {}
-    for piece, macros in ActiveText(lambda _: text).pieces("program", {}):
-        types |= {m[2]: m[1] for m in _TYPEDEF.finditer(piece)}
+    for piece, macros in pieces:
+        if "typedef" in piece:
+            types |= {m[2]: m[1] for m in _TYPEDEF.finditer(piece)}
         if not owner and "__kernel" not in piece:
             continue
         for match in _interesting(macros).finditer(piece):

@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+from polyhal.backends.common.codegen.preprocessor import ActiveText
+from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.described.description import OfflineCompiler
+from polyhal.backends.opencl.described.local_memory import declared_local_memory
 from polyhal.backends.opencl.described.noted_launch import NotedLaunch
 from polyhal.backends.opencl.described.offline_compilers import compile_all
 from polyhal.backends.opencl.program_texts import ProgramTexts
@@ -27,6 +30,8 @@ class NotedPrograms(ProgramTexts):
         """`compiler` is None where there is none for the device."""
         super().__init__(features, info)
         self._compiler = compiler
+        self._active = ActiveText(self._sources.read)
+        self._local_memory: dict[tuple[Any, ...], int] = {}
         self._launches: dict[NotedLaunch, None] = {}
         self._builds: dict[str, ProgramBuild] = {}
 
@@ -46,6 +51,22 @@ class NotedPrograms(ProgramTexts):
             self._launches.setdefault(launch)
             digest = DiskCache.key([*launch.options, launch.text])
             self._builds.setdefault(digest, ProgramBuild(launch.file, digest, 0.0, compiled=False))
+
+    def local_memory(self, file: str, kernel: str, definitions: Definitions) -> int:
+        """Return the bytes of local memory that a kernel declares. Raises ValueError where they cannot be read."""
+        key = (file, kernel, tuple(definitions.items()))
+        with self._lock:
+            if key not in self._local_memory:
+                pieces = self._active.pieces(file, {**self._device_definitions, **definitions})
+                self._local_memory[key] = declared_local_memory(pieces, kernel)
+            return self._local_memory[key]
+
+    def reload(self) -> None:
+        """Read all files again."""
+        super().reload()
+        with self._lock:
+            self._active.forget()
+            self._local_memory.clear()
 
     def statistics(self, name: str) -> Sequence[Mapping[str, Any]]:
         """Return what the vendor's offline compiler makes of the kernels of a file, as far as they were launched.

@@ -9,7 +9,6 @@ from polyhal.backends.common.launching.kernel_arguments import Bound
 from polyhal.backends.common.launching.kernel_signature import KernelSignature
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.described.description import DescribedDevice, DeviceDescription
-from polyhal.backends.opencl.described.local_memory import declared_local_memory
 from polyhal.backends.opencl.described.noted_launch import NotedLaunch, argument_bytes, dynamic_local_memory
 from polyhal.backends.opencl.described.noted_programs import NotedPrograms
 from polyhal.backends.opencl.runtime import KernelRequest, Runtime
@@ -46,15 +45,15 @@ class DescribedRuntime(Runtime):
         workspace: tuple[int, ...],
     ) -> Launch:
         """Note the launch. Raises KernelBuildError if the device could not run it."""
-        text = self.programs.text(request.file, request.definitions)
         noted = NotedLaunch(
             file=request.file,
             kernel=request.kernel,
             definitions=tuple(request.definitions.items()),
             options=tuple(self.programs.flags(request.options)),
-            text=text,
+            text=self.programs.text(request.file, request.definitions),
             group=group,
-            local_memory=declared_local_memory(text, request.kernel) + dynamic_local_memory(parameters),
+            local_memory=self.programs.local_memory(request.file, request.kernel, request.definitions)
+            + dynamic_local_memory(parameters),
             argument_bytes=argument_bytes(parameters),
         )
         if problems := list(noted.violations(self.device)):
