@@ -149,12 +149,12 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
 
 
 def _processors(device: Any, extensions: frozenset[str], vendor: VendorProfile) -> int:
-    """Return how many processors a device has, by their own count if its driver tells it."""
-    if "cl_intel_device_attribute_query" in extensions:
+    """Return how many processors a device has: of graphics, by their own count if the driver tells it."""
+    if vendor.units_per_processor > 1 and "cl_intel_device_attribute_query" in extensions:
         slices, each = (int.from_bytes(raw_info(device, p, 4) or b"", "little") for p in _SUB_SLICES)
         if slices * each:
             return slices * each
-    return max(1, ceil_div(int(device.max_compute_units), max(1, vendor.units_per_processor)))
+    return ceil_div(int(device.max_compute_units), max(1, vendor.units_per_processor))
 
 
 def _float_atomics(device: Any, extensions: frozenset[str], newer: str) -> str:

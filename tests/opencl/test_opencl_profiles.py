@@ -97,6 +97,7 @@ def test_every_op_lowers_within_the_limits_of_a_vendor(found: Any, name: str, mo
         ("intel_gpu", 512, None, 32),  # a driver that does not tell
         ("intel_gpu", 24, (0, 0), 2),
         ("cpu (Intel's runtime)", 2, None, 2),
+        ("cpu (Intel's runtime)", 2, (1, 1), 2),  # it answers as if it had one sub-slice
     ],
 )
 def test_work_is_divided_among_processors_that_run_whole_groups(
