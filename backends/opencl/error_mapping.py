@@ -18,10 +18,11 @@ _ILLEGAL_ACCESS = -9999
 
 _REPORT = "report this with the output of `polyhal doctor`"
 _SMALLER = "drop tensors that are no longer needed, or use a smaller batch"
-_RETUNE = (
+RETUNE = (
     "in a kernel of your own use a smaller `group`; else `polyhal tune --reset` forgets tuned sizes, "
     "or report this with the output of `polyhal doctor`"
 )
+"""What to do about a work-group that is too large."""
 
 
 class DeviceLimits(NamedTuple):
@@ -90,7 +91,7 @@ _CAUSES: dict[int, _Cause] = {
     _Status.OUT_OF_RESOURCES: _Cause(
         OutOfMemoryError,
         "the device has no memory, registers or local memory for it",
-        f"{_SMALLER}; if there is plenty, a work-group is too large: {_RETUNE}",
+        f"{_SMALLER}; if there is plenty, a work-group is too large: {RETUNE}",
         memory=True,
         groups=True,
     ),
@@ -99,10 +100,10 @@ _CAUSES: dict[int, _Cause] = {
     ),
     _Status.MAP_FAILURE: _Cause(OutOfMemoryError, "the host cannot see the device's memory", _SMALLER),
     _Status.INVALID_WORK_GROUP_SIZE: _Cause(
-        BackendError, "the work-group is too large for this kernel on this device", _RETUNE, groups=True
+        BackendError, "the work-group is too large for this kernel on this device", RETUNE, groups=True
     ),
     _Status.INVALID_WORK_ITEM_SIZE: _Cause(
-        BackendError, "the work-group is too long on one axis", _RETUNE, groups=True
+        BackendError, "the work-group is too long on one axis", RETUNE, groups=True
     ),
     _Status.INVALID_GLOBAL_WORK_SIZE: _Cause(
         BackendError, "the tensor needs more work-items than the driver counts", "split the tensor"

@@ -16,6 +16,7 @@ import pyopencl as cl
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
 from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
 from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
+from polyhal.backends.opencl.error_mapping import RETUNE
 from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import KernelBuildError, message
@@ -68,7 +69,7 @@ class KernelLaunch:
         items, most = math.prod(local_size), kernel.largest_group(runtime.device)
         if items > most and not runtime.features.quirks.group_limit_is_advice:
             problem = f"the driver compiled the kernel for groups of at most {most} work-items, and this launch has {items}"
-            raise KernelBuildError(message(kernel.name, problem, device=runtime.info.name))
+            raise KernelBuildError(message(kernel.name, problem, fix=RETUNE, device=runtime.info.name))
         self._runtime = runtime
         self.name = kernel.name
         self.workspace = workspace

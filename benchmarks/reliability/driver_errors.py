@@ -128,7 +128,7 @@ def group_too_large(device: Device) -> str:
     """Launch twice as many work-items per group as the device allows."""
     limit = int(_driver(device).max_work_group_size)
     x = ph.ones((64,), device=device)
-    text = rf"launching broken over .* INVALID_WORK_GROUP_SIZE: .* too large .* at most {limit} work-items.*smaller `group`"
+    text = rf"broken.* at most {limit} work-items.*smaller `group`"
     kernel = _kernel("out[get_global_id(0) % 64] = x[0];", group=2 * limit)
     return _refused(lambda: kernel(x), BackendError, text)
 
