@@ -56,6 +56,8 @@ class OpenCLFeatures:
     """Floats per work-item in streaming kernels."""
     group_size: int
     """Work-items per group in streaming kernels."""
+    wave: int
+    """Work-items of which the device prefers multiples in a group, because they run in step; 1 if it does not tell."""
     max_group_size: int
     local_memory: int
     local_memory_is_real: bool
@@ -120,6 +122,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         capability = 10 * int(device.compute_capability_major_nv) + int(device.compute_capability_minor_nv)
     native_width = max(int(device.native_vector_width_float), int(device.preferred_vector_width_float))
     newer = language.newest(device)
+    group_size = power_of_two_at_most(min(int(device.max_work_group_size), vendor.group_size or _GROUP))
     dedicated = device.local_mem_type == cl.device_local_mem_type.LOCAL
     return OpenCLFeatures(
         cpu=cpu,
@@ -133,7 +136,8 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         correct_divide=bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         command_buffers="cl_khr_command_buffer" in extensions,
         vector_width=vendor.vector_width or (max(4, min(16, native_width)) if cpu else 4),
-        group_size=power_of_two_at_most(min(int(device.max_work_group_size), vendor.group_size or _GROUP)),
+        group_size=group_size,
+        wave=1 if cpu else power_of_two_at_most(min(_wave(device), group_size)),
         max_group_size=int(device.max_work_group_size),
         local_memory=int(device.local_mem_size),
         # A profile cannot make local memory real where the driver reports that it is not.
@@ -155,6 +159,18 @@ def _processors(device: Any, extensions: frozenset[str], vendor: VendorProfile) 
         if slices * each:
             return slices * each
     return ceil_div(int(device.max_compute_units), max(1, vendor.units_per_processor))
+
+
+def _wave(device: Any) -> int:
+    """Return how many work-items run in step, by OpenCL 3.0 or an extension of the vendor; 1 if the driver does not tell."""
+    import pyopencl as cl
+
+    for name in ("preferred_work_group_size_multiple", "wavefront_width_amd"):
+        try:
+            return max(1, int(getattr(device, name)))
+        except (AttributeError, cl.Error):
+            continue
+    return 1
 
 
 def _float_atomics(device: Any, extensions: frozenset[str], newer: str) -> str:

@@ -27,6 +27,7 @@ from polyhal.backends.opencl.lowering.conv.arguments import (
 from polyhal.backends.opencl.lowering.conv.split_k import Partials, reduction
 from polyhal.backends.opencl.lowering.conv.tile_configs import MIN_ROWS, TileConfig, choose_tile, half_type, split_tile
 from polyhal.backends.opencl.lowering.support.rows import real_type
+from polyhal.backends.opencl.lowering.support.wave import filled
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
@@ -216,6 +217,7 @@ def _pack(
     """The launch that packs weights, and the offsets of the k axis, in the first two workspaces."""
     first = c.target + 1
     padded_m, padded_k = padded
+    group = filled(runtime.features, _PACK_GROUP)
     return runtime.launch(
         "conv/implicit_gemm_pack",
         {
@@ -226,7 +228,7 @@ def _pack(
             "packed": Workspace(first), "k_offsets": Workspace(first + 1), "weight": Tensor(1), "padded_m": padded_m,
             "padded_k": padded_k, **geometry_args(packed.product), **packed.tap_args(),
         },
-        (padded_m, padded_k // 2 if tile.terms else padded_k, packed.product.groups), (_PACK_GROUP, 1, 1),
+        (padded_m, padded_k // 2 if tile.terms else padded_k, packed.product.groups), (group, 1, 1),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl.lowering.support.wave import filled
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
@@ -19,6 +20,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
     """Build the launch for a product. Raises KernelBuildError."""
     macros, epilogue_args = epilogue(p)
     args = {**geometry(p), **epilogue_args, "out": Tensor(p.out.place)}
+    group = filled(runtime.features, _GROUP)
     items = (p.n, ceil_div(p.m, _ROWS), p.count)
     defined = definitions(p, macros, ROWS=_ROWS, LOGICAL=p.out_dtype.kind == "bool")
-    return runtime.launch("gemm/strided", defined, args, items, (_GROUP, 1, 1))
+    return runtime.launch("gemm/strided", defined, args, items, (group, 1, 1))

@@ -16,6 +16,7 @@ from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.opencl.lowering.rowwise.arguments import Args, Definitions, itemsize, optional, tensors
 from polyhal.backends.opencl.lowering.support.rows import real_type
+from polyhal.backends.opencl.lowering.support.wave import filled
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -69,7 +70,9 @@ def _divide(runtime: Runtime, planes: ChannelPlanes) -> _Division:
     features = runtime.features
     short = planes.inner <= _SHORT_PLANE
     channels_each = math.gcd(planes.channels, _MAX_CHANNELS) if features.cpu and short else 1
-    groups = (1, 1) if features.cpu else (features.group_size, _SHORT_GROUP if short else features.group_size)
+    groups = (1, 1)
+    if not features.cpu:
+        groups = (features.group_size, filled(features, _SHORT_GROUP) if short else features.group_size)
     images_each = _images_each(runtime, planes, channels_each)
     return _Division(planes, channels_each, images_each, images_each if features.cpu else 1, groups)
 

@@ -12,6 +12,7 @@ from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
 from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
+from polyhal.backends.opencl.lowering.support.wave import filled
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -190,7 +191,8 @@ def _row_per_group(runtime: Runtime, merged: StridedRows, cached: int, width: in
     tuning = runtime.tuning.choose(ROW_TUNING, f"{size_class(merged.count, merged.length)} {cached}", RowTuning())
     most = (tuning.registers if width > 1 else _SCALARS) // width // max(cached, 1)
     limit = min(runtime.features.max_group_size, 1024)
-    lanes = max(_MIN_LANES, min(limit, power_of_two_at_least(ceil_div(vectors, max(most, 1)))))
+    shortest = max(_MIN_LANES, min(limit, filled(runtime.features, _MIN_LANES), power_of_two_at_least(vectors)))
+    lanes = max(shortest, min(limit, power_of_two_at_least(ceil_div(vectors, max(most, 1)))))
     busy = tuning.busy * runtime.features.compute_units
     while lanes * 2 <= min(limit, vectors) and lanes * merged.count < busy:
         lanes *= 2

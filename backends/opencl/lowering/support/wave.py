@@ -1,0 +1,13 @@
+"""Groups that fill the waves of a device: the work-items that run in step, of which idle ones cost as much as busy ones."""
+
+from __future__ import annotations
+
+from polyhal.backends.opencl.capabilities import OpenCLFeatures
+
+_USUAL = 32
+"""Work-items of a wave of most devices, for which groups are chosen."""
+
+
+def filled(features: OpenCLFeatures, group: int) -> int:
+    """Return `group`, or a whole wave on devices with wider waves than most."""
+    return max(group, features.wave) if features.wave > _USUAL else group
