@@ -59,7 +59,9 @@ def programs(key: str) -> tuple[list[NotedLaunch], str]:
     found: dict[tuple[object, ...], NotedLaunch] = {}
     for launch in backend.kernels.launches:
         found.setdefault((launch.text if ALL else launch.file, launch.options), launch)
-    names = (n for n in backend.description.device.extensions.split() if n.startswith("cl_khr"))
+    names = [n for n in backend.description.device.extensions.split() if n.startswith("cl_khr") and "image" not in n]
+    if "cl_khr_fp64" in names:
+        names.append("__opencl_c_fp64")  # the same since OpenCL C 3.0, where clang wants both or none
     return list(found.values()), ",".join(["-cl-ext=-all", *(f"+{n}" for n in names)])
 
 
