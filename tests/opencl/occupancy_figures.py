@@ -1,0 +1,81 @@
+"""What vendors' compilers make of products, convolutions and attention of usual sizes: python tests/opencl/occupancy_figures.py
+
+Writes occupancy_figures.json beside this file. AMD's clang and Intel's ocloc must be installed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polyhal
+from polyhal.backends.opencl.described import description
+from polyhal.backends.opencl.described.backend import DescribedBackend
+from polyhal.hal.device import Device
+from polyhal.nn import functional as F
+
+PATH = Path(__file__).with_suffix(".json")
+DEVICES = ("rx480", "rx6800", "uhd630", "a770")
+"""One of each architecture that the installed compilers know: GCN, RDNA, Gen9, Xe."""
+FILES = ("gemm/tiles", "gemm/sliced_k", "conv/implicit_gemm", "conv/implicit_gemm_weight_grad")
+_SHAPE = (
+    "DTYPE", "QUAD_ROWS", "QUAD_COLUMNS", "ROWS", "COLUMNS", "ROW_BLOCKS", "DEPTH", "ITEM_ROWS", "ITEM_COLUMNS", "FEATURES",
+    "ROWS_ARE_KEYS",
+)  # fmt: skip
+"""Definitions that tell tiles apart. Of programs that agree in them the worst figures are kept."""
+_MOST = ("group", "registers", "spilled_registers", "local_bytes")
+_LEAST = ("waves", "lanes")
+_PRODUCTS = ((1024, 1024, 1024), (4096, 4096, 4096), (64, 4096, 1024), (4096, 64, 1024), (256, 256, 256), (2048, 512, 512))
+_CONVOLUTIONS = (
+    # images, channels, height and width, filters, kernel, stride
+    (8, 64, 56, 64, 3, 1), (8, 128, 28, 128, 3, 1), (8, 256, 14, 256, 3, 2), (8, 3, 224, 32, 3, 2), (8, 16, 32, 16, 3, 1),
+    (8, 64, 56, 128, 1, 1),
+)  # fmt: skip
+
+
+def lowered(key: str) -> DescribedBackend:
+    """A described device that was asked for products and convolutions of usual sizes, and their gradients."""
+    backend = DescribedBackend(description.load(key))
+    device = Device.opened(f"described:{key}", backend)
+    for dtype in ("float32", "float16"):
+        for result in (*_products(device, dtype), *_convolutions(device, dtype)):
+            result.sum().backward()
+    return backend
+
+
+def _operand(device: Device, dtype: str, *shape: int) -> Any:
+    return polyhal.zeros(shape, dtype=dtype, device=device, requires_grad=True)
+
+
+def _products(device: Device, dtype: str) -> Iterator[Any]:
+    for m, n, k in _PRODUCTS:
+        yield _operand(device, dtype, m, k) @ _operand(device, dtype, k, n)
+        yield F.linear(_operand(device, dtype, m, k), _operand(device, dtype, n, k), _operand(device, dtype, n))
+
+
+def _convolutions(device: Device, dtype: str) -> Iterator[Any]:
+    for images, channels, size, filters, kernel, stride in _CONVOLUTIONS:
+        x = _operand(device, dtype, images, channels, size, size)
+        weight, bias = _operand(device, dtype, filters, channels, kernel, kernel), _operand(device, dtype, filters)
+        yield F.conv2d(x, weight, bias, stride=stride, padding=kernel // 2)
+
+
+def figures(key: str) -> dict[str, dict[str, int]]:
+    """The worst figures of each kernel and tile on a device."""
+    backend = lowered(key)
+    worst: dict[str, dict[str, int]] = {}
+    for file in FILES:
+        for found in backend.kernels.statistics(f"{file}.cl"):
+            defined = found["definitions"]
+            name = " ".join([file, *(f"{d}={defined[d]}" for d in _SHAPE if d in defined)])
+            of_tile = worst.setdefault(name, {})
+            for figure, pick in [*((f, max) for f in _MOST), *((f, min) for f in _LEAST)]:
+                if figure in found:
+                    of_tile[figure] = pick(of_tile.get(figure, found[figure]), found[figure])
+    return dict(sorted(worst.items()))
+
+
+if __name__ == "__main__":
+    PATH.write_text(json.dumps({key: figures(key) for key in DEVICES}, indent=1) + "\n", encoding="utf-8")
