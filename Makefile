@@ -49,7 +49,7 @@ conformance: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
 
 vendors: $(DEVELOPMENT)
-	POLYHAL_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) tests/opencl/test_described_lint.py $(ARGS)
+	POLYHAL_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) tests/opencl/test_described_lint.py tests/opencl/test_opencl_occupancy.py $(ARGS)
 
 generate: $(RUNTIME)
 	$(BIN)/python -m polyhal.hal.testing.tools.generate $(ARGS)

@@ -11,7 +11,8 @@ from typing import Any
 from polyhal.backends.common.codegen.expressions import EXPRESSIONS
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
 from polyhal.backends.common.quirks import active, with_overrides
-from polyhal.backends.opencl import language, pocl_affinity, quirks, sub_devices
+from polyhal.backends.opencl import language, occupancy, pocl_affinity, quirks, sub_devices
+from polyhal.backends.opencl.occupancy import Architecture
 from polyhal.backends.opencl.profiles.vendor_profile import VendorProfile, choose, shipped
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.backends.opencl.raw_info import raw_info
@@ -76,6 +77,8 @@ class OpenCLFeatures:
     """Name of the vendor profile in use."""
     quirks: OpenCLQuirks
     """Workarounds for the driver."""
+    architecture: Architecture | None = None
+    """What tiles are chosen by; None where they are those that were measured on NVIDIA's."""
 
     @property
     def tensor_cores(self) -> bool:
@@ -149,6 +152,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         platform=device.platform.name,
         profile=vendor.name,
         quirks=active_quirks,
+        architecture=occupancy.match(vendor.architectures, device.name),
     )
 
 

@@ -49,7 +49,7 @@ def test_drivers_are_told_apart() -> None:
     }  # fmt: skip
     assert set(active(oclgrind)) == {"skip_binary_cache", "assume_unified_memory"}
     assert set(active(intel)) == {"pin_waiting_thread", "split_by_names", "run_loaded_binaries", "builtin_prefetch"}
-    assert set(active(nvidia)) == {"ptx_half_conversion"}
+    assert set(active(nvidia)) == {"ptx_half_conversion", "group_limit_is_advice"}
 
 
 def test_numbers_are_shown_with_their_values() -> None:

@@ -12,6 +12,8 @@
     depth = 16
     [quirks]                        # workarounds to switch on or off (see `polyhal.backends.opencl.quirks`)
     builtin_prefetch = false
+    [[architectures]]               # fields of `polyhal.backends.opencl.occupancy.Architecture`; the first that fits
+    name = "gcn"
 
 A profile that names vendors takes precedence over one that does not. Its values are bounded by what the device can do.
 """
@@ -21,10 +23,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import resources
+from typing import Any
 
 from polyhal.backends.common.quirks import declared
+from polyhal.backends.opencl.occupancy import Architecture
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceType
 
@@ -47,6 +51,7 @@ class VendorProfile:
     local_memory_is_real: bool | None = None
     choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     quirks: Mapping[str, bool | int] = field(default_factory=dict)
+    architectures: tuple[Architecture, ...] = ()
 
     def fits(self, vendor: str, platform: str, kind: DeviceType) -> bool:
         """Return whether the profile is for a device. Names match at the start of a word: "arm" does not match "charm"."""
@@ -76,6 +81,7 @@ def parse(name: str, text: str) -> VendorProfile:
         quirks = data.pop("quirks", {})
         kinds = frozenset(DeviceType(k) for k in match.pop("kinds"))
         vendors = tuple(match.pop("vendors", ()))
+        architectures = tuple(_architecture(a) for a in data.pop("architectures", ()))
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"profile {name}: {type(error).__name__}: {error}") from error
     unknown = [*data, *match, *(set(features) - set(_FEATURES)), *(set(quirks) - set(declared(OpenCLQuirks)))]
@@ -84,4 +90,17 @@ def parse(name: str, text: str) -> VendorProfile:
     wrong += [k for k, v in quirks.items() if k not in unknown and type(v) not in (bool, int)]
     if unknown or wrong or any(v != v.lower() for v in vendors):
         raise ValueError(f"profile {name}: {', '.join(map(str, [*unknown, *wrong])) or 'vendors'} cannot be used")
-    return VendorProfile(name, kinds, vendors, choices=choices, quirks=quirks, **features)
+    return VendorProfile(name, kinds, vendors, choices=choices, quirks=quirks, architectures=architectures, **features)
+
+
+def _architecture(facts: dict[str, Any]) -> Architecture:
+    """Raises TypeError if fields are missing or unknown, ValueError if numbers are not positive."""
+    found = Architecture(**{**facts, "devices": tuple(facts.get("devices", ()))})
+    wrong = [f.name for f in fields(Architecture) if f.type == "int" and not _is_positive(getattr(found, f.name))]
+    if wrong:
+        raise ValueError(f"expected positive integers: {', '.join(wrong)}")
+    return found
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) is int and value > 0

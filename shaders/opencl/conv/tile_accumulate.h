@@ -30,6 +30,7 @@
 #endif
 #include "lib/dtypes.h"
 #include "lib/mma.h"
+#include "lib/unrolled_terms.h"
 
 #define GROUP (ROWS * COLUMNS / (32 * ROW_BLOCKS * COLUMN_BLOCKS))
 #define WARPS_ACROSS (COLUMNS / (32 * COLUMN_BLOCKS))
@@ -97,7 +98,7 @@ static inline void multiply_slice(REAL acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS][8]
                                   __local const REAL *right) {
     left += ROW_OF(0);
     right += COLUMN_OF(0);
-    UNROLLED(k_, DEPTH) {
+    UNROLLED_TERMS for (uint k_ = 0; k_ < (DEPTH); k_++) {
         REAL x[ITEM_ROWS], y[ITEM_COLUMNS];
         UNROLLED(b, ROW_BLOCKS) {
             const Quad q = left_quad(left + 32 * b, k_);

@@ -60,6 +60,7 @@
 #endif
 #define ALIGNED 0
 #include "lib/dtypes.h"
+#include "lib/unrolled_terms.h"
 #include "lib/vectors.h"
 #include "gemm/operands.h"
 #include "gemm/tile_swizzle.h"
@@ -175,8 +176,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
             FETCH(free, from + TERMS_AHEAD)
         }
         COPIES_COMMIT();
-#pragma unroll
-        for (uint p = 0; p < DEPTH; p++) {
+        UNROLLED_TERMS for (uint p = 0; p < DEPTH; p++) {
             REAL x[4 * QUAD_ROWS], y[4 * QUAD_COLUMNS];
 #pragma unroll
             for (uint q = 0; q < QUAD_ROWS; q++)

@@ -15,6 +15,7 @@ from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems import conv
 from polyhal.backends.common.problems.conv import Convolution, Correlation, Geometry
+from polyhal.backends.opencl import occupancy
 from polyhal.backends.opencl.lowering.conv import direct
 from polyhal.backends.opencl.lowering.conv.arguments import (
     POSITION_LIMIT,
@@ -161,8 +162,8 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     multiply = runtime.launch(
         "conv/implicit_gemm_weight_grad",
         {
-            **tile.definitions(x.dtype, out.dtype), "SPLIT": splits > 1,
-            "OUT_LANES": 1 if p.n % 4 or not out.aligned else 4,
+            **tile.definitions(x.dtype, out.dtype), **occupancy.definitions(runtime.features.architecture),
+            "SPLIT": splits > 1, "OUT_LANES": 1 if p.n % 4 or not out.aligned else 4,
         },
         {
             "g": Tensor(0), "x": Tensor(1), **result, "k_per_split": k_per_split, **geometry_args(p), **output.args(),
@@ -202,7 +203,10 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
     quads = p.n % 4 == 0 if split else packed.output.phases == (1, 1) and stores_together(p, out, 4)
     multiply = runtime.launch(
         "conv/implicit_gemm",
-        {**tile.definitions(x.dtype, out.dtype), "BIAS": biased, "SPLIT": split, "OUT_LANES": 4 if quads else 1},
+        {
+            **tile.definitions(x.dtype, out.dtype), **occupancy.definitions(runtime.features.architecture),
+            "BIAS": biased, "SPLIT": split, "OUT_LANES": 4 if quads else 1,
+        },
         args, (tiles * tile.group, splits, p.groups), (tile.group, 1, 1),
     )  # fmt: skip
     itemsize = 2 * tile.terms or (8 if real_type(out.dtype) == "double" else 4)

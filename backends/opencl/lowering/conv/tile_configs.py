@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.split_k import split_k
+from polyhal.backends.opencl import occupancy
 from polyhal.backends.opencl.lowering.support.rows import real_type
+from polyhal.backends.opencl.occupancy import Usage
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -21,6 +23,12 @@ _MIN_WGMMA_SPLIT = 512
 """The same on Hopper's tensor cores: shorter splits cost more to reduce than they save."""
 _MAX_SPLITS = 128
 """Groups that share a tile, at most."""
+_OTHER_REGISTERS = 26
+"""Registers that hold no sums, operands or elements on their way to local memory; fitted to what AMD's compiler takes."""
+_OTHER_MEMORY = 8
+"""Bytes of local memory per column besides slices: the tap of the weight gradient."""
+_PADDING = 4
+"""Elements of padding per line in local memory, against bank conflicts."""
 _GROUPS_PER_UNIT = 4
 """Groups per compute unit that split-K aims at if there are fewer tiles than compute units."""
 
@@ -48,6 +56,14 @@ class TileConfig:
         """Work-items."""
         return self.rows * self.columns // (32 * self.row_blocks * self.column_blocks)
 
+    @property
+    def usage(self) -> Usage:
+        """What a group needs to compute in float32, predicted, if the loop over terms is not unrolled whole."""
+        rows, columns = 4 * self.row_blocks, 8 * self.column_blocks
+        loads = (self.rows + self.columns) * self.depth // self.group
+        memory = self.stages * self.depth * (self.rows + self.columns + 2 * _PADDING) * 4 + _OTHER_MEMORY * self.columns
+        return Usage(rows * columns + rows + columns + loads + _OTHER_REGISTERS, self.group, memory)
+
     def definitions(self, dtype: DType, out: DType) -> Definitions:
         return {
             "DTYPE": dtype.name, "OUT_DTYPE": out.name, "REAL": real_type(out), "ROWS": self.rows, "COLUMNS": self.columns,
@@ -71,7 +87,9 @@ def choose_tile(runtime: Runtime, rows: int, dtype: DType, out: DType, precision
     else:
         shape = (64, 128, 2, 1)
     if not cores:
-        return TileConfig(*shape)
+        features = runtime.features
+        candidates = [TileConfig(*shape), TileConfig(32, 128, 1, 1)]
+        return occupancy.choose(features.architecture, features.static_local_memory, candidates, lambda t: t.usage)
     asynchronous = dtype is dtypes.float32
     terms = 1 if dtype.itemsize == 2 else {"highest": 0, "high": 3, "medium": 1}[precision]
     stages = 2 if not asynchronous else 3 if weight_grad or terms < 3 else 4

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Matrix, Product
+from polyhal.backends.opencl import occupancy
 from polyhal.backends.opencl.lowering.gemm import split_k, staging
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl.occupancy import Usage
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
@@ -29,6 +31,9 @@ _GROUPS_PER_UNIT = 4
 _TURN_ROWS, _TURN_OPERAND = 2048, 1 << 20
 """Rows of the left operand and elements of the right one from which on a transposed copy of the right one saves time: copies of
 its terms are of 4 bytes, transposed of 16. On an H200 that makes large products a tenth faster."""
+_LOAD_REGISTERS, _OTHER_REGISTERS = 4, 13
+"""Registers of an element on its way to local memory, with its address, and of what is neither that nor an operand or a sum.
+Fitted to what AMD's compiler takes."""
 _OCCUPANCY = Target(groups=2)
 """Two groups of the largest tile hide each other's latency; the compiler would take a few registers more, and one would fit."""
 
@@ -58,6 +63,14 @@ class SimtTile:
         """Return the bytes of local memory that a group needs."""
         return self.stages * self.depth * (self.rows + self.columns + 2 * _PADDING) * itemsize
 
+    @property
+    def usage(self) -> Usage:
+        """What a group needs to compute in float32, predicted; the loop over terms is not unrolled whole."""
+        sums, operands = 16 * self.quad_rows * self.quad_columns, 4 * (self.quad_rows + self.quad_columns)
+        loads = (self.rows + self.columns) * self.depth // GROUP
+        registers = sums + operands + _LOAD_REGISTERS * loads + _OTHER_REGISTERS
+        return Usage(registers, GROUP, self.local_memory(4))
+
 
 TILES = Family[SimtTile](
     "matmul_tiles",
@@ -66,12 +79,13 @@ TILES = Family[SimtTile](
         tile.quad_rows * tile.quad_columns <= 4
         and tile.local_memory(4) <= features.static_local_memory
         and (tile.stages == 2 or features.tensor_cores)
+        and (features.architecture is None or tile.usage.registers <= features.architecture.most_registers)
     ),
 )  # fmt: skip
 
 
 def choose(runtime: Runtime, p: Product, *, asynchronous: bool) -> SimtTile:
-    """Choose the largest tile that occupies all compute units, with split-K where that helps."""
+    """Choose the largest tile that occupies all compute units, with split-K where that helps, and leaves enough waves."""
     units = runtime.features.compute_units
     large, small = SimtTile(2, 2, 8, 2), SimtTile(1, 1, 16, 2)
     if asynchronous:
@@ -85,7 +99,16 @@ def choose(runtime: Runtime, p: Product, *, asynchronous: bool) -> SimtTile:
     few = tiles < units and tiles * (p.k // _MIN_SPLIT_TERMS) < units
     if p.sum_dtype.itemsize > 4:
         return small
-    return runtime.tuning.choose(TILES, size_class(p.m, p.n, p.k), small if few else large)
+    tile = _with_enough_waves(runtime, small if few else large)
+    return runtime.tuning.choose(TILES, size_class(p.m, p.n, p.k), tile)
+
+
+def _with_enough_waves(runtime: Runtime, tile: SimtTile) -> SimtTile:
+    """Return the tile, or the first smaller one of which a device holds as many waves as it needs."""
+    features, rows, columns = runtime.features, tile.quad_rows, tile.quad_columns
+    halves = (replace(tile, quad_rows=max(1, rows // 2)), replace(tile, quad_columns=max(1, columns // 2)))
+    candidates = (tile, *halves, SimtTile(1, 1, 8, 2))
+    return occupancy.choose(features.architecture, features.static_local_memory, candidates, lambda t: t.usage)
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
@@ -127,7 +150,8 @@ def multiply(
         if layouts[f"{side}_K_MAJOR"]:
             layouts[f"{side}_BYTES"] = p.dtype.itemsize
     defined = definitions(
-        p, macros, layouts, WIDTH=4, QUAD_ROWS=tile.quad_rows, QUAD_COLUMNS=tile.quad_columns, DEPTH=tile.depth,
+        p, macros, layouts, occupancy.definitions(runtime.features.architecture), WIDTH=4,
+        QUAD_ROWS=tile.quad_rows, QUAD_COLUMNS=tile.quad_columns, DEPTH=tile.depth,
         STAGES=tile.stages, ASYNC=asynchronous, TENSOR_CORES=runtime.features.tensor_cores, SPLIT_K=partial,
         OUT_QUADS=p.n % 4 == 0 and (partial or (p.out.aligned and p.out_dtype is p.sum_dtype)),
     )  # fmt: skip

@@ -1,0 +1,21 @@
+// UNROLLED_TERMS in front of the loop over the terms of a slice in local memory unrolls it whole, or TERM_UNROLL times.
+//
+// Compilers read operands of the steps of an unrolled loop ahead, into registers. That hides latency where a work-item has
+// many registers; where there are few, fewer groups run at once, or registers are spilled.
+
+#ifndef POLYHAL_LIB_UNROLLED_TERMS
+#define POLYHAL_LIB_UNROLLED_TERMS
+
+// 0: whole.
+#ifndef TERM_UNROLL
+#define TERM_UNROLL 0
+#endif
+#define PRAGMA_OF(text) _Pragma(#text)
+#define UNROLL_PRAGMA(steps) PRAGMA_OF(unroll steps)
+#if TERM_UNROLL
+#define UNROLLED_TERMS UNROLL_PRAGMA(TERM_UNROLL)
+#else
+#define UNROLLED_TERMS _Pragma("unroll")
+#endif
+
+#endif
