@@ -53,6 +53,8 @@ EXPECTED = {
     "bare12": ("gpu", DeviceType.GPU, False, False),
 }
 ACTIVE = ActiveText(SourceFolder("polyhal.shaders.opencl").read)
+WAVES = {"rx480": 64, "vega20": 64, "rx6800": 32, "rx7900": 32, "malig78": 16, "m1": 1, "bare12": 1}
+"""Lanes that work in step, where hardware has one width; drivers of OpenCL 1.2 do not tell."""
 TRAINING = tuple(name for name in WORKLOADS if name != "used")
 
 
@@ -97,6 +99,7 @@ def test_descriptions_are_consistent(key: str) -> None:
     assert (backend.features.profile, backend.info.type) == (profile, kind)
     assert (backend.features.fp64, backend.features.fp16) == (fp64, fp16)
     assert backend.features.compute_capability == 0
+    assert backend.features.wave == WAVES.get(key, backend.features.wave)
     extensions = device.extensions.split()
     assert len(set(extensions)) == len(extensions)
     assert fp64 == ("cl_khr_fp64" in extensions)

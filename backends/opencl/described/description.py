@@ -4,7 +4,7 @@
     sources = ["..."]               # where the values are from
     estimated = ["extensions"]      # those of [device] that no source states for this very device
     [platform]                      # CL_PLATFORM_NAME, VENDOR, VERSION
-    [device]                        # CL_DEVICE_* in lower case: the fields of `DescribedDevice`
+    [device]                        # CL_DEVICE_* in lower case: the fields of `DescribedDevice`, and those of its `newer`
     [compiler]                      # absent where there is none: an offline compiler, and its options for the device
     tool = "clang"
     options = ["-mcpu=gfx803"]
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from polyhal.hal.errors import DeviceUnavailableError, message
 
 _PACKAGE = "polyhal.backends.opencl.devices"
 _SUFFIX = ".toml"
+_NEWER = ("preferred_work_group_size_multiple", "wavefront_width_amd")
 _TABLES = ("platform", "device", "compiler")
 
 
@@ -58,7 +59,6 @@ class DescribedDevice:
     max_compute_units: int
     max_work_group_size: int
     max_work_item_sizes: tuple[int, ...]
-    preferred_work_group_size_multiple: int
     sub_group_sizes: tuple[int, ...]
     """Lanes that may work in step, as cl_intel_required_subgroup_size reports them; empty where there are no sub-groups."""
     local_mem_type: int
@@ -78,8 +78,16 @@ class DescribedDevice:
     profile: str = "FULL_PROFILE"
     available: bool = True
     compiler_available: bool = True
+    newer: Mapping[str, int] = field(default_factory=dict)
+    """What OpenCL 3.0 and extensions of vendors tell; other devices have no such attributes."""
     parent_device: None = None
     partition_properties: tuple[int, ...] = ()
+
+    def __getattr__(self, name: str) -> int:
+        try:
+            return self.newer[name]
+        except KeyError:
+            raise AttributeError(f"{self.name} has no {name}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +148,8 @@ def parse(key: str, text: str) -> DeviceDescription:
 
 def _device(platform: DescribedPlatform, facts: Mapping[str, Any]) -> DescribedDevice:
     values = {
-        **facts,
+        **{name: value for name, value in facts.items() if name not in _NEWER},
+        "newer": {name: facts[name] for name in _NEWER if name in facts},
         "type": getattr(cl.device_type, facts["type"].upper()),
         "local_mem_type": getattr(cl.device_local_mem_type, facts["local_mem_type"].upper()),
         "single_fp_config": _bits(facts["single_fp_config"]),
