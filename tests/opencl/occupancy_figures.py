@@ -19,13 +19,16 @@ from polyhal.nn import functional as F
 PATH = Path(__file__).with_suffix(".json")
 DEVICES = ("rx480", "rx6800", "uhd630", "a770")
 """One of each architecture that the installed compilers know: GCN, RDNA, Gen9, Xe."""
-FILES = ("gemm/tiles", "gemm/sliced_k", "conv/implicit_gemm", "conv/implicit_gemm_weight_grad")
+FILES = (
+    "gemm/tiles", "gemm/sliced_k", "conv/implicit_gemm", "conv/implicit_gemm_weight_grad", "attention/tiles",
+    "attention/tiles_grad",
+)  # fmt: skip
 _SHAPE = (
     "DTYPE", "QUAD_ROWS", "QUAD_COLUMNS", "ROWS", "COLUMNS", "ROW_BLOCKS", "DEPTH", "ITEM_ROWS", "ITEM_COLUMNS", "FEATURES",
     "ROWS_ARE_KEYS",
 )  # fmt: skip
 """Definitions that tell tiles apart. Of programs that agree in them the worst figures are kept."""
-_MOST = ("group", "registers", "spilled_registers", "local_bytes")
+_MOST = ("group", "registers", "spilled_registers", "private_bytes", "local_bytes")
 _LEAST = ("waves", "lanes")
 _PRODUCTS = ((1024, 1024, 1024), (4096, 4096, 4096), (64, 4096, 1024), (4096, 64, 1024), (256, 256, 256), (2048, 512, 512))
 _CONVOLUTIONS = (
@@ -35,12 +38,15 @@ _CONVOLUTIONS = (
 )  # fmt: skip
 
 
+_HEADS = (32, 64, 128)
+
+
 def lowered(key: str) -> DescribedBackend:
-    """A described device that was asked for products and convolutions of usual sizes, and their gradients."""
+    """A described device that was asked for products, convolutions and attention of usual sizes, and their gradients."""
     backend = DescribedBackend(description.load(key))
     device = Device.opened(f"described:{key}", backend)
     for dtype in ("float32", "float16"):
-        for result in (*_products(device, dtype), *_convolutions(device, dtype)):
+        for result in (*_products(device, dtype), *_convolutions(device, dtype), *_attention(device, dtype)):
             result.sum().backward()
     return backend
 
@@ -60,6 +66,11 @@ def _convolutions(device: Device, dtype: str) -> Iterator[Any]:
         x = _operand(device, dtype, images, channels, size, size)
         weight, bias = _operand(device, dtype, filters, channels, kernel, kernel), _operand(device, dtype, filters)
         yield F.conv2d(x, weight, bias, stride=stride, padding=kernel // 2)
+
+
+def _attention(device: Device, dtype: str) -> Iterator[Any]:
+    for head in _HEADS:
+        yield F.scaled_dot_product_attention(*(_operand(device, dtype, 2, 4, 512, head) for _ in range(3)), is_causal=True)
 
 
 def figures(key: str) -> dict[str, dict[str, int]]:

@@ -20,7 +20,7 @@ _BUFFER = r"usage: +{} *\n +size: +(\d+)"
 _FIGURES = {
     "lanes": r"simd_size: +(\d+)",
     "spilled_bytes": _BUFFER.format("spill_fill_space"),
-    "private_bytes": _BUFFER.format("private_space"),
+    "private_bytes": _BUFFER.format("(?:private|single)_space"),
     "local_bytes": r"slm_size: +(\d+)",
 }
 
