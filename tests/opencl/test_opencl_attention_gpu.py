@@ -77,6 +77,10 @@ def _compare(
         (LocalTile(32, 32, 4, 4), (40, 70, 24, 20), dtypes.float32, True, ""),
         (LocalTile(16, 16, 2, 2), (20, 9, 7, 13), dtypes.bfloat16, True, "float"),
         (LocalTile(16, 16, 2, 2), (18, 33, 16, 16), dtypes.float64, True, ""),
+        (LocalTile(64, 32, 2, 4), (70, 40, 32, 32), dtypes.float32, True, ""),
+        (LocalTile(32, 32, 2, 2), (40, 70, 64, 20), dtypes.float16, False, "bool"),
+        (LocalTile(32, 16, 2, 1), (40, 33, 24, 64), dtypes.float32, True, ""),
+        (LocalTile(16, 16, 1, 1), (20, 33, 128, 20), dtypes.float32, False, "float"),
     ],
     ids=str,
 )

@@ -18,6 +18,8 @@ from native_ops import check
 from polyhal.backends.opencl import occupancy
 from polyhal.backends.opencl.described import description
 from polyhal.backends.opencl.described.backend import DescribedBackend
+from polyhal.backends.opencl.lowering.attention import tiles
+from polyhal.backends.opencl.lowering.attention.tiles import LocalTile
 from polyhal.backends.opencl.lowering.conv.tile_configs import TileConfig
 from polyhal.backends.opencl.lowering.gemm.tiles import SimtTile
 from polyhal.backends.opencl.occupancy import Architecture, Usage
@@ -29,10 +31,12 @@ GCN, RDNA, GEN = (ARCHITECTURES[name] for name in ("gcn", "rdna", "gen"))
 AMD = ("rx480", "rx6800")
 UNIT = 64 << 10
 """Bytes of local memory."""
-NARROW = ("conv/implicit_gemm", "conv/implicit_gemm_weight_grad", "gemm/sliced_k")
+NARROW = ("conv/", "gemm/sliced_k", "attention/")
 """Kernels that Intel's compiler gives eight lanes: a work-item has sums and elements on their way for over 64 registers."""
-_ERROR = 12
+_ERROR = {"gemm": 12, "conv": 12, "attention": 32}
 """Registers by which a prediction may be wrong: the compiler has them for addresses, whose number differs with layouts."""
+LARGE_HEADS = {"gcn": 1, "rdna": 4, "gen": 2}
+"""Waves where the gradient of attention with heads of 128 fills local memory with one group."""
 
 
 def architecture(key: str) -> Architecture:
@@ -102,28 +106,32 @@ def test_every_chosen_tile_leaves_enough_waves(key: str, monkeypatch: pytest.Mon
 
     def watched(found: Any, memory: int, candidates: Any, usage: Any) -> Any:
         best = choose(found, memory, candidates, usage)
-        chosen.append((best, found.waves(usage(best), memory)))
+        chosen.append((best, usage(best), found.waves(usage(best), memory)))
         return best
 
     monkeypatch.setattr(occupancy, "choose", watched)
     occupancy_figures.lowered(key)
-    assert {type(tile) for tile, _ in chosen} >= {SimtTile, TileConfig}
-    for tile, waves in chosen:
-        # Convolutions have no tile for 16 of Intel's lanes: 3 waves of 16 lanes are 7 of 8, and nothing is spilled.
-        narrow = isinstance(tile, TileConfig) and of_device == GEN
-        assert waves >= (3 if narrow else of_device.aim), tile
+    assert {type(tile) for tile, _, _ in chosen} == {SimtTile, TileConfig, LocalTile}
+    for tile, usage, waves in chosen:
+        # Convolutions and attention have no tile for 16 of Intel's lanes: 3 waves of 16 are 7 of 8, and nothing is spilled.
+        aim = 3 if of_device == GEN and not isinstance(tile, SimtTile) else of_device.aim
+        if isinstance(tile, LocalTile) and usage.local_memory > UNIT // 2:
+            aim = LARGE_HEADS[of_device.name]
+        assert waves >= aim, tile
 
 
 @pytest.mark.parametrize("key", AMD)
 def test_the_model_agrees_with_the_compiler(key: str) -> None:
-    of_device = architecture(key)
+    of_device, units = architecture(key), 1
+    if of_device == RDNA:  # the compiler takes the local memory of two compute units together, a launch may not
+        of_device, units = replace(of_device, simds=2 * of_device.simds), 2
     for name, figures in FIGURES[key].items():
         measured = Usage(figures["registers"], figures["group"], figures["local_bytes"])
-        # The compiler counts local memory of RDNA by pairs of compute units, so groups may fill it better.
-        assert figures["waves"] - 1 <= of_device.waves(measured, UNIT) <= figures["waves"], name
+        # Where waves do not divide by SIMD units the compiler rounds up.
+        assert figures["waves"] - 1 <= of_device.waves(measured, units * UNIT) <= figures["waves"], name
         predicted = _predicted(name)
         if predicted is not None:
-            assert abs(predicted.registers - figures["registers"]) <= _ERROR, name
+            assert abs(predicted.registers - figures["registers"]) <= _ERROR[name.partition("/")[0]], name
             assert predicted.items == figures["group"]
             assert abs(predicted.local_memory - figures["local_bytes"]) <= 8 * 128, name
 
@@ -135,17 +143,24 @@ def _predicted(name: str) -> Usage | None:
         return SimtTile(int(d["QUAD_ROWS"]), int(d["QUAD_COLUMNS"]), int(d["DEPTH"]), 2).usage
     if file.startswith("conv/"):
         return TileConfig(int(d["ROWS"]), int(d["COLUMNS"]), int(d["ROW_BLOCKS"]), 1, int(d["DEPTH"])).usage
+    if file.startswith("attention/"):
+        tile = LocalTile(*(int(d[n]) for n in ("ROWS", "COLUMNS", "ITEM_ROWS", "ITEM_COLUMNS")))
+        head, backward = int(d["FEATURES"]), file.endswith("_grad")
+        elements = tiles.backward_elements if backward else tiles.forward_elements
+        accumulated = 2 * head if d.get("ROWS_ARE_KEYS") == "True" else head
+        return Usage(tile.all_registers(head, accumulated), tile.group, 4 * elements(tile, head, head))
     return None
 
 
 @pytest.mark.parametrize("key", occupancy_figures.DEVICES)
 def test_compiled_kernels_reach_the_aims(key: str) -> None:
     assert FIGURES[key]
-    aim = architecture(key).aim
+    of_device = architecture(key)
     for name, figures in FIGURES[key].items():
         assert figures["spilled_registers"] == 0, name
         if key in AMD:
-            assert figures["waves"] >= aim, name
+            fills = name.startswith("attention/tiles_grad") and "FEATURES=128" in name
+            assert figures["waves"] >= (LARGE_HEADS[of_device.name] if fills else of_device.aim), name
         else:
             assert figures["lanes"] >= (8 if name.startswith(NARROW) else 16), name
 
@@ -157,7 +172,8 @@ def test_figures_are_those_of_the_compilers(key: str) -> None:
     assert found.keys() == FIGURES[key].keys()
     for name, figures in found.items():
         stored = FIGURES[key][name]
-        assert figures["spilled_registers"] <= stored["spilled_registers"], name
+        for most in ("spilled_registers", "private_bytes"):
+            assert figures[most] <= stored[most], name
         for least in ("waves", "lanes"):
             assert figures.get(least) is None or figures[least] >= stored[least], name
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace, after_zeros
+from polyhal.backends.opencl import occupancy
 from polyhal.backends.opencl.language import ATOMICS, FLOAT_ATOMICS
 from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, padded_head_size
 from polyhal.backends.opencl.lowering.attention.delta import delta, statistics_bytes
 from polyhal.backends.opencl.lowering.pointwise import copy
+from polyhal.backends.opencl.occupancy import Usage
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
@@ -46,6 +48,12 @@ class LocalTile:
         """Reals that a work-item holds if it accumulates rows of so many features."""
         return self.item_rows * (self.item_columns + round_up(ceil_div(features, self.lanes_x), 4))
 
+    def all_registers(self, features: int, accumulated: int) -> int:
+        """Predict the registers that a work-item takes in float32, with so many accumulated features per row of results."""
+        operands = 4 * max(self.item_columns + 1, self.item_rows + 4)
+        copied = ceil_div(self.columns * features, self.group)
+        return self.registers(accumulated) + operands + copied + _OTHER_REGISTERS
+
 
 FORWARD = (
     LocalTile(128, 64, 8, 8), LocalTile(64, 64, 4, 8), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4),
@@ -57,16 +65,22 @@ BACKWARD = (
     LocalTile(16, 16, 2, 2),
 )  # fmt: skip
 """The same for gradients, which hold two operands of the rows and of the columns."""
+MANY_ITEMS = (LocalTile(64, 32, 2, 4), LocalTile(32, 32, 2, 2), LocalTile(32, 16, 2, 1), LocalTile(16, 16, 1, 1))
+"""Tiles that spread local memory over more work-items, for devices whose units need several waves each to hide latency."""
+_OTHER_REGISTERS = 40
+"""Registers that hold no scores, accumulators, operands or elements on their way to local memory; fitted to AMD's compiler."""
 _REGISTERS = 136
 """Reals of accumulators and scores that a work-item may hold without spilling."""
 
 
-def _forward_elements(tile: LocalTile, features: int, values: int) -> int:
+def forward_elements(tile: LocalTile, features: int, values: int) -> int:
+    """Return the numbers that a group of attention/tiles.cl has in local memory."""
     pitch = features + _PAD
     return (tile.rows + tile.columns) * pitch + tile.columns * (values + _PAD) + tile.rows * (tile.columns + _PAD)
 
 
-def _backward_elements(tile: LocalTile, features: int, values: int) -> int:
+def backward_elements(tile: LocalTile, features: int, values: int) -> int:
+    """Return the numbers that a group of attention/tiles_grad.cl has in local memory."""
     pitches = features + values + 2 * _PAD
     return (tile.rows + tile.columns) * pitches + tile.rows * (tile.columns + _PAD)
 
@@ -78,19 +92,30 @@ def _choose(
     elements: Callable[[LocalTile, int, int], int],
     accumulated: int,
 ) -> LocalTile | Declined:
-    """The first candidate that fits; `accumulated` is the number of features per row of the results."""
+    """The first candidate that fits, or that leaves as many waves as the architecture needs.
+
+    `accumulated` is the number of features per row of the results.
+    """
     if call.head_size > _MAX_HEAD_SIZE:
         return Declined(f"heads of {call.head_size} features; the kernel takes {_MAX_HEAD_SIZE}")
+    facts = runtime.features
     features, values = padded_head_size(call.shape.d), padded_head_size(call.shape.e)
+
+    def usage(tile: LocalTile) -> Usage:
+        registers = tile.all_registers(max(features, values), accumulated) * call.itemsize // 4
+        return Usage(registers, tile.group, elements(tile, features, values) * call.itemsize)
+
+    def fits(tile: LocalTile) -> bool:
+        return usage(tile).local_memory <= facts.static_local_memory and tile.group <= facts.max_group_size
+
+    if facts.architecture is not None:
+        largest_first = sorted((*candidates, *MANY_ITEMS), key=lambda tile: tile.rows * tile.columns, reverse=True)
+        fitting = [tile for tile in largest_first if fits(tile)]
+        if fitting:
+            return occupancy.choose(facts.architecture, facts.static_local_memory, fitting, usage)
     for tile in candidates:
-        memory = elements(tile, features, values) * call.itemsize
         registers = tile.registers(accumulated) * call.itemsize // 4
-        smallest = tile is candidates[-1]
-        if (
-            memory <= runtime.features.static_local_memory
-            and tile.group <= runtime.features.max_group_size
-            and (registers <= _REGISTERS or smallest)
-        ):
+        if fits(tile) and (registers <= _REGISTERS or tile is candidates[-1]):
             return tile
     return Declined("the device has too little local memory")
 
@@ -106,7 +131,7 @@ def _definitions(runtime: Runtime, call: AttentionCall, tile: LocalTile) -> Defi
 
 def forward(runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] = FORWARD) -> Launch | Declined:
     """The output and the logsumexp in one launch."""
-    tile = _choose(runtime, call, candidates, _forward_elements, padded_head_size(call.shape.e))
+    tile = _choose(runtime, call, candidates, forward_elements, padded_head_size(call.shape.e))
     if isinstance(tile, Declined):
         return tile
     args = {**call.operands(), **call.outputs(), **call.geometry()}
@@ -127,7 +152,7 @@ def _fused(
     """All gradients in one launch that adds dq atomically; None if no tile suits it."""
     features, values = padded_head_size(call.shape.d), padded_head_size(call.shape.e)
     suited = [tile for tile in candidates if tile.columns % (4 * tile.lanes_y) == 0]
-    tile = _choose(runtime, call, suited, _backward_elements, features + values) if suited else None
+    tile = _choose(runtime, call, suited, backward_elements, features + values) if suited else None
     if tile is None or isinstance(tile, Declined):
         return None
     definitions = _definitions(runtime, call, tile)
@@ -159,7 +184,7 @@ def backward(
     for rows_are_keys, length, accumulated, results in (
         (False, shape.t, features, ("dq",)), (True, shape.s, features + values, ("dk", "dv"))
     ):  # fmt: skip
-        tile = _choose(runtime, call, candidates, _backward_elements, accumulated)
+        tile = _choose(runtime, call, candidates, backward_elements, accumulated)
         if isinstance(tile, Declined):
             return tile
         definitions = _definitions(runtime, call, tile) | {"ROWS_ARE_KEYS": rows_are_keys}
