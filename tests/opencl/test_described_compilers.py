@@ -108,8 +108,9 @@ def test_figures_of_clang(softmax: Any, tmp_path: Path) -> None:
     assert backend.kernels.statistics("gemm/tiles.cl") == []
 
 
-def test_figures_of_ocloc(softmax: Any, tmp_path: Path) -> None:
-    binary = base64.b64encode(elf(".ze_info", INFO.encode())).decode()
+@pytest.mark.parametrize("private", ["private_space", "single_space"])  # Gen9 has one space for all that a thread keeps
+def test_figures_of_ocloc(softmax: Any, tmp_path: Path, private: str) -> None:
+    binary = base64.b64encode(elf(".ze_info", INFO.replace("private_space", private).encode())).decode()
     script(
         tmp_path / "ocloc",
         f"import base64, os; os.mkdir('out'); open('out/program', 'wb').write(base64.b64decode({binary!r}))\n"
