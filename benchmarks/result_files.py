@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polyhal
 from polyhal import Device
+from polyhal.hal.discovery.benchmark_cache import processor
 
 
 def describe_machine(devices: Sequence[Device]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def describe_machine(devices: Sequence[Device]) -> dict[str, Any]:
     return {
         "date": datetime.date.today().isoformat(),
         "polyhal": polyhal.__version__,
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "devices": {d.name: {"name": d.info.name, "driver": d.info.driver, "type": d.type.value} for d in devices},
     }
@@ -29,13 +29,3 @@ def write(path: Path | None, result: Mapping[str, Any]) -> None:
     """Write a result file; nothing if `path` is None."""
     if path is not None:
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

@@ -149,7 +149,7 @@ def examine(*, tests: bool = True, hidden: bool = False) -> Report:
             "processors": str(os.cpu_count()),
             "python": f"{platform.python_version()} ({sys.executable})",
         },
-        distributions=_distributions(known),
+        distributions=distributions(known),
         entry_points=(*known.sources, *ops.sources),
         backends=tuple(known.backends),
         ops={name: str(ops.origins[name]) for name in ops.names()},
@@ -237,8 +237,8 @@ def _environment(environment: Mapping[str, str], prefixes: tuple[str, ...]) -> t
     return dict(sorted(relevant.items())), tuple(unknown)
 
 
-def _distributions(known: Registry) -> dict[str, str]:
-    """The versions of the framework, of all plug-ins, and of what these require, except for development."""
+def distributions(known: Registry) -> dict[str, str]:
+    """The versions of the framework, of all plug-ins, and of what these require, except for development; empty if missing."""
     names = ["polyhal", *(o.distribution for o in known.origins.values() if o.distribution)]
     versions: dict[str, str] = {}
     for name in dict.fromkeys(names):

@@ -181,10 +181,11 @@ class BenchmarkCache:
 def machine() -> str:
     """Return the processor's model and how many cores this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{_processor()}, {cores} cores"
+    return f"{processor()}, {cores} cores"
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the processor's model, as the system calls it."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             label, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""Text that users and runs leave: tokenizers, configuration, metrics."""
+"""Text that users and runs leave: tokenizers, configuration, metrics, reports of devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from typing import Any
 
 from benchmarks.reliability.fuzzing.case import FileFormat, HostileInput
 from benchmarks.reliability.fuzzing.mutation import damaged_bytes, damaged_json, damaged_toml
+from benchmarks.reported_devices import page
 from polyhal.cli import config_file
+from polyhal.reports import machine_report
+from polyhal.reports.machine_report import (
+    Baseline,
+    DeviceFacts,
+    FailedCheck,
+    MachineReport,
+    QuickChecks,
+    ReportedDevice,
+    SpeedFigure,
+)
 from polyhal.text import BPETokenizer, CharTokenizer, load_tokenizer
 from polyhal.training import TrainOptions
 from polyhal.training.metrics import Metrics
@@ -27,6 +38,7 @@ def formats() -> list[FileFormat]:
         _json("tokenizer (BPE)", BPETokenizer.train(_TEXT, 260, 1).to_json(), _read_tokenizer),
         FileFormat("configuration", _configuration, _read_configuration, HostileInput({_NAME: "\n".join(_OPTIONS).encode()})),
         FileFormat("metrics", _metrics, lambda f: Metrics(f / _NAME).rows(), HostileInput({_NAME: _ROWS})),
+        _json("report of devices", json.dumps(_REPORT.to_json()), _read_report),
     ]  # fmt: skip
 
 
@@ -77,3 +89,29 @@ def _metrics(random: Random) -> HostileInput:
     lines[0] = damaged_json(random, json.loads(lines[0]))
     data = b"\n".join(lines) + b"\n"
     return HostileInput({_NAME: damaged_bytes(random, data) if random.random() < 0.3 else data})
+
+
+_FIGURE = SpeedFigure("product", "float32", "8 x 8 x 8", 12.5, "GFLOP/s", 0.1)
+_REPORT = MachineReport(
+    "2026-01-02",
+    60.0,
+    {"python": "3.11.0"},
+    {"system": "Linux 6.1", "machine": "x86_64", "processor": "a processor", "cores": "2"},
+    (
+        ReportedDevice(
+            "opencl:0",
+            DeviceFacts("a GPU", "gpu", "a vendor", "1.0", 2**30, {"fp16": "True"}, {"max_allocation": 2**28}, ("float32",),
+                        ("float32",), ("a_quirk",)),
+            QuickChecks(3, 2, 1.5, {"float32": "add"}, (FailedCheck("forward/exp/float32", "exp", "float32", "", "wrong"),)),
+            (_FIGURE,),
+        ),
+        ReportedDevice("opencl:1", None, None, (), "it cannot be opened"),
+    ),
+    (Baseline("PyTorch 2.5", "cpu", (_FIGURE,)),),
+    ("backend wgpu: not installed",),
+)  # fmt: skip
+
+
+def _read_report(folder: Path) -> Any:
+    report = machine_report.read(folder / _NAME)
+    return report.to_json(), page([report])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from polyhal.hal.diagnostics.doctor import DeviceReport, Report
 
+_REPORT_FILE = "polyhal-report.json"
+
 
 @reported
 def doctor(
@@ -24,21 +27,40 @@ def doctor(
         bool,
         typer.Option("--test/--no-test", help="Run a small computation on every device and compare it with NumPy."),
     ] = True,
+    report: Annotated[
+        bool,
+        typer.Option("--report", help="Check and benchmark every device, and write a file to send to the project."),
+    ] = False,
+    file: Annotated[
+        Path | None, typer.Argument(help=f"Where [bold]--report[/] writes. Default: {_REPORT_FILE}.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="With --report: time for all benchmarks, and as much again for checks.")
+    ] = 60,
 ) -> None:
     """Examine this installation: versions, plug-ins, drivers, devices, failures and their fixes, the default device.
 
-    Exits with code 1 if no device can be used or a device computes wrong results.
+    Exits with code 1 if no device can be used or a device computes wrong results; with --report, if there is no device.
     """
+    if report:
+        if json:
+            raise typer.BadParameter("--report writes JSON to a file; expected it without --json")
+        from polyhal.cli.views.machine_report import write_report
+
+        write_report(file or Path(_REPORT_FILE), seconds)
+        return
+    if file is not None:
+        raise typer.BadParameter(f"there is nothing to write to {file}; expected --report before the file")
     from polyhal.hal.diagnostics.doctor import examine
 
-    report = examine(tests=test, hidden=everything)
+    found = examine(tests=test, hidden=everything)
     if json:
-        print_json(report.to_json())
+        print_json(found.to_json())
     else:
         from rich.console import Console
 
-        _print(report, Console(highlight=False))
-    if not report.healthy:
+        _print(found, Console(highlight=False))
+    if not found.healthy:
         raise typer.Exit(1)
 
 

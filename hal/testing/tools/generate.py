@@ -3,9 +3,9 @@
     python -m polyhal.hal.testing.tools.generate           # from the root of a checkout
     python -m polyhal.hal.testing.tools.generate --check   # list the files that are out of date, and write none
 
-The files are the type stubs of ops, the coverage page with its data, the contract's text, the pages of performance and
-reliability, predictions of the simulator, the index of kernels and the list of quirks. A test compares each with what this
-command would write.
+The files are the type stubs of ops, the coverage page with its data, the contract's text, the pages of performance, reported
+devices and reliability, predictions of the simulator, the index of kernels and the list of quirks. A test compares each with
+what this command would write.
 """
 
 from __future__ import annotations
@@ -61,8 +61,11 @@ def _contract(root: Path) -> Files:
 
 def _benchmarks(root: Path) -> Files:
     """The pages of benchmark results, whose module is part of the checkout and not of the installed package."""
-    report = importlib.import_module("benchmarks.report")
-    return {path.relative_to(report.ROOT).as_posix(): text for path, text in report.pages().items()}
+    files: Files = {}
+    for name in ("benchmarks.report", "benchmarks.reported_devices"):
+        module = importlib.import_module(name)
+        files |= {path.relative_to(module.ROOT).as_posix(): text for path, text in module.pages().items()}
+    return files
 
 
 def _reliability(root: Path) -> Files:

@@ -1,0 +1,42 @@
+"""`polyhal doctor --report`: its progress, and what it says about the file."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import typer
+
+from polyhal.cli.display import say, status_line
+
+
+def write_report(file: Path, seconds: float) -> None:
+    """Examine all devices, write the report, and say what is in it. Exits with code 1 if there is no device."""
+    if file.is_dir():
+        raise typer.BadParameter(f"{file} is a folder; expected the name of a file")
+    from rich.console import Console
+
+    from polyhal.reports import machine_report
+    from polyhal.reports.collect import collect, summary
+
+    console = Console(highlight=False)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=file.parent).close()  # a place without write access is known before the work
+    say(console, f"checking and measuring every device, for about {2 * seconds / 60:.1f} minutes")
+    with status_line(console, "devices") as progress:
+        report = collect(seconds, progress)
+    machine_report.write(report, file)
+    for line in summary(report):
+        say(console, f"  {line}")
+    for problem in report.problems:
+        say(console, f"  missing: {problem}", "yellow")
+    say(console, f"written: {file}", "bold")
+    say(
+        console,
+        "It holds versions, the system and the kind of processor, and for each device its properties, the checks that it "
+        "passed and failed, and its speed. It holds no names of users or hosts, no paths, no serial numbers, UUIDs or PCI "
+        "addresses; have a look, it is text.",
+    )
+    say(console, "To send it, open an issue in the project's issue tracker and attach the file.")
+    if not report.devices:
+        raise typer.Exit(1)

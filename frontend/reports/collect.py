@@ -1,0 +1,185 @@
+"""Collect a report: every driver is touched by processes of its own alone, which may crash or hang."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from polyhal.hal.diagnostics.doctor import distributions
+from polyhal.hal.discovery.benchmark_cache import processor
+from polyhal.hal.discovery.registry import registry
+from polyhal.hal.hookspecs import BackendSpec
+from polyhal.reports.machine_report import FULL_SECONDS, SCHEMA, MachineReport
+from polyhal.reports.privacy import Scrubber
+from polyhal.reports.supervision import TaskResult, run_task
+
+_LISTING = 60.0
+"""Seconds in which a backend lists its devices."""
+_OTHERS = ("torch",)
+"""Distributions whose versions matter besides those that Polyhal and its plug-ins require."""
+_FIGURE: dict[str, Any] = {"size": "", "value": 0.0, "unit": "", "milliseconds": 0.0, "problem": ""}
+
+
+def collect(seconds: float = FULL_SECONDS, progress: Callable[[str], object] = lambda text: None) -> MachineReport:
+    """Examine all devices: benchmarks take about `seconds` for all of them together, checks as long.
+
+    `progress` is told what begins. Never raises for what a device does; that is in the report.
+    """
+    scrub = Scrubber()
+    backends = {name: spec for name, spec in registry().backends.items() if not spec.hidden}
+    listed, problems = _listed(backends, progress)
+    share = seconds / (len(listed) + 1)
+    devices = [_device(name, facts, share, scrub, progress) for name, facts in listed.items()]
+    progress("PyTorch: benchmark")
+    baselines = _baselines(run_task({"task": "baseline"}, share))
+    found = {
+        "schema": SCHEMA,
+        "date": datetime.now(UTC).date().isoformat(),
+        "seconds": seconds,
+        "versions": _versions(),
+        "system": _system(),
+        "devices": devices,
+        "baselines": baselines,
+        "problems": problems,
+    }
+    clean = scrub.data(found)
+    for device in clean["devices"]:
+        if device["checks"] is not None:
+            device["checks"]["passed_ops"] = {d: " ".join(ops) for d, ops in device["checks"]["passed_ops"].items()}
+    return MachineReport.from_json(clean)
+
+
+def _listed(
+    backends: Mapping[str, BackendSpec], progress: Callable[[str], object]
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Facts by name of device, and what is missing and why."""
+    facts: dict[str, dict[str, Any]] = {}
+    problems = [f"{f.source}: {f.reason}" for f in registry().failures]
+    for backend in backends:
+        progress(f"devices of {backend}")
+        result = run_task({"task": "list", "backend": backend}, 0.0, start=_LISTING)
+        facts |= {e["name"]: e["facts"] for e in result.of("listed")}
+        problems += [e["problem"] for e in result.of("failure")]
+        if result.problem:
+            problems.append(f"backend {backend}: {result.problem}")
+    return facts, list(dict.fromkeys(problems))
+
+
+def _device(
+    name: str, facts: dict[str, Any], share: float, scrub: Scrubber, progress: Callable[[str], object]
+) -> dict[str, Any]:
+    """One device: its checks, then its benchmark, with a cache of their own so that no kernel is built beforehand."""
+    folder = tempfile.mkdtemp()
+    try:
+        settings = {"POLYHAL_CACHE_DIR": folder}
+        progress(f"{name}: checks")
+        checked = run_task({"task": "check", "device": name}, share, environment=settings)
+        opened = checked.of("facts")
+        progress(f"{name}: benchmark")
+        task = {"task": "benchmark", "device": name}
+        measured = run_task(task, share, environment=settings) if opened else TaskResult(problem=checked.problem)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    known = opened[-1]["facts"] if opened else facts
+    return {
+        "name": name,
+        "facts": {**known, "features": scrub.features(known["features"])},
+        "checks": checks(checked) if opened else None,
+        "benchmark": figures(measured),
+        "problem": measured.problem,
+    }
+
+
+def checks(result: TaskResult) -> dict[str, Any]:
+    """The results of checks, in the form of `QuickChecks`."""
+    ran = result.of("checked")
+    failures = [{k: e[v] for k, v in _FAILURE.items()} for e in ran if e["problem"]]
+    failures += [_death(case, ending) for case, ending in result.deaths.items()]
+    failed = {(f["op"], f["dtype"]) for f in failures}
+    ops: dict[str, list[str]] = {}
+    for op, dtype in sorted({(e["op"], e["dtype"]) for e in ran if e["op"]} - failed):
+        ops.setdefault(dtype, []).append(op)
+    return {
+        "selected": result.of("selected")[-1]["count"] if result.of("selected") else 0,
+        "passed": sum(not e["problem"] for e in ran),
+        "seconds": result.seconds,
+        "passed_ops": ops,
+        "failures": failures,
+        "problem": result.problem,
+    }
+
+
+_FAILURE = {"case": "item", "op": "op", "dtype": "dtype", "call": "call", "problem": "problem"}
+
+
+def _death(case: str, ending: str) -> dict[str, str]:
+    kind, *rest = case.split("/")
+    op, dtype = (*rest, "any")[:2] if kind != "contract" else ("", "any")
+    return {"case": case, "op": op, "dtype": dtype, "call": "", "problem": ending}
+
+
+def figures(result: TaskResult) -> list[dict[str, Any]]:
+    """The figures of a benchmark, those of workloads that failed included, in the form of `SpeedFigure`."""
+    found = []
+    failed = [{"item": name, "problem": ending} for name, ending in result.deaths.items()]
+    for event in result.of("figure") + failed:
+        what, _, dtype = event["item"].partition("/")
+        found.append({"what": what, "dtype": dtype, **{k: event.get(k, v) for k, v in _FIGURE.items()}})
+    return found
+
+
+def _baselines(result: TaskResult) -> list[dict[str, Any]]:
+    return [
+        {"name": e["name"], "device": e["device"], "benchmark": figures(result), "problem": result.problem}
+        for e in result.of("baseline")[:1]
+    ]
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in (*distributions(registry()), *_OTHERS):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
+
+
+def _system() -> dict[str, str]:
+    system = {
+        "system": f"{platform.system()} {_release(platform.release())}",
+        "machine": platform.machine(),
+        "processor": processor(),
+        "cores": str(os.cpu_count()),
+    }
+    with suppress(OSError):
+        system["distribution"] = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    return system
+
+
+def _release(text: str) -> str:
+    """The number of a kernel's version, and whether it is Windows's; the rest is whatever its builder wrote."""
+    number = re.match(r"[\d.]*", text)
+    return (number[0] if number else "") + (" (WSL)" if "microsoft" in text.lower() else "")
+
+
+def summary(report: MachineReport) -> Sequence[str]:
+    """What is in a report, one line per device."""
+    return [_line(d.name, d.checks, d.problem, d.benchmark) for d in report.devices] + [
+        _line(f"{b.name} ({b.device})", None, b.problem, b.benchmark) for b in report.baselines
+    ]
+
+
+def _line(name: str, checks: Any, problem: str, benchmark: Sequence[Any]) -> str:
+    parts = [problem] if problem else []
+    if checks is not None:
+        parts.append(f"{checks.passed} checks passed, {len(checks.failures)} failed")
+    measured = sum(not f.problem for f in benchmark)
+    parts.append(f"{measured} of {len(benchmark)} workloads measured")
+    return f"{name}: {', '.join(parts)}"

@@ -1,0 +1,174 @@
+"""The process that touches one driver: `python -m polyhal.reports.worker`, with a request as JSON on standard input.
+
+It names each item (a check, a workload) before it begins and says afterwards how it went, one line of JSON each, so that what
+is known survives the process. Lines that drivers print are told apart by the lack of `MARK`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from itertools import zip_longest
+from typing import Any
+
+from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.device import Device
+from polyhal.hal.discovery.plugins import describe
+from polyhal.hal.discovery.registry import registry
+from polyhal.hal.errors import KernelBuildError
+from polyhal.hal.testing.certification.run_record import ANY, RunRecord
+from polyhal.hal.testing.certification.runner import run_case, select_cases
+from polyhal.hal.testing.kit.cases import Case
+from polyhal.hal.testing.kit.failures import ResultError, failed_call, one_line
+from polyhal.hal.testing.kit.isolation import isolated, strict
+from polyhal.hal.testing.kit.scope import Scope
+from polyhal.reports import workloads
+from polyhal.reports.machine_report import DeviceFacts
+
+MARK = "polyhal-report "
+ITEM_LIMIT = 60.0
+"""Seconds after which an item hangs, and the process with it is ended."""
+_KINDS = ("contract", "forward", "gradient", "decomposition", "second_order", "errors")
+
+
+def main(request: dict[str, Any]) -> None:
+    """Do what is asked for: `task` is a key of `TASKS`; items in `skip` are left out."""
+    TASKS[request["task"]](request)
+    _emit("end")
+
+
+def _emit(event: str, **fields: Any) -> None:
+    print(f"\n{MARK}{json.dumps({'event': event, **fields})}", flush=True)
+
+
+def _begin(item: str, limit: float) -> None:
+    """Name the item that begins. It ends the process if it takes too long, even where a driver holds the interpreter."""
+    _emit("begin", item=item)
+    faulthandler.dump_traceback_later(limit, exit=True)
+
+
+def _done(event: str, item: str, **fields: Any) -> None:
+    faulthandler.cancel_dump_traceback_later()
+    _emit(event, item=item, **fields)
+
+
+def _list(request: dict[str, Any]) -> None:
+    """The devices of one backend, which need not be opened for that."""
+    known, backend = registry(), request["backend"]
+    for candidate in known.probe(backend) if backend in known.backends else []:
+        _emit("listed", name=candidate.name, facts=asdict(_facts(candidate.info)))
+    for failure in known.failures:
+        if "POLYHAL_DISABLE" not in failure.reason:
+            _emit("failure", problem=f"{failure.source}: {failure.reason}")
+
+
+def _facts(info: DeviceInfo, device: Device | None = None) -> DeviceFacts:
+    known: dict[str, Any] = device.capabilities.to_json() if device is not None else {}
+    return DeviceFacts(
+        info.name,
+        info.type.value,
+        info.vendor,
+        info.driver,
+        info.memory,
+        known.get("features", {}),
+        known.get("limits", {}),
+        tuple(known.get("storage", ())),
+        tuple(known.get("compute", ())),
+        tuple(known.get("quirks", ())),
+    )
+
+
+def _check(request: dict[str, Any]) -> None:
+    """Facts of a device, then checks until the time is over, first one of each op."""
+    device = isolated(Device(request["device"]))
+    _emit("facts", facts=asdict(_facts(device.info, device)))
+    cases = spread(select_cases(device, Scope(small=True), request.get("only", "*"), RunRecord()))
+    _emit("selected", count=len(cases))
+    end = time.monotonic() + request["seconds"]
+    with strict():
+        for case in cases:
+            if case.id in request["skip"]:
+                continue
+            if time.monotonic() > end:
+                break
+            _begin(case.id, request["limit"])
+            outcome = run_case(case)
+            error = outcome.error
+            problem, call = ("", "") if error is None else (_problem(error), failed_call(error))
+            _done("checked", case.id, op=case.op, dtype=case.dtype, problem=problem, call=call, lost=outcome.lost)
+            if outcome.lost:
+                break
+
+
+def _problem(error: Exception) -> str:
+    """What went wrong, not shortened: what is cut before it is scrubbed may keep half of a name."""
+    if isinstance(error, ResultError):
+        return one_line(error)
+    return error.gist if isinstance(error, KernelBuildError) else f"{type(error).__name__}: {error}"
+
+
+def spread(cases: list[Case]) -> list[Case]:
+    """The contract's checks, then the first check of each op, then the second of each, float32 before other dtypes."""
+    rows: dict[str, list[Case]] = {}
+    for case in cases:
+        rows.setdefault(case.op, []).append(case)
+    for row in rows.values():
+        row.sort(key=lambda c: (c.dtype not in ("float32", ANY), _KINDS.index(c.kind)))
+    contract = rows.pop("", [])
+    return contract + [c for turn in zip_longest(*rows.values()) for c in turn if c is not None]
+
+
+def _benchmark(request: dict[str, Any]) -> None:
+    """All workloads on a device of Polyhal."""
+    device = Device(request["device"])
+    _measure(request, workloads.polyhal_framework(device), workloads.size_for(device))
+
+
+def _baseline(request: dict[str, Any]) -> None:
+    """All workloads in PyTorch, if it is installed."""
+    try:
+        name, device, framework = workloads.pytorch_framework()
+    except ImportError:
+        return
+    _emit("baseline", name=name, device=device)
+    _measure(request, framework, workloads.SMALL if device == "cpu" else workloads.LARGE)
+
+
+def _measure(request: dict[str, Any], framework: workloads.Framework, size: workloads.ReportSize) -> None:
+    wanted = [w for w in workloads.workloads(size) if w.name not in request["skip"]]
+    end = time.monotonic() + request["seconds"]
+    for left, workload in zip(range(len(wanted), 0, -1), wanted, strict=True):
+        if time.monotonic() > end:
+            _emit("figure", item=workload.name, problem="no time was left")
+            continue
+        _begin(workload.name, request["limit"])
+        try:
+            figure = workloads.measure(workload, framework, max(end - time.monotonic(), 0.0) / left)
+        except Exception as error:  # drivers raise anything; it is reported
+            _done("figure", workload.name, problem=describe(error))
+        else:
+            _done("figure", workload.name, **asdict(figure))
+
+
+TASKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "list": _list, "check": _check, "benchmark": _benchmark, "baseline": _baseline,
+}  # fmt: skip
+
+
+def parse(output: str) -> Iterator[dict[str, Any]]:
+    """The events in the output of a process; a line that its end tore apart is left out."""
+    for line in output.splitlines(keepends=True):
+        if line.startswith(MARK) and line.endswith("\n"):
+            yield json.loads(line.removeprefix(MARK))
+
+
+if __name__ == "__main__":
+    try:
+        main(json.load(sys.stdin))
+    except Exception as error:  # drivers raise anything; the parent process records it
+        _emit("error", problem=describe(error))
+        sys.exit(1)
