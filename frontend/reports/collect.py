@@ -17,7 +17,7 @@ from polyhal.hal.diagnostics.doctor import distributions
 from polyhal.hal.discovery.benchmark_cache import processor
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.hookspecs import BackendSpec
-from polyhal.reports.machine_report import FULL_SECONDS, SCHEMA, MachineReport
+from polyhal.reports.machine_report import CHECKS_SECONDS, FULL_SECONDS, SCHEMA, MachineReport
 from polyhal.reports.privacy import Scrubber
 from polyhal.reports.supervision import TaskResult, run_task
 
@@ -29,7 +29,7 @@ _FIGURE: dict[str, Any] = {"size": "", "value": 0.0, "unit": "", "milliseconds":
 
 
 def collect(seconds: float = FULL_SECONDS, progress: Callable[[str], object] = lambda text: None) -> MachineReport:
-    """Examine all devices: benchmarks take about `seconds` for all of them together, checks as long.
+    """Examine all devices: benchmarks take about `seconds` for all of them together, checks three times as long.
 
     `progress` is told what begins. Never raises for what a device does; that is in the report.
     """
@@ -81,7 +81,7 @@ def _device(
     try:
         settings = {"POLYHAL_CACHE_DIR": folder}
         progress(f"{name}: checks")
-        checked = run_task({"task": "check", "device": name}, share, environment=settings)
+        checked = run_task({"task": "check", "device": name}, CHECKS_SECONDS * share, environment=settings)
         opened = checked.of("facts")
         progress(f"{name}: benchmark")
         task = {"task": "benchmark", "device": name}

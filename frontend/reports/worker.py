@@ -10,6 +10,7 @@ import faulthandler
 import json
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from itertools import zip_longest
@@ -32,7 +33,7 @@ from polyhal.reports.machine_report import DeviceFacts
 MARK = "polyhal-report "
 ITEM_LIMIT = 60.0
 """Seconds after which an item hangs, and the process with it is ended."""
-_KINDS = ("contract", "forward", "gradient", "decomposition", "second_order", "errors")
+_KINDS = ("forward", "contract", "gradient", "decomposition", "second_order", "errors")
 
 
 def main(request: dict[str, Any]) -> None:
@@ -112,14 +113,22 @@ def _problem(error: Exception) -> str:
 
 
 def spread(cases: list[Case]) -> list[Case]:
-    """The contract's checks, then the first check of each op, then the second of each, float32 before other dtypes."""
+    """The first check of each op, then those of the contract, then the second of each op, float32 before other dtypes.
+
+    Ops are shuffled, always in the same way, so that the first few are of all families.
+    """
     rows: dict[str, list[Case]] = {}
     for case in cases:
         rows.setdefault(case.op, []).append(case)
     for row in rows.values():
         row.sort(key=lambda c: (c.dtype not in ("float32", ANY), _KINDS.index(c.kind)))
     contract = rows.pop("", [])
-    return contract + [c for turn in zip_longest(*rows.values()) for c in turn if c is not None]
+    turns = [list(filter(None, turn)) for turn in zip_longest(*(rows[op] for op in sorted(rows, key=_shuffled)))]
+    return [c for turn in (*turns[:1], contract, *turns[1:]) for c in turn]
+
+
+def _shuffled(name: str) -> int:
+    return zlib.crc32(name.encode())
 
 
 def _benchmark(request: dict[str, Any]) -> None:

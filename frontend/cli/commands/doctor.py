@@ -35,7 +35,7 @@ def doctor(
         Path | None, typer.Argument(help=f"Where [bold]--report[/] writes. Default: {_REPORT_FILE}.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=1, help="With --report: time for all benchmarks, and as much again for checks.")
+        float, typer.Option(min=1, help="With --report: time for all benchmarks; checks take three times as long.")
     ] = 60,
 ) -> None:
     """Examine this installation: versions, plug-ins, drivers, devices, failures and their fixes, the default device.

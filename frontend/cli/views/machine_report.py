@@ -22,7 +22,8 @@ def write_report(file: Path, seconds: float) -> None:
     console = Console(highlight=False)
     file.parent.mkdir(parents=True, exist_ok=True)
     tempfile.TemporaryFile(dir=file.parent).close()  # a place without write access is known before the work
-    say(console, f"checking and measuring every device, for about {2 * seconds / 60:.1f} minutes")
+    minutes = max((1 + machine_report.CHECKS_SECONDS) * seconds / 60, 1)
+    say(console, f"checking and measuring every device, for about {minutes:.0f} minutes")
     with status_line(console, "devices") as progress:
         report = collect(seconds, progress)
     machine_report.write(report, file)
