@@ -114,6 +114,4 @@ def _missing(name: str, figures: Sequence[SpeedFigure]) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     """Text of strangers, with what Markdown and HTML would read as markup taken for what it is."""
-    for special in "\\`*_[]<>|#!":
-        text = text.replace(special, f"&#{ord(special)};")
-    return text
+    return "".join(f"&#{ord(c)};" if c in "\\`*_[]<>|#!&" else c for c in text)

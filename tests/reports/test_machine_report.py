@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -106,12 +107,13 @@ def test_the_page_says_what_ran_what_failed_and_how_fast() -> None:
 
 
 def test_text_of_strangers_is_no_markup() -> None:
-    facts = replace(FACTS, device="x | [y](z) <script>`")
+    facts = replace(FACTS, device="x_64 | #1 [y](z) <script>` &amp;")
     page = reported_devices.page([replace(REPORT, devices=(ReportedDevice("a", facts, None, ()),))])
     assert "<script>" not in page
     assert "[y](z)" not in page
     (row,) = [line for line in page.splitlines() if line.startswith("| a:")]
     assert row.count("|") == 11
+    assert html.unescape(row).startswith(f"| a: {facts.device} |")
 
 
 @pytest.mark.parametrize(
