@@ -97,7 +97,8 @@ def test_commands_that_a_page_shows_exist(page: Path) -> None:
 def test_the_readme_names_the_gpus_that_results_are_from() -> None:
     """Coverage data and benchmark results of another vendor make the README's "not yet" untrue."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    names = " ".join(hardware())
+    # AMD makes processors, too.
+    names = " ".join(n for n in hardware() if not re.search("EPYC|Ryzen|Threadripper", n))
     assert "NVIDIA H200" in names
     untried = re.search(r"not yet run on ([\w, ]+) GPUs", text)
     assert untried is not None
