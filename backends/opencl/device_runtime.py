@@ -32,8 +32,7 @@ from polyhal.hal.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch
 
 if TYPE_CHECKING:
-    from polyhal.backends.opencl.language import BY_LOCAL_MEMORY, BY_SUBGROUPS, EXCHANGE
-from polyhal.backends.opencl.launch import BoundLaunch
+    from polyhal.backends.opencl.launch import BoundLaunch
 
 
 class DeviceRuntime(Runtime):

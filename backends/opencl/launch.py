@@ -66,8 +66,8 @@ class KernelLaunch:
 
         Raises KernelBuildError if the kernel, as it was compiled, runs in smaller groups only.
         """
-        items, most = math.prod(local_size), kernel.largest_group(runtime.device)
-        if items > most and not runtime.features.quirks.group_limit_is_advice:
+        items = math.prod(local_size)
+        if not runtime.features.quirks.group_limit_is_advice and items > (most := kernel.largest_group(runtime.device)):
             problem = f"the driver compiled the kernel for groups of at most {most} work-items, and this launch has {items}"
             raise KernelBuildError(message(kernel.name, problem, fix=RETUNE, device=runtime.info.name))
         self._runtime = runtime

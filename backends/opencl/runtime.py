@@ -92,5 +92,6 @@ class Runtime(ABC):
     ) -> Launch:
         """Return a launch of a kernel whose parameters are bound; `items` is a multiple of `group`."""
 
+
 def _skip(*args: Any) -> None:
     """The launch of a program that another process builds."""
