@@ -21,11 +21,11 @@ DEVICES = ("rx480", "rx6800", "uhd630", "a770")
 """One of each architecture that the installed compilers know: GCN, RDNA, Gen9, Xe."""
 FILES = (
     "gemm/tiles", "gemm/sliced_k", "conv/implicit_gemm", "conv/implicit_gemm_weight_grad", "attention/tiles",
-    "attention/tiles_grad",
+    "attention/tiles_grad", "attention/sliced_tiles_grad",
 )  # fmt: skip
 _SHAPE = (
     "DTYPE", "QUAD_ROWS", "QUAD_COLUMNS", "ROWS", "COLUMNS", "ROW_BLOCKS", "DEPTH", "ITEM_ROWS", "ITEM_COLUMNS", "FEATURES",
-    "ROWS_ARE_KEYS",
+    "SLICE", "ROWS_ARE_KEYS",
 )  # fmt: skip
 """Definitions that tell tiles apart. Of programs that agree in them the worst figures are kept."""
 _MOST = ("group", "registers", "spilled_registers", "private_bytes", "local_bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -81,14 +82,19 @@ def _compare(
         (LocalTile(32, 32, 2, 2), (40, 70, 64, 20), dtypes.float16, False, "bool"),
         (LocalTile(32, 16, 2, 1), (40, 33, 24, 64), dtypes.float32, True, ""),
         (LocalTile(16, 16, 1, 1), (20, 33, 128, 20), dtypes.float32, False, "float"),
+        (LocalTile(32, 16, 2, 1, slice=64), (40, 33, 120, 64), dtypes.float32, True, ""),
+        (LocalTile(32, 32, 2, 2, slice=64), (40, 70, 64, 125), dtypes.float16, False, "bool"),
+        (LocalTile(32, 32, 1, 4, slice=32), (33, 40, 70, 20), dtypes.float32, True, "float"),
+        (LocalTile(16, 16, 2, 2, slice=16), (20, 33, 16, 40), dtypes.float64, True, ""),
     ],
     ids=str,
 )
 def test_tiles_in_local_memory(
     device: Any, rng: Any, tile: LocalTile, lengths: Any, dtype: Any, causal: bool, masked: str
 ) -> None:
+    whole = replace(tile, slice=0)
     builds = (
-        partial(local_tiles.forward, candidates=(tile,)), partial(local_tiles.backward, candidates=(tile,))
+        partial(local_tiles.forward, candidates=(whole,)), partial(local_tiles.backward, candidates=(tile,))
     )  # fmt: skip
     _compare(device, rng, builds, lengths, dtype, causal, masked)
 

@@ -1,4 +1,7 @@
-"""Attention on any GPU: tiles of operands in local memory, a register tile of scores per work-item."""
+"""Attention on any GPU: tiles of operands in local memory, a register tile of scores per work-item.
+
+Where GPUs need several groups in their local memory and heads are large, gradients are made of slices of heads.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,8 @@ class LocalTile:
     columns: int
     item_rows: int
     item_columns: int
+    slice: int = 0
+    """Features of a head in local memory at once; 0: all. Only gradients are made of slices."""
 
     @property
     def lanes_x(self) -> int:
@@ -51,7 +56,7 @@ class LocalTile:
     def all_registers(self, features: int, accumulated: int) -> int:
         """Predict the registers that a work-item takes in float32, with so many accumulated features per row of results."""
         operands = 4 * max(self.item_columns + 1, self.item_rows + 4)
-        copied = ceil_div(self.columns * features, self.group)
+        copied = ceil_div(self.columns * (self.slice or features), self.group)
         return self.registers(accumulated) + operands + copied + _OTHER_REGISTERS
 
 
@@ -67,6 +72,8 @@ BACKWARD = (
 """The same for gradients, which hold two operands of the rows and of the columns."""
 MANY_ITEMS = (LocalTile(64, 32, 2, 4), LocalTile(32, 32, 2, 2), LocalTile(32, 16, 2, 1), LocalTile(16, 16, 1, 1))
 """Tiles that spread local memory over more work-items, for devices whose units need several waves each to hide latency."""
+SLICED = (LocalTile(32, 32, 2, 2, 64), LocalTile(32, 16, 2, 1, 64), LocalTile(32, 32, 1, 4, 32), LocalTile(16, 16, 1, 1, 64))
+"""Tiles of gradients for the same devices and larger heads, by preference."""
 _OTHER_REGISTERS = 40
 """Registers that hold no scores, accumulators, operands or elements on their way to local memory; fitted to AMD's compiler."""
 _REGISTERS = 136
@@ -80,9 +87,19 @@ def forward_elements(tile: LocalTile, features: int, values: int) -> int:
 
 
 def backward_elements(tile: LocalTile, features: int, values: int) -> int:
-    """Return the numbers that a group of attention/tiles_grad.cl has in local memory."""
+    """Return the numbers that a group of attention/tiles_grad.cl or sliced_tiles_grad.cl has in local memory."""
+    if tile.slice:
+        return tile.rows * (max(tile.slice, tile.columns) + _PAD) + tile.columns * (tile.slice + _PAD)
     pitches = features + values + 2 * _PAD
     return (tile.rows + tile.columns) * pitches + tile.rows * (tile.columns + _PAD)
+
+
+def _candidates(runtime: Runtime, tiles: Sequence[LocalTile], sliced: Sequence[LocalTile] = ()) -> Sequence[LocalTile]:
+    """The tiles, or those that the architecture of a device may need."""
+    if runtime.features.architecture is None:
+        return tiles
+    largest_first = sorted((*tiles, *MANY_ITEMS), key=lambda tile: tile.rows * tile.columns, reverse=True)
+    return (*largest_first, *sliced)
 
 
 def _choose(
@@ -106,18 +123,16 @@ def _choose(
         return Usage(registers, tile.group, elements(tile, features, values) * call.itemsize)
 
     def fits(tile: LocalTile) -> bool:
-        return usage(tile).local_memory <= facts.static_local_memory and tile.group <= facts.max_group_size
+        whole = not tile.slice or features % tile.slice == values % tile.slice == 0
+        return whole and usage(tile).local_memory <= facts.static_local_memory and tile.group <= facts.max_group_size
 
+    fitting = [tile for tile in candidates if fits(tile)]
+    if not fitting:
+        return Declined("the device has too little local memory")
     if facts.architecture is not None:
-        largest_first = sorted((*candidates, *MANY_ITEMS), key=lambda tile: tile.rows * tile.columns, reverse=True)
-        fitting = [tile for tile in largest_first if fits(tile)]
-        if fitting:
-            return occupancy.choose(facts.architecture, facts.static_local_memory, fitting, usage)
-    for tile in candidates:
-        registers = tile.registers(accumulated) * call.itemsize // 4
-        if fits(tile) and (registers <= _REGISTERS or tile is candidates[-1]):
-            return tile
-    return Declined("the device has too little local memory")
+        return occupancy.choose(facts.architecture, facts.static_local_memory, fitting, usage)
+    unspilled = (tile for tile in fitting if tile.registers(accumulated) * call.itemsize // 4 <= _REGISTERS)
+    return next(unspilled, fitting[-1])
 
 
 def _definitions(runtime: Runtime, call: AttentionCall, tile: LocalTile) -> Definitions:
@@ -129,8 +144,11 @@ def _definitions(runtime: Runtime, call: AttentionCall, tile: LocalTile) -> Defi
     )  # fmt: skip
 
 
-def forward(runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] = FORWARD) -> Launch | Declined:
+def forward(
+    runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] | None = None
+) -> Launch | Declined:
     """The output and the logsumexp in one launch."""
+    candidates = candidates or _candidates(runtime, FORWARD)
     tile = _choose(runtime, call, candidates, forward_elements, padded_head_size(call.shape.e))
     if isinstance(tile, Declined):
         return tile
@@ -151,7 +169,7 @@ def _fused(
 ) -> Launch | None:
     """All gradients in one launch that adds dq atomically; None if no tile suits it."""
     features, values = padded_head_size(call.shape.d), padded_head_size(call.shape.e)
-    suited = [tile for tile in candidates if tile.columns % (4 * tile.lanes_y) == 0]
+    suited = [tile for tile in candidates if not tile.slice and tile.columns % (4 * tile.lanes_y) == 0]
     tile = _choose(runtime, call, suited, backward_elements, features + values) if suited else None
     if tile is None or isinstance(tile, Declined):
         return None
@@ -166,7 +184,7 @@ def _fused(
 
 
 def backward(
-    runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] = BACKWARD, fuse_dq: bool = False
+    runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] | None = None, fuse_dq: bool = False
 ) -> Launch | Declined:
     """The gradients of the queries in one launch, of the keys and values in another.
 
@@ -174,6 +192,7 @@ def backward(
     only.
     """
     shape = call.shape
+    candidates = candidates or _candidates(runtime, BACKWARD, SLICED)
     features, values = padded_head_size(shape.d), padded_head_size(shape.e)
     statistics = Workspace(call.temporary)
     workspace = (statistics_bytes(call),)
@@ -188,7 +207,10 @@ def backward(
         if isinstance(tile, Declined):
             return tile
         definitions = _definitions(runtime, call, tile) | {"ROWS_ARE_KEYS": rows_are_keys}
+        if tile.slice:
+            definitions["SLICE"] = tile.slice
         items = (ceil_div(length, tile.rows) * tile.group, shape.count)
         args = _grad_args(call, statistics, results)
-        steps.append(runtime.launch("attention/tiles_grad", definitions, args, items, (tile.group, 1)))
+        kernel = "attention/sliced_tiles_grad" if tile.slice else "attention/tiles_grad"
+        steps.append(runtime.launch(kernel, definitions, args, items, (tile.group, 1)))
     return LaunchSequence(steps, workspace)
