@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.backends.wgpu import unusable
+from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
 from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
 
@@ -18,10 +19,6 @@ _MISSING = "the package wgpu is not installed: `pip install polyhal[wgpu]`"
 _NO_ADAPTER = (
     "wgpu finds no adapter. Install the driver of your GPU's vendor with Vulkan support; for a software device on "
     "Debian or Ubuntu, `apt install mesa-vulkan-drivers libvulkan1`"
-)
-_NO_INTEGERS = (
-    "wgpu finds {names}, but only through an API without 64-bit integers, which indices need. Install a Vulkan driver; "
-    'Device("wgpu:opengl") opens it all the same, for work that keeps to 32 bits'
 )
 _TYPES = {
     "DiscreteGPU": DeviceType.GPU,
@@ -42,43 +39,80 @@ class WGPUAdapter:
     api: str
 
 
-def probe() -> list[DeviceInfo]:
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """The devices of this machine: those that can be used, in order, and those that cannot."""
+
+    usable: list[WGPUAdapter]
+    unusable: list[UnusableDevice]
+
+
+def probe() -> list[DeviceInfo | UnusableDevice]:
     """Return the descriptions of all devices. Raises RuntimeError, with what to install, if there is none."""
-    return [a.info for a in devices()]
+    found = discover()
+    return [*(a.info for a in found.usable), *found.unusable]
 
 
 def devices(*, every_api: bool = False) -> list[WGPUAdapter]:
-    """Return all devices. Raises RuntimeError if there is none.
+    """Return all devices that can be used. Raises RuntimeError if there is none.
 
     With `every_api`, that includes devices that a better API offers too, and devices without 64-bit integers.
     """
+    if every_api:
+        return _numbered(_listed())
+    found = discover()
+    if not found.usable:
+        raise RuntimeError(
+            f"no wgpu adapter can be used: {'; '.join(f'{d.name}: {d.reason} ({d.fix})' for d in found.unusable)}"
+        )
+    return found.usable
+
+
+def discover() -> Discovered:
+    """Return each physical device once, through the best API that offers it with 64-bit integers.
+
+    Raises RuntimeError, with what to install, if there is none.
+    """
+    best: dict[str, WGPUAdapter] = {}
+    without: dict[str, list[WGPUAdapter]] = {}
+    for a in _listed():
+        if unusable.INTEGERS in a.native.features:
+            best.setdefault(a.info.id, a)
+        else:
+            without.setdefault(a.info.id, []).append(a)
+    left_out = [
+        unusable.without_integers(same[0].info.name, [a.api for a in same])
+        for card, same in without.items()
+        if card not in best and not any(unusable.is_same_card(same[0].info.name, b.info.name) for b in best.values())
+    ]
+    return Discovered(_numbered(best.values()), left_out)
+
+
+def _listed() -> list[WGPUAdapter]:
+    """Return what wgpu lists, best kinds and APIs first. Raises RuntimeError if there is nothing."""
     try:
         import wgpu
     except ImportError as error:
         raise RuntimeError(_MISSING) from error
     with _runtime_dir():
         listed = wgpu.gpu.enumerate_adapters_sync()
-    adapters = [WGPUAdapter(a, _describe(a), str(a.info["backend_type"])) for a in listed]
-    if not adapters:
+    if not listed:
         raise RuntimeError(_NO_ADAPTER)
-    adapters.sort(key=lambda a: (_TYPE_RANK[a.info.type], _API_RANK.get(a.api, 9), a.info.name))
-    if not every_api:
-        best: dict[str, WGPUAdapter] = {}
-        for a in adapters:
-            if "shader-int64" in a.native.features:
-                best.setdefault(a.info.id, a)
-        if not best:
-            raise RuntimeError(_NO_INTEGERS.format(names=", ".join(sorted({a.info.name for a in adapters}))))
-        adapters = list(best.values())
+    adapters = [WGPUAdapter(a, describe(a), str(a.info["backend_type"])) for a in listed]
+    return sorted(adapters, key=lambda a: (_TYPE_RANK[a.info.type], _API_RANK.get(a.api, 9), a.info.name))
+
+
+def _numbered(adapters: Iterable[WGPUAdapter]) -> list[WGPUAdapter]:
     return [replace(a, info=replace(a.info, selector=str(i))) for i, a in enumerate(adapters)]
 
 
 def select(selector: str) -> WGPUAdapter:
     """Return the device with that index, or the first one whose API or name contains `selector`.
 
-    Raises DeviceUnavailableError that lists the candidates.
+    A name also finds a device that cannot be used by index, for work in 32 bits. Raises DeviceUnavailableError that lists the
+    candidates.
     """
-    candidates = devices()
+    candidates = discover().usable
     if selector.isdigit():
         if int(selector) < len(candidates):
             return candidates[int(selector)]
@@ -89,7 +123,7 @@ def select(selector: str) -> WGPUAdapter:
                 return replace(a, info=replace(a.info, selector=part))
     listed = ", ".join(f"{a.info.selector} = {a.info.name} ({a.api})" for a in candidates)
     raise DeviceUnavailableError(
-        message(None, f"no wgpu device {selector!r}", expected=f"one of {listed}", fix="or part of a name")
+        message(None, f"no wgpu device {selector!r}", expected=f"one of {listed or 'none by index'}", fix="or part of a name")
     )
 
 
@@ -106,7 +140,8 @@ def _runtime_dir() -> Iterator[None]:
         del os.environ["XDG_RUNTIME_DIR"]
 
 
-def _describe(adapter: Any) -> DeviceInfo:
+def describe(adapter: Any) -> DeviceInfo:
+    """Return the identity of an adapter."""
     about = adapter.info
     name = str(about["device"]) or str(about["description"])
     kind = _TYPES.get(str(about["adapter_type"]))
