@@ -1,7 +1,9 @@
 {#- A copy whose source is contiguous along rows and whose target is contiguous along columns, in tiles of 32 x 32 in workgroup memory, so
-  that both sides are accessed contiguously. ELEMENT is any type of the elements' size. -#}
+  that both sides are accessed contiguously. ELEMENT is any type of the elements' size, GROUP a multiple of 32. -#}
 {% import "lib/storage.wgsl" as storage with context %}
 {% set ELEMENT = ELEMENT | default("u32") %}
+{% set GROUP = GROUP | default(256) %}
+{% set DOWN = GROUP // 32 %}
 {{ storage.enable() }}
 {{ storage.scratch(0, "src", ELEMENT, "read") }}
 {{ storage.scratch(1, "dest", ELEMENT) }}
@@ -9,7 +11,7 @@
   batch1: u32, source0: u32, source1: u32, target0: u32, target1: u32, tiles: u32") }}
 // Rows are padded by one element to avoid bank conflicts along columns.
 var<workgroup> tile: array<{{ ELEMENT }}, {{ 32 * 33 }}>;
-{{ storage.main(256) }}
+{{ storage.main(GROUP) }}
     if (group_id >= p.tiles) { return; }
     let down = (p.rows + 31u) / 32u;
     let across = (p.columns + 31u) / 32u;
@@ -20,15 +22,15 @@ var<workgroup> tile: array<{{ ELEMENT }}, {{ 32 * 33 }}>;
     let dest_begin = p.o_dest + batch / p.batch1 * p.target0 + batch % p.batch1 * p.target1;
     let x = local_id % 32u;
     let y = local_id / 32u;
-{% for k in range(4) %}
-    if (row + x < p.rows && column + y + {{ 8 * k }}u < p.columns) {
-        tile[(y + {{ 8 * k }}u) * 33u + x] = src[source_begin + row + x + (column + y + {{ 8 * k }}u) * p.source_step];
+{% for k in range(32 // DOWN) %}
+    if (row + x < p.rows && column + y + {{ DOWN * k }}u < p.columns) {
+        tile[(y + {{ DOWN * k }}u) * 33u + x] = src[source_begin + row + x + (column + y + {{ DOWN * k }}u) * p.source_step];
     }
 {% endfor %}
     workgroupBarrier();
-{% for k in range(4) %}
-    if (row + y + {{ 8 * k }}u < p.rows && column + x < p.columns) {
-        dest[dest_begin + (row + y + {{ 8 * k }}u) * p.target_step + column + x] = tile[x * 33u + y + {{ 8 * k }}u];
+{% for k in range(32 // DOWN) %}
+    if (row + y + {{ DOWN * k }}u < p.rows && column + x < p.columns) {
+        dest[dest_begin + (row + y + {{ DOWN * k }}u) * p.target_step + column + x] = tile[x * 33u + y + {{ DOWN * k }}u];
     }
 {% endfor %}
 }

@@ -83,6 +83,9 @@ def _attention_grad(
     keys: Arguments = {**shared, "dk": Tensor(8), "dv": Tensor(9)}
     if sum(not isinstance(value, Workspace) for value in queries.values()) > MAX_PARAMETER_WORDS:
         return Declined("the strides of a mask over so many axes are more parameters than the kernel takes")
+    buffers = sum(isinstance(value, (Tensor, Workspace)) for value in queries.values())
+    if buffers > (most := runtime.features.max_buffers):
+        return Declined(f"the kernel has {buffers} buffers with a mask, and the device takes {most}")
     steps = []
     for by_keys, length, args in ((False, call.shape.t, queries), (True, call.shape.s, keys)):
         definitions = {**call.definitions, **strategy.definitions, "KEYS": by_keys}

@@ -1,7 +1,7 @@
 """Convolutions as implicit GEMMs: products of a matrix and windows of images, without an im2col matrix.
 
-Kernels: shaders/wgsl/conv/implicit_gemm.wgsl in tiles, for GPUs; implicit_gemm_blocks.wgsl in register blocks, for CPUs
-and for groups of few filters, as in depthwise convolution.
+Kernels: shaders/wgsl/conv/implicit_gemm.wgsl in tiles, for GPUs; implicit_gemm_blocks.wgsl in register blocks, for CPUs,
+for groups of few filters, as in depthwise convolution, and for GPUs whose groups are too small for tiles.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEW_FILTERS = 4
 
 def multiply(runtime: Runtime, c: Correlation, p: Product, out: Spec) -> Launch:
     """Return the launch of a correlation; `p` is the same product with its arguments."""
-    in_blocks = c.m <= FEW_FILTERS or runtime.features.cpu
+    in_blocks = c.m <= FEW_FILTERS or runtime.features.cpu or not tiles.fit(runtime)
     shape: tiles.Tile | blocks.Block = tiles.choose(runtime, p)
     if in_blocks:
         shape = replace(blocks.choose(runtime, c.m, c.n, c.k), quads=1)

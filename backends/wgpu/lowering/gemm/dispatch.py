@@ -2,7 +2,7 @@
 
 - GPU, up to four rows or columns, contiguous along k: `gemv`.
 - GPU, otherwise large enough: `tiles` in workgroup memory, with `split_k` where there are too few of them.
-- CPU, and everything small or thin: register `blocks`.
+- CPU, everything small or thin, and GPUs whose groups are too small for tiles: register `blocks`.
 
 All of them take operands of any strides, so that a transposed view costs no copy. Operands beyond the binding size limit
 are handled by `binding_limit`.
@@ -34,7 +34,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
     vectors = gemv.build(runtime, p)
     if vectors is not None:
         return vectors
-    if min(p.m, p.n) < _THIN or p.count * p.m * p.n * p.k <= _SMALL:
+    if min(p.m, p.n) < _THIN or p.count * p.m * p.n * p.k <= _SMALL or not tiles.fit(runtime):
         return blocks.multiply(runtime, p)
     return tiles.multiply(runtime, p, tiles.choose(runtime, p))
 

@@ -50,6 +50,13 @@ _EFFICIENCY = {Tile(2, 2, 8): 1.0, Tile(1, 2, 16): 0.8, Tile(2, 1, 16): 0.8, Til
 """Tiles, with their throughput relative to the largest tile if no part of them is wasted."""
 _WIDE_ELEMENTS = Tile(1, 1, 8, 1)
 """For elements of 8 bytes."""
+_GROUP = 256
+"""Invocations of the kernels' groups."""
+
+
+def fit(runtime: Runtime) -> bool:
+    """Return whether the device takes groups of the kernels' size. WebGPU's compatibility mode need not."""
+    return runtime.features.max_group_size >= _GROUP
 
 
 def choose(runtime: Runtime, p: Product) -> Tile:

@@ -20,6 +20,7 @@ LOWERINGS: dict[str, LoweringFunction] = {}
 
 _LOCAL_TILE, _BLOCK = 32, 4
 _BLOCKS_PER_GROUP = 64
+_LOCAL_GROUP = 256
 _ELEMENTS = {4: "u32", 8: "vec2<u32>"}
 
 
@@ -53,4 +54,5 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
         definitions = {"ELEMENT": element, "SIZE": _BLOCK}
         groups = ceil_div(tiles, _BLOCKS_PER_GROUP)
         return runtime.launch("pointwise/cpu_transpose", definitions, args, groups)
-    return runtime.launch("pointwise/transpose_local", {"ELEMENT": element}, args, tiles)
+    definitions = {"ELEMENT": element, "GROUP": min(_LOCAL_GROUP, runtime.features.max_group_size)}
+    return runtime.launch("pointwise/transpose_local", definitions, args, tiles)
