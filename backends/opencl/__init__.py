@@ -10,7 +10,7 @@ from polyhal.hal.protocol import API_VERSION
 
 @hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
-    """The backend of this package, and the same for devices that are only described, hidden."""
+    """The backend of this package, and, hidden, that of devices which are only described, for this or another backend."""
     return [
         BackendSpec(
             name="opencl",
@@ -31,8 +31,8 @@ def polyhal_backends() -> Sequence[BackendSpec]:
         ),
         BackendSpec(
             name="described",
-            probe="polyhal.backends.opencl.described.backend:probe",
-            create="polyhal.backends.opencl.described.backend:create",
+            probe="polyhal.backends.common.described.devices:probe",
+            create="polyhal.backends.common.described.devices:create",
             api_version=API_VERSION,
             priority=-1000,
             hidden=True,

@@ -5,31 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
+from polyhal.backends.common.launching.core_methods import CoreMethods
 from polyhal.backends.common.launching.table import lower
 from polyhal.backends.wgpu import discovery, lowering
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.command_buffer import record
-from polyhal.backends.wgpu.lowering.gather.gather import gather
-from polyhal.backends.wgpu.lowering.gather.scatter_add import scatter_add
-from polyhal.backends.wgpu.lowering.gemm.dispatch import batched
-from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise
-from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
+from polyhal.backends.wgpu.device_runtime import DeviceRuntime
 from polyhal.backends.wgpu.memory import Allocation
-from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.backends.wgpu.user_kernel import compile_kernel
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import CommandBuffer, CompletionEvent, Declined, InputSpec, Launch, UserKernel
-
-_BUILDERS = Builders(
-    group=elementwise.group,
-    copy=copy.copy,
-    fill=copy.fill,
-    reduce=reduction.build,
-    matmul=batched,
-    gather=gather,
-    scatter_add=scatter_add,
-)
 
 
 def create(selector: str) -> WGPUBackend:
@@ -44,15 +29,15 @@ def open_adapter(
 
     `quirks` switches workarounds on or off. Raises TypeError for a name that is not declared.
     """
-    runtime = Runtime(adapter, binding_limit, quirks)
+    runtime = DeviceRuntime(adapter, binding_limit, quirks)
     return ProfilingWGPUBackend(runtime) if runtime.features.timestamps else WGPUBackend(runtime)
 
 
 class WGPUBackend(CoreMethods):
     """One opened wgpu device."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime, _BUILDERS)
+    def __init__(self, runtime: DeviceRuntime) -> None:
+        super().__init__(runtime, lowering.BUILDERS)
         self.runtime = runtime
         self.info = runtime.info
         self.capabilities = runtime.capabilities

@@ -21,7 +21,7 @@ OPTIONAL_FEATURES = (
     "timestamp-query",
 )  # fmt: skip
 """Features that are enabled on adapters that have them."""
-_LIMITS = (
+LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
     "max-storage-buffers-per-shader-stage",
@@ -76,7 +76,7 @@ def required_features(adapter: Any) -> list[str]:
 
 def required_limits(adapter: Any, binding: int = 0) -> dict[str, int]:
     """Return the limits to request of the device: those of the adapter, with bindings of at most `binding` bytes if given."""
-    limits = {name: int(adapter.limits[name]) for name in _LIMITS}
+    limits = {name: int(adapter.limits[name]) for name in LIMITS}
     if binding:
         limits["max-storage-buffer-binding-size"] = min(limits["max-storage-buffer-binding-size"], binding)
     if "immediates" in adapter.features:

@@ -15,13 +15,13 @@ import numpy as np
 from polyhal.backends.common.launching.kernel_arguments import Number
 from polyhal.backends.common.launching.launch import Table, Tensor
 from polyhal.backends.wgpu.arguments import BoundArguments, Offset
+from polyhal.backends.wgpu.binding_windows import window_start
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import ComputePipeline
-from polyhal.hal.errors import BackendError, message
 
 if TYPE_CHECKING:
+    from polyhal.backends.wgpu.device_runtime import DeviceRuntime
     from polyhal.backends.wgpu.encoder import Dispatch
-    from polyhal.backends.wgpu.runtime import Runtime
 
 _CODES = {"int": "i", "uint": "I", "long": "q", "ulong": "Q", "float": "f"}
 _MAX_BIND_GROUPS = 512
@@ -75,7 +75,7 @@ class DispatchLaunch:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: DeviceRuntime,
         pipeline: ComputePipeline,
         make_aliased: Callable[[], ComputePipeline],
         arguments: BoundArguments,
@@ -157,29 +157,13 @@ class DispatchLaunch:
             start = 0
             if allocation.exceeds_binding and binding in by_buffer:
                 ref = args[by_buffer[binding][1]]
-                start = self._window_start(ref, limit)
+                start = window_start(ref, limit, self.name, self._runtime.info.name)
                 offsets[by_buffer[binding][0]] = ref.offset - start // ref.dtype.itemsize
             windows.append((start, min(limit, allocation.nbytes - start)))
         shifted = [offsets.get(place, args[index].offset) for place, index, _ in self._tensors]
         key = (tuple(a.key for a in allocations), tuple(windows))
         pipeline, group = self._groups.get(key) or self._bind(key, allocations, windows)
         return pipeline, group, self._pack(args, shifted), *self._grid
-
-    def _window_start(self, ref: Any, limit: int) -> int:
-        """Return the byte at which the window of an operand starts. Raises BackendError if the operand does not fit."""
-        low, high = _extent(ref)
-        start = low // 256 * 256
-        if high - start > limit:
-            raise BackendError(
-                message(
-                    self.name,
-                    f"an operand spans {(high - low) / 2**20:.0f} MiB of one buffer",
-                    expected=f"at most {limit / 2**20:.0f} MiB, which is what a kernel can see at once",
-                    fix="work on a part of the tensor at a time",
-                    device=self._runtime.info.name,
-                )
-            )
-        return int(start)
 
     def _bind(
         self, key: Any, allocations: list[Allocation], windows: Sequence[tuple[int, int]]
@@ -202,17 +186,9 @@ class DispatchLaunch:
         return any(keys.count(keys[i]) > 1 for i in self._pipeline.written)
 
 
-def _upload(runtime: Runtime, table: Table) -> Allocation:
+def _upload(runtime: DeviceRuntime, table: Table) -> Allocation:
     """Memory that holds a table. The launch owns it."""
     data = np.array(table.values or (0,), np.int32)
     allocation = runtime.memory.allocate(data.nbytes)
     runtime.memory.write(memoryview(data.tobytes()), allocation, 0)
     return allocation
-
-
-def _extent(ref: Any) -> tuple[int, int]:
-    """Return the range of bytes that a reference touches in its buffer: first, and one past the last."""
-    spans = [(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)]
-    low = ref.offset + sum(s for s in spans if s < 0)
-    high = ref.offset + sum(s for s in spans if s > 0) + 1
-    return low * ref.dtype.itemsize, high * ref.dtype.itemsize

@@ -1,62 +1,27 @@
-"""The open device: encoder, pipelines, memory and facts. Lowering functions build launches with it."""
+"""The runtime of lowering functions: facts about a device, and launches of shaders, by name, with definitions and arguments."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Arguments, Workspace
-from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
-from polyhal.backends.wgpu import capabilities as probed
-from polyhal.backends.wgpu.arguments import bind
-from polyhal.backends.wgpu.cffi_types import parse_types
-from polyhal.backends.wgpu.command_buffer import DispatchCall
-from polyhal.backends.wgpu.discovery import WGPUAdapter
-from polyhal.backends.wgpu.encoder import CommandEncoder
-from polyhal.backends.wgpu.error_mapping import AdapterErrors
-from polyhal.backends.wgpu.forking import release_nothing_in_children
-from polyhal.backends.wgpu.launch import DispatchLaunch
-from polyhal.backends.wgpu.memory import Allocation, WGPUMemory
-from polyhal.backends.wgpu.native import binder
-from polyhal.backends.wgpu.profiling import Timestamps
-from polyhal.backends.wgpu.read_back import ReadBack
-from polyhal.backends.wgpu.shader import ComputePipeline, Definitions, PipelineCache
+from polyhal.backends.common.launching.launch import Arguments
+from polyhal.backends.wgpu.capabilities import WGPUFeatures
+from polyhal.backends.wgpu.shader import ComputePipeline, Definitions, Pipelines
+from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.protocol import Launch
 
 
-class Runtime:
-    """One device and its queue."""
+class Runtime(ABC):
+    """A device as lowering functions see it: facts to choose shaders by, and launches of them."""
 
-    def __init__(
-        self, adapter: WGPUAdapter, binding_limit: int = 0, quirks: Mapping[str, bool | int] | None = None
-    ) -> None:
-        """For tests, `binding_limit` lowers how many bytes of a buffer a kernel can see, and `quirks` switches workarounds."""
-        import wgpu
+    pipelines: Pipelines
 
-        parse_types(getattr(wgpu.backends.wgpu_native, "ffi", None))
-        release_nothing_in_children()
-        self.info = adapter.info
-        self.errors = AdapterErrors(adapter.info.name)
-        native = adapter.native
-        limits = probed.required_limits(native, binding_limit)
-        try:
-            self.device: Any = native.request_device_sync(
-                required_features=probed.required_features(native), required_limits=limits
-            )
-        except (wgpu.GPUError, RuntimeError) as error:
-            raise self.errors.translate(error, None, "opening the device") from error
-        self.features = probed.features(native, adapter.info.type, limits, quirks or {})
-        self.capabilities = probed.capabilities(native, self.features, limits)
-        self.encoder = CommandEncoder(self.device, self.features, self.errors)
-        self.pipelines = PipelineCache(self.device, self.features, self.encoder.parameter_layout, adapter.info.name)
-        self.bind = binder(self.device)
-        self.memory = WGPUMemory(self)
-        self.read_back = ReadBack(self)
-        self.recorder: LaunchRecorder[DispatchCall] | None = None
-        """Receives launches instead of the encoder while a command buffer is recorded."""
-        self.recording = threading.Lock()
-        self._fence = self.memory.allocate(4)
+    def __init__(self, info: DeviceInfo, features: WGPUFeatures, capabilities: Capabilities) -> None:
+        self.info = info
+        self.features = features
+        self.capabilities = capabilities
 
     def launch(
         self,
@@ -66,7 +31,7 @@ class Runtime:
         groups: int,
         *,
         workspace: tuple[int, ...] = (),
-    ) -> DispatchLaunch:
+    ) -> Launch:
         """Return a launch of shaders/wgsl/`source`.wgsl over at least `groups` groups, named as the path with `_` for `/`.
 
         `args` binds every parameter of the kernel by name (see `backends.wgpu.arguments`). Raises KernelBuildError, and
@@ -81,39 +46,17 @@ class Runtime:
 
         return self.dispatch(build, args, self.spread(groups), workspace)
 
+    @abstractmethod
     def dispatch(
         self,
         build: Callable[[str], ComputePipeline],
         args: Arguments,
         grid: tuple[int, int],
         workspace: tuple[int, ...] = (),
-    ) -> DispatchLaunch:
+    ) -> Launch:
         """Return a launch of the pipeline that `build` makes for an access mode of the inputs, over a grid of groups."""
-        pipeline = build("read")
-        bound = bind(pipeline.signature, args)
-        return DispatchLaunch(self, pipeline, lambda: build("read_write"), bound, grid, workspace)
 
     def spread(self, groups: int) -> tuple[int, int]:
         """Return a grid of two axes with at least `groups` groups."""
         rows = ceil_div(groups, self.features.max_groups)
         return ceil_div(groups, rows), rows
-
-    def patch(self, allocation: Allocation, word: int, mask: int, bits: int) -> None:
-        """Replace the bits of `mask` in one word of a buffer."""
-        args: Arguments = {"words": Workspace(0), "word": word, "mask": mask, "bits": bits}
-        self.launch("lib/patch", {}, args, 1)(allocation)
-
-    def finish(self) -> None:
-        """Submit everything and wait for it."""
-        self.memory.read(self._fence, 0, memoryview(bytearray(4)))
-
-    def start_profiling(self) -> None:
-        """Time every launch from now on. Each launch is then a pass of its own."""
-        self.finish()
-        self.encoder.timestamps = Timestamps(self.device)
-
-    def stop_profiling(self) -> list[tuple[str, int, int]]:
-        """Return (name, start, end) of the launches since `start_profiling`, in nanoseconds of the device's clock."""
-        self.finish()
-        timestamps, self.encoder.timestamps = self.encoder.timestamps, None
-        return timestamps.read() if timestamps is not None else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import jinja2
 from polyhal.backends.common.launching.kernel_signature import KernelSignature
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.native import compile_module
-from polyhal.backends.wgpu.signature import binding_access, parameter_bytes, read_signature
+from polyhal.backends.wgpu.signature import binding_access, parameter_bytes, read_signature, written
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.settings import env
 
@@ -37,13 +38,11 @@ class ComputePipeline:
         """The bindings that the kernel writes."""
 
 
-class PipelineCache:
+class Pipelines(ABC):
     """The pipelines of one device, cached by their rendered text."""
 
-    def __init__(self, device: Any, features: WGPUFeatures, parameter_layout: Any, device_name: str) -> None:
-        self._device = device
+    def __init__(self, features: WGPUFeatures, device_name: str) -> None:
         self._features = features
-        self._parameter_layout = parameter_layout
         self._device_name = device_name
         self._templates = environment()
         self._pipelines: dict[str, ComputePipeline] = {}
@@ -70,6 +69,19 @@ class PipelineCache:
         if pipeline is None:
             pipeline = self._pipelines[text] = self._build(name, text, fix)
         return pipeline
+
+    @abstractmethod
+    def _build(self, source: str, text: str, fix: str) -> ComputePipeline:
+        """Return the pipeline of a rendered shader. Raises KernelBuildError, which advises `fix`."""
+
+
+class PipelineCache(Pipelines):
+    """The compiled pipelines of an open device."""
+
+    def __init__(self, device: Any, features: WGPUFeatures, parameter_layout: Any, device_name: str) -> None:
+        super().__init__(features, device_name)
+        self._device = device
+        self._parameter_layout = parameter_layout
 
     def _build(self, source: str, text: str, fix: str) -> ComputePipeline:
         import wgpu
@@ -104,8 +116,7 @@ class PipelineCache:
                 device=self._device_name,
             )
             raise KernelBuildError(f"{problem}\nsource:\n{numbered(text)}\nlog:\n{_gist(str(error))}") from error
-        written = frozenset(n for n, mode in access.items() if mode == "read_write")
-        return ComputePipeline(name, native, layout, signature, written)
+        return ComputePipeline(name, native, layout, signature, written(text))
 
 
 def environment() -> jinja2.Environment:

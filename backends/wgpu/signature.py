@@ -22,6 +22,11 @@ def binding_access(text: str) -> dict[int, str]:
     return dict(sorted((int(number), access) for number, access, _ in _BINDING.findall(text)))
 
 
+def written(text: str) -> frozenset[int]:
+    """Return the bindings that a shader may write."""
+    return frozenset(n for n, access in binding_access(text).items() if access == "read_write")
+
+
 def read_signature(source: str, text: str) -> KernelSignature:
     """Return the signature of shaders/wgsl/`source`.wgsl from its rendered text: buffers by binding, then the struct's members.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import polyhal
 from polyhal.backends.opencl.described import description
-from polyhal.backends.opencl.described.backend import DescribedBackend
+from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.hal.device import Device
 from polyhal.nn import functional as F
 
@@ -41,9 +41,9 @@ _CONVOLUTIONS = (
 _HEADS = (32, 64, 128)
 
 
-def lowered(key: str) -> DescribedBackend:
+def lowered(key: str) -> OpenCLDescribedBackend:
     """A described device that was asked for products, convolutions and attention of usual sizes, and their gradients."""
-    backend = DescribedBackend(description.load(key))
+    backend = OpenCLDescribedBackend(description.load(key))
     device = Device.opened(f"described:{key}", backend)
     for dtype in ("float32", "float16"):
         for result in (*_products(device, dtype), *_convolutions(device, dtype), *_attention(device, dtype)):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from polyhal.backends.opencl.described import clang, description
-from polyhal.backends.opencl.described.backend import DescribedBackend
+from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, KernelBuildError
 from polyhal.hal.ops.opdef import OPS
@@ -77,8 +77,8 @@ def softmax(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
 
-    def opened(key: str) -> DescribedBackend:
-        backend = DescribedBackend(description.load(key))
+    def opened(key: str) -> OpenCLDescribedBackend:
+        backend = OpenCLDescribedBackend(description.load(key))
         lower_samples(Device.opened(f"described:{key}", backend), OPS["softmax"])
         return backend
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from polyhal.backends.opencl.described import description
-from polyhal.backends.opencl.described.backend import DescribedBackend
+from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.backends.opencl.described.noted_launch import NotedLaunch
 from polyhal.cli.workers.build_workloads import WORKLOADS
 from polyhal.hal.device import Device
@@ -52,7 +52,7 @@ def tool(name: str) -> str:
 
 def programs(key: str) -> tuple[list[NotedLaunch], str]:
     """Programs that the samples of ops need on a device, and clang's option for the extensions that it has."""
-    backend = DescribedBackend(description.load(key))
+    backend = OpenCLDescribedBackend(description.load(key))
     device = Device.opened(f"described:{key}", backend)
     for op in OPS:
         lower_samples(device, op)
@@ -141,7 +141,7 @@ def test_programs_are_valid_spirv(key: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(not ALL, reason="minutes for each device: make vendors")
 @pytest.mark.parametrize("key", WITH_COMPILERS)
 def test_compilers_of_vendors_accept_training_steps(key: str) -> None:
-    backend = DescribedBackend(description.load(key))
+    backend = OpenCLDescribedBackend(description.load(key))
     device = Device.opened(f"described:{key}", backend)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*only described")

@@ -10,7 +10,7 @@ import pytest
 
 from polyhal.backends.common.codegen.preprocessor import ActiveText
 from polyhal.backends.opencl.described import description
-from polyhal.backends.opencl.described.backend import DescribedBackend
+from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.backends.opencl.described.local_memory import declared_local_memory
 from polyhal.hal.device import Device
 from polyhal.hal.ops.opdef import OPS
@@ -57,7 +57,7 @@ def test_arrays_are_counted() -> None:
 
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which counts local memory for any GPU it knows")
 def test_clang_counts_the_same() -> None:
-    backend = DescribedBackend(description.load("rx6800"))
+    backend = OpenCLDescribedBackend(description.load("rx6800"))
     device = Device.opened("described:rx6800", backend)
     for op in OPS_OF_FILES:
         lower_samples(device, OPS[op])

@@ -17,7 +17,7 @@ from native_ops import check
 
 from polyhal.backends.opencl import occupancy
 from polyhal.backends.opencl.described import description
-from polyhal.backends.opencl.described.backend import DescribedBackend
+from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.backends.opencl.lowering.attention import tiles
 from polyhal.backends.opencl.lowering.attention.tiles import LocalTile
 from polyhal.backends.opencl.lowering.conv.tile_configs import TileConfig
@@ -39,7 +39,7 @@ _ERROR = {"gemm": 12, "conv": 12, "attention": 32}
 
 def architecture(key: str) -> Architecture:
     """That of a described device."""
-    found = DescribedBackend(description.load(key)).features.architecture
+    found = OpenCLDescribedBackend(description.load(key)).features.architecture
     assert found is not None
     return found
 
@@ -73,7 +73,7 @@ def test_local_memory_limits_waves() -> None:
     ],
 )  # fmt: skip
 def test_devices_have_their_architecture(key: str, name: str | None) -> None:
-    found = DescribedBackend(description.load(key)).features.architecture
+    found = OpenCLDescribedBackend(description.load(key)).features.architecture
     assert (found and found.name) == name
 
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from polyhal.backends.opencl.described.compiler_run import run
+from polyhal.backends.common.described.offline_tools import run
 
 _FIGURES = {
     "registers": "vgpr_count",

@@ -1,8 +1,5 @@
-"""Descriptions of devices: what a driver answers to clGetDeviceInfo, as data, one TOML file per device.
+"""Descriptions of devices: what a driver answers to clGetDeviceInfo, as data, in the tables of `Catalogue`'s files.
 
-    title = "Radeon RX 480"
-    sources = ["..."]               # where the values are from
-    estimated = ["extensions"]      # those of [device] that no source states for this very device
     [platform]                      # CL_PLATFORM_NAME, VENDOR, VERSION
     [device]                        # CL_DEVICE_* in lower case: the fields of `DescribedDevice`, and those of its `newer`
     [compiler]                      # absent where there is none: an offline compiler, and its options for the device
@@ -12,18 +9,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from importlib import resources
 from typing import Any, NamedTuple
 
 import pyopencl as cl
 
-from polyhal.hal.errors import DeviceUnavailableError, message
+from polyhal.backends.common.described.catalogue import Catalogue, Description, check_estimated
 
-_PACKAGE = "polyhal.backends.opencl.devices"
-_SUFFIX = ".toml"
 _NEWER = ("preferred_work_group_size_multiple", "wavefront_width_amd")
 _TABLES = ("platform", "device", "compiler")
 
@@ -99,51 +92,22 @@ class OfflineCompiler:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceDescription:
-    """A described device, and where its description is from."""
+class DeviceDescription(Description):
+    """A described device of OpenCL."""
 
-    key: str
-    """Its name behind `described:`."""
-    title: str
-    sources: tuple[str, ...]
-    estimated: tuple[str, ...]
     device: DescribedDevice
     compiler: OfflineCompiler | None
 
 
-def known() -> list[str]:
-    """Return the names of all described devices."""
-    files = (f.name for f in resources.files(_PACKAGE).iterdir())
-    return sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX))
-
-
-def load(key: str) -> DeviceDescription:
-    """Return the description of a device. Raises DeviceUnavailableError that lists all if there is none of that name."""
-    if key not in known():
-        problem = f"no device is described as {key!r}"
-        raise DeviceUnavailableError(message(None, problem, expected=f"one of {', '.join(known())}"))
-    return parse(key, resources.files(_PACKAGE).joinpath(key + _SUFFIX).read_text(encoding="utf-8"))
-
-
-def parse(key: str, text: str) -> DeviceDescription:
-    """Parse a description from TOML. Raises ValueError that says what cannot be used."""
-    try:
-        data = tomllib.loads(text)
-        platform, facts, compiler = (data.pop(name, None) for name in _TABLES)
-        estimated = tuple(data.pop("estimated"))
-        if unknown := set(estimated) - set(facts):
-            raise ValueError(f"estimated values are none of the device's: {', '.join(sorted(unknown))}")
-        return DeviceDescription(
-            key=key,
-            title=data.pop("title"),
-            sources=tuple(data.pop("sources")),
-            estimated=estimated,
-            device=_device(DescribedPlatform(**platform), facts),
-            compiler=None if compiler is None else OfflineCompiler(compiler["tool"], tuple(compiler["options"])),
-            **data,
-        )
-    except (tomllib.TOMLDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"the description {key}: {type(error).__name__}: {error}") from error
+def _build(head: Mapping[str, Any], data: dict[str, Any]) -> DeviceDescription:
+    platform, facts, compiler = (data.pop(name, None) for name in _TABLES)
+    check_estimated(head["estimated"], facts)
+    return DeviceDescription(
+        **head,
+        device=_device(DescribedPlatform(**platform), facts),
+        compiler=None if compiler is None else OfflineCompiler(compiler["tool"], tuple(compiler["options"])),
+        **data,
+    )
 
 
 def _device(platform: DescribedPlatform, facts: Mapping[str, Any]) -> DescribedDevice:
@@ -173,3 +137,7 @@ def _language(version: str) -> LanguageVersion:
 def _bits(names: list[str]) -> int:
     """Return the flags of CL_DEVICE_*_FP_CONFIG of these names."""
     return sum(getattr(cl.device_fp_config, name.upper()) for name in names)
+
+
+_CATALOGUE = Catalogue("polyhal.backends.opencl.devices", _build)
+known, load, parse = _CATALOGUE.known, _CATALOGUE.load, _CATALOGUE.parse

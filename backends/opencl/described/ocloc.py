@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from polyhal.backends.opencl.described.compiler_run import CompilerRefusalError, run
+from polyhal.backends.common.described.offline_tools import CompilerRefusalError, run
 
 _SPILLS = re.compile(r"kernel (\w+)\s+compiled SIMD\d+ allocated \d+ regs and spilled around (\d+)")
 _KERNELS = re.compile(r"^kernels:.*?(?=^\w|\Z)", re.MULTILINE | re.DOTALL)

@@ -19,6 +19,7 @@ several launches. `runtime.features` describes the device, for choosing among ke
 
 from __future__ import annotations
 
+from polyhal.backends.common.launching.core_methods import Builders
 from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.wgpu.lowering.attention import dispatch as attention
 from polyhal.backends.wgpu.lowering.conv import banded_matmul, pooling
@@ -34,6 +35,18 @@ _FAMILIES = (
     elementwise, copy, gather, scatter_add, along_axis, store_rows, random, reduction, pooling, softmax, optimizer, gemm,
     conv, banded_matmul, norm, cross_entropy, batch_norm, attention,
 )  # fmt: skip
+
+
+BUILDERS = Builders(
+    group=elementwise.group,
+    copy=copy.copy,
+    fill=copy.fill,
+    reduce=reduction.build,
+    matmul=gemm.batched,
+    gather=gather.gather,
+    scatter_add=scatter_add.scatter_add,
+)
+"""What the methods of the contract launch."""
 
 
 def table() -> dict[str, LoweringFunction]:

@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 _BACKUP = ".old"
 """The extension of a changed file that `restore` took out of use."""
+_EXTENSIONS = ("", ".cl", ".h", ".wgsl")
 _CASE_TIMEOUT = 120.0
 """Seconds that one case of the conformance kit may take."""
 _SHOWN_OPS = 4
@@ -118,7 +119,7 @@ def compile_(
         str, typer.Option(metavar="NAMES", help="Any of basics, mlp, cnn, gpt, captured and amp.")
     ] = "basics,mlp,cnn,gpt,captured,amp",
 ) -> None:
-    """Show what the vendor's offline compiler makes of kernels for a device that is not here.
+    """Show what offline compilers make of kernels for a device that is not here.
 
     Of kernel files, each variant that samples of ops need; of workloads, of each kernel the worst variant.
     """
@@ -237,10 +238,11 @@ def _open(name: str | None) -> tuple[Device, KernelLibrary]:
 def _resolve(name: str, kernels: KernelLibrary) -> str:
     """The file name for `name`, which may lack its folder and extension. Raises BadParameter with close matches."""
     known = kernels.names()
-    for candidate in (name, f"{name}.cl", f"{name}.h"):
+    spellings = [name + extension for extension in _EXTENSIONS]
+    for candidate in spellings:
         if candidate in known:
             return candidate
-    matches = [n for n in known if n.endswith((f"/{name}", f"/{name}.cl", f"/{name}.h"))]
+    matches = [n for n in known if n.endswith(tuple(f"/{s}" for s in spellings))]
     if len(matches) == 1:
         return matches[0]
     if matches:

@@ -9,7 +9,6 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Workspace
 from polyhal.backends.common.launching.split_k import SplitK, split_k
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.lowering.gemm.arguments import definitions, targets
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -45,7 +44,7 @@ def reduce(runtime: Runtime, p: Product, splits: int) -> Launch:
     return runtime.launch("gemm/split_k_reduce", variables, args, ceil_div(size, _GROUP))
 
 
-def with_reduction(runtime: Runtime, p: Product, multiply: DispatchLaunch, splits: int) -> Launch:
+def with_reduction(runtime: Runtime, p: Product, multiply: Launch, splits: int) -> Launch:
     """Return `multiply`, followed by the reduction of its splits if there are several."""
     if splits == 1:
         return multiply

@@ -13,11 +13,11 @@ from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at
 from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
 from polyhal.backends.common.problems.reduction import COMBINE, Axes, Operation, accumulator
 from polyhal.backends.wgpu.dialect import convert, type_name
-from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.lowering.support import group_reduce, term_iterator
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
+from polyhal.hal.protocol import Launch
 
 _VECTOR = 4
 
@@ -47,7 +47,7 @@ class Target:
     """What sums are finally divided by; 0 for nothing."""
 
 
-def reduce(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
+def reduce(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> Launch:
     """Return the launch that reduces every split of every result."""
     return (_rows if axes.by_rows else _columns)(runtime, op, x, axes, target)
 
@@ -93,7 +93,7 @@ def iterator_members(axes: Axes, step: int) -> dict[str, int]:
     return term_iterator.members(length if has_two_axes(axes) else 0, step, {"x": (outer, inner)})
 
 
-def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
+def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> Launch:
     (k0, k0s), (k1, k1s) = axes.kept
     (_, r0s), (r1, r1s) = axes.reduced
     strides = (k0s, k1s, r0s, r1 if has_two_axes(axes) else 0)
@@ -114,7 +114,7 @@ def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Targe
     return runtime.launch("reduction/rows", definitions, args, ceil_div(tasks * lanes, group))
 
 
-def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
+def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> Launch:
     (k0, k0s), (k1, _) = axes.kept
     width = column_width(x, axes)
     vectors = ceil_div(k1, width)

@@ -14,7 +14,6 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
 from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
-from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.lowering.support import group_reduce, term_iterator
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -56,7 +55,7 @@ class _Launcher:
         self.splits = ceil_div(self.length, self.split_length)
         self.workspace = self.splits * self.channels * _PAIR
 
-    def partials(self, definitions: Mapping[str, Any], operands: Arguments) -> DispatchLaunch:
+    def partials(self, definitions: Mapping[str, Any], operands: Arguments) -> Launch:
         """Return the launch that reduces the splits of every channel."""
         tasks = self.channels * self.splits
         group = group_reduce.group_size(self.runtime, self.lanes, tasks)
@@ -75,7 +74,7 @@ class _Launcher:
             "rowwise/batch_norm_partials", variables, args, ceil_div(tasks * self.lanes, group)
         )  # fmt: skip
 
-    def reduce(self, definitions: Mapping[str, Any], operands: Arguments) -> DispatchLaunch:
+    def reduce(self, definitions: Mapping[str, Any], operands: Arguments) -> Launch:
         """Return the launch that combines the splits of every channel."""
         lanes = 1 if self.runtime.features.cpu or self.splits == 1 else _REDUCE_LANES
         group = group_reduce.group_size(self.runtime, lanes, self.channels)
@@ -85,7 +84,7 @@ class _Launcher:
             {**operands, "channels": self.channels, "splits": self.splits}, ceil_div(self.channels * lanes, group),
         )  # fmt: skip
 
-    def apply(self, definitions: Mapping[str, Any], operands: Arguments) -> DispatchLaunch:
+    def apply(self, definitions: Mapping[str, Any], operands: Arguments) -> Launch:
         """Return the launch that computes the elements of every plane from the statistics."""
         count = self.images * self.channels
         vectors = ceil_div(self.inner, self.width)

@@ -14,7 +14,6 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import norm
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.common.problems.reduction import Axes
-from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.lowering.reduction import single_pass
 from polyhal.backends.wgpu.lowering.support import group_reduce, rows
 from polyhal.backends.wgpu.lowering.support.windows import too_large
@@ -109,7 +108,7 @@ def _backward(centred: bool) -> LoweringFunction:
 
 def _weight_partials(
     runtime: Runtime, gradient: norm.NormGradient, arranged: rows.Rows, centred: bool, workspace: int
-) -> tuple[DispatchLaunch, int]:
+) -> tuple[Launch, int]:
     """Return the launch that reduces splits of the rows, and the number of splits."""
     vectors = arranged.length // arranged.width
     group = group_reduce.column_group(runtime, vectors, arranged.rows)

@@ -1,0 +1,37 @@
+"""The part of a buffer that a binding shows, where the buffer is longer than a kernel can see at once."""
+
+from __future__ import annotations
+
+from polyhal.hal.errors import BackendError, message
+from polyhal.hal.layout import Ref
+
+_ALIGNMENT = 256
+"""Bytes. Bindings start at a multiple of this."""
+
+
+def window_start(ref: Ref, limit: int, kernel: str, device: str) -> int:
+    """Return the byte at which a window of `limit` bytes on an operand starts.
+
+    Raises BackendError, which names kernel and device, if the operand does not fit.
+    """
+    low, high = _extent(ref)
+    start = low // _ALIGNMENT * _ALIGNMENT
+    if high - start > limit:
+        raise BackendError(
+            message(
+                kernel,
+                f"an operand spans {(high - low) / 2**20:.0f} MiB of one buffer",
+                expected=f"at most {limit / 2**20:.0f} MiB, which is what a kernel can see at once",
+                fix="work on a part of the tensor at a time",
+                device=device,
+            )
+        )
+    return start
+
+
+def _extent(ref: Ref) -> tuple[int, int]:
+    """Return the range of bytes that a reference touches in its buffer: first, and one past the last."""
+    spans = [(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)]
+    low = ref.offset + sum(s for s in spans if s < 0)
+    high = ref.offset + sum(s for s in spans if s > 0) + 1
+    return low * ref.dtype.itemsize, high * ref.dtype.itemsize

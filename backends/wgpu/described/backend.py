@@ -1,0 +1,27 @@
+"""Described devices of wgpu."""
+
+from __future__ import annotations
+
+from polyhal.backends.common.described.backend import DescribedBackend
+from polyhal.backends.wgpu import capabilities as probed
+from polyhal.backends.wgpu import lowering
+from polyhal.backends.wgpu.described.description import AdapterDescription
+from polyhal.backends.wgpu.described.runtime import DescribedRuntime
+
+
+class WGPUDescribedBackend(DescribedBackend):
+    """One described device of wgpu."""
+
+    def __init__(self, described: AdapterDescription) -> None:
+        adapter, info = described.adapter, described.info
+        limits = probed.required_limits(adapter)
+        features = probed.features(adapter, info.type, limits, {})
+        self.description = described
+        self.runtime = DescribedRuntime(info, features, probed.capabilities(adapter, features, limits), adapter)
+        self.kernels = self.runtime.pipelines
+        super().__init__(self.runtime, lowering.BUILDERS, lowering.table())
+
+    @property
+    def features(self) -> probed.WGPUFeatures:
+        """The facts that shaders and launches are chosen by."""
+        return self.runtime.features

@@ -1,0 +1,89 @@
+"""What a described adapter is asked to launch, and whether it could."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
+
+_SIZES = {"u32": 4, "i32": 4, "f32": 4, "f16": 2, "u64": 8, "i64": 8}
+_GROUP = re.compile(r"@workgroup_size\(([\d\s,]+)\)")
+_WORKGROUP = re.compile(r"\bvar<workgroup>\s+\w+\s*:\s*([^;]+);")
+_ALIAS = re.compile(r"\balias\s+(\w+)\s*=\s*([^;]+?)\s*;")
+_ARRAY = re.compile(r"array<(.+),\s*(\d+)\s*>")
+_VECTOR = re.compile(r"vec([234])<(\w+)>")
+_ATOMIC = re.compile(r"atomic<(\w+)>")
+_LATER_AXES = (256, 64)
+"""Invocations along y and z: the defaults of WebGPU, since no more are requested."""
+_NEEDS = {
+    "shader-f16": re.compile(r"\bf16\b"),
+    "shader-int64": re.compile(r"\b[iu]64\b|\d+l[iu]\b"),
+    "shader-float32-atomic": re.compile(r"\batomic<f32>"),
+    "subgroup": re.compile(r"\bsubgroup[A-Z]|\bsubgroup_"),
+    "immediates": re.compile(r"\bvar<immediate>"),
+}
+"""What in a shader's text needs a feature."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotedShader:
+    """One shader as it would be compiled."""
+
+    file: str
+    kernel: str
+    definitions: tuple[tuple[str, str | int | bool], ...]
+    text: str
+    buffers: int
+    """In storage."""
+    parameter_bytes: int
+
+    @property
+    def group(self) -> tuple[int, ...]:
+        """Invocations along each axis. Raises ValueError where they are not written as numbers."""
+        found = _GROUP.search(self.text)
+        if found is None:
+            raise ValueError(f"{self.file} has no @workgroup_size in numbers")
+        return tuple(int(n) for n in found[1].split(",") if n.strip())
+
+    @property
+    def workgroup_memory(self) -> int:
+        """Bytes of all variables that a group shares. Raises ValueError for a type that is not known."""
+        aliases = dict(_ALIAS.findall(self.text))
+        return sum(-(-_size(kind.strip(), aliases) // 16) * 16 for kind in _WORKGROUP.findall(self.text))
+
+    def violations(self, features: Collection[str], limits: Mapping[str, int]) -> Iterator[str]:
+        """Yield what an adapter with these features and limits does not take."""
+        group = self.group
+        size, along_x = prod(group), limits["max-compute-workgroup-size-x"]
+        for needed, found in _NEEDS.items():
+            if needed not in features and found.search(self.text):
+                yield f"the feature {needed}, which the adapter does not have"
+        if size > (most := limits["max-compute-invocations-per-workgroup"]):
+            yield f"a group of {size} invocations, where the adapter takes {most}"
+        if any(n > limit for n, limit in zip(group, (along_x, *_LATER_AXES), strict=False)):
+            yield f"a group of {group}, where the adapter takes {(along_x, *_LATER_AXES)} per axis"
+        if self.workgroup_memory > (most := limits["max-compute-workgroup-storage-size"]):
+            yield f"{self.workgroup_memory} bytes of workgroup memory, where the adapter has {most}"
+        if self.buffers > (most := limits["max-storage-buffers-per-shader-stage"]):
+            yield f"{self.buffers} storage buffers, where the adapter takes {most}"
+        immediates = limits.get("max-immediate-size", 0) if "immediates" in features else 0
+        if self.parameter_bytes > (most := immediates or 4 * MAX_PARAMETER_WORDS):
+            yield f"{self.parameter_bytes} bytes of parameters, where a launch takes {most}"
+
+
+def _size(kind: str, aliases: Mapping[str, str]) -> int:
+    """Return the bytes of a type in workgroup memory. A vector of 3 takes the place of 4."""
+    if kind in _SIZES:
+        return _SIZES[kind]
+    if kind in aliases:
+        return _size(aliases[kind], aliases)
+    if (array := _ARRAY.fullmatch(kind)) is not None:
+        return _size(array[1].strip(), aliases) * int(array[2])
+    if (vector := _VECTOR.fullmatch(kind)) is not None:
+        return _size(vector[2], aliases) * {"2": 2, "3": 4, "4": 4}[vector[1]]
+    if (atomic := _ATOMIC.fullmatch(kind)) is not None:
+        return _size(atomic[1], aliases)
+    raise ValueError(f"the type {kind} of a variable in workgroup memory is not known")

@@ -1,0 +1,77 @@
+"""The runtime of a described adapter: notes the shaders that lowering functions ask for, and checks launches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from polyhal.backends.common.launching.launch import Arguments, Tensor
+from polyhal.backends.wgpu.arguments import BoundArguments, bind
+from polyhal.backends.wgpu.binding_windows import window_start
+from polyhal.backends.wgpu.capabilities import WGPUFeatures
+from polyhal.backends.wgpu.described.description import DescribedAdapter
+from polyhal.backends.wgpu.described.noted_shaders import NotedShaders
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.backends.wgpu.shader import ComputePipeline
+from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.errors import KernelBuildError, message
+from polyhal.hal.protocol import Launch, SimpleLaunch
+
+
+class DescribedRuntime(Runtime):
+    """A device without a driver."""
+
+    pipelines: NotedShaders
+
+    def __init__(
+        self, info: DeviceInfo, features: WGPUFeatures, capabilities: Capabilities, adapter: DescribedAdapter
+    ) -> None:
+        super().__init__(info, features, capabilities)
+        self.adapter = adapter
+        self.pipelines = NotedShaders(features, info, str(adapter.info["backend_type"]))
+
+    def dispatch(
+        self,
+        build: Callable[[str], ComputePipeline],
+        args: Arguments,
+        grid: tuple[int, int],
+        workspace: tuple[int, ...] = (),
+    ) -> Launch:
+        """Note the shader. Raises KernelBuildError if the device could not run it, and KernelArgumentError."""
+        pipeline = build("read")
+        bound = bind(pipeline.signature, args)
+        self._check(pipeline, grid, workspace)
+
+        def launch(*args: Any) -> None:
+            handles = self._bound(pipeline.name, bound, args)
+            if any(handles.count(handles[i]) > 1 for i in pipeline.written if i < len(handles)):
+                self._check(build("read_write"), grid, workspace)
+
+        return SimpleLaunch(pipeline.name, launch, workspace)
+
+    def _check(self, pipeline: ComputePipeline, grid: tuple[int, int], workspace: Sequence[int]) -> None:
+        shader = self.pipelines.note(pipeline)
+        if shader is None:
+            return
+        problems = [*shader.violations(self.adapter.features, self.adapter.limits), *self._excesses(grid, workspace)]
+        if problems:
+            problem = f"{pipeline.name} asks for {' and '.join(problems)}"
+            raise KernelBuildError(message(shader.file, problem, device=self.info.name))
+
+    def _excesses(self, grid: tuple[int, int], workspace: Sequence[int]) -> Iterator[str]:
+        """Yield what a launch exceeds the limits by."""
+        if max(grid) > (most := self.features.max_groups):
+            yield f"{grid} groups, where the adapter takes {most} per axis"
+        if workspace and max(workspace) > (most := self.features.max_binding):
+            yield f"a workspace of {max(workspace)} bytes, where a kernel can see {most} at once"
+
+    def _bound(self, kernel: str, bound: BoundArguments, args: Sequence[Any]) -> list[int]:
+        """Return the identities of the buffers of a launch. Raises BackendError for an operand that no binding can hold."""
+        limit, handles = self.features.max_binding, []
+        for buffer in bound.buffers:
+            given = args[buffer.index]
+            handle = given.handle if isinstance(buffer, Tensor) else given
+            if isinstance(buffer, Tensor) and getattr(handle, "nbytes", 0) > limit:
+                window_start(given, limit, kernel, self.info.name)
+            handles.append(id(handle))
+        return handles

@@ -1,0 +1,1 @@
+"""Described devices, one TOML file each: see `backends.wgpu.described.description`."""
