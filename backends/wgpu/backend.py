@@ -10,7 +10,7 @@ from polyhal.backends.common.launching.table import lower
 from polyhal.backends.wgpu import discovery, lowering
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.command_buffer import record
-from polyhal.backends.wgpu.device_runtime import DeviceRuntime
+from polyhal.backends.wgpu.device_runtime import WGPURuntime
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.user_kernel import compile_kernel
 from polyhal.hal.layout import Spec
@@ -29,14 +29,14 @@ def open_adapter(
 
     `quirks` switches workarounds on or off. Raises TypeError for a name that is not declared.
     """
-    runtime = DeviceRuntime(adapter, binding_limit, quirks)
+    runtime = WGPURuntime(adapter, binding_limit, quirks)
     return ProfilingWGPUBackend(runtime) if runtime.features.timestamps else WGPUBackend(runtime)
 
 
 class WGPUBackend(CoreMethods):
     """One opened wgpu device."""
 
-    def __init__(self, runtime: DeviceRuntime) -> None:
+    def __init__(self, runtime: WGPURuntime) -> None:
         super().__init__(runtime, lowering.BUILDERS)
         self.runtime = runtime
         self.info = runtime.info

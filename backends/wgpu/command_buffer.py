@@ -15,7 +15,7 @@ from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import BindingSlot, RecordedLaunch
 
 if TYPE_CHECKING:
-    from polyhal.backends.wgpu.device_runtime import DeviceRuntime
+    from polyhal.backends.wgpu.device_runtime import WGPURuntime
     from polyhal.backends.wgpu.encoder import Dispatch
     from polyhal.backends.wgpu.launch import DispatchLaunch
 
@@ -23,7 +23,7 @@ DispatchCall = tuple["DispatchLaunch", tuple[Any, ...]]
 """A launch and the arguments that it was called with."""
 
 
-def record(runtime: DeviceRuntime, calls: Sequence[Callable[[], None]]) -> WGPUCommandBuffer:
+def record(runtime: WGPURuntime, calls: Sequence[Callable[[], None]]) -> WGPUCommandBuffer:
     """Record what `calls` launch."""
     return WGPUCommandBuffer(runtime, *record_launches(runtime, calls))
 
@@ -31,7 +31,7 @@ def record(runtime: DeviceRuntime, calls: Sequence[Callable[[], None]]) -> WGPUC
 class WGPUCommandBuffer:
     """A list of dispatches that each submission encodes. Implements `polyhal.hal.protocol.CommandBuffer`."""
 
-    def __init__(self, runtime: DeviceRuntime, launches: Sequence[DispatchCall], origins: Sequence[int]) -> None:
+    def __init__(self, runtime: WGPURuntime, launches: Sequence[DispatchCall], origins: Sequence[int]) -> None:
         """`origins` holds, for each launch, the position of the call that made it."""
         self._encoder = runtime.encoder
         self.launches = tuple(RecordedLaunch(i, b.name) for i, (b, _) in zip(origins, launches, strict=True))

@@ -25,7 +25,7 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.backends.wgpu.shader import ComputePipeline, PipelineCache
 
 
-class DeviceRuntime(Runtime):
+class WGPURuntime(Runtime):
     """One device and its queue."""
 
     pipelines: PipelineCache

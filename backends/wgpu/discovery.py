@@ -40,7 +40,7 @@ class WGPUAdapter:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
+class DiscoveredAdapters:
     """The devices of this machine: those that can be used, in order, and those that cannot."""
 
     usable: list[WGPUAdapter]
@@ -68,7 +68,7 @@ def devices(*, every_api: bool = False) -> list[WGPUAdapter]:
     return found.usable
 
 
-def discover() -> Discovered:
+def discover() -> DiscoveredAdapters:
     """Return each physical device once, through the best API that offers it with 64-bit integers.
 
     Raises RuntimeError, with what to install, if there is none.
@@ -85,7 +85,7 @@ def discover() -> Discovered:
         for card, same in without.items()
         if card not in best and not any(unusable.is_same_card(same[0].info.name, b.info.name) for b in best.values())
     ]
-    return Discovered(_numbered(best.values()), left_out)
+    return DiscoveredAdapters(_numbered(best.values()), left_out)
 
 
 def _listed() -> list[WGPUAdapter]:

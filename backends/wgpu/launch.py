@@ -20,7 +20,7 @@ from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import ComputePipeline
 
 if TYPE_CHECKING:
-    from polyhal.backends.wgpu.device_runtime import DeviceRuntime
+    from polyhal.backends.wgpu.device_runtime import WGPURuntime
     from polyhal.backends.wgpu.encoder import Dispatch
 
 _CODES = {"int": "i", "uint": "I", "long": "q", "ulong": "Q", "float": "f"}
@@ -75,7 +75,7 @@ class DispatchLaunch:
 
     def __init__(
         self,
-        runtime: DeviceRuntime,
+        runtime: WGPURuntime,
         pipeline: ComputePipeline,
         make_aliased: Callable[[], ComputePipeline],
         arguments: BoundArguments,
@@ -186,7 +186,7 @@ class DispatchLaunch:
         return any(keys.count(keys[i]) > 1 for i in self._pipeline.written)
 
 
-def _upload(runtime: DeviceRuntime, table: Table) -> Allocation:
+def _upload(runtime: WGPURuntime, table: Table) -> Allocation:
     """Memory that holds a table. The launch owns it."""
     data = np.array(table.values or (0,), np.int32)
     allocation = runtime.memory.allocate(data.nbytes)

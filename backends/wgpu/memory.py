@@ -9,7 +9,7 @@ from polyhal.backends.common.launching.geometry import round_up
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 
 if TYPE_CHECKING:
-    from polyhal.backends.wgpu.device_runtime import DeviceRuntime
+    from polyhal.backends.wgpu.device_runtime import WGPURuntime
 
 _WORD = 4
 _PADDING = 256
@@ -37,7 +37,7 @@ class Allocation:
 class WGPUMemory:
     """Allocations and transfers of one device."""
 
-    def __init__(self, runtime: DeviceRuntime) -> None:
+    def __init__(self, runtime: WGPURuntime) -> None:
         self._runtime = runtime
         self._keys = itertools.count()
         self._staging: list[Any] = [None] * _STAGING_BUFFERS

@@ -18,7 +18,7 @@ from polyhal.backends.common.launching.geometry import round_up
 from polyhal.hal.memory.staging_pool import StagingPool
 
 if TYPE_CHECKING:
-    from polyhal.backends.wgpu.device_runtime import DeviceRuntime
+    from polyhal.backends.wgpu.device_runtime import WGPURuntime
     from polyhal.backends.wgpu.memory import Allocation
 
 _WORD = 4
@@ -69,7 +69,7 @@ class WGPURead:
 class ReadBack:
     """The copies to the host of one device that are in flight."""
 
-    def __init__(self, runtime: DeviceRuntime) -> None:
+    def __init__(self, runtime: WGPURuntime) -> None:
         self._runtime = runtime
         self._reads: SimpleQueue[WGPURead] = SimpleQueue()
         self._last: WGPURead | None = None

@@ -27,5 +27,5 @@ def without_integers(name: str, apis: Sequence[str]) -> UnusableDevice:
 
 def is_same_card(name: str, other: str) -> bool:
     """Return whether two names are those of one card through different APIs: OpenGL tells no ids of hardware."""
-    first, second = (_SUFFIXES.sub("", n.removeprefix("Mesa ")).lower() for n in (name, other))
+    first, second = (_SUFFIXES.sub("", n).lower() for n in (name, other))
     return first in second or second in first

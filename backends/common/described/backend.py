@@ -17,7 +17,7 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 NAME = "described"
 
 
-class DescribedRuntime(Protocol):
+class LaunchFacts(Protocol):
     """What launches are built with, and what they are checked against."""
 
     info: DeviceInfo
@@ -36,7 +36,7 @@ class DescribedMemory:
 class DescribedBackend(CoreMethods):
     """One described device. What is read from it is zeros, which it says once."""
 
-    def __init__(self, runtime: DescribedRuntime, builders: Builders, table: Mapping[str, LoweringFunction]) -> None:
+    def __init__(self, runtime: LaunchFacts, builders: Builders, table: Mapping[str, LoweringFunction]) -> None:
         """`table` holds the lowering functions, by op."""
         super().__init__(runtime, builders)
         self.info = runtime.info

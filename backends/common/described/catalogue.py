@@ -20,7 +20,7 @@ _SUFFIX = ".toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class DescriptionHead:
     """What is known of a device that is not here. Backends add what its driver reports."""
 
     key: str
@@ -30,14 +30,14 @@ class Description:
     estimated: tuple[str, ...]
 
 
-D = TypeVar("D", bound=Description)
+D = TypeVar("D", bound=DescriptionHead)
 
 
 class Catalogue(Generic[D]):
     """The descriptions of one backend."""
 
     def __init__(self, package: str, build: Callable[[Mapping[str, Any], dict[str, Any]], D]) -> None:
-        """`build` makes a description of the fields of `Description` and the rest of the file.
+        """`build` makes a description of the fields of `DescriptionHead` and the rest of the file.
 
         It may raise AttributeError, KeyError, TypeError or ValueError.
         """

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyopencl as cl
 
-from polyhal.backends.common.described.catalogue import Catalogue, Description, check_estimated
+from polyhal.backends.common.described.catalogue import Catalogue, DescriptionHead, check_estimated
 
 _NEWER = ("preferred_work_group_size_multiple", "wavefront_width_amd")
 _TABLES = ("platform", "device", "compiler")
@@ -92,7 +92,7 @@ class OfflineCompiler:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceDescription(Description):
+class DeviceDescription(DescriptionHead):
     """A described device of OpenCL."""
 
     device: DescribedDevice

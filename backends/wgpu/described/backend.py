@@ -6,7 +6,7 @@ from polyhal.backends.common.described.backend import DescribedBackend
 from polyhal.backends.wgpu import capabilities as probed
 from polyhal.backends.wgpu import lowering
 from polyhal.backends.wgpu.described.description import AdapterDescription
-from polyhal.backends.wgpu.described.runtime import DescribedRuntime
+from polyhal.backends.wgpu.described.runtime import DescribedAdapterRuntime
 
 
 class WGPUDescribedBackend(DescribedBackend):
@@ -17,7 +17,7 @@ class WGPUDescribedBackend(DescribedBackend):
         limits = probed.required_limits(adapter)
         features = probed.features(adapter, info.type, limits, {})
         self.description = described
-        self.runtime = DescribedRuntime(info, features, probed.capabilities(adapter, features, limits), adapter)
+        self.runtime = DescribedAdapterRuntime(info, features, probed.capabilities(adapter, features, limits), adapter)
         self.kernels = self.runtime.pipelines
         super().__init__(self.runtime, lowering.BUILDERS, lowering.table())
 

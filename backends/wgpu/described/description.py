@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyhal.backends.common.described.backend import NAME
-from polyhal.backends.common.described.catalogue import Catalogue, Description, check_estimated
+from polyhal.backends.common.described.catalogue import Catalogue, DescriptionHead, check_estimated
 from polyhal.backends.wgpu import discovery
 from polyhal.backends.wgpu.capabilities import LIMITS, OPTIONAL_FEATURES
 from polyhal.hal.capabilities import DeviceInfo
@@ -30,7 +30,7 @@ class DescribedAdapter:
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterDescription(Description):
+class AdapterDescription(DescriptionHead):
     """A described device of wgpu."""
 
     adapter: DescribedAdapter

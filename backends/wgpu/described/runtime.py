@@ -18,7 +18,7 @@ from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 
-class DescribedRuntime(Runtime):
+class DescribedAdapterRuntime(Runtime):
     """A device without a driver."""
 
     pipelines: NotedShaders
