@@ -36,13 +36,15 @@ class _Language:
     """What checks the translation; empty if nothing can."""
     options: tuple[str, ...]
     figure: str
+    workgroup_memory: int = 1 << 30
+    """Bytes that no group exceeds."""
 
 
 _LANGUAGES: Mapping[str, _Language] = {
     "Vulkan": _Language("spirv", "shader.spv", "spirv-val", ("--target-env", "vulkan1.1", "shader.spv"), "spirv_bytes"),
     "D3D12": _Language(
         "hlsl", "shader.hlsl", "dxc", ("-T", "cs_6_2", "-E", "main", "-HV", "2018", "-enable-16bit-types", "shader.hlsl"),
-        "hlsl_bytes",
+        "hlsl_bytes", 32 << 10,
     ),
     "Metal": _Language("msl", "shader.metal", "", (), "msl_bytes"),
 }  # fmt: skip
@@ -53,7 +55,7 @@ APIS = tuple(_LANGUAGES)
 def translate_all(
     shaders: Iterable[NotedShader], api: str, device: str
 ) -> dict[NotedShader, dict[str, int]]:
-    """Return, of each shader, the bytes of its translation for an API; for all if `api` is none of them.
+    """Return, of each shader, the bytes of its translation for an API; for all that take its memory if `api` is none of them.
 
     Raises BackendError, with what to install, if a tool is missing, and KernelBuildError if one refuses a shader.
     """
@@ -62,8 +64,9 @@ def translate_all(
     wanted = list(shaders)
 
     def figures(shader: NotedShader) -> dict[str, int]:
-        key = [*(part for x in languages for part in (x.figure, *x.options)), shader.text]
-        made: dict[str, int] = kept("wgpu", tools.values(), key, lambda: _translate(shader, languages, tools, device))
+        takes = [x for x in languages if shader.workgroup_memory <= x.workgroup_memory]
+        key = [*(part for x in takes for part in (x.figure, *x.options)), shader.text]
+        made: dict[str, int] = kept("wgpu", tools.values(), key, lambda: _translate(shader, takes, tools, device))
         return made
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

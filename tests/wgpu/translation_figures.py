@@ -1,0 +1,62 @@
+"""What naga, spirv-val and dxc make of the shaders of described adapters: python tests/wgpu/translation_figures.py
+
+Writes translation_figures.json beside this file. The tools that `backends.wgpu.described.translations` names must be installed.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+from polyhal.backends.wgpu.described import description
+from polyhal.backends.wgpu.described.backend import WGPUDescribedBackend
+from polyhal.backends.wgpu.described.noted_shader import NotedShader
+from polyhal.backends.wgpu.described.translations import translate_all
+from polyhal.cli.workers.build_workloads import WORKLOADS
+from polyhal.hal.device import Device
+from polyhal.hal.errors import KernelBuildError, UnsupportedDTypeError
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.testing.tools.kernel_check import lower_samples
+
+PATH = Path(__file__).with_suffix(".json")
+ANY_API = ""
+
+
+def shaders(key: str) -> list[NotedShader]:
+    """What an adapter builds for samples of all ops and for training steps."""
+    backend = WGPUDescribedBackend(description.load(key))
+    device = Device.opened(f"described:{key}", backend)
+    for op in OPS:
+        lower_samples(device, op)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*only described")
+        for name, workload in WORKLOADS.items():
+            try:
+                if name != "used":
+                    workload(device)
+            except (UnsupportedDTypeError, KernelBuildError):
+                if backend.features.int64:
+                    raise
+    adapter = backend.description.adapter
+    return [s for s in backend.kernels.shaders if not list(s.violations(adapter.features, adapter.limits))]
+
+
+def figures() -> dict[str, dict[str, int]]:
+    """By file: the number of different shaders of all adapters, of those that DirectX 12 takes, and the largest translations.
+
+    Raises KernelBuildError if a tool refuses a shader, and BackendError if one is missing.
+    """
+    found = {s.text: s for key in description.known() for s in shaders(key)}
+    translated = translate_all(found.values(), ANY_API, "any described adapter")
+    files: dict[str, dict[str, int]] = {}
+    for shader, sizes in translated.items():
+        row = files.setdefault(shader.file, {"shaders": 0, "for_d3d12": 0})
+        row["shaders"] += 1
+        row["for_d3d12"] += "hlsl_bytes" in sizes
+        row.update({name: max(row.get(name, 0), nbytes) for name, nbytes in sizes.items()})
+    return dict(sorted(files.items()))
+
+
+if __name__ == "__main__":
+    PATH.write_text(json.dumps(figures(), indent=1) + "\n", encoding="utf-8")
