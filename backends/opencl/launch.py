@@ -31,10 +31,9 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 def argument_types(signature: KernelSignature) -> tuple[Any, ...]:
-    """Return what pyopencl needs to know of each kernel parameter: a NumPy type for scalars and structs, None for memory."""
-    # Of a struct, its size alone: pyopencl keeps code for each list of types, and finds it by the sizes of structs only.
-    sizes = {name: np.dtype((np.void, layout.itemsize)) for name, layout in signature.structs.items()}
-    return tuple(sizes.get(p.name) if p.type is None else NUMPY_TYPES[p.type] for p in signature.parameters)
+    """Return the NumPy type of each kernel parameter: of scalars and structs; None for memory."""
+    layouts = signature.structs
+    return tuple(layouts.get(p.name) if p.type is None else NUMPY_TYPES[p.type] for p in signature.parameters)
 
 
 class KernelLaunch:
@@ -94,7 +93,7 @@ class KernelLaunch:
             elif isinstance(p, Constant):
                 template.append(p.value)
             elif isinstance(p, Struct):
-                template.append(p.data)
+                template.append(p.data[: kernel.types[place].itemsize])
             elif isinstance(p, Table):
                 flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
                 template.append(cl.Buffer(runtime.context, flags, hostbuf=np.array(p.values or (0,), np.int32)))

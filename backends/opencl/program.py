@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl import compiler_warnings, ptx
+from polyhal.backends.opencl import compiler_warnings, ptx, struct_sizes
 from polyhal.backends.opencl.build_errors import build_error
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.kernel_statistics import statistics
@@ -32,16 +33,25 @@ from polyhal.hal.settings import env
 class CompiledKernel:
     """A kernel function of a program. Its arguments are part of the OpenCL object, hence the lock around its use."""
 
-    __slots__ = ("_largest_group", "cl", "lock", "name", "types")
+    __slots__ = ("_largest_group", "cl", "declared", "lock", "name", "types")
 
-    def __init__(self, program: cl.Program, name: str, types: tuple[Any, ...]) -> None:
+    def __init__(self, program: cl.Program, name: str, declared: tuple[Any, ...]) -> None:
+        """`declared` holds, per kernel parameter, the NumPy type of scalars and structs, or None for memory."""
         self.cl = cl.Kernel(program, name)
+        self.declared = declared
+        self.types = tuple(self._passed(place, kind) for place, kind in enumerate(declared))
+        """The types of what the driver is given."""
         # Without declared types pyopencl inspects every scalar at every launch, which takes ten times as long.
-        self.cl.set_arg_types(types)
+        self.cl.set_arg_types(self.types)
         self.lock = threading.Lock()
         self.name = name
-        self.types = types
         self._largest_group: int | None = None
+
+    def _passed(self, place: int, kind: Any) -> Any:
+        if not isinstance(kind, np.dtype):
+            return kind
+        # Of a struct, its size alone: pyopencl keeps code for each list of types, and finds it by the sizes of structs only.
+        return np.dtype((np.void, struct_sizes.taken(self.cl, place, kind)))
 
     def largest_group(self, device: cl.Device) -> int:
         """Return how many work-items a group may have: fewer than the device's limit for a kernel with many registers.
@@ -104,7 +114,7 @@ class ProgramCache(ProgramTexts):
     ) -> CompiledKernel:
         """Return a kernel of the file `source`, built with these definitions. Equal requests return the same object.
 
-        `types` holds, per kernel parameter, the NumPy type of scalars or None for memory. Raises KernelBuildError.
+        `types` holds what is declared of its parameters, see CompiledKernel. Raises KernelBuildError.
         """
         key = (source, tuple(definitions.items()), tuple(options), target, self._quirks, name)
         with self._lock:
@@ -112,7 +122,7 @@ class ProgramCache(ProgramTexts):
             if kernel is None:
                 program = self._program(key[:-1], source, definitions, options, target)
                 kernel = self._kernels[key] = CompiledKernel(program, name, types)
-        assert kernel.types == types, f"{name} was bound before as {kernel.types}, now as {types}"
+        assert kernel.declared == types, f"{name} was bound before as {kernel.declared}, now as {types}"
         return kernel
 
     def statistics(self, name: str) -> list[dict[str, Any]]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
+import pytest
 
 from polyhal.backends.common.launching.kernel_arguments import bind
 from polyhal.backends.common.launching.kernel_signature import KernelSignatures
 from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
+from polyhal.backends.opencl import struct_sizes
 from polyhal.backends.opencl.command_buffer import record_as
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
 from polyhal.backends.opencl.program import CompiledKernel
@@ -31,6 +34,12 @@ __kernel void f(__global float *out, const ulong out_offset, const Geometry geom
 """
 
 
+_ARGUMENTS: Arguments = {
+    "out": Tensor(0), "base": -(1 << 40), "step": (1 << 33, -3), "rows": 4, "columns": 16, "scale": 0.5, "extra": Scalar(1),
+    "last": 9,
+}  # fmt: skip
+
+
 def _launch(runtime: Any, program: Any, args: Arguments) -> KernelLaunch:
     signature = KernelSignatures({"f.cl": _TEXT}.__getitem__).of("f.cl", "f", {})
     kernel = CompiledKernel(program, "f", argument_types(signature))
@@ -39,14 +48,10 @@ def _launch(runtime: Any, program: Any, args: Arguments) -> KernelLaunch:
 
 def test_structs_arrive_as_the_host_fills_them(device: Any) -> None:
     runtime = device.backend.runtime
-    args: Arguments = {
-        "out": Tensor(0), "base": -(1 << 40), "step": (1 << 33, -3), "rows": 4, "columns": 16, "scale": 0.5, "extra": Scalar(1),
-        "last": 9,
-    }  # fmt: skip
     i = np.arange(_ITEMS)
     at = -(1 << 40) + i // 16 % 4 * (1 << 33) - i % 16 * 3
     program = runtime.programs.build("f.cl", _TEXT)
-    launch = _launch(runtime, program, args)
+    launch = _launch(runtime, program, _ARGUMENTS)
     handle = device.backend.allocate(4 * (_ITEMS + 4))
     out = Ref(handle, contiguous(dtypes.float32, (_ITEMS,)), 4)
     recorded = [record_as(runtime, [lambda: launch(out, -7)], buffered=b) for b in (False, True)]
@@ -59,3 +64,21 @@ def test_structs_arrive_as_the_host_fills_them(device: Any) -> None:
             result[4:], (at * np.float32(0.5) + np.float32(-7) + np.float32(9)).astype(np.float32)
         )
     device.backend.deallocate(handle)
+
+
+@pytest.mark.parametrize("wanted", [36, 40])
+def test_a_struct_has_the_size_that_the_driver_takes(wanted: int, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mesa before 23.2 forgets the padding at its end, and refuses the C type's size; later ones refuse the shorter one."""
+    layout = KernelSignatures({"f.cl": _TEXT}.__getitem__).of("f.cl", "f", {}).structs["geometry"]
+    assert layout.itemsize == 40
+
+    class Kernel:
+        def set_arg(self, place: int, value: bytes) -> None:
+            if len(value) != wanted:
+                raise cl.LogicError(cl._cl._ErrorRecord("", cl.status_code.INVALID_ARG_SIZE, "clSetKernelArg"))
+
+    assert struct_sizes.taken(Kernel(), 2, layout) == wanted  # type: ignore[arg-type]
+    monkeypatch.setattr(struct_sizes, "taken", lambda kernel, place, layout: wanted)
+    runtime = device.backend.runtime
+    launch = _launch(runtime, runtime.programs.build("f.cl", _TEXT), _ARGUMENTS)
+    assert [len(v) for v in launch._template if isinstance(v, bytes)] == [wanted]
