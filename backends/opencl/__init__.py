@@ -25,6 +25,7 @@ def polyhal_backends() -> Sequence[BackendSpec]:
                 "OPENCL_",
                 "PYOPENCL_",
                 "POCL_",
+                "RUSTICL_",
                 "CUDA_VISIBLE_DEVICES",
                 "ROCR_VISIBLE_DEVICES",
             ),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from polyhal.backends.common.codegen.templating import SourceFolder
+from polyhal.backends.opencl import mesa_hints
 from polyhal.hal.errors import KernelBuildError, message
 
 _CONTEXT_LINES = 4
@@ -32,6 +33,8 @@ def build_error(
     elif changed:
         fix = f"mend {' and '.join(changed)}, which you have changed; the log below says what is wrong"
     output = _without_noise(log)
+    if (headers := mesa_hints.missing_headers(output, device)) is not None:
+        fix = headers[1]
     problem = message(label, "the driver refused the kernel", fix=fix, device=device)
     origins = _origins(sources, label, text) if is_file else {}
     excerpt = _excerpt(text.split("\n"), origins, output, "generated" if is_file else label)

@@ -39,6 +39,7 @@ class OpenCLFeatures:
     """Facts about a device that kernels and launches are chosen by. Sizes are in bytes."""
 
     cpu: bool
+    """Whether kernels for processors are used: groups of one work-item, with long loops over vectors."""
     unified_memory: bool
     fp64: bool
     fp16: bool
@@ -120,6 +121,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
     vendor = vendor or profile(device, kind)
     matched = quirks.match(device.platform.name, device.driver_version, device.name, cpu=cpu)
     active_quirks = with_overrides(matched, vendor.quirks)
+    cpu = cpu and not active_quirks.many_work_items
     capability = 0
     if "cl_nv_device_attribute_query" in extensions:
         capability = 10 * int(device.compute_capability_major_nv) + int(device.compute_capability_minor_nv)

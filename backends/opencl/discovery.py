@@ -78,7 +78,7 @@ def discover() -> Discovered:
 
 
 def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
-    """Return platforms and devices as the drivers list them, and the platforms whose drivers fail to."""
+    """Return platforms and devices as the drivers list them, and the platforms whose drivers fail to, or withhold them."""
     try:
         import pyopencl as cl
     except ImportError as error:
@@ -88,16 +88,22 @@ def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise _no_driver(f" ({error})") from error
-    listed, failing = [], []
+    listed, refused, empty = [], [], []
     for platform in platforms:
         try:
-            listed += [(platform, d) for d in platform.get_devices()]
+            found = platform.get_devices()
         except cl.Error as error:
+            found = []
             if error.code != cl.status_code.DEVICE_NOT_FOUND:
-                failing.append(unusable.failing(platform.name, error))
-    if not listed and not failing:
+                refused.append(unusable.failing(platform.name, error))
+                continue
+        listed += [(platform, d) for d in found]
+        if not found:
+            empty.append(platform)
+    refused += unusable.without_devices(empty, platforms)
+    if not listed and not refused:
         raise _no_driver()
-    return listed, failing
+    return listed, refused
 
 
 def _examined(platform: Any, device: Any) -> OpenCLDevice | UnusableDevice:

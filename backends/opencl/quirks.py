@@ -27,6 +27,16 @@ def _intel_cpu(driver: DriverId) -> bool:
     return driver.cpu and driver.platform.startswith("Intel")
 
 
+def _mesa(driver: DriverId) -> bool:
+    """Its newer driver, rusticl."""
+    return driver.platform.lower() == "rusticl"
+
+
+def _clover(driver: DriverId) -> bool:
+    """Mesa's older driver."""
+    return driver.platform.lower() == "clover"
+
+
 def _nvidia(driver: DriverId) -> bool:
     return driver.platform.startswith("NVIDIA")
 
@@ -36,11 +46,25 @@ class OpenCLQuirks:
     """The workarounds for one driver. All are off by default."""
 
     try_compiler: bool = quirk(
-        _pocl,
-        reason="it lists a device also if its compiler is older than the processor and refuses every kernel",
+        lambda d: _pocl(d) or _mesa(d),
+        reason="it lists a device also if its compiler refuses every kernel: one older than the processor, or without headers "
+        "that are in another package",
         evidence="PoCL 3.0-rc2 with LLVM 14 on Zen 5: \"error: unknown target CPU 'generic'\" after 5 ms; PoCL 3.1 compiles a "
-        "trivial kernel there in 0.15 s",
+        "trivial kernel there in 0.15 s; Mesa 22.3 rusticl without Debian's libclang-common-15-dev: \"'opencl-c-base.h' file "
+        "not found\"",
         link="https://github.com/pocl/pocl/issues/1049",
+    )
+    devices_on_request: bool = quirk(
+        _mesa,
+        reason="it lists the devices of those of its drivers alone that a variable names",
+        evidence="Mesa 22.3 rusticl with RUSTICL_ENABLE unset: a platform without devices",
+        link="https://docs.mesa3d.org/rusticl.html",
+    )
+    replaced: bool = quirk(
+        _clover,
+        reason="it stopped at OpenCL 1.1, and another driver of its makers takes its place",
+        evidence="Mesa 22.3 clover: `OpenCL 1.1 Mesa 22.3.6`",
+        link="https://docs.mesa3d.org/rusticl.html",
     )
     skip_binary_cache: bool = quirk(
         lambda d: _pocl(d) or _oclgrind(d),
@@ -135,11 +159,18 @@ class OpenCLQuirks:
         "first one's binary does not",
         evidence="Intel CPU runtime 2026.2: 100 programs of three lines take 249 MB of memory, and 49 MB when they are loaded",
     )
+    many_work_items: bool = quirk(
+        lambda d: d.cpu and _mesa(d),
+        reason="a loop ends without an error after 65535 iterations, those of inner loops included, and kernels for processors "
+        "have few work-items with long loops; those for GPUs are used instead",
+        evidence="Mesa 22.3 rusticl on llvmpipe: in a product of two 300 x 300 matrices the last passes over terms are missing",
+        link="https://gitlab.freedesktop.org/mesa/mesa/-/blob/main/src/gallium/auxiliary/gallivm/lp_bld_limits.h",
+    )
     group_limit_is_advice: bool = quirk(
-        _nvidia,
-        reason="it reports 256 as the largest group of kernels that run in larger ones",
-        evidence="NVIDIA driver 580 on an H200: convolutions on tensor cores and gradients of softmax, in groups of 384 to "
-        "1024 work-items",
+        lambda d: _nvidia(d) or (_mesa(d) and d.before(23, 2)),
+        reason="it reports too small a number as the largest group of kernels that run in larger ones",
+        evidence="NVIDIA driver 580 on an H200 reports 256: convolutions on tensor cores and gradients of softmax run in "
+        "groups of 384 to 1024 work-items; Mesa 22.3 rusticl on llvmpipe reports 32, and groups of 1024 with barriers work",
     )
     ptx_half_conversion: bool = quirk(
         _nvidia,

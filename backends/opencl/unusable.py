@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 import re
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl import install_hints, quirks
+from polyhal.backends.opencl import install_hints, mesa_hints, quirks
 from polyhal.hal.capabilities import UnusableDevice
 from polyhal.hal.settings import env
 
@@ -24,11 +26,33 @@ def examine(platform: Any, device: Any) -> UnusableDevice | None:
     """Return why a device cannot run kernels; None if nothing is known against it. Raises pyopencl.Error."""
     import pyopencl as cl
 
-    problem = _missing(device)
     cpu = bool(device.type & cl.device_type.CPU)
-    if not problem and quirks.match(platform.name, device.driver_version, device.name, cpu=cpu).try_compiler:
+    known = quirks.match(platform.name, device.driver_version, device.name, cpu=cpu)
+    problem = _missing(device)
+    if problem and known.replaced:
+        problem = problem[0], mesa_hints.replaced()
+    if not problem and known.try_compiler:
         problem = _refusal(platform, device)
     return None if problem is None else UnusableDevice(label(platform, device), *problem)
+
+
+def without_devices(empty: Sequence[Any], platforms: Sequence[Any]) -> list[UnusableDevice]:
+    """Return the records of the platforms that list no device, but whose drivers may have one; `platforms` are all of them."""
+    on_request = [p for p in platforms if _known(p).devices_on_request]
+    found = [UnusableDevice(_maker(p), *mesa_hints.no_device()) for p in on_request if p in empty]
+    for p in empty:
+        if _known(p).replaced and not on_request:
+            reason = f"it lists no device, and supports no more than {p.version.strip()}"
+            found.append(UnusableDevice(_maker(p), reason, mesa_hints.replaced()))
+    return found
+
+
+def _known(platform: Any) -> quirks.OpenCLQuirks:
+    return quirks.match(platform.name, "", "", cpu=False)
+
+
+def _maker(platform: Any) -> str:
+    return f"{platform.name.strip()} ({platform.vendor.strip()})"
 
 
 def label(platform: Any, device: Any) -> str:
@@ -75,8 +99,11 @@ def _refusal(platform: Any, device: Any) -> tuple[str, str] | None:
     if not log:
         accepted.store(key, b"")
         return None
-    cause = ", because it is older than this processor" if _OLD_COMPILER in log else ""
-    return f"its compiler refuses every kernel{cause}: {log}", install_hints.newer_compiler()
+    cause, fix = mesa_hints.missing_headers(log, device.name) or (
+        "because it is older than this processor" if _OLD_COMPILER in log else "",
+        install_hints.newer_compiler(),
+    )
+    return f"its compiler refuses every kernel{', ' if cause else ''}{cause}: {log}", fix
 
 
 @functools.cache
@@ -86,7 +113,7 @@ def _compile(device: Any) -> str:
 
     try:
         # `cl.Program` would warn that its own cache is not used.
-        program = cl._cl._Program(cl.Context([device]), _TRIAL)
+        program = cl._cl._Program(cl.Context([device]), f"{_TRIAL} // {time.time_ns()}: a text that no driver's cache knows")
     except cl.Error as error:
         return str(error)
     try:

@@ -21,6 +21,7 @@ ALLOWED = {
     "backends/opencl/icd.py": "registers a driver that comes as a Python package, before any driver is loaded",
     "backends/opencl/pocl_affinity.py": "sets a variable that one driver reads when it is loaded, before there are devices",
     "backends/opencl/install_hints.py": "tells people which driver to install",
+    "backends/opencl/mesa_hints.py": "tells people what a driver needs besides being installed",
     "backends/opencl/__init__.py": "names the environment variables that `polyhal doctor` lists",
     "backends/wgpu/discovery.py": "tells people which driver to install",
     "backends/wgpu/capabilities.py": "names the vendors of PCI ids",

@@ -43,12 +43,19 @@ def test_drivers_are_told_apart() -> None:
     oclgrind = match("Oclgrind", "21.10", "Oclgrind Simulator", cpu=True)
     intel = match("Intel(R) OpenCL", "2026", "Xeon", cpu=True)
     nvidia = match("NVIDIA CUDA", "580", "H100", cpu=False)
+    llvmpipe = match("rusticl", "22.3.6", "llvmpipe (LLVM 15.0.6, 256 bits)", cpu=True)
+    radeon = match("rusticl", "24.1.0", "AMD Radeon RX 6800 (radeonsi, navi21)", cpu=False)
     assert set(active(_POCL)) == {
         "try_compiler", "skip_binary_cache", "polynomial_exp", "operators_for_builtins", "target_clwb", "scalar_fmod",
         "pin_workers", "builtin_prefetch", "aligned_half_conversion", "scalar_pow",
     }  # fmt: skip
     assert set(active(oclgrind)) == {"skip_binary_cache", "assume_unified_memory"}
     assert set(active(intel)) == {"pin_waiting_thread", "split_by_names", "run_loaded_binaries", "builtin_prefetch"}
+    assert set(active(llvmpipe)) == {
+        "try_compiler", "devices_on_request", "many_work_items", "group_limit_is_advice",
+    }  # fmt: skip
+    assert set(active(radeon)) == {"try_compiler", "devices_on_request"}
+    assert set(active(match("Clover", "22.3.6", "AMD Radeon RX 480", cpu=False))) == {"replaced"}
     assert set(active(nvidia)) == {"ptx_half_conversion", "group_limit_is_advice"}
 
 
@@ -90,6 +97,14 @@ def test_results_are_right_with_a_quirk_and_without(device: Any, rng: Any) -> No
         forced = device.with_quirk(scalar_fmod=switched, operators_for_builtins=switched, target_clwb=switched)
         result = forced.run("fmod", [forced.upload(x), forced.upload(y)], dtypes.float32, x.shape)
         np.testing.assert_array_equal(result, np.fmod(x, y))
+
+
+def test_products_are_right_in_many_short_work_items(device: Any, rng: Any) -> None:
+    forced = device.with_quirk(many_work_items=True)
+    assert not forced.backend.features.cpu
+    a, b = rng.uniform(-1, 1, (2, 67, 67)).astype(np.float32)
+    result = forced.run("matmul", [forced.upload(a), forced.upload(b)], dtypes.float32, (67, 67))
+    np.testing.assert_allclose(result, a @ b, atol=1e-4)
 
 
 def test_programs_that_run_were_loaded_from_their_binaries(

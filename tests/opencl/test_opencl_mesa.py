@@ -1,0 +1,151 @@
+"""Mesa's drivers: what they need besides being installed is said, and kernels are right on the one for processors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyopencl as cl
+import pytest
+
+from polyhal.backends.common.codegen.templating import SourceFolder
+from polyhal.backends.opencl import discovery, icd, unusable
+from polyhal.backends.opencl.build_errors import build_error
+from polyhal.hal.capabilities import UnusableDevice
+from polyhal.hal.errors import DeviceUnavailableError
+
+_NO_HEADERS = "<built-in>:1:10: fatal error: 'opencl-c-base.h' file not found"
+
+
+class _Platform(SimpleNamespace):
+    """A platform as pyopencl shows it; `devices` are those that it lists."""
+
+    devices: tuple[Any, ...] = ()
+
+    def get_devices(self) -> list[Any]:
+        return list(self.devices)
+
+
+def rusticl(*devices: Any) -> _Platform:
+    return _Platform(name="rusticl", vendor="Mesa/X.org", version="OpenCL 3.0 ", devices=devices)
+
+
+def clover(*devices: Any) -> _Platform:
+    return _Platform(name="Clover", vendor="Mesa", version="OpenCL 1.1 Mesa 22.3.6", devices=devices)
+
+
+def radeon(**attributes: Any) -> Any:
+    """A card as clover lists it."""
+    device = {
+        "name": "AMD Radeon RX 580 (polaris10, LLVM 15.0.6)", "version": "OpenCL 1.1 Mesa 22.3.6", "driver_version": "22.3.6",
+        "profile": "FULL_PROFILE", "extensions": "", "available": True, "compiler_available": True,
+        "type": cl.device_type.GPU,
+    }  # fmt: skip
+    return SimpleNamespace(**{**device, **attributes})
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[UnusableDevice]]:
+    """Makes a machine with these platforms alone, and returns what discovery leaves out of it."""
+    monkeypatch.delenv("RUSTICL_ENABLE", raising=False)
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+
+    def examined(*platforms: _Platform) -> list[UnusableDevice]:
+        monkeypatch.setattr(cl, "get_platforms", lambda: list(platforms))
+        return discovery.discover().unusable
+
+    return examined
+
+
+def test_the_variable_that_a_driver_waits_for_is_named(machine: Callable[..., list[UnusableDevice]]) -> None:
+    (left_out,) = machine(rusticl())
+    assert left_out.name == "rusticl (Mesa/X.org)"
+    assert left_out.reason == "it lists no device, because RUSTICL_ENABLE is not set"
+    for driver in ("radeonsi (AMD)", "iris (Intel)", "panfrost (Arm)", "asahi (Apple)", "llvmpipe (the processor"):
+        assert driver in left_out.fix
+
+
+def test_asking_for_the_device_says_it_too(machine: Callable[..., list[UnusableDevice]]) -> None:
+    machine(rusticl())
+    with pytest.raises(RuntimeError, match=r"no OpenCL device can be used: .*RUSTICL_ENABLE is not set") as raised:
+        discovery.devices()
+    assert "radeonsi" in raised.value.__notes__[0]
+    with pytest.raises(DeviceUnavailableError, match="RUSTICL_ENABLE is not set; if your GPU has no other OpenCL driver"):
+        discovery.select("rusticl")
+
+
+def test_a_wrong_value_of_the_variable_is_shown(
+    machine: Callable[..., list[UnusableDevice]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUSTICL_ENABLE", "radeon")
+    (left_out,) = machine(rusticl())
+    assert left_out.reason == "it lists no device for RUSTICL_ENABLE=radeon"
+    assert "radeonsi (AMD)" in left_out.fix
+    assert "/dev/dri/renderD*" in left_out.fix
+
+
+def test_the_older_driver_is_mentioned_only_where_the_newer_one_is_missing(
+    machine: Callable[..., list[UnusableDevice]],
+) -> None:
+    (left_out,) = machine(clover())
+    assert left_out.reason == "it lists no device, and supports no more than OpenCL 1.1 Mesa 22.3.6"
+    assert left_out.fix.startswith("use rusticl")
+    assert [d.name for d in machine(clover(), rusticl())] == ["rusticl (Mesa/X.org)"]
+
+
+def test_a_device_of_the_older_driver_is_left_out_with_a_way_to_use_it(
+    machine: Callable[..., list[UnusableDevice]],
+) -> None:
+    (left_out,) = machine(clover(radeon()))
+    assert left_out.reason == "it supports OpenCL 1.1"
+    assert "RUSTICL_ENABLE" in left_out.fix
+    assert "polyhal[wgpu]" in left_out.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("AMD Radeon RX 580 (radeonsi, polaris10, LLVM 15.0.6)", "apt install libclang-common-15-dev)"),
+        ("Mesa Intel(R) UHD Graphics 630 (CFL GT2)", "VERSION as in the libclang-cpp that `apt-cache depends"),
+    ],
+)
+def test_a_compiler_without_its_headers_is_left_out_with_their_package(
+    name: str, package: str, machine: Callable[..., list[UnusableDevice]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unusable, "_compile", lambda device: _NO_HEADERS)
+    (left_out,) = machine(rusticl(radeon(name=name, version="OpenCL 3.0 ")))
+    assert "because clang's own headers are not installed" in left_out.reason
+    assert package in left_out.fix
+
+
+def test_so_does_the_error_of_a_kernel() -> None:
+    """The headers may be removed after the compiler was tried."""
+    shaders = SourceFolder("polyhal.shaders.opencl")
+    name = "llvmpipe (LLVM 15.0.6, 256 bits)"
+    for log, found in ((_NO_HEADERS, True), ("f.cl:1:1: error: undeclared", False)):
+        error = build_error(shaders, "pointwise/elementwise.cl", "", [], log, name)
+        assert ("libclang-common-15-dev" in str(error)) == found
+
+
+def _installed() -> bool:
+    icd.prepare()
+    folder = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")
+    return any("rusticl" in file.name.lower() for file in folder.glob("*.icd"))
+
+
+@pytest.mark.skipif(not _installed(), reason="Mesa's OpenCL driver is not installed")
+def test_products_with_many_terms_are_right() -> None:
+    """Its loops end after 65535 iterations, which the few work-items of kernels for processors would need."""
+    program = (
+        "import numpy as np; from polyhal import Device, tensor; d = Device('opencl:rusticl'); "
+        "a, b = np.random.default_rng(0).random((2, 300, 300), np.float32); "
+        "np.testing.assert_allclose((tensor(a, device=d) @ tensor(b, device=d)).numpy(), a @ b, rtol=1e-4)"
+    )
+    environment = {**os.environ, "RUSTICL_ENABLE": "llvmpipe"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
