@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +32,7 @@ GCN, RDNA, GEN = (ARCHITECTURES[name] for name in ("gcn", "rdna", "gen"))
 AMD = ("rx480", "rx6800")
 UNIT = 64 << 10
 """Bytes of local memory."""
-NARROW = ("conv/", "gemm/sliced_k", "attention/")
+NARROW = re.compile("conv/|gemm/sliced_k|uhd630 attention/sliced_tiles_grad .*ROWS_ARE_KEYS=True")
 """Kernels that Intel's compiler gives eight lanes: a work-item has sums and elements on their way for over 64 registers."""
 _ERROR = {"gemm": 12, "conv": 12, "attention": 32}
 """Registers by which a prediction may be wrong: the compiler has them for addresses, whose number differs with layouts."""
@@ -111,8 +112,8 @@ def test_every_chosen_tile_leaves_enough_waves(key: str, monkeypatch: pytest.Mon
     occupancy_figures.lowered(key)
     assert {type(tile) for tile, _, _ in chosen} == {SimtTile, TileConfig, LocalTile}
     for tile, _, waves in chosen:
-        # Convolutions and attention have no tile for 16 of Intel's lanes: 3 waves of 16 are 7 of 8, and nothing is spilled.
-        aim = 3 if of_device == GEN and not isinstance(tile, SimtTile) else of_device.aim
+        # Convolutions have no tile for 16 of Intel's lanes: 3 waves of 16 are 7 of 8, and nothing is spilled.
+        aim = 3 if of_device == GEN and isinstance(tile, TileConfig) else of_device.aim
         assert waves >= aim, tile
 
 
@@ -157,7 +158,7 @@ def test_compiled_kernels_reach_the_aims(key: str) -> None:
         if key in AMD:
             assert figures["waves"] >= of_device.aim, name
         else:
-            assert figures["lanes"] >= (8 if name.startswith(NARROW) else 16), name
+            assert figures["lanes"] >= (8 if NARROW.search(f"{key} {name}") else 16), name
 
 
 @pytest.mark.skipif(not os.environ.get("POLYHAL_TEST_ALL"), reason="needs the compilers of vendors: make vendors")

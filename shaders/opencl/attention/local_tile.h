@@ -125,7 +125,20 @@ static inline void store_weights(const REAL weights[ITEM_ROWS][ITEM_COLUMNS], __
             memory[(LANE_Y + i * LANES_Y) * WEIGHTS_PITCH + LANE_X + j * LANES_X] = weights[i][j];
 }
 
-// acc[i][j] += the weights of row y + i * LANES_Y times vector x + j * LANES_X of the rows of `right`.
+// acc[i][j] += the weights of row y + i * LANES_Y times vector x + j * LANES_X of the rows of `right`. Work-items of one row
+// are for GPUs with few registers: they read a row of `right` at a time.
+#if ITEM_ROWS == 1
+#define ACCUMULATE_ROWS(acc, memory, right, features)                                                      \
+    {                                                                                                      \
+        __local const REAL *weights_ = (memory) + LANE_Y * WEIGHTS_PITCH;                                  \
+        _Pragma("unroll 1") for (uint c_ = 0; c_ < COLUMNS; c_++) {                                        \
+            _Pragma("unroll") for (uint j_ = 0; j_ < VECTORS(features); j_++) {                            \
+                const uint at_ = min((uint)(LANE_X + j_ * LANES_X), (uint)((features) / 4 - 1)) * 4;       \
+                acc[0][j_] += weights_[c_] * VEC4_AT(right, c_ * PITCH(features) + at_);                   \
+            }                                                                                              \
+        }                                                                                                  \
+    }
+#else
 #define ACCUMULATE_ROWS(acc, memory, right, features)                                                      \
     {                                                                                                      \
         __local const REAL *weights_ = (memory) + LANE_Y * WEIGHTS_PITCH;                                  \
@@ -145,6 +158,7 @@ static inline void store_weights(const REAL weights[ITEM_ROWS][ITEM_COLUMNS], __
             }                                                                                              \
         }                                                                                                  \
     }
+#endif
 
 // Store the vectors values[i][j] times factor(i) as rows of `length` features of result `to`, below row `limit`.
 #define STORE_ROWS(D, values, factor, to, first, limit, length, features)                                 \

@@ -18,13 +18,33 @@
 #define SLICES(features) ((features) / SLICE)
 // The features of a slice, of `length` in all.
 #define SLICE_LENGTH(slice, length) ((uint)clamp((int)(length) - (int)(slice) * SLICE, 0, SLICE))
-// `name` must not be a macro.
-#define LOAD_SLICE(memory, name, slice, first, count, limit, length)                                      \
-    {                                                                                                     \
-        __global const STORAGE(DTYPE) *const whole_ = name;                                               \
-        __global const STORAGE(DTYPE) *name = whole_ + (long)((slice) * SLICE) * name##_column;           \
+// Copy a slice of rows `first` to `first` + count of an operand to local memory, with zeros for rows from `limit` on and
+// features from `length` on. Where work-items have few registers, they count from the first row, in 32 bits.
+#if ITEM_ROWS == 1
+#define LOAD_SLICE(memory, name, slice, first, count, limit, length)                                                   \
+    {                                                                                                                  \
+        const uint row0_ = get_local_id(0) / ROW_VECTORS(SLICE), column_ = get_local_id(0) % ROW_VECTORS(SLICE) * 4;   \
+        __global const STORAGE(DTYPE) *const from_ =                                                                   \
+            name + (long)(first)*name##_row + (long)((slice) * SLICE) * name##_column;                                 \
+        const int step_ = ROW_STEP(SLICE) * (int)name##_row;                                                           \
+        int at_ = (int)row0_ * (int)name##_row + (int)column_ * (int)name##_column;                                    \
+        _Pragma("unroll") for (uint i_ = 0; i_ < ((count) + ROW_STEP(SLICE) - 1) / ROW_STEP(SLICE); i_++) {            \
+            const uint row_ = row0_ + i_ * ROW_STEP(SLICE);                                                            \
+            if (((count) % ROW_STEP(SLICE) == 0 || row_ < (count)) && HAS_ROW(SLICE)) {                                \
+                COPY_VEC4(DTYPE, memory, row_ * PITCH(SLICE) + column_, name, (from_ + at_), column_,                  \
+                          (first) + row_ < (limit), SLICE_LENGTH(slice, length));                                      \
+            }                                                                                                          \
+            at_ += step_;                                                                                              \
+        }                                                                                                              \
+    }
+#else
+#define LOAD_SLICE(memory, name, slice, first, count, limit, length)                                     \
+    {                                                                                                    \
+        __global const STORAGE(DTYPE) *const whole_ = name;                                              \
+        __global const STORAGE(DTYPE) *name = whole_ + (long)((slice) * SLICE) * name##_column;          \
         LOAD_ROWS(DTYPE, memory, SLICE, name, first, count, limit, SLICE_LENGTH(slice, length))          \
     }
+#endif
 #define STORE_SLICES(values, factor, name, limit, length, features)                                             \
     _Pragma("unroll") for (uint slice_ = 0; slice_ < SLICES(features); slice_++) {                              \
         STORE_ROWS(DTYPE, values[slice_], factor, name, first, limit, SLICE_LENGTH(slice_, length), SLICE)     \

@@ -55,6 +55,8 @@ class LocalTile:
 
     def all_registers(self, features: int, accumulated: int) -> int:
         """Predict the registers that a work-item takes in float32, with so many accumulated features per row of results."""
+        if self.item_rows == 1:
+            return self.registers(accumulated) + 4 * (self.item_columns + 1) + _OTHER_REGISTERS_OF_ROW
         operands = 4 * max(self.item_columns + 1, self.item_rows + 4)
         copied = ceil_div(self.columns * (self.slice or features), self.group)
         return self.registers(accumulated) + operands + copied + _OTHER_REGISTERS
@@ -70,12 +72,24 @@ BACKWARD = (
     LocalTile(16, 16, 2, 2),
 )  # fmt: skip
 """The same for gradients, which hold two operands of the rows and of the columns."""
-MANY_ITEMS = (LocalTile(64, 32, 2, 4), LocalTile(32, 32, 2, 2), LocalTile(32, 16, 2, 1), LocalTile(16, 16, 1, 1))
-"""Tiles that spread local memory over more work-items, for devices whose units need several waves each to hide latency."""
-SLICED = (LocalTile(32, 32, 2, 2, 64), LocalTile(32, 16, 2, 1, 64), LocalTile(32, 32, 1, 4, 32), LocalTile(16, 16, 1, 1, 64))
-"""Tiles of gradients for the same devices and larger heads, by preference."""
+FORWARD_IN_WAVES = (
+    *FORWARD[:2], LocalTile(64, 32, 2, 4), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4), LocalTile(32, 32, 2, 2),
+    LocalTile(32, 16, 4, 2), LocalTile(32, 16, 2, 1), LocalTile(16, 32, 1, 2), LocalTile(16, 16, 2, 2), LocalTile(16, 16, 1, 1),
+)  # fmt: skip
+"""The same for devices whose units need several waves each to hide latency: tiles that spread local memory over more items."""
+BACKWARD_IN_WAVES = (
+    LocalTile(64, 64, 8, 4), LocalTile(64, 32, 4, 4), LocalTile(64, 32, 2, 4), LocalTile(32, 32, 4, 4), LocalTile(32, 32, 2, 2),
+    LocalTile(32, 16, 2, 4), LocalTile(32, 16, 2, 1), LocalTile(32, 16, 1, 2), LocalTile(16, 16, 2, 2), LocalTile(16, 16, 1, 1),
+    LocalTile(32, 32, 2, 2, slice=64), LocalTile(32, 16, 2, 1, slice=64), LocalTile(16, 32, 1, 1, slice=128),
+    LocalTile(16, 16, 1, 1, slice=64),
+)  # fmt: skip
+"""The same for gradients; slices of heads are for heads of which more leave no room."""
 _OTHER_REGISTERS = 40
 """Registers that hold no scores, accumulators, operands or elements on their way to local memory; fitted to AMD's compiler."""
+_OTHER_REGISTERS_OF_ROW = 30
+"""The same of tiles of one row per work-item, fitted to Intel's: with over 56 registers it makes eight lanes of sixteen."""
+_NEAR = 1 << 22
+"""Strides of rows and features below which offsets in a tile are numbers of 32 bits."""
 _REGISTERS = 136
 """Reals of accumulators and scores that a work-item may hold without spilling."""
 
@@ -94,14 +108,6 @@ def backward_elements(tile: LocalTile, features: int, values: int) -> int:
     return (tile.rows + tile.columns) * pitches + tile.rows * (tile.columns + _PAD)
 
 
-def _candidates(runtime: Runtime, tiles: Sequence[LocalTile], sliced: Sequence[LocalTile] = ()) -> Sequence[LocalTile]:
-    """The tiles, or those that the architecture of a device may need."""
-    if runtime.features.architecture is None:
-        return tiles
-    largest_first = sorted((*tiles, *MANY_ITEMS), key=lambda tile: tile.rows * tile.columns, reverse=True)
-    return (*largest_first, *sliced)
-
-
 def _choose(
     runtime: Runtime,
     call: AttentionCall,
@@ -118,13 +124,16 @@ def _choose(
     facts = runtime.features
     features, values = padded_head_size(call.shape.d), padded_head_size(call.shape.e)
 
+    near = all(abs(stride) < _NEAR for spec in call.specs for stride in spec.strides[-2:])
+
     def usage(tile: LocalTile) -> Usage:
         registers = tile.all_registers(max(features, values), accumulated) * call.itemsize // 4
         return Usage(registers, tile.group, elements(tile, features, values) * call.itemsize)
 
     def fits(tile: LocalTile) -> bool:
-        whole = not tile.slice or features % tile.slice == values % tile.slice == 0
-        return whole and usage(tile).local_memory <= facts.static_local_memory and tile.group <= facts.max_group_size
+        if tile.slice and not (features % tile.slice == values % tile.slice == 0 and near):
+            return False
+        return usage(tile).local_memory <= facts.static_local_memory and tile.group <= facts.max_group_size
 
     fitting = [tile for tile in candidates if fits(tile)]
     if not fitting:
@@ -148,7 +157,7 @@ def forward(
     runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] | None = None
 ) -> Launch | Declined:
     """The output and the logsumexp in one launch."""
-    candidates = candidates or _candidates(runtime, FORWARD)
+    candidates = candidates or (FORWARD if runtime.features.architecture is None else FORWARD_IN_WAVES)
     tile = _choose(runtime, call, candidates, forward_elements, padded_head_size(call.shape.e))
     if isinstance(tile, Declined):
         return tile
@@ -192,7 +201,7 @@ def backward(
     only.
     """
     shape = call.shape
-    candidates = candidates or _candidates(runtime, BACKWARD, SLICED)
+    candidates = candidates or (BACKWARD if runtime.features.architecture is None else BACKWARD_IN_WAVES)
     features, values = padded_head_size(shape.d), padded_head_size(shape.e)
     statistics = Workspace(call.temporary)
     workspace = (statistics_bytes(call),)
