@@ -20,7 +20,7 @@ help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
 	@echo "make test         unit tests and the conformance kit; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
 	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
-	@echo "make vendors      every program of described devices through strict compilers and those of vendors, which must be installed"
+	@echo "make vendors      every program of described devices through strict compilers, validators and those of vendors, which must be installed"
 	@echo "make generate     generated files, after a change of an op, a quirk, a kernel or a result"
 	@echo "make lint         ruff"
 	@echo "make typecheck    mypy --strict"
@@ -49,7 +49,7 @@ conformance: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
 
 vendors: $(DEVELOPMENT)
-	POLYHAL_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) tests/opencl/test_described_lint.py tests/opencl/test_opencl_occupancy.py $(ARGS)
+	POLYHAL_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) $(addprefix tests/,opencl/test_described_lint.py opencl/test_opencl_occupancy.py wgpu/test_described_translations.py) $(ARGS)
 
 generate: $(RUNTIME)
 	$(BIN)/python -m polyhal.hal.testing.tools.generate $(ARGS)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from polyhal.backends.opencl.described.noted_programs import NotedPrograms
+from polyhal.backends.wgpu.described import noted_shaders
 
 from .conftest import Command
 
@@ -31,3 +32,11 @@ def test_kernels_compile_names_what_is_wrong(polyhal: Command) -> None:
     assert wrong.code == 2
     assert "there is no workload 'poker'; expected any of basics" in wrong.err
     assert "no compiler makes code for this device" in polyhal("kernels", "compile", "softmax", "--for", "m1").err
+
+
+def test_kernels_compile_for_an_adapter_of_wgpu(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert "polyhal-shader-translator is not installed" in polyhal("kernels", "compile", "softmax", "--for", "m1-metal").err
+    monkeypatch.setattr(noted_shaders, "translate_all", lambda shaders, *_: {s: {"msl_bytes": 1234} for s in shaders})
+    found = polyhal("kernels", "compile", "rowwise/softmax", "--for", "m1-metal").out
+    assert re.search(r"^rowwise_softmax +128 +\d+ +1234 ", found, re.MULTILINE)

@@ -35,7 +35,7 @@ EXPECTED = {
     "webgpu-int64": (DeviceType.GPU, True, False, 8),
     "webgpu-compat": (DeviceType.INTEGRATED_GPU, False, False, 8),
     "m1-metal": (DeviceType.INTEGRATED_GPU, True, True, 8),
-    "uhd630-d3d12": (DeviceType.INTEGRATED_GPU, True, True, 64),
+    "uhd630-d3d12": (DeviceType.INTEGRATED_GPU, True, True, 16),
     "uhd630-vulkan": (DeviceType.INTEGRATED_GPU, True, True, 64),
     "rx6800-vulkan": (DeviceType.GPU, True, True, 1048576),
     "malig78-vulkan": (DeviceType.INTEGRATED_GPU, True, True, 35),
