@@ -24,8 +24,8 @@ FILES = (
     "attention/tiles_grad", "attention/sliced_tiles_grad",
 )  # fmt: skip
 _SHAPE = (
-    "DTYPE", "QUAD_ROWS", "QUAD_COLUMNS", "ROWS", "COLUMNS", "ROW_BLOCKS", "DEPTH", "ITEM_ROWS", "ITEM_COLUMNS", "FEATURES",
-    "SLICE", "ROWS_ARE_KEYS",
+    "DTYPE", "QUAD_ROWS", "QUAD_COLUMNS", "ROWS", "COLUMNS", "ROW_BLOCKS", "ITEM_WIDTH", "DEPTH", "TERMS", "ITEM_ROWS",
+    "ITEM_COLUMNS", "FEATURES", "SLICE", "ROWS_ARE_KEYS",
 )  # fmt: skip
 """Definitions that tell tiles apart. Of programs that agree in them the worst figures are kept."""
 _MOST = ("group", "registers", "spilled_registers", "private_bytes", "local_bytes")

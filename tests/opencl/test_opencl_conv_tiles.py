@@ -19,6 +19,7 @@ from polyhal.hal.ops.nn.window_shape import output_length
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 # Elements as they are; float32 as three bfloat16 terms; 16-bit elements. The tiles are small so that they compile fast.
 TILES = [TileConfig(32, 32, 1, 1), TileConfig(32, 64, 1, 1, 16, terms=3)]
+NARROW_TILE = TileConfig(64, 32, 1, 1, item_width=4)
 HALF_TILE = TileConfig(64, 32, 2, 1, 16, terms=1)
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 17, 9, 9), (33, 17, 3, 3), {"padding": (1, 1)}),
@@ -61,7 +62,16 @@ def _draw(rng: Any, x: tuple[int, ...], weight: tuple[int, ...], params: dict[st
 
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_every_geometry(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
-    _use(device, monkeypatch, TILES[case % 2])
+    _check_geometry(device, rng, monkeypatch, TILES[case % 2], case)
+
+
+@pytest.mark.parametrize("case", [0, 2, 5, 10, 13])
+def test_geometries_in_narrow_tiles(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
+    _check_geometry(device, rng, monkeypatch, NARROW_TILE, case)
+
+
+def _check_geometry(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, tile: TileConfig, case: int) -> None:
+    _use(device, monkeypatch, tile)
     x, weight, more = CASES[case]
     params = DEFAULTS | more
     image, kernel, slope = _draw(rng, x, weight, params)

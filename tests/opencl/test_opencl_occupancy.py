@@ -22,6 +22,7 @@ from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
 from polyhal.backends.opencl.lowering.attention import tiles
 from polyhal.backends.opencl.lowering.attention.tiles import LocalTile
 from polyhal.backends.opencl.lowering.conv.tile_configs import TileConfig
+from polyhal.backends.opencl.lowering.gemm.sliced_k import SlicedTile
 from polyhal.backends.opencl.lowering.gemm.tiles import SimtTile
 from polyhal.backends.opencl.occupancy import Architecture, Usage
 from polyhal.backends.opencl.profiles import vendor_profile
@@ -32,7 +33,7 @@ GCN, RDNA, GEN = (ARCHITECTURES[name] for name in ("gcn", "rdna", "gen"))
 AMD = ("rx480", "rx6800")
 UNIT = 64 << 10
 """Bytes of local memory."""
-NARROW = re.compile("conv/|gemm/sliced_k|uhd630 attention/sliced_tiles_grad .*ROWS_ARE_KEYS=True")
+NARROW = re.compile("uhd630 (attention/sliced_tiles_grad .*ROWS_ARE_KEYS=True|conv/implicit_gemm DTYPE=(float16|float32 ROWS=32))")
 """Kernels that Intel's compiler gives eight lanes: a work-item has sums and elements on their way for over 64 registers."""
 _ERROR = {"gemm": 12, "conv": 12, "attention": 32}
 """Registers by which a prediction may be wrong: the compiler has them for addresses, whose number differs with layouts."""
@@ -110,11 +111,9 @@ def test_every_chosen_tile_leaves_enough_waves(key: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(occupancy, "choose", watched)
     occupancy_figures.lowered(key)
-    assert {type(tile) for tile, _, _ in chosen} == {SimtTile, TileConfig, LocalTile}
+    assert {SimtTile, TileConfig, LocalTile} <= {type(tile) for tile, _, _ in chosen}
     for tile, _, waves in chosen:
-        # Convolutions have no tile for 16 of Intel's lanes: 3 waves of 16 are 7 of 8, and nothing is spilled.
-        aim = 3 if of_device == GEN and isinstance(tile, TileConfig) else of_device.aim
-        assert waves >= aim, tile
+        assert waves >= of_device.aim, tile
 
 
 @pytest.mark.parametrize("key", AMD)
@@ -138,8 +137,11 @@ def _predicted(name: str) -> Usage | None:
     d = {k: v for k, _, v in (part.partition("=") for part in defined)}
     if file == "gemm/tiles":
         return SimtTile(int(d["QUAD_ROWS"]), int(d["QUAD_COLUMNS"]), int(d["DEPTH"]), 2).usage
+    if file == "gemm/sliced_k":
+        return SlicedTile(int(d["ROWS"]), int(d["COLUMNS"]), int(d["TERMS"])).usage
     if file.startswith("conv/"):
-        return TileConfig(int(d["ROWS"]), int(d["COLUMNS"]), int(d["ROW_BLOCKS"]), 1, int(d["DEPTH"])).usage
+        sizes = (int(d[n]) for n in ("ROWS", "COLUMNS", "ROW_BLOCKS"))
+        return TileConfig(*sizes, 1, int(d["DEPTH"]), item_width=int(d["ITEM_WIDTH"])).usage
     if file.startswith("attention/"):
         tile = LocalTile(*(int(d[n]) for n in ("ROWS", "COLUMNS", "ITEM_ROWS", "ITEM_COLUMNS")), int(d.get("SLICE", 0)))
         head, backward = int(d["FEATURES"]), file.endswith("_grad")
@@ -154,7 +156,7 @@ def test_compiled_kernels_reach_the_aims(key: str) -> None:
     assert FIGURES[key]
     of_device = architecture(key)
     for name, figures in FIGURES[key].items():
-        assert figures["spilled_registers"] == 0, name
+        assert figures["spilled_registers"] == figures["private_bytes"] == 0, name
         if key in AMD:
             assert figures["waves"] >= of_device.aim, name
         else:
@@ -181,6 +183,7 @@ def test_results_with_the_tiles_of_an_architecture(device: Any, rng: Any, monkey
     monkeypatch.setattr(runtime, "features", replace(facts, compute_capability=0))
     left, right = rng.uniform(-1, 1, (130, 2100)), rng.uniform(-1, 1, (2100, 70))
     check(device, "matmul", [left, right], ulps=64)
+    check(device, "matmul", [rng.uniform(-1, 1, (37, 90)), rng.uniform(-1, 1, (90, 40))], ulps=16)
     x, weight = rng.uniform(-1, 1, (1, 5, 9, 8)), rng.uniform(-1, 1, (35, 5, 3, 3))
     params: dict[str, Any] = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     check(device, "conv2d", [x, weight, rng.uniform(-1, 1, 35)], ulps=16, **params)

@@ -2,7 +2,8 @@
 //
 // A slice of an operand is stored k by k, a pitch apart, the tile's rows or columns contiguous. Every 32 work-items make a
 // sub-tile of 32 * ROW_BLOCKS rows by 32 * COLUMN_BLOCKS columns. Work-item (y, x) of 8 x 4 holds rows 32 * b + 4 * y + 0..3
-// and columns 32 * b + 8 * x + 0..7 of every block b.
+// and columns 32 * b + 8 * x + 0..7 of every block b. With ITEM_WIDTH 4, for GPUs with few registers, blocks have 16 columns
+// and work-items columns 16 * b + 4 * x + 0..3.
 //
 // BF16_TERMS 0: REAL numbers are multiplied as they are. Otherwise tensor cores multiply HALF_TYPE numbers (float16 or
 // bfloat16) in slices of 16. 1: operands are rounded to HALF_TYPE. 3 (bf16x3): a float32 is the sum of three bfloat16 terms,
@@ -28,12 +29,23 @@
 #ifndef TENSOR_CORES
 #define TENSOR_CORES 0
 #endif
+#ifndef ITEM_WIDTH
+#define ITEM_WIDTH 8
+#endif
 #include "lib/dtypes.h"
 #include "lib/mma.h"
 #include "lib/unrolled_terms.h"
 
-#define GROUP (ROWS * COLUMNS / (32 * ROW_BLOCKS * COLUMN_BLOCKS))
-#define WARPS_ACROSS (COLUMNS / (32 * COLUMN_BLOCKS))
+// Columns of a block, and vectors of four that a work-item holds of a row of it.
+#if ITEM_WIDTH == 4
+#define BLOCK_COLUMNS 16
+#define BLOCK_VECTORS 1
+#else
+#define BLOCK_COLUMNS 32
+#define BLOCK_VECTORS 2
+#endif
+#define GROUP (ROWS * COLUMNS / (BLOCK_COLUMNS * ROW_BLOCKS * COLUMN_BLOCKS))
+#define WARPS_ACROSS (COLUMNS / (BLOCK_COLUMNS * COLUMN_BLOCKS))
 #define RIGHT_PITCH (COLUMNS + 4)
 #define RIGHT_SLICE (DEPTH * RIGHT_PITCH)
 #if LEFT_PACKED
@@ -51,7 +63,7 @@ typedef CONCAT(LEFT, 4) LeftQuad;
 
 #define UNROLLED(i, n) _Pragma("unroll") for (uint i = 0; i < (n); i++)
 #define ITEM_ROWS (4 * ROW_BLOCKS)
-#define ITEM_COLUMNS (8 * COLUMN_BLOCKS)
+#define ITEM_COLUMNS (ITEM_WIDTH * COLUMN_BLOCKS)
 // The accumulator of the work-item's row r and column c, in the order of the tensor cores.
 #define ACC(r, c) acc[(r) / 2][(c) / 8 * 2 + (c) % 4 / 2][(c) % 2 * 4 + (r) % 2 * 2 + (c) / 4 % 2]
 #define DECLARE_ACC REAL acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS][8];
@@ -59,9 +71,9 @@ typedef CONCAT(LEFT, 4) LeftQuad;
 
 #define LANE (get_local_id(0) % 32)
 #define WARP_ROW (get_local_id(0) / 32 / WARPS_ACROSS * 32 * ROW_BLOCKS)
-#define WARP_COLUMN (get_local_id(0) / 32 % WARPS_ACROSS * 32 * COLUMN_BLOCKS)
+#define WARP_COLUMN (get_local_id(0) / 32 % WARPS_ACROSS * BLOCK_COLUMNS * COLUMN_BLOCKS)
 #define ROW_OF(r) (WARP_ROW + (r) / 4 * 32 + LANE / 4 * 4 + (r) % 4)
-#define COLUMN_OF(c) (WARP_COLUMN + (c) / 8 * 32 + LANE % 4 * 8 + (c) % 8)
+#define COLUMN_OF(c) (WARP_COLUMN + (c) / ITEM_WIDTH * BLOCK_COLUMNS + LANE % 4 * ITEM_WIDTH + (c) % ITEM_WIDTH)
 
 #define UNPACK(to, q) \
     (to)[0] = (q).s0; \
@@ -104,8 +116,9 @@ static inline void multiply_slice(REAL acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS][8]
             const Quad q = left_quad(left + 32 * b, k_);
             UNPACK(x + 4 * b, q)
         }
-        UNROLLED(b, 2 * COLUMN_BLOCKS) {
-            const Quad q = *(__local const Quad *)(right + k_ * RIGHT_PITCH + b / 2 * 32 + b % 2 * 4);
+        UNROLLED(b, BLOCK_VECTORS * COLUMN_BLOCKS) {
+            const Quad q =
+                *(__local const Quad *)(right + k_ * RIGHT_PITCH + b / BLOCK_VECTORS * BLOCK_COLUMNS + b % BLOCK_VECTORS * 4);
             UNPACK(y + 4 * b, q)
         }
         UNROLLED(r, ITEM_ROWS) UNROLLED(c, ITEM_COLUMNS) ACC(r, c) += x[r] * y[c];

@@ -34,13 +34,17 @@
 #ifndef ROW_SUMS
 #define ROW_SUMS 0
 #endif
+// Terms of a k-tile, a multiple of 32.
+#ifndef TERMS
+#define TERMS 64
+#endif
 #define WIDTH 1
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
+#include "lib/unrolled_terms.h"
 #include "gemm/operands.h"
 
 #define ITEMS 256
-#define TERMS 64
 #define SLICE (ROWS / 4 * (COLUMNS / 4))
 #define SLICES (ITEMS / SLICE)
 #define PITCH(extent) ((extent) + 4)
@@ -108,8 +112,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
         if (from + TERMS < k) {
             FETCH_BOTH(from + TERMS)
         }
-#pragma unroll
-        for (uint p = slice; p < TERMS; p += SLICES) {
+        UNROLLED_TERMS for (uint p = slice; p < TERMS; p += SLICES) {
             const Quad x = *(__local const Quad *)&left[p * PITCH(ROWS) + row4];
             const Quad y = *(__local const Quad *)&right[p * PITCH(COLUMNS) + column4];
             sums[0] += x.s0 * y;

@@ -35,7 +35,7 @@ _GROUPS_PER_UNIT = 4
 
 @dataclass(frozen=True, slots=True)
 class TileConfig:
-    """A tile of conv/tile_accumulate.h: 32 work-items make 32 * `row_blocks` by 32 * `column_blocks` of it."""
+    """A tile of conv/tile_accumulate.h: 32 work-items make 32 * `row_blocks` by 4 * `item_width` * `column_blocks` of it."""
 
     rows: int
     columns: int
@@ -50,16 +50,18 @@ class TileConfig:
     tensor_cores: bool = False
     asynchronous: bool = False
     """Whether slices are copied asynchronously."""
+    item_width: int = 8
+    """Columns of a block that a work-item holds: 8, or 4."""
 
     @property
     def group(self) -> int:
         """Work-items."""
-        return self.rows * self.columns // (32 * self.row_blocks * self.column_blocks)
+        return self.rows * self.columns // (4 * self.item_width * self.row_blocks * self.column_blocks)
 
     @property
     def usage(self) -> Usage:
         """What a group needs to compute in float32, predicted, if the loop over terms is not unrolled whole."""
-        rows, columns = 4 * self.row_blocks, 8 * self.column_blocks
+        rows, columns = 4 * self.row_blocks, self.item_width * self.column_blocks
         loads = (self.rows + self.columns) * self.depth // self.group
         memory = self.stages * self.depth * (self.rows + self.columns + 2 * _PADDING) * 4 + _OTHER_MEMORY * self.columns
         return Usage(rows * columns + rows + columns + loads + _OTHER_REGISTERS, self.group, memory)
@@ -69,7 +71,7 @@ class TileConfig:
             "DTYPE": dtype.name, "OUT_DTYPE": out.name, "REAL": real_type(out), "ROWS": self.rows, "COLUMNS": self.columns,
             "ROW_BLOCKS": self.row_blocks, "COLUMN_BLOCKS": self.column_blocks, "DEPTH": self.depth,
             "STAGES": self.stages, "BF16_TERMS": self.terms, "HALF_TYPE": half_type(dtype),
-            "TENSOR_CORES": self.tensor_cores, "ASYNC_COPIES": self.asynchronous,
+            "TENSOR_CORES": self.tensor_cores, "ASYNC_COPIES": self.asynchronous, "ITEM_WIDTH": self.item_width,
         }  # fmt: skip
 
 
@@ -88,7 +90,8 @@ def choose_tile(runtime: Runtime, rows: int, dtype: DType, out: DType, precision
         shape = (64, 128, 2, 1)
     if not cores:
         features = runtime.features
-        candidates = [TileConfig(*shape), TileConfig(32, 128, 1, 1)]
+        narrow = TileConfig(*((32, 128) if rows <= MIN_ROWS else (64, 64)), 1, 1, item_width=4)
+        candidates = [TileConfig(*shape), TileConfig(32, 128, 1, 1), narrow]
         return occupancy.choose(features.architecture, features.static_local_memory, candidates, lambda t: t.usage)
     asynchronous = dtype is dtypes.float32
     terms = 1 if dtype.itemsize == 2 else {"highest": 0, "high": 3, "medium": 1}[precision]

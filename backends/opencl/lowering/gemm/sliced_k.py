@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, Tensor
 from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.opencl import occupancy
 from polyhal.backends.opencl.lowering.gemm import staging
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl.occupancy import Usage
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
@@ -20,6 +22,10 @@ _MAX_MULTIPLY_ADDS = 1 << 26
 _MAX_TERMS = 2048
 """Terms above which split-K, with its second launch, is faster."""
 _TILES_PER_UNIT = 4
+_PADDING = 4
+"""Elements of padding per line in local memory, against bank conflicts."""
+_SUMS, _OPERANDS, _OTHER_REGISTERS = 16, 8, 13
+"""Registers of a work-item that hold no elements on their way to local memory; of these each takes 3, with its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,15 @@ class SlicedTile:
 
     rows: int
     columns: int
+    terms: int = 64
+    """Terms of a k-tile."""
+
+    @property
+    def usage(self) -> Usage:
+        """What a group needs, predicted, if the loop over terms is not unrolled whole."""
+        loads = (self.rows + self.columns) * self.terms // _GROUP
+        staged = self.terms * (self.rows + self.columns + 2 * _PADDING)
+        return Usage(_SUMS + _OPERANDS + 3 * loads + _OTHER_REGISTERS, _GROUP, 4 * max(staged, _GROUP * _SUMS))
 
     def count(self, p: Product) -> int:
         """Return the number of tiles that cover the results."""
@@ -54,6 +69,9 @@ def build(runtime: Runtime, p: Product) -> Launch:
     for smaller in (SlicedTile(16, columns), SlicedTile(16, 16)):
         if tile.count(p) < runtime.features.compute_units // 2:
             tile = smaller
+    features = runtime.features
+    short = (replace(tile, terms=32), replace(tile, rows=16, terms=32))
+    tile = occupancy.choose(features.architecture, features.static_local_memory, (tile, *short), lambda t: t.usage)
     return multiply(runtime, p, tile)
 
 
@@ -63,8 +81,9 @@ def multiply(runtime: Runtime, p: Product, tile: SlicedTile) -> Launch:
     layouts = staging.definitions(p)
     layouts = {name: layouts[name] for name in ("A_K_MAJOR", "B_K_MAJOR")}
     defined = definitions(
-        p, macros, layouts, ROWS=tile.rows, COLUMNS=tile.columns, BATCHED=p.count > 1, ROW_SUMS=p.row_sums is not None
-    )
+        p, macros, layouts, occupancy.definitions(runtime.features.architecture), ROWS=tile.rows, COLUMNS=tile.columns,
+        TERMS=tile.terms, BATCHED=p.count > 1, ROW_SUMS=p.row_sums is not None,
+    )  # fmt: skip
     args: dict[str, Argument] = {**geometry(p), **epilogue_args, "out": Tensor(p.out.place)}
     if p.row_sums is not None:
         args["row_sums"] = Tensor(p.row_sums)
