@@ -33,7 +33,9 @@ GCN, RDNA, GEN = (ARCHITECTURES[name] for name in ("gcn", "rdna", "gen"))
 AMD = ("rx480", "rx6800")
 UNIT = 64 << 10
 """Bytes of local memory."""
-NARROW = re.compile("uhd630 (attention/sliced_tiles_grad .*ROWS_ARE_KEYS=True|conv/implicit_gemm DTYPE=(float16|float32 ROWS=32))")
+NARROW = re.compile(
+    "uhd630 (attention/sliced_tiles_grad .*ROWS_ARE_KEYS=True|conv/implicit_gemm DTYPE=(float16|float32 ROWS=32))"
+)
 """Kernels that Intel's compiler gives eight lanes: a work-item has sums and elements on their way for over 64 registers."""
 _ERROR = {"gemm": 12, "conv": 12, "attention": 32}
 """Registers by which a prediction may be wrong: the compiler has them for addresses, whose number differs with layouts."""

@@ -90,7 +90,7 @@ def choose_tile(runtime: Runtime, rows: int, dtype: DType, out: DType, precision
         shape = (64, 128, 2, 1)
     if not cores:
         features = runtime.features
-        narrow = TileConfig(*((32, 128) if rows <= MIN_ROWS else (64, 64)), 1, 1, item_width=4)
+        narrow = TileConfig(*((32, 128) if weight_grad or rows <= MIN_ROWS else (64, 64)), 1, 1, item_width=4)
         candidates = [TileConfig(*shape), TileConfig(32, 128, 1, 1), narrow]
         return occupancy.choose(features.architecture, features.static_local_memory, candidates, lambda t: t.usage)
     asynchronous = dtype is dtypes.float32
