@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from translation_figures import train
 
 import polyhal
 from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
@@ -17,7 +17,6 @@ from polyhal.backends.wgpu.described import description
 from polyhal.backends.wgpu.described.backend import WGPUDescribedBackend
 from polyhal.backends.wgpu.described.description import DescribedAdapter
 from polyhal.backends.wgpu.described.noted_shader import NotedShader
-from polyhal.cli.workers.build_workloads import WORKLOADS
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import registry
@@ -43,8 +42,6 @@ EXPECTED = {
     "pi4-vulkan": (DeviceType.INTEGRATED_GPU, False, False, 8),
 }
 DEFAULTS = description.load("webgpu").adapter.limits
-WITHOUT_INTEGERS = ("mlp", "cnn")
-"""Workloads that need no 64-bit integers, on adapters that the backend leaves out for their lack."""
 
 
 def opened(key: str) -> tuple[Device, WGPUDescribedBackend]:
@@ -107,11 +104,7 @@ def test_descriptions_that_cannot_be_used_say_why(wrong: str, named: str) -> Non
 @pytest.mark.parametrize("key", KEYS)
 def test_training_steps_lower_within_the_limits(key: str) -> None:
     device, backend = opened(key)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*only described")
-        for name, workload in WORKLOADS.items():
-            if name != "used" and (EXPECTED[key][1] or name in WITHOUT_INTEGERS):
-                workload(device)
+    train(backend, device)
     used = {"gemm", "conv", "reduction", "rowwise", "pointwise", "optim"}
     used |= {"attention", "gather"} if EXPECTED[key][1] else set()
     assert {shader.file.partition("/")[0] for shader in backend.kernels.shaders} >= used
