@@ -10,6 +10,8 @@ import pytest
 from native_harness import as_gpu
 from native_ops import check, lower, upload
 
+from polyhal.backends.opencl.lowering.attention import dispatch
+from polyhal.hal.ops.nn.window_shape import output_length
 from polyhal.hal.protocol import Declined
 
 CONVOLUTION = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
@@ -53,7 +55,37 @@ def test_convolutions(gpu: Any, rng: Any) -> None:
     slope = rng.uniform(-1, 1, (3, 12, 9, 8))
     check(gpu, "conv2d", [x, weight, rng.uniform(-1, 1, 12)], ulps=45, **CONVOLUTION)
     check(gpu, "conv2d_weight_grad", [slope, x], ulps=216, kernel=(3, 3), **CONVOLUTION)
-    expected = {"conv/direct", "conv/direct_weight_grad"}
+    check(gpu, "conv2d_input_grad", [slope, weight], ulps=108, shape=x.shape, **CONVOLUTION)
+    expected = {"conv/direct", "conv/direct_weight_grad", "conv/direct_input_grad"}
     if gpu.backend.features.local_memory_is_real:
         expected = {"conv/implicit_gemm", "conv/implicit_gemm_weight_grad"}
     assert {k for k in gpu.launched if k.startswith(("conv/direct", "conv/implicit"))} - {"conv/implicit_gemm_pack"} == expected
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"stride": (2, 3), "padding": (1, 2), "dilation": (1, 1), "groups": 2},
+        {"stride": (1, 2), "padding": (2, 0), "dilation": (2, 1), "groups": 1},
+    ],
+    ids=str,
+)
+def test_input_gradients_of_any_geometry(gpu: Any, rng: Any, params: dict[str, Any]) -> None:
+    weight = rng.uniform(-1, 1, (6, 4 // params["groups"], 3, 2))
+    axes = zip((9, 8), (3, 2), params["stride"], params["padding"], params["dilation"], strict=True)
+    slope = rng.uniform(-1, 1, (2, 6, *(output_length(*a) for a in axes)))
+    check(gpu, "conv2d_input_grad", [slope, weight], ulps=36, shape=(2, 4, 9, 8), **params)
+    # The same gradient, laid out by channels last.
+    turned = np.ascontiguousarray(slope.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    check(gpu, "conv2d_input_grad", [turned, weight], ulps=36, shape=(2, 4, 9, 8), **params)
+
+
+def test_attention_of_few_scores_is_not_staged(gpu: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere the planner takes products and a softmax, unless the scores would fill the memory."""
+    q, k, v = (upload(gpu, rng.uniform(-1, 1, (2, 33, 16)).astype(np.float32)) for _ in range(3))
+    backward = [q, q, k, v, None, q, upload(gpu, np.zeros((2, 33), np.float32))]
+    for op, refs in (("attention", [q, k, v, None]), ("attention_grad", backward)):
+        monkeypatch.setattr(dispatch, "_MAX_SCORES", 2 * 33 * 33 * 4)
+        assert isinstance(lower(gpu, op, refs, {"scale": 0.25})[0], Declined) != gpu.backend.features.local_memory_is_real
+        monkeypatch.setattr(dispatch, "_MAX_SCORES", 2 * 33 * 33 * 4 - 1)
+        assert not isinstance(lower(gpu, op, refs, {"scale": 0.25})[0], Declined)

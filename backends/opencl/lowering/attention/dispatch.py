@@ -1,4 +1,7 @@
-"""Attention and its gradient: which kernel takes which call. None of them ever writes the scores to memory."""
+"""Attention and its gradient: which kernel takes which call. None of them ever writes the scores to memory.
+
+GPUs whose local memory is not on the chip decline calls with few scores: products and a softmax take these.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,9 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
+_MAX_SCORES = 1 << 24
+"""Bytes of scores up to which they may be written to memory, where staging does not pay."""
+
 
 def _attention(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -28,7 +34,7 @@ def _attention(
     mma_tiles = _mma_tiles(runtime, call)
     if mma_tiles is not None:
         return mma.forward(runtime, call, mma_tiles)
-    return tiles.forward(runtime, call)
+    return _unstaged(runtime, call) or tiles.forward(runtime, call)
 
 
 def _attention_grad(
@@ -42,9 +48,19 @@ def _attention_grad(
     mma_tiles = _mma_tiles(runtime, call)
     if mma_tiles is not None:
         return mma.backward(runtime, call, mma_tiles)
+    if declined := _unstaged(runtime, call):
+        return declined
     # Only NVIDIA's devices have a fast atomic addition of floats.
     atomic = runtime.features.tensor_cores and call.dtype is dtypes.float32 and not params.get("deterministic", False)
     return tiles.backward(runtime, call, fuse_dq=atomic)
+
+
+def _unstaged(runtime: Runtime, call: AttentionCall) -> Declined | None:
+    """Why products that read their operands where they are, and write the scores, take a call; None if tiles do."""
+    scores = call.shape.count * call.shape.t * call.shape.s * call.itemsize
+    if runtime.features.local_memory_is_real or scores > _MAX_SCORES:
+        return None
+    return Declined("local memory is not on the chip, so staging tiles in it only costs")
 
 
 def _mma_tiles(runtime: Runtime, call: AttentionCall) -> MmaTiles | None:

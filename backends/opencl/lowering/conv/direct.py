@@ -1,6 +1,8 @@
-"""Direct convolution and weight gradient, for groups of few filters and for GPUs whose local memory is not on the chip."""
+"""Direct convolution and its gradients, for groups of few filters and for GPUs whose local memory is not on the chip."""
 
 from __future__ import annotations
+
+import math
 
 from polyhal.backends.common.launching.geometry import power_of_two_at_most
 from polyhal.backends.common.launching.launch import Tensor
@@ -37,6 +39,21 @@ def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
         "conv/direct",
         {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "BIAS": c.bias is not None},
         args, (g.pixels, g.groups * g.filters, g.images), (runtime.features.group_size, 1, 1),
+    )  # fmt: skip
+
+
+def input_grad(runtime: Runtime, c: Convolution) -> Launch:
+    """One work-item per element of the input; the weight is contiguous."""
+    g, grad, weight, out = c.geometry, c.first, c.second, c.out
+    image, filter_, down, across = grad.strides
+    return runtime.launch(
+        "conv/direct_input_grad",
+        {"DTYPE": grad.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype)},
+        {
+            "g": Tensor(0), "weight": Tensor(1), "out": Tensor(c.target), "g_image": image, "g_filter": filter_,
+            "g_down": down, "g_across": across, "channels": g.channels, **geometry_args(conv.forward(g, out, weight, grad)),
+        },
+        (math.prod(g.size), g.groups * g.channels, g.images), (runtime.features.group_size, 1, 1),
     )  # fmt: skip
 
 

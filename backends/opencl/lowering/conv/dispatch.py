@@ -39,6 +39,8 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         return cpu_implicit_gemm.input_grad(runtime, c) or cpu_planes.input_grad(runtime, c)
     if depthwise.takes(c):
         return depthwise.input_grad(runtime, c)
+    if not runtime.features.local_memory_is_real and c.second.is_contiguous:
+        return direct.input_grad(runtime, c)
     return wgmma.fastest(runtime, c, wgmma.input_grad) or implicit_gemm.input_grad(runtime, c)
 
 
