@@ -121,7 +121,8 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
     vendor = vendor or profile(device, kind)
     matched = quirks.match(device.platform.name, device.driver_version, device.name, cpu=cpu)
     active_quirks = with_overrides(matched, vendor.quirks)
-    cpu = cpu and not active_quirks.many_work_items
+    as_gpu = active_quirks.many_work_items
+    cpu = cpu and not as_gpu
     capability = 0
     if "cl_nv_device_attribute_query" in extensions:
         capability = 10 * int(device.compute_capability_major_nv) + int(device.compute_capability_minor_nv)
@@ -145,8 +146,8 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         wave=1 if cpu else power_of_two_at_most(min(_wave(device), group_size)),
         max_group_size=int(device.max_work_group_size),
         local_memory=int(device.local_mem_size),
-        # A profile cannot make local memory real where the driver reports that it is not.
-        local_memory_is_real=dedicated and vendor.local_memory_is_real is not False,
+        # A profile cannot make local memory real where the driver reports that it is not. What is in it takes fewer iterations.
+        local_memory_is_real=as_gpu or (dedicated and vendor.local_memory_is_real is not False),
         static_local_memory=max(int(device.local_mem_size), _STATIC_LOCAL_MEMORY.get(capability, 0)),
         compute_units=_processors(device, extensions, vendor),
         sub_device=opencl_version(device) >= (1, 2) and device.parent_device is not None,

@@ -16,8 +16,8 @@ def driver() -> str:
         vendor = "install the current graphics driver of NVIDIA, AMD or Intel, which contains OpenCL"
         return f"{vendor}; or {_PACKAGED}" if _is_x86() else vendor
     vendor = (
-        "install your GPU's driver (NVIDIA: the proprietary driver; AMD: rocm-opencl-runtime or mesa-opencl-icd; "
-        "Intel: intel-opencl-icd)"
+        "install your GPU's driver (NVIDIA: the proprietary driver; AMD: rocm-opencl-runtime, or mesa-opencl-icd with "
+        "RUSTICL_ENABLE=radeonsi; Intel: intel-opencl-icd; Arm: mesa-opencl-icd with RUSTICL_ENABLE=panfrost)"
     )
     cpu = (
         f"{_PACKAGED}, or pip install pocl-binary-distribution (PoCL)"

@@ -163,7 +163,8 @@ class OpenCLQuirks:
         lambda d: d.cpu and _mesa(d),
         reason="a loop ends without an error after 65535 iterations, those of inner loops included, and kernels for processors "
         "have few work-items with long loops; those for GPUs are used instead",
-        evidence="Mesa 22.3 rusticl on llvmpipe: in a product of two 300 x 300 matrices the last passes over terms are missing",
+        evidence="Mesa 22.3 rusticl on llvmpipe: in a product of two 300 x 300 matrices the last passes over terms are "
+        "missing; in kernels for GPUs, with local memory, products of a million terms are right",
         link="https://gitlab.freedesktop.org/mesa/mesa/-/blob/main/src/gallium/auxiliary/gallivm/lp_bld_limits.h",
     )
     group_limit_is_advice: bool = quirk(

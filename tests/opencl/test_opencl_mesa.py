@@ -139,12 +139,13 @@ def _installed() -> bool:
 
 
 @pytest.mark.skipif(not _installed(), reason="Mesa's OpenCL driver is not installed")
-def test_products_with_many_terms_are_right() -> None:
+@pytest.mark.parametrize("shape", [(300, 300), (20, 70_000)])
+def test_large_products_are_right(shape: tuple[int, int]) -> None:
     """Its loops end after 65535 iterations, which the few work-items of kernels for processors would need."""
     program = (
         "import numpy as np; from polyhal import Device, tensor; d = Device('opencl:rusticl'); "
-        "a, b = np.random.default_rng(0).random((2, 300, 300), np.float32); "
-        "np.testing.assert_allclose((tensor(a, device=d) @ tensor(b, device=d)).numpy(), a @ b, rtol=1e-4)"
+        f"a, b = np.random.default_rng(0).random((2, *{shape}), np.float32); "
+        "np.testing.assert_allclose((tensor(a, device=d) @ tensor(b, device=d).T).numpy(), a @ b.T, rtol=1e-4)"
     )
     environment = {**os.environ, "RUSTICL_ENABLE": "llvmpipe"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
