@@ -18,8 +18,10 @@ from polyhal.backends.wgpu.described.noted_shader import NotedShader
 from polyhal.hal.errors import BackendError, message
 
 TRANSLATOR = "polyhal-shader-translator"
+_CARGO = f"cargo install --path {Path(__file__).parent / 'translator'} --target-dir {Path(tempfile.gettempdir()) / TRANSLATOR}"
+"""The package's folder may be read-only, and is no place for what is built."""
 _PACKAGES = {
-    TRANSLATOR: f"install Rust, then `cargo install --path {Path(__file__).parent / 'translator'}`",
+    TRANSLATOR: f"install Rust, then `{_CARGO}`",
     "spirv-val": "install SPIRV-Tools (Debian, Ubuntu: apt install spirv-tools)",
     "dxc": "install the DirectX Shader Compiler (its releases for Linux and Windows have the program dxc)",
 }
