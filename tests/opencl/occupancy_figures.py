@@ -1,6 +1,7 @@
 """What vendors' compilers make of products, convolutions and attention of usual sizes: python tests/opencl/occupancy_figures.py
 
-Writes occupancy_figures.json beside this file. AMD's clang and Intel's ocloc must be installed.
+Writes occupancy_figures.json beside this file, and the table of docs/kernels.md, which compares it with occupancy_before.json:
+the worst of each kernel when tiles were chosen as for NVIDIA's GPUs. AMD's clang and Intel's ocloc must be installed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ from polyhal.hal.device import Device
 from polyhal.nn import functional as F
 
 PATH = Path(__file__).with_suffix(".json")
+BEFORE = PATH.with_name("occupancy_before.json")
+PAGE = Path(__file__).parents[2] / "docs/kernels.md"
+_BEGIN, _END = "<!-- python tests/opencl/occupancy_figures.py writes this table -->\n", "<!-- end of the table -->"
+_COLUMNS = {
+    "rx480": "RX 480: waves of 10", "rx6800": "RX 6800: waves of 16", "uhd630": "UHD 630: lanes", "a770": "Arc A770: lanes"
+}  # fmt: skip
 DEVICES = ("rx480", "rx6800", "uhd630", "a770")
 """One of each architecture that the installed compilers know: GCN, RDNA, Gen9, Xe."""
 FILES = (
@@ -88,5 +95,31 @@ def figures(key: str) -> dict[str, dict[str, int]]:
     return dict(sorted(worst.items()))
 
 
+def page() -> str:
+    """docs/kernels.md with a table of the figures in the files."""
+    before, now = (json.loads(path.read_text(encoding="utf-8")) for path in (BEFORE, PATH))
+    lines = [f"| kernel | {' | '.join(_COLUMNS.values())} |", f"|---|{'---|' * len(_COLUMNS)}"]
+    for file in FILES:
+        # Slices replaced whole heads.
+        old = file.replace("sliced_tiles", "tiles")
+        cells = (f"{_worst(before[k], old)} → {_worst(now[k], file)}" for k in _COLUMNS)
+        lines.append(f"| `{file}` | {' | '.join(cells)} |")
+    start, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, rest = rest.partition(_END)
+    return f"{start}{_BEGIN}\n{chr(10).join(lines)}\n\n{end}{rest}"
+
+
+def _worst(kernels: dict[str, dict[str, int]], file: str) -> str:
+    """The fewest waves or lanes of any tile of a kernel, and the most spills."""
+    found = [figures for name, figures in kernels.items() if name.split()[0] == file]
+    if not found:
+        return "–"
+    fewest = min(f.get("waves", f.get("lanes", 0)) for f in found)
+    registers, memory = (max(f.get(n, 0) for f in found) for n in ("spilled_registers", "private_bytes"))
+    notes = [f"{registers} registers spilled"] * bool(registers) + [f"{memory} bytes in memory"] * bool(memory)
+    return f"{fewest} ({', '.join(notes)})" if notes else str(fewest)
+
+
 if __name__ == "__main__":
     PATH.write_text(json.dumps({key: figures(key) for key in DEVICES}, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

@@ -165,6 +165,10 @@ def test_compiled_kernels_reach_the_aims(key: str) -> None:
             assert figures["lanes"] >= (8 if NARROW.search(f"{key} {name}") else 16), name
 
 
+def test_the_page_has_the_figures() -> None:
+    assert occupancy_figures.PAGE.read_text(encoding="utf-8") == occupancy_figures.page()
+
+
 @pytest.mark.skipif(not os.environ.get("POLYHAL_TEST_ALL"), reason="needs the compilers of vendors: make vendors")
 @pytest.mark.parametrize("key", occupancy_figures.DEVICES)
 def test_figures_are_those_of_the_compilers(key: str) -> None:
