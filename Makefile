@@ -49,7 +49,7 @@ conformance: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
 
 vendors: $(DEVELOPMENT)
-	POLYHAL_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) $(addprefix tests/,opencl/test_described_lint.py opencl/test_opencl_occupancy.py wgpu/test_described_translations.py) $(ARGS)
+	POLYHAL_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) $(addprefix tests/,opencl/test_described_lint.py opencl/test_opencl_occupancy.py opencl/test_matrix_units.py wgpu/test_described_translations.py) $(ARGS)
 
 generate: $(RUNTIME)
 	$(BIN)/python -m polyhal.hal.testing.tools.generate $(ARGS)

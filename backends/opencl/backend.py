@@ -11,7 +11,7 @@ import pyopencl as cl
 from polyhal.backends.common.launching.core_methods import CoreMethods
 from polyhal.backends.common.launching.table import lower
 from polyhal.backends.opencl import capabilities as probed
-from polyhal.backends.opencl import discovery, lowering
+from polyhal.backends.opencl import discovery, lowering, matrix_units
 from polyhal.backends.opencl.command_buffer import record
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLEvent
@@ -53,6 +53,7 @@ class OpenCLBackend(CoreMethods):
         profile = probed.profile(device.cl, device.info.type)
         profile = replace(profile, quirks={**profile.quirks, **(quirks or {})})
         features = probed.features(device.cl, device.info.type, profile)
+        features, self.units = matrix_units.certified(profile.matrix_units, device.cl, device.info, features)
         self.capabilities = probed.capabilities(device.cl, features)
         tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
         self.tuning = tuning.Tuning(features, profile.choices, tuned)

@@ -6,7 +6,7 @@ The baseline is OpenCL 1.2; anything newer is a feature that is probed. Where th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.codegen.expressions import EXPRESSIONS
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
@@ -20,6 +20,9 @@ from polyhal.backends.opencl.unusable import opencl_version
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
 from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
+
+if TYPE_CHECKING:
+    from polyhal.backends.opencl.matrix_units import MatrixUnit
 
 _GROUP = 64
 _AMPERE, _HOPPER = 80, 90
@@ -80,6 +83,8 @@ class OpenCLFeatures:
     """Workarounds for the driver."""
     architecture: Architecture | None = None
     """What tiles are chosen by; None where they are those that were measured on NVIDIA's."""
+    matrix_units: tuple[MatrixUnit, ...] = ()
+    """Matrix units of other vendors that products use."""
 
     @property
     def tensor_cores(self) -> bool:

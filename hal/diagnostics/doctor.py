@@ -23,6 +23,7 @@ from polyhal.hal.discovery.plugins import Failure, describe, fix
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import DeviceUnavailableError
+from polyhal.hal.kernels.certified_units import HasUnits
 from polyhal.hal.planning import quarantine
 from polyhal.hal.settings import env
 
@@ -49,6 +50,8 @@ class DeviceReport:
     """
     quarantined: tuple[str, ...] = ()
     """Kernels that `polyhal verify` found to fail and that the planner therefore skips, each with the reason."""
+    units: tuple[str, ...] = ()
+    """Units that need a certificate, each with its state (see `polyhal.hal.kernels.certified_units`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +222,7 @@ def _device(known: Registry, candidate: Candidate, default: str, tests: bool) ->
         tests=results,
         speed=None if speed is None else {**asdict(speed), "ratio": known.benchmarks.ratio(candidate)},
         quarantined=quarantine.load(device).lines(),
+        units=device.backend.units.lines(device.name) if isinstance(device.backend, HasUnits) else (),
     )
 
 

@@ -107,6 +107,11 @@ def checks() -> tuple[str, ...]:
     return tuple(n for n in CHECKS if n in names or "all" in names)
 
 
+def units() -> tuple[str, ...]:
+    """POLYHAL_UNITS: comma-separated matrix units, or all: these are used, and no others, whatever their certificates say."""
+    return tuple(n.strip() for n in os.environ.get("POLYHAL_UNITS", "").split(",") if n.strip())
+
+
 def watchdog() -> float:
     """POLYHAL_WATCHDOG: seconds after which a kernel that is not done is reported by name; 0, the default, does not watch."""
     return _seconds("POLYHAL_WATCHDOG", 0.0)

@@ -43,6 +43,7 @@ EXPECTED = {
     "rx6800": ("amd", DeviceType.GPU, True, True),
     "rx7900": ("amd", DeviceType.GPU, True, True),
     "strix": ("amd", DeviceType.INTEGRATED_GPU, True, True),
+    "mi250": ("amd", DeviceType.GPU, True, True),
     "uhd630": ("intel_gpu", DeviceType.INTEGRATED_GPU, True, True),
     "irisxe": ("intel_gpu", DeviceType.INTEGRATED_GPU, False, True),
     "a770": ("intel_gpu", DeviceType.GPU, False, True),
@@ -53,7 +54,7 @@ EXPECTED = {
     "bare12": ("gpu", DeviceType.GPU, False, False),
 }
 ACTIVE = ActiveText(SourceFolder("polyhal.shaders.opencl").read)
-WAVES = {"rx480": 64, "vega20": 64, "rx6800": 32, "rx7900": 32, "malig78": 16, "m1": 1, "bare12": 1}
+WAVES = {"rx480": 64, "vega20": 64, "mi250": 64, "rx6800": 32, "rx7900": 32, "malig78": 16, "m1": 1, "bare12": 1}
 """Lanes that work in step, where hardware has one width; drivers of OpenCL 1.2 do not tell."""
 TRAINING = tuple(name for name in WORKLOADS if name != "used")
 

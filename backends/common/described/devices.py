@@ -19,9 +19,12 @@ def probe() -> Sequence[DeviceInfo]:
 
 
 def create(selector: str) -> Any:
-    """Open the described device of that name. Raises DeviceUnavailableError that lists all if there is none."""
+    """Open the described device of that name, with an option of its backend behind a comma.
+
+    Raises DeviceUnavailableError that lists all if there is none.
+    """
     for family in _families():
-        if selector in family.known():
+        if selector.partition(",")[0] in family.known():
             return family.create(selector)
     raise unknown(selector, [name for family in _families() for name in family.known()])
 

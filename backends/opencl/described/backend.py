@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyhal.backends.common.described.backend import NAME, DescribedBackend
 from polyhal.backends.opencl import capabilities as probed
-from polyhal.backends.opencl import discovery, lowering
+from polyhal.backends.opencl import discovery, lowering, matrix_units
 from polyhal.backends.opencl.described.description import DeviceDescription
 from polyhal.backends.opencl.described.runtime import DescribedRuntime
 from polyhal.hal.capabilities import DeviceInfo
@@ -29,10 +29,12 @@ def device_info(described: DeviceDescription) -> DeviceInfo:
 class OpenCLDescribedBackend(DescribedBackend):
     """One described device of OpenCL."""
 
-    def __init__(self, described: DeviceDescription) -> None:
+    def __init__(self, described: DeviceDescription, *, units: bool = False) -> None:
+        """`units` has products use the matrix units of the device, as if they were certified."""
         device, info = described.device, device_info(described)
         profile = probed.profile(device, info.type)
         features = probed.features(device, info.type, profile)
+        features, self.units = matrix_units.certified(profile.matrix_units, device, info, features, forced=units)
         choices = tuning.Tuning(features, profile.choices, {})
         self.description = described
         self.runtime = DescribedRuntime(described, info, features, probed.capabilities(device, features), choices)

@@ -20,6 +20,7 @@ _FIGURES = {
 }
 _KERNEL = re.compile(r"^ +\.symbol: +'?(\w+)\.kd", re.MULTILINE)
 _WAVES = re.compile(r"^\s*\.amdhsa_kernel (\w+)$.*?; Occupancy: (\d+)", re.MULTILINE | re.DOTALL)
+_MATRIX_INSTRUCTION = re.compile(r"\bv_(?:dual_)?(?:wmma|mfma|dot2)\w*_\w+")
 _LIBRARIES = ("/opt/rocm/amdgcn/bitcode", "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode", "/usr/amdgcn/bitcode")
 """Where the built-in functions are installed, by vendor and distributions. Without them clang looks for itself."""
 
@@ -35,7 +36,18 @@ def compiled(executable: Path, device: Sequence[str], options: Sequence[str], te
         assembly, _ = run(executable, arguments, Path(folder), text)
     waves = dict(_WAVES.findall(assembly))
     kernels = re.split(r"^  - ", assembly.partition("amdhsa.kernels:")[2], flags=re.MULTILINE)
-    return {match[1]: _figures(k) | {"waves": int(waves[match[1]])} for k in kernels if (match := _KERNEL.search(k))}
+    return {
+        match[1]: _figures(k) | {"waves": int(waves[match[1]])} | _matrix_instructions(assembly, match[1])
+        for k in kernels
+        if (match := _KERNEL.search(k))
+    }
+
+
+def _matrix_instructions(assembly: str, kernel: str) -> dict[str, int]:
+    """Return how many instructions of matrix units a kernel has, if there is one."""
+    body = assembly.partition(f"\n{kernel}:")[2].partition(f".amdhsa_kernel {kernel}\n")[0]
+    count = len(_MATRIX_INSTRUCTION.findall(body))
+    return {"matrix_instructions": count} if count else {}
 
 
 def _figures(metadata: str) -> dict[str, int]:

@@ -9,6 +9,7 @@ from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend, de
 from polyhal.hal.capabilities import DeviceInfo
 
 known = description.known
+_WITH_UNITS = ",units"
 
 
 def probe() -> Sequence[DeviceInfo]:
@@ -16,6 +17,7 @@ def probe() -> Sequence[DeviceInfo]:
     return [device_info(description.load(key)) for key in known()]
 
 
-def create(key: str) -> OpenCLDescribedBackend:
-    """Open one of them."""
-    return OpenCLDescribedBackend(description.load(key))
+def create(selector: str) -> OpenCLDescribedBackend:
+    """Open one of them, after `,units` with its matrix units in use. Raises DeviceUnavailableError for another option."""
+    key = selector.removesuffix(_WITH_UNITS)
+    return OpenCLDescribedBackend(description.load(key), units=key != selector)

@@ -17,6 +17,7 @@ _SPILLS = re.compile(r"kernel (\w+)\s+compiled SIMD\d+ allocated \d+ regs and sp
 _KERNELS = re.compile(r"^kernels:.*?(?=^\w|\Z)", re.MULTILINE | re.DOTALL)
 _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 _BUFFER = r"usage: +{} *\n +size: +(\d+)"
+_MATRIX_INSTRUCTIONS = re.compile(r"has_dpas: +true")
 _FIGURES = {
     "lanes": r"simd_size: +(\d+)",
     "spilled_bytes": _BUFFER.format("spill_fill_space"),
@@ -47,6 +48,8 @@ def compiled(executable: Path, device: Sequence[str], options: Sequence[str], te
     for block in re.split(r"^  - name: +", kernels[0] if kernels else "", flags=re.MULTILINE)[1:]:
         kernel = re.split(r"\s", block, maxsplit=1)[0].strip("'\"")
         found[kernel] = _figures(block) | {"spilled_registers": int(spills.get(kernel, 0))}
+        if _MATRIX_INSTRUCTIONS.search(block):
+            found[kernel]["matrix_instructions"] = 1  # or more: the file does not tell how many
     return found
 
 

@@ -14,6 +14,8 @@
     builtin_prefetch = false
     [[architectures]]               # fields of `polyhal.backends.opencl.occupancy.Architecture`; the first that fits
     name = "gcn"
+    [[matrix_units]]                # fields of `polyhal.backends.opencl.matrix_units.MatrixUnit`, fastest first
+    name = "mfma"
 
 A profile that names vendors takes precedence over one that does not. Its values are bounded by what the device can do.
 """
@@ -28,6 +30,8 @@ from importlib import resources
 from typing import Any
 
 from polyhal.backends.common.quirks import declared
+from polyhal.backends.opencl import matrix_units
+from polyhal.backends.opencl.matrix_units import MatrixUnit
 from polyhal.backends.opencl.occupancy import Architecture
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceType
@@ -52,6 +56,7 @@ class VendorProfile:
     choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     quirks: Mapping[str, bool | int] = field(default_factory=dict)
     architectures: tuple[Architecture, ...] = ()
+    matrix_units: tuple[MatrixUnit, ...] = ()
 
     def fits(self, vendor: str, platform: str, kind: DeviceType) -> bool:
         """Return whether the profile is for a device. Names match at the start of a word: "arm" does not match "charm"."""
@@ -82,6 +87,7 @@ def parse(name: str, text: str) -> VendorProfile:
         kinds = frozenset(DeviceType(k) for k in match.pop("kinds"))
         vendors = tuple(match.pop("vendors", ()))
         architectures = tuple(_architecture(a) for a in data.pop("architectures", ()))
+        units = tuple(matrix_units.parse(u) for u in data.pop("matrix_units", ()))
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"profile {name}: {type(error).__name__}: {error}") from error
     unknown = [*data, *match, *(set(features) - set(_FEATURES)), *(set(quirks) - set(declared(OpenCLQuirks)))]
@@ -90,7 +96,9 @@ def parse(name: str, text: str) -> VendorProfile:
     wrong += [k for k, v in quirks.items() if k not in unknown and type(v) not in (bool, int)]
     if unknown or wrong or any(v != v.lower() for v in vendors):
         raise ValueError(f"profile {name}: {', '.join(map(str, [*unknown, *wrong])) or 'vendors'} cannot be used")
-    return VendorProfile(name, kinds, vendors, choices=choices, quirks=quirks, architectures=architectures, **features)
+    return VendorProfile(
+        name, kinds, vendors, choices=choices, quirks=quirks, architectures=architectures, matrix_units=units, **features
+    )
 
 
 def _architecture(facts: dict[str, Any]) -> Architecture:

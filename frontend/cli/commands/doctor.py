@@ -138,6 +138,8 @@ def _device(console: Console, device: DeviceReport) -> None:
         say(console, f"    speed: {result} on {device.speed['date'][:10]}", "dim")
     for name, reason in device.capabilities["quirks"].items():
         say_wrapped(console, f"    workaround {name}: {reason}", "dim")
+    for line in device.units:
+        say_wrapped(console, f"    matrix unit {line}", "dim")
     for line in device.quarantined:
         say_wrapped(console, f"    {line}", "yellow")
     for test in device.tests:

@@ -118,6 +118,9 @@ def compile_(
     workloads: Annotated[
         str, typer.Option(metavar="NAMES", help="Any of basics, mlp, cnn, gpt, captured and amp.")
     ] = "basics,mlp,cnn,gpt,captured,amp",
+    units: Annotated[
+        bool, typer.Option("--units", help="With matrix units on, as after [bold]polyhal verify --units[/].")
+    ] = False,
 ) -> None:
     """Show what offline compilers make of kernels for a device that is not here.
 
@@ -127,7 +130,7 @@ def compile_(
 
     from polyhal.cli.views.kernel_statistics import print_worst
 
-    device, kernels = _open(f"described:{target.removeprefix('described:')}")
+    device, kernels = _open(f"described:{target.removeprefix('described:')}{',units' if units else ''}")
     console = Console(highlight=False)
     for file in [_resolve(name, kernels) for name in names or ()]:
         _print_statistics(console, device, kernels, file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +41,9 @@ def verify(
         bool, typer.Option("--quarantine/--no-quarantine", help="Stop using kernels that fail.")
     ] = True,
     clear: Annotated[bool, typer.Option("--clear", help="Empty the quarantine first.")] = False,
+    units: Annotated[
+        bool, typer.Option("--units", help="Only check matrix units that need a certificate. Right ones are used.")
+    ] = False,
 ) -> None:
     """Check that a device computes correctly: every op, in every dtype and memory layout, against float64.
 
@@ -55,6 +59,9 @@ def verify(
 
     console = Console(highlight=False)
     target = Device(device)
+    if units:
+        _verify_units(console, target, only_show=show, json=json)
+        return
     if clear:
         _clear_quarantine(target)
     if show:
@@ -73,6 +80,29 @@ def verify(
         if location:
             say(console, f"certificate: {location}")
     if not certificate.correct:
+        raise typer.Exit(1)
+
+
+def _verify_units(console: Console, device: Device, *, only_show: bool, json: bool) -> None:
+    """Check the units of a device, unless they are only shown. Exits with code 1 if one is wrong."""
+    from rich.console import Console
+
+    from polyhal.hal.kernels import certified_units
+    from polyhal.hal.testing.certification.certify_units import certify_units, units_of
+
+    messages = Console(highlight=False, stderr=True) if json else console
+    known = units_of(device)
+    if known is None:
+        say(messages, f"{device.name} has no matrix unit that needs a certificate")
+    elif not only_show:
+        certify_units(device, lambda unit: say(messages, f"checking the unit {unit} of {device.name}: {device.info.name}"))
+    found = [] if known is None else [c for u, c in certified_units.load(device.info).items() if u in known.available]
+    if json:
+        print_json([c.to_json() for c in found])
+    elif known is not None:
+        for line in replace(known, certificates={c.unit: c for c in found}).lines(device.name):
+            say(console, line)
+    if not all(c.correct for c in found):
         raise typer.Exit(1)
 
 

@@ -16,7 +16,7 @@ _LONGEST_DEFINITION = 24
 """Characters. Longer preprocessor definitions are generated code and not shown."""
 _WIDTH = 160
 _NO_FIGURES = ("kernel", "definitions")
-_MORE_IS_BETTER = frozenset({"waves", "lanes", "max_group_size"})
+_MORE_IS_BETTER = frozenset({"waves", "lanes", "max_group_size", "matrix_instructions"})
 
 
 def print_variants(console: Console, rows: list[Mapping[str, Any]]) -> None:
@@ -43,7 +43,7 @@ def print_worst(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
     titles = [f.replace("_", " ") for f in figures]
     table = plain_table("kernel", "variants", *titles, right=["variants", *titles])
     for kernel, same in sorted(variants.items()):
-        worst = [(min if f in _MORE_IS_BETTER else max)(r[f] for r in same if f in r) for f in figures]
+        worst = [(min if f in _MORE_IS_BETTER else max)([r[f] for r in same if f in r], default="") for f in figures]
         table.add_row(kernel, str(len(same)), *map(str, worst))
     _print(console, table)
 

@@ -3,7 +3,7 @@
 - `gemv`: few rows or columns; bound by reading the matrix.
 - `strided`: tiny products, dtypes without a faster kernel, GPUs without memory on the chip; straight from global memory.
 - CPU: `cpu_panels`, packed panels and register tiles.
-- GPU: `sliced_k` for products that fill few tiles, tensor cores where there are some, else `tiles`.
+- GPU: `sliced_k` for products that fill few tiles, tensor cores or a `matrix_unit` where there is one in use, else `tiles`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 
 from polyhal.backends.common.problems import fused_gemm, gemm
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl.lowering.gemm import cpu_panels, gemv, sliced_k, strided, tensor_cores, tiles
+from polyhal.backends.opencl.lowering.gemm import cpu_panels, gemv, matrix_unit, sliced_k, strided, tensor_cores, tiles
 from polyhal.backends.opencl.lowering.support.candidates import first_that_builds
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
@@ -48,7 +48,8 @@ def _in_tiles(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
         return [sliced]
     if _is_narrow(p):
         return [tiled]
-    return [*tensor_cores.candidates(runtime, p), sliced if sliced_k.suits(runtime, p) else tiled]
+    matrix_units = [*tensor_cores.candidates(runtime, p), *matrix_unit.candidates(runtime, p)]
+    return [*matrix_units, sliced if sliced_k.suits(runtime, p) else tiled]
 
 
 def _is_narrow(p: Product) -> bool:

@@ -1,0 +1,132 @@
+"""Matrix units of GPUs, as shaders/opencl/lib/matrix_unit.h has them: which device has which, and its tiles.
+
+Vendors' profiles declare them. None has run on hardware here, so a device uses them only once `polyhal verify --units` has
+found them right on it (see `polyhal.hal.kernels.certified_units`). NVIDIA's tensor cores are measured, with their own kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from polyhal.backends.opencl.raw_info import raw_info
+from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.kernels import certified_units
+from polyhal.hal.kernels.certified_units import Units
+
+if TYPE_CHECKING:
+    from polyhal.backends.opencl.capabilities import OpenCLFeatures
+
+KERNELS = ("gemm/matrix_unit.cl",)
+"""The kernel files that use them."""
+_SUB_GROUP_SIZES, _MOST_SIZES = 0x4108, 8
+"""CL_DEVICE_SUB_GROUP_SIZES_INTEL of cl_intel_required_subgroup_size, and how many sizes are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTile:
+    """A tile of gemm/matrix_unit.cl; each wave computes wave_rows x wave_columns of it."""
+
+    rows: int
+    columns: int
+    wave_rows: int
+    wave_columns: int
+
+    @property
+    def waves(self) -> int:
+        """Waves of a group."""
+        return self.rows // self.wave_rows * (self.columns // self.wave_columns)
+
+    @property
+    def macros(self) -> dict[str, int]:
+        """Definitions for the kernel."""
+        return {
+            "TILE_ROWS": self.rows, "TILE_COLUMNS": self.columns, "WAVE_ROWS": self.wave_rows,
+            "WAVE_COLUMNS": self.wave_columns,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """A unit that multiplies blocks of matrices, or an instruction that adds products, on one family of devices."""
+
+    name: str
+    """In capitals and after `UNIT_`, its name in lib/matrix_unit.h."""
+    description: str
+    source: str
+    dtypes: tuple[DType, ...]
+    """Of operands; sums are of float32."""
+    lanes: int
+    """Work-items of a wave."""
+    large: UnitTile
+    small: UnitTile
+    """For products that fill few large tiles."""
+    devices: tuple[str, ...] = ()
+    """Regular expressions of which one is in the names of devices; none: every device with the extension."""
+    extension: str = ""
+    """What drivers list for devices with the unit, whose narrowest sub-groups have as many lanes; empty if nothing."""
+
+    @property
+    def macros(self) -> dict[str, str | int]:
+        """Definitions for the kernel."""
+        return {"UNIT": f"UNIT_{self.name.upper()}", "LANES": self.lanes}
+
+
+def parse(facts: Mapping[str, Any]) -> MatrixUnit:
+    """Parse an entry of a profile. Raises TypeError if fields are missing or unknown, ValueError for values without sense."""
+    given = {
+        **facts, "dtypes": tuple(as_dtype(d) for d in facts["dtypes"]), "devices": tuple(facts.get("devices", ())),
+        **{size: UnitTile(*facts[size]) for size in ("large", "small")},
+    }  # fmt: skip
+    unit = MatrixUnit(**given)
+    if not unit.devices and not unit.extension:
+        raise ValueError(f"the unit {unit.name} is on every device; expected devices or an extension")
+    for tile in (unit.large, unit.small):
+        sizes: Sequence[Any] = [getattr(tile, f.name) for f in fields(tile)]
+        if any(type(n) is not int or n <= 0 for n in sizes) or tile.rows % tile.wave_rows or tile.columns % tile.wave_columns:
+            raise ValueError(f"the tile {sizes} of the unit {unit.name} consists of no whole waves")
+    return unit
+
+
+def present(units: Collection[MatrixUnit], device: Any, features: OpenCLFeatures) -> tuple[MatrixUnit, ...]:
+    """Return those of a profile's units that a device has, whether they may be used or not."""
+    if features.cpu or not features.fp16 or not features.local_memory_is_real:
+        return ()
+    extensions = frozenset(device.extensions.split())
+    return tuple(
+        u for u in units if _has(device, extensions, u) and u.lanes * u.large.waves <= features.max_group_size
+    )
+
+
+def _has(device: Any, extensions: Collection[str], unit: MatrixUnit) -> bool:
+    if unit.devices and not any(re.search(pattern, device.name) for pattern in unit.devices):
+        return False
+    if not unit.extension:
+        return True
+    return unit.extension in extensions and unit.lanes == min(_sub_group_sizes(device), default=0)
+
+
+def _sub_group_sizes(device: Any) -> Iterator[int]:
+    """Yield the sizes of sub-groups that the driver takes."""
+    described = getattr(device, "sub_group_sizes", None)
+    if described is not None:
+        yield from described
+        return
+    for count in range(_MOST_SIZES, 0, -1):
+        answer = raw_info(device, _SUB_GROUP_SIZES, 8 * count)
+        if answer:
+            sizes = (int.from_bytes(answer[i : i + 8], "little") for i in range(0, len(answer), 8))
+            yield from (s for s in sizes if s)  # what the driver did not write is 0
+            return
+
+
+def certified(
+    units: Collection[MatrixUnit], device: Any, info: DeviceInfo, features: OpenCLFeatures, *, forced: bool = False
+) -> tuple[OpenCLFeatures, Units]:
+    """Return the features with the units that may be used, all if `forced`, and what is known of all that the device has."""
+    found = present(units, device, features)
+    known = certified_units.units(info, {u.name: u.description for u in found}, KERNELS, forced=forced)
+    return replace(features, matrix_units=tuple(u for u in found if u.name in known.in_use)), known

@@ -1,0 +1,116 @@
+"""`polyhal verify --units`: check the units of a device that are off without a certificate, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from polyhal.hal import dtypes
+from polyhal.hal.device import Device
+from polyhal.hal.errors import message
+from polyhal.hal.kernels import certified_units
+from polyhal.hal.kernels.certified_units import HasUnits, UnitCertificate, Units
+from polyhal.hal.kernels.prebuild import library
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.testing.kit.failures import one_line
+from polyhal.hal.testing.kit.forward import check_forward
+from polyhal.hal.testing.kit.isolation import isolated, strict
+from polyhal.hal.testing.kit.product_samples import large_product, product_ops
+from polyhal.hal.testing.kit.scope import Scope
+
+_TIMEOUT = 1800.0
+"""Seconds. On a GPU all checks take about one minute, most of it in the driver's compiler."""
+_LAST_WORDS = 300
+"""Characters of what a process said before it ended."""
+
+
+def units_of(device: Device) -> Units | None:
+    """Return the units of a device that need a certificate; None if it has none."""
+    found = device.backend.units if isinstance(device.backend, HasUnits) else None
+    return found if found is not None and found.available else None
+
+
+def certify_units(
+    device: Device, started: Callable[[str], None] = lambda unit: None, timeout: float = _TIMEOUT
+) -> list[UnitCertificate]:
+    """Check each unit of a device and keep the certificates, upon which processes act that begin later. Raises OSError.
+
+    `started` is called with the name of each unit. A process that ends or takes longer than `timeout` seconds is a failure.
+    """
+    found = units_of(device)
+    certificates = []
+    for unit in found.available if found is not None else ():
+        started(unit)
+        certificates.append(_in_own_process(device.name, unit, timeout))
+    if certificates:
+        certified_units.store(device.info, certificates)
+    return certificates
+
+
+def _in_own_process(device: str, unit: str, timeout: float) -> UnitCertificate:
+    command = [sys.executable, "-m", __name__, device, unit]
+    given = {**os.environ, "POLYHAL_UNITS": unit}
+    try:
+        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return _certificate(unit, f"the checks did not end in {timeout:g} seconds")
+    try:
+        return UnitCertificate.from_json(json.loads(done.stdout.splitlines()[-1]))
+    except (IndexError, ValueError):
+        said = done.stderr.strip()[-_LAST_WORDS:].splitlines()
+        return _certificate(unit, f"the process ended with code {done.returncode}: {said[-1] if said else 'it said nothing'}")
+
+
+def check_unit(device: Device, unit: str) -> UnitCertificate:
+    """Check a unit that is in use in this process, by comparing products with the reference; stops at the first failure.
+
+    A kernel that the driver refuses is a failure, and so is a unit whose kernels no product has used. Raises ValueError if the
+    unit is not in use.
+    """
+    found = units_of(device)
+    if found is None or unit not in found.in_use:
+        problem = f"the unit {unit} is not in use"
+        raise ValueError(message(None, problem, expected=f"one of {sorted(found.in_use) if found else []}", device=device.name))
+    checks = 0
+    target = isolated(device)
+    before = len(_builds(target, found))
+    with strict(), warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # a slower kernel would take the place of one that is refused
+        for op, dtype in _checks():
+            try:
+                check_forward(target, op, dtype, Scope())
+            except Exception as error:  # a driver may fail in any way
+                return _certificate(unit, f"{op.name} of {dtype.name}: {one_line(error)}", checks)
+            checks += 1
+    if len(_builds(target, found)) == before:
+        return _certificate(unit, f"no product has used {' or '.join(found.kernels)}", checks)
+    return _certificate(unit, "", checks)
+
+
+def _checks() -> Iterator[tuple[OpDef, dtypes.DType]]:
+    for dtype in (dtypes.float16, dtypes.bfloat16):
+        for op in (*product_ops(dtype), large_product(dtype)):
+            yield op, dtype
+
+
+def _builds(device: Device, found: Units) -> list[str]:
+    """The programs of the units' kernels that this process has built."""
+    return [b.digest for b in library(device).program_builds if b.kernel in found.kernels]
+
+
+def _certificate(unit: str, problem: str, checks: int = 0) -> UnitCertificate:
+    return UnitCertificate(unit, problem, checks, datetime.now(UTC).date().isoformat())
+
+
+def main(name: str, unit: str) -> None:
+    """Check one unit and print its certificate as JSON."""
+    print(json.dumps(check_unit(Device(name), unit).to_json()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
