@@ -87,7 +87,7 @@ BACKWARD_IN_WAVES = (
 _OTHER_REGISTERS = 40
 """Registers that hold no scores, accumulators, operands or elements on their way to local memory; fitted to AMD's compiler."""
 _OTHER_REGISTERS_OF_ROW = 30
-"""The same of tiles of one row per work-item, fitted to Intel's: with over 56 registers it makes eight lanes of sixteen."""
+"""The same of tiles of one row per work-item, fitted to a compiler that makes eight lanes of sixteen with over 56 registers."""
 _NEAR = 1 << 22
 """Strides of rows and features below which offsets in a tile are numbers of 32 bits."""
 _REGISTERS = 136
