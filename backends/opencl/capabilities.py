@@ -229,6 +229,7 @@ def capabilities(device: Any, facts: OpenCLFeatures) -> Capabilities:
             "compute_units": str(facts.compute_units),
             "sub_devices": str(sub_devices.most_parts(device)),
             "profile": facts.profile,
+            **({"matrix_units": ", ".join(u.name for u in facts.matrix_units)} if facts.matrix_units else {}),
             **({"workers": str(pocl_affinity.decide())} if facts.quirks.pin_workers else {}),
         },
         settings=frozenset({"precision", "deterministic"}),

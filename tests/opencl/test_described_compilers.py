@@ -108,6 +108,19 @@ def test_figures_of_clang(softmax: Any, tmp_path: Path) -> None:
     assert backend.kernels.statistics("gemm/tiles.cl") == []
 
 
+def test_instructions_of_matrix_units_are_counted(softmax: Any, tmp_path: Path) -> None:
+    """One line of assembly may hold two; other kernels have no such figure."""
+    body = "\nrowwise_softmax:\n\tv_wmma_f32_16x16x16_f16 v[0:7]\n\tv_dual_dot2acc_f32_f16 v1 :: v_dual_dot2acc_f32_f16 v2\n"
+    script(tmp_path / "clang-17", f"sys.stdin.read(); print({body + ASSEMBLY!r})")
+    assert {row["matrix_instructions"] for row in softmax("rx6800").kernels.statistics(FILE)} == {3}
+    dpas = INFO.replace("      barrier_count:   1", "      barrier_count:   1\n      has_dpas:        true")
+    for info, expected in ((dpas, {1}), (INFO, {None})):
+        binary = base64.b64encode(elf(".ze_info", info.encode())).decode()
+        code = f"import base64, os; os.mkdir('out'); open('out/program', 'wb').write(base64.b64decode({binary!r}))\n"
+        script(tmp_path / "ocloc", code)
+        assert {row.get("matrix_instructions") for row in softmax("a770").kernels.statistics(FILE)} == expected
+
+
 @pytest.mark.parametrize("private", ["private_space", "single_space"])  # Gen9 has one space for all that a thread keeps
 def test_figures_of_ocloc(softmax: Any, tmp_path: Path, private: str) -> None:
     binary = base64.b64encode(elf(".ze_info", INFO.replace("private_space", private).encode())).decode()

@@ -72,8 +72,9 @@ def test_devices_have_their_units_and_use_none_without_a_certificate(key: str, u
     backend = OpenCLDescribedBackend(description.load(key))
     assert list(backend.units.available) == list(units)
     assert backend.features.matrix_units == ()
-    used = create(f"{key},units").features.matrix_units
-    assert {u.name: u.lanes for u in used} == units
+    used = create(f"{key},units")
+    assert {u.name: u.lanes for u in used.features.matrix_units} == units
+    assert used.capabilities.features.get("matrix_units", "") == ", ".join(units)
 
 
 def test_a_processor_and_a_device_without_half_have_none() -> None:
