@@ -108,7 +108,7 @@ def checks() -> tuple[str, ...]:
 
 
 def units() -> tuple[str, ...]:
-    """POLYHAL_UNITS: comma-separated matrix units, or all: these are used, and no others, whatever their certificates say."""
+    """POLYHAL_UNITS: comma-separated matrix units, all or none: these are used, no others, whatever their certificates say."""
     return tuple(n.strip() for n in os.environ.get("POLYHAL_UNITS", "").split(",") if n.strip())
 
 

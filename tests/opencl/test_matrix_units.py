@@ -247,10 +247,11 @@ def test_certificates_are_for_one_driver(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_a_forced_unit_is_the_only_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Otherwise a certified one would do the work of the one that is checked."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("POLYHAL_UNITS", "dot2")
     info = OpenCLDescribedBackend(description.load("rx7900")).info
     certified_units.store(info, [certificate("wmma")])
-    assert [u.name for u in OpenCLDescribedBackend(description.load("rx7900")).features.matrix_units] == ["dot2"]
+    for value, used in (("dot2", ["dot2"]), ("none", []), ("all", ["wmma", "dot2"]), ("", ["wmma"])):
+        monkeypatch.setenv("POLYHAL_UNITS", value)
+        assert [u.name for u in OpenCLDescribedBackend(description.load("rx7900")).features.matrix_units] == used
 
 
 # --- what compilers make of them -----------------------------------------------------------------------------------------
