@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
@@ -17,6 +17,7 @@ from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLEvent
 from polyhal.backends.opencl.memory import OpenCLMemory
 from polyhal.backends.opencl.peers.peer_copies import PeerCopies
+from polyhal.backends.opencl.peers.window_communicator import open_window_communicator
 from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl.user_kernel import UserKernelCompiler
 from polyhal.hal.kernels import tuning
@@ -34,6 +35,11 @@ from polyhal.hal.protocol import (
     Launch,
     UserKernel,
 )
+
+if TYPE_CHECKING:
+    from polyhal.hal.collectives.communicator import Communicator
+    from polyhal.hal.collectives.process_group import ProcessGroup
+    from polyhal.hal.device import Device
 
 _CUDA = 2
 """DLPack's number for CUDA devices."""
@@ -62,7 +68,7 @@ class OpenCLBackend(CoreMethods):
         self.kernels: KernelLibrary = self.runtime.programs
         self._call_log = KernelCallLog(device.info)
         self._memory = OpenCLMemory(self.runtime)
-        self._peers = PeerCopies(self.runtime, self._memory)
+        self.peers = PeerCopies(self.runtime, self._memory)
         self._lowerings = lowering.table()
         self._user_kernels = UserKernelCompiler(self.runtime)
 
@@ -108,14 +114,18 @@ class OpenCLBackend(CoreMethods):
 
     def can_copy_from(self, peer: ComputeBackend) -> bool:
         """Return whether there is a way from the memory of `peer` that does not pass through the host's."""
-        return isinstance(peer, OpenCLBackend) and self._peers.accepts(peer._peers)
+        return isinstance(peer, OpenCLBackend) and self.peers.accepts(peer.peers)
 
     def copy_from_peer(
         self, peer: ComputeBackend, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int
     ) -> CompletionEvent:
         """Start to copy from the memory of another device."""
         assert isinstance(peer, OpenCLBackend)
-        return self._peers.copy(peer._peers, src, src_offset, dst, dst_offset, nbytes)
+        return self.peers.copy(peer.peers, src, src_offset, dst, dst_offset, nbytes)
+
+    def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
+        """Return a communicator of kernels that write to each other's memory; None if not all devices reach that of all."""
+        return open_window_communicator(devices, processes)
 
     def device_address(self, handle: cl.Buffer) -> DeviceAddress | None:
         """Return where CUDA finds an allocation; None if CUDA has not made it."""
@@ -125,7 +135,7 @@ class OpenCLBackend(CoreMethods):
 
     def allocate_addressable(self, nbytes: int) -> cl.Buffer | None:
         """Allocate memory that CUDA makes; None if there is none to be had."""
-        return self._memory.allocate_exported(nbytes) if self._peers.exports() is not None else None
+        return self._memory.allocate_exported(nbytes) if self.peers.exports() is not None else None
 
     def is_lost(self) -> bool:
         """Return whether the driver has reported that the device, or this process's part of it, is gone."""

@@ -14,18 +14,23 @@ from polyhal.hal.errors import message
 from polyhal.hal.layout import Ref
 
 if TYPE_CHECKING:
+    from polyhal.hal.collectives.process_group import ProcessGroup
     from polyhal.hal.device import Device
 
 
 @runtime_checkable
 class SupportsCommunicator(Protocol):
-    """Devices whose vendor has a library for collectives. `open_communicator` asks the first device of a group.
+    """Devices with collectives of their own, such as a vendor's library. `open_communicator` asks the first device of a group.
 
     It is no `Feature`: nothing depends on it but how fast collectives are.
     """
 
-    def open_communicator(self, devices: Sequence[Device]) -> Communicator | None:
-        """Return a communicator among `devices`, of any backends; None if the library does not serve all of them."""
+    def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
+        """Return a communicator among `devices`, of any backends; None if the library does not serve all of them.
+
+        With `processes`, all of them make this call with their own devices, and those of all are members: either all processes
+        get a communicator or none does. Raises ProcessGroupError.
+        """
 
 
 class Communicator:

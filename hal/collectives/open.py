@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polyhal.hal.collectives.communicator import SupportsCommunicator
+from polyhal.hal.collectives.descriptors import all_agree
 from polyhal.hal.collectives.hierarchical import HierarchicalCommunicator
 from polyhal.hal.collectives.local import LocalCommunicator
 
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
 
 
 def open_communicator(devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator:
-    """Return a communicator among devices of this process, a vendor's if it serves all of them, and of `processes`, if given.
+    """Return a communicator among devices of this process, and of `processes`, if given: a backend's own if it serves them.
 
     Raises ValueError for no device, or one that is named twice, and ProcessGroupError if a process is gone.
     """
     general = LocalCommunicator(devices)
     backend = devices[0].backend
-    vendors = backend.open_communicator(devices) if isinstance(backend, SupportsCommunicator) else None
-    local = vendors or general
-    return local if processes is None else HierarchicalCommunicator(local, processes)
+    own = backend if isinstance(backend, SupportsCommunicator) else None
+    if processes is not None and all_agree(processes, own is not None):
+        assert own is not None
+        everyones = own.open_communicator(devices, processes)
+        if everyones is not None:
+            return everyones
+    local = own.open_communicator(devices) if own is not None else None
+    return (local or general) if processes is None else HierarchicalCommunicator(local or general, processes)

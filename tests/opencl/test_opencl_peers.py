@@ -209,7 +209,7 @@ def test_without_access_there_is_no_copy_by_cuda(cards: Pair, cuda: FakeCuda) ->
     first, second = cards
     cuda.peers = False
     assert first.can_copy_from(second) is first.features.cpu
-    assert first._peers._way(second._peers) in (first._peers._from_mapped, None)
+    assert first.peers._way(second.peers) in (first.peers._from_mapped, None)
 
 
 @pytest.mark.parametrize("function", ["cuDeviceGetByPCIBusId", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuInit"])

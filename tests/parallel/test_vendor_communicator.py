@@ -9,6 +9,7 @@ from polyhal.backends.numpy.backend import NumpyBackend, create
 from polyhal.hal.collectives.collective import Collective
 from polyhal.hal.collectives.communicator import Communicator
 from polyhal.hal.collectives.local import LocalCommunicator
+from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref
 from polyhal.parallel import Group
@@ -27,8 +28,8 @@ class VendorCommunicator(LocalCommunicator):
 class VendorBackend(NumpyBackend):
     """A device of the vendor, whose library serves no others."""
 
-    def open_communicator(self, devices: Sequence[Device]) -> Communicator | None:
-        if all(isinstance(d.backend, VendorBackend) for d in devices):
+    def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
+        if processes is None and all(isinstance(d.backend, VendorBackend) for d in devices):
             return VendorCommunicator(devices)
         return None
 

@@ -27,6 +27,8 @@ from polyhal.backends.opencl.peers.imported_memory import HandleType, ImportedMe
 
 EXPORTED_FROM = 8 << 20
 """Bytes. Exported memory comes in pieces of 2 MiB, so that at most a quarter is wasted, and a file descriptor each."""
+_EXPORTED_BELOW = 512 << 20
+"""Bytes. On machines with several cards, importing 512 MiB or more makes NVIDIA's driver 580 crash."""
 
 
 class _Exported(NamedTuple):
@@ -48,7 +50,9 @@ class ExportedMemory:
         """The CUDA devices that reach the memory."""
         self._allocations: dict[int, _Exported] = {}
         """By the address of the buffer in the OpenCL driver."""
-        weakref.finalize(self, _release, self._allocations)
+        self._imports: list[ImportedMemory] = []
+        """Memory of other devices."""
+        weakref.finalize(self, _release, self._allocations, self._imports)
         self._copies: list[CudaEvent] = []
         """Copies that may not be complete."""
         self._lock = threading.Lock()
@@ -60,6 +64,8 @@ class ExportedMemory:
 
     def allocate(self, nbytes: int) -> tuple[Any, int] | None:
         """Return a buffer of at least `nbytes` and its size; None if there is none to be had."""
+        if nbytes > _EXPORTED_BELOW - self.device.granularity:
+            return None
         try:
             allocation = self.device.allocate(nbytes, self._users)
         except CudaError:
@@ -91,6 +97,21 @@ class ExportedMemory:
         exported = self._allocations.get(buffer.int_ptr)
         return exported.allocation.address if exported is not None else None
 
+    def descriptor(self, buffer: cl.Buffer) -> int:
+        """Return a new file descriptor of an exported allocation, which belongs to the caller. Raises CudaError."""
+        return self.device.export(self._allocations[buffer.int_ptr].allocation)
+
+    def import_memory(self, descriptor: int, nbytes: int) -> cl.Buffer:
+        """Return the memory of another device behind a descriptor, which is closed, for as long as this device is open.
+
+        `nbytes` is the size of the allocation. Raises pyopencl.Error.
+        """
+        imported = self._importer.load(HandleType.OPAQUE, descriptor, nbytes, self._runtime.queue)
+        with self._lock:
+            self._imports.append(imported)
+        buffer: cl.Buffer = imported.buffer
+        return buffer
+
     def share_with(self, other: ExportedMemory) -> bool:
         """Let both devices reach what is and will be allocated on either, if they can. Raises CudaError."""
         if not (self.device.can_access(other.device) and other.device.can_access(self.device)):
@@ -120,11 +141,11 @@ class ExportedMemory:
             copy.wait()
 
 
-def _release(allocations: dict[int, _Exported]) -> None:
+def _release(allocations: dict[int, _Exported], imports: list[ImportedMemory]) -> None:
     """Release what is left when the device is closed or the process ends."""
-    for exported in list(allocations.values()):
+    for imported in [*(exported.imported for exported in allocations.values()), *imports]:
         with contextlib.suppress(cl.Error):
-            exported.imported.release()
+            imported.release()
 
 
 def open_exported_memory(runtime: DeviceRuntime) -> ExportedMemory | None:

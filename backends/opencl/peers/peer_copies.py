@@ -44,8 +44,9 @@ class PeerCopies:
         self.memory = memory
         self._ways: weakref.WeakKeyDictionary[PeerCopies, Way | None] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
+        self._exportable: ExportedMemory | None = None
         self._opened = False
-        """Whether exported memory was asked for."""
+        """Whether it was asked for."""
         self._opening = threading.Lock()
         self._staging: _Staging | None = None
         self._staging_lock = threading.Lock()
@@ -86,11 +87,16 @@ class PeerCopies:
 
     def exports(self) -> ExportedMemory | None:
         """Return the device's exported memory, in which large allocations are made from now on; None if it has none."""
+        self.memory.exported = self.exportable()
+        return self.memory.exported
+
+    def exportable(self) -> ExportedMemory | None:
+        """Return the device's exported memory, for some allocations only; None if it has none."""
         with self._opening:
             if not self._opened:
                 self._opened = True
-                self.memory.exported = open_exported_memory(self.runtime)
-        return self.memory.exported
+                self._exportable = open_exported_memory(self.runtime)
+        return self._exportable
 
     def _reaches(self, peer: PeerCopies) -> bool:
         """Return whether CUDA copies between both devices, and let it."""

@@ -8,6 +8,7 @@ from typing import Any
 from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
 from polyhal.backends.common.launching.table import lower
 from polyhal.hal.collectives.communicator import Communicator
+from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.peer_memory import DeviceAddress
@@ -98,8 +99,10 @@ class CudaBackend(CoreMethods):
         """Allocate memory: all has an address."""
         return self.allocate(nbytes)
 
-    def open_communicator(self, devices: Sequence[Device]) -> Communicator | None:
-        """Return collectives by NCCL if it is installed and all devices are CUDA's, each another card."""
+    def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
+        """Return collectives by NCCL if it is installed and all devices are CUDA's, each another card, of one process."""
+        if processes is not None:
+            return None
         cards = {d.backend.runtime.number for d in devices if isinstance(d.backend, CudaBackend)}
         library = nccl_library()
         return NcclCommunicator(devices, library) if library is not None and 1 < len(devices) == len(cards) else None

@@ -1,0 +1,242 @@
+// A collective among devices that reach each other's memory, of one or several processes, which the host only starts.
+//
+// Every member has a window: memory that all members write to. Work-group c of each member is channel c, and deals with channel
+// c of the others alone. In each step of a channel every member writes a piece of its vector into its slot in the window of
+// every other member, raises its flag there to the number of the step, and waits until the flags of the others have got there.
+// Then it takes what has arrived: it adds the pieces to its own (REDUCES), or stores them in its target. Sums are taken in the
+// order of the members, half precision in float.
+//
+// Even and odd steps have slots of their own: a member that raises its flag to s has taken what arrived in step s - 1, so that
+// the slots of that step are free in step s + 1. The number of the last step stays in the window, so that the next kernel goes on
+// from there. With REDUCES and GATHERS, the sums go to all members in a step more.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef UNIT
+#define UNIT uint
+#endif
+// Elements in 16 bytes.
+#ifndef LANES
+#define LANES 4
+#endif
+#ifndef OPERATION
+#define OPERATION sum
+#endif
+#ifndef REDUCES
+#define REDUCES 1
+#endif
+#ifndef GATHERS
+#define GATHERS 1
+#endif
+// Whether all parts begin at multiples of 16 bytes.
+#ifndef ALIGNED
+#define ALIGNED 0
+#endif
+#ifndef MEMBERS
+#define MEMBERS 2
+#define WINDOW_PARAMETERS __global uchar *window0, __global uchar *window1
+#define WINDOWS window0, window1
+#endif
+#ifndef GROUP
+#define GROUP 64
+#endif
+#ifndef CHANNELS
+#define CHANNELS 1
+#endif
+// Bytes.
+#ifndef SLOT
+#define SLOT 4096
+#endif
+// Vectors that a work-item reads before it writes them.
+#ifndef BATCH
+#define BATCH 4
+#endif
+#ifndef HAVE_PTX
+#define HAVE_PTX 0
+#endif
+#include "lib/dtypes.h"
+#include "lib/combine.h"
+
+#define LINE 32
+#define COUNTER 31
+#define HEADER ((CHANNELS + 1) * LINE * 4)
+
+typedef union {
+    uint4 bits;
+    UNIT lanes[LANES];
+} Vector;
+
+typedef struct {
+    ulong send_start[MEMBERS], send_size[MEMBERS], receive_start[MEMBERS], receive_size[MEMBERS];
+    ulong sum_start, longest, limit;
+    uint me, piece, fatal, unused;
+} Parts;
+
+// Flags are written and read by devices that share no cache. A flag comes after what the group wrote before the last barrier.
+#if HAVE_PTX
+#define RAISE(flag, step) \
+    asm volatile("membar.sys; st.volatile.global.u32 [%0], %1;" ::"l"((ulong)(size_t)(flag)), "r"(step) : "memory")
+#define READ_FLAG(value, flag) \
+    asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"((ulong)(size_t)(flag)) : "memory")
+#define AFTER_FLAGS() asm volatile("membar.sys;" ::: "memory")
+#define NANOSECONDS(now) asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now))
+#define GIVE_UP() asm volatile("trap;")
+#else
+#define RAISE(flag, step) (mem_fence(CLK_GLOBAL_MEM_FENCE), atomic_xchg((volatile __global uint *)(flag), step))
+#define READ_FLAG(value, flag) value = atomic_or((volatile __global uint *)(flag), 0u)
+#define AFTER_FLAGS() mem_fence(CLK_GLOBAL_MEM_FENCE)
+// Without a clock: about the time of a turn.
+#define NANOSECONDS(now) now += 100
+#define GIVE_UP() (void)0
+#endif
+
+#define SLOT_OF(window, step, receiver, sender) \
+    ((__global uint4 *)((window) + HEADER +     \
+                        (((ulong)channel * 2 + ((step) & 1)) * (MEMBERS - 1) + (sender) - ((sender) > (receiver))) * SLOT))
+#define UNROLL _Pragma("unroll")
+#define EACH_MEMBER UNROLL for (uint m = 0; m < MEMBERS; m++)
+#define EACH_OTHER EACH_MEMBER if (m != me)
+#define EACH_IN_BATCH UNROLL for (uint k = 0; k < BATCH; k++)
+// Vectors of a piece of `size` elements, BATCH for each work-item.
+#define BATCHES(size) for (uint first = lane * LANES; first < (size); first += BATCH * GROUP * LANES)
+#define AT (first + k * GROUP * LANES)
+
+FORCE_INLINE Vector load_vector(__global const UNIT *from, uint at, uint size) {
+    Vector v;
+    if (ALIGNED && at + LANES <= size) {
+        v.bits = *(__global const uint4 *)(from + at);
+    } else {
+        v.bits = (uint4)(0);
+        UNROLL for (uint k = 0; k < LANES; k++) if (at + k < size) v.lanes[k] = from[at + k];
+    }
+    return v;
+}
+
+FORCE_INLINE void store_vector(Vector v, __global UNIT *to, uint at, uint size) {
+    if (ALIGNED && at + LANES <= size) {
+        *(__global uint4 *)(to + at) = v.bits;
+    } else {
+        UNROLL for (uint k = 0; k < LANES; k++) if (at + k < size) to[at + k] = v.lanes[k];
+    }
+}
+
+// Elements of a part that belong to the piece from `start` on.
+FORCE_INLINE uint piece_of(ulong size, ulong start, uint piece) {
+    return start < size ? (uint)min(size - start, (ulong)piece) : 0u;
+}
+
+// Returns when a flag has got to `step`, or notes that it was too late after `limit` nanoseconds.
+FORCE_INLINE void wait_for(volatile __global uint *flag, uint step, volatile __global uint *late, ulong limit, uint fatal) {
+    uint there;
+    READ_FLAG(there, flag);
+    ulong begin = 0;
+    NANOSECONDS(begin);
+    ulong now = begin;
+    while ((int)(there - step) < 0 && !*late) {
+        NANOSECONDS(now);
+        if (now - begin > limit) {
+            *late = 1;
+            if (fatal) GIVE_UP();
+        }
+        READ_FLAG(there, flag);
+    }
+    AFTER_FLAGS();
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+collective_exchange(__global const UNIT *source, const ulong source_offset, __global UNIT *target, const ulong target_offset,
+                    WINDOW_PARAMETERS, const Parts parts) {
+    __global uchar *const windows[MEMBERS] = {WINDOWS};
+    const uint channel = get_group_id(0), lane = get_local_id(0), me = parts.me;
+    source += source_offset;
+    target += target_offset;
+    __global uchar *own = 0;
+    EACH_MEMBER if (m == me) own = windows[m];
+    __global uint *const flags = (__global uint *)own + channel * LINE;
+    volatile __global uint *const late = (__global uint *)own + CHANNELS * LINE;
+    uint step = flags[COUNTER];
+
+// The end of a step's writing: returns when all others have come to it, too.
+#define PUSHED                                                                                         \
+    barrier(CLK_GLOBAL_MEM_FENCE);                                                                     \
+    EACH_OTHER if (lane == m) RAISE((__global uint *)windows[m] + channel * LINE + me, step);          \
+    EACH_OTHER if (lane == m) wait_for(flags + m, step, late, parts.limit, parts.fatal);               \
+    barrier(CLK_GLOBAL_MEM_FENCE);
+
+    for (ulong start = (ulong)channel * parts.piece; start < parts.longest;
+         start += (ulong)get_num_groups(0) * parts.piece) {
+        step++;
+        EACH_OTHER {
+            const uint size = piece_of(parts.send_size[m], start, parts.piece);
+            __global const UNIT *const from = source + parts.send_start[m] + start;
+            __global uint4 *const slot = SLOT_OF(windows[m], step, m, me);
+            BATCHES(size) {
+                Vector v[BATCH];
+                EACH_IN_BATCH if (AT < size) v[k] = load_vector(from, AT, size);
+                EACH_IN_BATCH if (AT < size) slot[AT / LANES] = v[k].bits;
+            }
+        }
+        PUSHED
+        ulong own_start = 0, own_size = 0, own_place = 0;
+        EACH_MEMBER if (m == me) {
+            own_start = parts.send_start[m] + start;
+            own_size = piece_of(parts.send_size[m], start, parts.piece);
+            own_place = parts.receive_start[m] + start;
+        }
+#if REDUCES
+        const uint size = (uint)own_size;
+        BATCHES(size) {
+            Vector v[MEMBERS][BATCH];
+            EACH_MEMBER {
+                __global const uint4 *const slot = SLOT_OF(own, step, me, m == me ? (me + 1) % MEMBERS : m);
+                EACH_IN_BATCH if (AT < size) {
+                    if (m == me) v[m][k] = load_vector(source + own_start, AT, size);
+                    else v[m][k].bits = slot[AT / LANES];
+                }
+            }
+            EACH_IN_BATCH if (AT < size) {
+                Vector sum;
+                UNROLL for (uint i = 0; i < LANES; i++) {
+                    COMPUTE(DTYPE) value = LOAD(DTYPE, (const STORAGE(DTYPE) *)v[0][k].lanes, i);
+                    UNROLL for (uint m = 1; m < MEMBERS; m++) {
+                        const COMPUTE(DTYPE) other = LOAD(DTYPE, (const STORAGE(DTYPE) *)v[m][k].lanes, i);
+                        value = COMBINE_SCALARS(value, other);
+                    }
+                    STORE(DTYPE, value, (STORAGE(DTYPE) *)sum.lanes, i);
+                }
+                store_vector(sum, target + parts.sum_start + start, AT, size);
+#if GATHERS
+                EACH_OTHER SLOT_OF(windows[m], step + 1, m, me)[AT / LANES] = sum.bits;
+#endif
+            }
+        }
+#if GATHERS
+        step++;
+        PUSHED
+#endif
+#else
+        if (own_place != own_start || source != target) {
+            const uint size = (uint)own_size;
+            BATCHES(size) {
+                Vector v[BATCH];
+                EACH_IN_BATCH if (AT < size) v[k] = load_vector(source + own_start, AT, size);
+                EACH_IN_BATCH if (AT < size) store_vector(v[k], target + own_place, AT, size);
+            }
+        }
+#endif
+#if GATHERS
+        EACH_OTHER {
+            const uint size = piece_of(parts.receive_size[m], start, parts.piece);
+            __global const uint4 *const slot = SLOT_OF(own, step, me, m);
+            BATCHES(size) {
+                Vector v[BATCH];
+                EACH_IN_BATCH if (AT < size) v[k].bits = slot[AT / LANES];
+                EACH_IN_BATCH if (AT < size) store_vector(v[k], target + parts.receive_start[m] + start, AT, size);
+            }
+        }
+#endif
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    if (lane == 0) flags[COUNTER] = step;
+}
