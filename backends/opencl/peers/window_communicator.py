@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.protocol import Launch
 
-CHANNELS = 64
+CHANNELS = 128
 GROUP = 512
 SLOT = 128 << 10
 """Bytes that a channel writes to another member in a step."""
@@ -186,9 +186,9 @@ class WindowCommunicator(Communicator):
             "WINDOWS": ", ".join(f"window{n}" for n in numbers),
         }  # fmt: skip
         if dtype.kind == "bool" or not reduces:
-            # As NumPy adds them: what is left of both is whether one was true. Programs that only copy depend on the unit alone.
-            operation = definitions["OPERATION"] if dtype.kind == "bool" and collective.reduction is not Reduction.SUM else "largest"
-            definitions |= {"DTYPE": "uint8", "OPERATION": operation}
+            # NumPy adds booleans as "or". Programs that only copy depend on the unit alone.
+            smallest = reduces and collective.reduction is Reduction.MIN
+            definitions |= {"DTYPE": "uint8", "OPERATION": "smallest" if smallest else "largest"}
         piece = min(SLOT, _round_up(ceil_div(exchange.longest * dtype.itemsize, CHANNELS), GROUP * _VECTOR)) // dtype.itemsize
         args: Arguments = {
             "source": Tensor(0), "target": Tensor(1), **{f"window{n}": Workspace(2 + n) for n in numbers},
