@@ -125,7 +125,8 @@ class OpenCLBackend(CoreMethods):
 
     def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
         """Return a communicator of kernels that write to each other's memory; None if not all devices reach that of all."""
-        return open_window_communicator(devices, processes)
+        peers = [d.backend.peers for d in devices if isinstance(d.backend, OpenCLBackend)]
+        return open_window_communicator(devices, peers if len(peers) == len(devices) else None, processes)
 
     def device_address(self, handle: cl.Buffer) -> DeviceAddress | None:
         """Return where CUDA finds an allocation; None if CUDA has not made it."""
@@ -169,7 +170,12 @@ class OpenCLBackend(CoreMethods):
 
     def wait_for(self, event: Event) -> None:
         """Make later work on the thread's stream wait for `event`."""
-        self.runtime.queues.current().wait_for(event.cl if isinstance(event, OpenCLEvent) else event)
+        own = event.within(self.runtime.context) if isinstance(event, OpenCLEvent) else None
+        self.runtime.queues.current().wait_for(event if own is None else own)
+
+    def begin_to_wait(self) -> None:
+        """Enqueue the waits of the thread's stream."""
+        _ = self.runtime.queue
 
     def start_profiling(self) -> None:
         """Record timestamps for every launch from now on."""

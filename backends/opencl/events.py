@@ -48,6 +48,10 @@ class OpenCLEvent:
         """Return whether the event is complete, without blocking."""
         return bool(self.cl.command_execution_status <= _COMPLETE)
 
+    def within(self, context: cl.Context) -> cl.Event | None:
+        """Return the event for which queues of `context` can wait; None if only the host can."""
+        return self.cl if self._runtime.context == context else None
+
 
 class OpenCLRead(OpenCLEvent):
     """A copy to the host. Implements `polyhal.hal.protocol.CompletionEvent`."""
@@ -90,14 +94,25 @@ class OpenCLRead(OpenCLEvent):
 
 
 class OpenCLCopy(OpenCLEvent):
-    """A copy from another device of the same context. Implements `polyhal.hal.protocol.CompletionEvent`."""
+    """A copy from another device. Implements `polyhal.hal.protocol.CompletionEvent`."""
 
-    __slots__ = ("_pending",)
+    __slots__ = ("_pending", "_sent")
 
-    def __init__(self, runtime: DeviceRuntime, event: cl.Event, pending: Callable[[], PendingReads]) -> None:
-        """`pending` returns what delivers callbacks of the queue."""
+    def __init__(
+        self,
+        runtime: DeviceRuntime,
+        event: cl.Event,
+        pending: Callable[[], PendingReads],
+        sent: tuple[cl.Context, cl.Event] | None = None,
+    ) -> None:
+        """`pending` returns what delivers callbacks of the queue, `sent` is the end of the copy in another context."""
         super().__init__(runtime, event)
         self._pending = pending
+        self._sent = sent
+
+    def within(self, context: cl.Context) -> cl.Event | None:
+        """See `OpenCLEvent`."""
+        return self._sent[1] if self._sent is not None and self._sent[0] == context else super().within(context)
 
     def add_callback(self, callback: Callback) -> None:
         """Call `callback` when the copy is complete. Few copies have one, and only these ask the driver."""

@@ -90,17 +90,26 @@ class CommandQueue:
         """
         self._launched += count
         if self._launched >= self._queues.batch_size:
-            self._launched = 0
-            try:
-                if self._queues.waiting is not None:
-                    with self._queues.waiting():
-                        self._current.finish()
-                    return
-                self._markers.append(self.mark())
-                if len(self._markers) > self._queues.max_batches:
-                    self._markers.popleft().wait()
-            except cl.Error as error:
-                raise self._queues.errors.translate(error, "waiting for the device") from error
+            self.end_batch()
+
+    def make_room(self) -> None:
+        """Let the next kernel not be the one after which the host may block, because another device has to start, too."""
+        if self._launched + 1 >= self._queues.batch_size:
+            self.end_batch()
+
+    def end_batch(self) -> None:
+        """Submit the launches since the last batch, and block if the device is too far behind."""
+        self._launched = 0
+        try:
+            if self._queues.waiting is not None:
+                with self._queues.waiting():
+                    self._current.finish()
+                return
+            self._markers.append(self.mark())
+            if len(self._markers) > self._queues.max_batches:
+                self._markers.popleft().wait()
+        except cl.Error as error:
+            raise self._queues.errors.translate(error, "waiting for the device") from error
 
     def record_timestamps(self, on: bool) -> None:
         """Wait for all work, then switch to the queue that records timestamps, or back."""

@@ -193,6 +193,9 @@ class SimBackend(SimCore):
     def wait_for(self, event: SimEvent) -> None:
         self.driver.wait_for(event)
 
+    def begin_to_wait(self) -> None:
+        self.driver.fence()
+
     # --- profiling --------------------------------------------------------------------------------------------------
 
     def start_profiling(self) -> None:

@@ -1,8 +1,5 @@
 # ruff: noqa: N802 - the names are those of the library
-"""NVIDIA's driver library in Python: device memory is shared memory of the host, which other drivers find by descriptors.
-
-Every stream has a thread, and copies are late, so that who does not wait for them is found out.
-"""
+"""NVIDIA's driver library in Python: device memory is shared memory of the host, which other drivers find by descriptors."""
 
 from __future__ import annotations
 
@@ -10,17 +7,13 @@ import ctypes
 import itertools
 import mmap
 import os
-import queue
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
-from polyhal.backends.opencl.peers.cuda_driver import NOT_READY, OUT_OF_MEMORY
+from polyhal.backends.opencl.peers.cuda_driver import OUT_OF_MEMORY
 
 GRANULARITY = 1 << 16
 _INVALID = 1
-_LATE = 0.002
 _FIXED = 0x10
 """MAP_FIXED of Linux."""
 
@@ -28,19 +21,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-
-
-class _Stream:
-    def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            self._work.get()()
-
-    def enqueue(self, work: Callable[[], None]) -> None:
-        self._work.put(work)
 
 
 class FakeCuda:
@@ -54,8 +34,6 @@ class FakeCuda:
         self.calls: list[str] = []
         self.live: dict[int, int] = {}
         """Size of each allocation."""
-        self.copied = 0
-        """Bytes."""
         self._objects: dict[int, Any] = {}
         self._numbers = itertools.count(0x1000)
         self._ranges: dict[int, list[Any]] = {}
@@ -84,14 +62,6 @@ class FakeCuda:
         if not hasattr(self._current, "stack"):
             self._current.stack = []
         return self._current.stack  # type: ignore[no-any-return]
-
-    def _reaches(self, device: int, address: int, nbytes: int) -> bool:
-        return any(
-            start <= address and address + nbytes <= start + size and device in users
-            for start, (size, users) in self._ranges.items()
-        )
-
-    # --- the library ------------------------------------------------------------------------------------------------
 
     def cuInit(self, flags: int) -> int:
         return 0
@@ -171,34 +141,3 @@ class FakeCuda:
                 return _INVALID
             self._ranges[address][1].add(access[i].location.device)
         return 0
-
-    def cuMemcpyDtoDAsync_v2(self, target: int, source: int, nbytes: int, stream: int) -> int:
-        device = self._stack()[-1]
-        if not (self._reaches(device, target, nbytes) and self._reaches(device, source, nbytes)):
-            return _INVALID
-        self.copied += nbytes
-
-        def copy() -> None:
-            time.sleep(_LATE)
-            ctypes.memmove(target, source, nbytes)
-
-        self._objects[stream].enqueue(copy)
-        return 0
-
-    def cuStreamCreate(self, out: Any, flags: int) -> None:
-        out[0] = self._new(_Stream())
-
-    def cuEventCreate(self, out: Any, flags: int) -> None:
-        out[0] = self._new(threading.Event())
-
-    def cuEventRecord(self, event: int, stream: int) -> None:
-        self._objects[stream].enqueue(self._objects[event].set)
-
-    def cuEventQuery(self, event: int) -> int:
-        return 0 if self._objects[event].is_set() else NOT_READY
-
-    def cuEventSynchronize(self, event: int) -> int:
-        return 0 if self._objects[event].wait(30) else _INVALID
-
-    def cuEventDestroy_v2(self, event: int) -> None:
-        del self._objects[event]

@@ -1,7 +1,7 @@
 """NVIDIA's driver library, for what OpenCL lacks: memory that has an address for other devices and can be exported.
 
 Only the library that every driver installs is needed, no toolkit. Source: CUDA Driver API, versions 11.0 and later: device and
-primary context management, virtual memory management, streams and events.
+primary context and virtual memory management.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any
 
 VIRTUAL_MEMORY, POSIX_DESCRIPTORS = 102, 103
 """Attributes of a device: whether it can map memory at reserved addresses, and export it as file descriptors."""
-OUT_OF_MEMORY, NOT_READY = 2, 600
+OUT_OF_MEMORY = 2
 _PINNED, _ON_DEVICE, _POSIX_DESCRIPTOR, _READ_WRITE = 1, 1, 1, 3
-_NON_BLOCKING_STREAM, _WITHOUT_TIMING = 1, 2
 
 
 class Location(ctypes.Structure):
@@ -63,13 +62,6 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemMap": (c_uint64, c_size_t, c_size_t, c_uint64, c_uint64),
     "cuMemUnmap": (c_uint64, c_size_t),
     "cuMemSetAccess": (c_uint64, c_size_t, POINTER(AccessDescription), c_size_t),
-    "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
-    "cuStreamCreate": (POINTER(c_void_p), c_uint),
-    "cuEventCreate": (POINTER(c_void_p), c_uint),
-    "cuEventRecord": (c_void_p, c_void_p),
-    "cuEventQuery": (c_void_p,),
-    "cuEventSynchronize": (c_void_p,),
-    "cuEventDestroy_v2": (c_void_p,),
 }
 """The parameters of each function; all return a status."""
 
@@ -131,17 +123,15 @@ class CudaAllocation:
 
 
 class CudaDevice:
-    """A device with its primary context, which CUDA libraries in this process share, and a stream of its own."""
+    """A device with its primary context, which CUDA libraries in this process share."""
 
     def __init__(self, driver: CudaDriver, number: int) -> None:
         """Open the context, which takes memory of the device. Raises CudaError."""
         self._driver = driver
         self.number = number
         self._context = c_void_p()
-        self._stream = c_void_p()
         driver.call("cuDevicePrimaryCtxRetain", self._context, number)
         with self._current():
-            driver.call("cuStreamCreate", self._stream, _NON_BLOCKING_STREAM)
             granularity = c_size_t()
             driver.call("cuMemGetAllocationGranularity", granularity, self._properties(), 0)
         self.granularity = granularity.value
@@ -204,34 +194,6 @@ class CudaDevice:
             self._driver.call("cuMemUnmap", allocation.address, allocation.nbytes)
             self._driver.call("cuMemAddressFree", allocation.address, allocation.nbytes)
             self._driver.call("cuMemRelease", allocation.handle)
-
-    def copy(self, source: int, target: int, nbytes: int) -> CudaEvent:
-        """Start to copy between addresses of any devices, after the copies before. Raises CudaError."""
-        event = c_void_p()
-        with self._current():
-            self._driver.call("cuMemcpyDtoDAsync_v2", target, source, nbytes, self._stream)
-            self._driver.call("cuEventCreate", event, _WITHOUT_TIMING)
-            self._driver.call("cuEventRecord", event, self._stream)
-        return CudaEvent(self._driver, event)
-
-
-class CudaEvent:
-    """The end of a copy."""
-
-    def __init__(self, driver: CudaDriver, event: c_void_p) -> None:
-        self._driver = driver
-        self._event = event
-
-    def wait(self) -> None:
-        """Block until the copy is done. Raises CudaError."""
-        self._driver.call("cuEventSynchronize", self._event)
-
-    def is_complete(self) -> bool:
-        """Return whether the copy is done, or has failed."""
-        return self._driver.status("cuEventQuery", self._event) != NOT_READY
-
-    def __del__(self) -> None:
-        self._driver.status("cuEventDestroy_v2", self._event)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """Memory that CUDA allocates and OpenCL uses, on one NVIDIA device: it has an address for other devices and libraries.
 
-Only allocations from a certain size on are made this way, and only once somebody needs addresses: a first copy between two
-devices, or an export to another library. Until then nothing here runs. Where it cannot be had, memory is as always.
+Windows are made this way (see `windows`), and once another library has asked for an address, all large allocations. Until then
+nothing here runs. Where it cannot be had, memory is as always.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from polyhal.backends.opencl.peers.cuda_driver import (
     CudaAllocation,
     CudaDevice,
     CudaError,
-    CudaEvent,
     cuda_driver,
 )
 from polyhal.backends.opencl.peers.imported_memory import HandleType, ImportedMemory, MemoryImporter
@@ -53,8 +52,6 @@ class ExportedMemory:
         self._imports: list[ImportedMemory] = []
         """Memory of other devices."""
         weakref.finalize(self, _release, self._allocations, self._imports)
-        self._copies: list[CudaEvent] = []
-        """Copies that may not be complete."""
         self._lock = threading.Lock()
         trial = device.allocate(device.granularity, self._users)
         try:
@@ -81,12 +78,10 @@ class ExportedMemory:
         return cl.Buffer.from_int_ptr(imported.buffer.int_ptr, True), allocation.nbytes
 
     def forget(self, buffer_address: int) -> None:
-        """Free the allocation of a buffer that was released, if it is one of these, after the copies under way."""
+        """Free the allocation of a buffer that was released, if it is one of these."""
         with self._lock:
             exported = self._allocations.pop(buffer_address, None)
         if exported is not None:
-            with contextlib.suppress(CudaError):  # the event of a copy has reported its failure
-                self.finish_copies()
             with contextlib.suppress(cl.Error):
                 exported.imported.release()
             with contextlib.suppress(CudaError):
@@ -126,19 +121,6 @@ class ExportedMemory:
                 for exported in self._allocations.values():
                     self.device.grant(exported.allocation, [device])
                 self._users.append(device)
-
-    def note_copy(self, copy: CudaEvent) -> None:
-        """Remember a copy from or to this memory."""
-        with self._lock:
-            self._copies = [c for c in self._copies if not c.is_complete()]
-            self._copies.append(copy)
-
-    def finish_copies(self) -> None:
-        """Wait for the copies from and to this memory. Raises CudaError for one that failed."""
-        with self._lock:
-            copies, self._copies = self._copies, []
-        for copy in copies:
-            copy.wait()
 
 
 def _release(allocations: dict[int, _Exported], imports: list[ImportedMemory]) -> None:

@@ -69,7 +69,7 @@ typedef union {
 
 typedef struct {
     ulong send_start[MEMBERS], send_size[MEMBERS], receive_start[MEMBERS], receive_size[MEMBERS];
-    ulong sum_start, longest, limit;
+    ulong result_start, longest, limit;
     uint me, piece, fatal, unused;
 } Parts;
 
@@ -205,7 +205,7 @@ collective_exchange(__global const UNIT *source, const ulong source_offset, __gl
                     }
                     STORE(DTYPE, value, (STORAGE(DTYPE) *)sum.lanes, i);
                 }
-                store_vector(sum, target + parts.sum_start + start, AT, size);
+                store_vector(sum, target + parts.result_start + start, AT, size);
 #if GATHERS
                 EACH_OTHER SLOT_OF(windows[m], step + 1, m, me)[AT / LANES] = sum.bits;
 #endif
