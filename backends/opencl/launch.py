@@ -44,6 +44,7 @@ class KernelLaunch:
         "_kernel",
         "_local",
         "_numbers",
+        "_parts",
         "_runtime",
         "_template",
         "_tensors",
@@ -77,6 +78,7 @@ class KernelLaunch:
         self._local = local_size
         template: list[Any] = []
         tensors: list[tuple[int, int]] = []
+        parts: list[tuple[int, int]] = []
         handles: list[tuple[int, int]] = []
         numbers: list[tuple[int, int, ScalarType]] = []
         for p in parameters:
@@ -84,6 +86,8 @@ class KernelLaunch:
             if isinstance(p, Tensor):
                 tensors.append((place, p.index))
                 template += [None, 0]
+                if p.start:
+                    parts.append((place + 1, p.start))
             elif isinstance(p, Workspace):
                 handles.append((place, p.index))
                 template.append(None)
@@ -101,6 +105,8 @@ class KernelLaunch:
                 template.append(cl.LocalMemory(p.nbytes))
         self._template = template
         self._tensors = tuple(tensors)
+        self._parts = tuple(parts)
+        """Offsets that are larger than those of their Ref."""
         self._workspace = tuple(handles)
         self._numbers = tuple(numbers)
 
@@ -114,6 +120,8 @@ class KernelLaunch:
             ref = args[index]
             values[place] = ref.handle
             values[place + 1] = ref.offset
+        for place, start in self._parts:
+            values[place] += start
         for place, index in self._workspace:
             values[place] = args[index]
         for place, index, kind in self._numbers:
@@ -143,12 +151,14 @@ class KernelLaunch:
         values = self._template.copy()
         movables: list[tuple[int, BindingSlot, int]] = []
         numbers: list[tuple[int, RuntimeScalar, ScalarType]] = []
+        starts = dict(self._parts)
         for place, index in self._tensors:
             ref = args[index]
+            offset = ref.offset + starts.get(place + 1, 0)
             if isinstance(ref.handle, BindingSlot):
-                movables.append((place, ref.handle, ref.offset))
+                movables.append((place, ref.handle, offset))
             else:
-                values[place], values[place + 1] = ref.handle, ref.offset
+                values[place], values[place + 1] = ref.handle, offset
         for place, index in self._workspace:
             values[place] = args[index]
         for place, index, kind in self._numbers:

@@ -92,9 +92,9 @@ class CommandQueue:
         if self._launched >= self._queues.batch_size:
             self.end_batch()
 
-    def make_room(self) -> None:
-        """Let the next kernel not be the one after which the host may block, because another device has to start, too."""
-        if self._launched + 1 >= self._queues.batch_size:
+    def make_room(self, count: int) -> None:
+        """Let none of the next kernels be one after which the host may block, because another device has to start, too."""
+        if self._launched + count >= self._queues.batch_size:
             self.end_batch()
 
     def end_batch(self) -> None:

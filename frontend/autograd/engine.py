@@ -185,7 +185,7 @@ def _walk(
             grads = _arrived(node, sums)
             sink.visit(node, grads)
             for parent, g in input_gradients(node, grads):
-                if node.rule is not None and not isinstance(g, SliceSum):
+                if node.rule is not None and not node.fresh and not isinstance(g, SliceSum):
                     sink.share(g)
                 _deliver(parent, g, pending, sink)
             if not retain_graph:

@@ -96,12 +96,16 @@ class Function:
         return rule
 
 
-def attach(op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Rule) -> GradNode:
-    """Put a node with a rule of its own on the tape for `outs`; `op` is a declaration made by `opaque`."""
+def attach(op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Rule, *, fresh: bool = False) -> GradNode:
+    """Put a node with a rule of its own on the tape for `outs`; `op` is a declaration made by `opaque`.
+
+    `fresh` says that the rule returns memory that nobody else keeps.
+    """
     node = GradNode(op, inputs, (), outs)
     dispatch.thread.executor.add_to_tape(node)
     node.saved.clear()
     node.rule = rule
+    node.fresh = fresh
     for i, out in enumerate(outs):
         if out.dtype.is_floating_point:
             out.node, out.index, out.requires_grad = node, i, True

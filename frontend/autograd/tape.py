@@ -51,6 +51,7 @@ class GradNode:
     __slots__ = (
         "device",
         "freed",
+        "fresh",
         "hooks",
         "location",
         "op",
@@ -65,6 +66,8 @@ class GradNode:
     )
 
     device: Device
+    fresh: bool
+    """Whether `rule` returns memory that nobody else keeps."""
     hooks: dict[int, dict[int, Hook]] | None
     """Hooks of outputs, by number."""
     location: SourceLocation
@@ -84,6 +87,7 @@ class GradNode:
         self.op = op
         self.params = params
         self.order = next(_order)
+        self.fresh = False
         self.device = outs[0].device
         self.outputs = [outs[0].ref.spec] if len(outs) == 1 else [o.ref.spec for o in outs]
         parents: list[Edge | None] = []

@@ -179,7 +179,8 @@ class Group:
         detached = tuple(x.detach() for x in vectors)
         results: tuple[Tensor, ...] = executor.communicate(collective, self.communicator, dtype, detached)
         if dispatch.thread.grad_enabled and any(x.requires_grad for x in vectors):
-            attach(opaque(collective.kind.value, len(results)), tuple(vectors), results, self._rule(collective, dtype))
+            op, rule = opaque(collective.kind.value, len(results)), self._rule(collective, dtype)
+            attach(op, tuple(vectors), results, rule, fresh=True)
         return results
 
     def _rule(self, collective: Collective, dtype: Any) -> Rule:

@@ -6,13 +6,18 @@ the copies are summed. Compare the conjugate functions f and g of Shoeybi et al.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.autograd.function import Rule, attach, opaque
+from polyhal.autograd.rules import zeros
+from polyhal.creation import empty
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.process_group import ProcessGroup
+from polyhal.hal.device import Device
+from polyhal.hal.ops import FUNCTIONS
 from polyhal.parallel.group import Group
 from polyhal.tensor import Tensor
 
@@ -24,19 +29,47 @@ def sum_of_parts(x: Tensor, group: Group) -> Tensor:
     """
     with no_grad():
         (total,) = group.all_reduce([x.detach()])
-    return _with_gradient("sum_of_parts", x, total, lambda g: g)
-
-
-def shared_copy(x: Tensor, group: Group) -> Tensor:
-    """This process's copy (...) of what all have; its gradient is the sum over all processes. `group` as for `sum_of_parts`."""
-    return _with_gradient("shared_copy", x, x.detach(), lambda g: group.all_reduce([g])[0])
-
-
-def _with_gradient(name: str, x: Tensor, out: Tensor, gradient: Callable[[Tensor], Tensor]) -> Tensor:
     if x.requires_grad and dispatch.thread.grad_enabled:
-        rule: Rule = lambda node, grads, needs: (gradient(ops.contiguous(grads[0])),)  # noqa: E731
-        attach(opaque(name, 1), (x,), (out,), rule)
-    return out
+        rule: Rule = lambda node, grads, needs: (grads[0],)  # noqa: E731
+        attach(opaque("sum_of_parts", 1), (x,), (total,), rule)
+    return total
+
+
+def shared_copies(xs: Sequence[Tensor], group: Group) -> list[Tensor]:
+    """This process's copies (...) of what all have, of one dtype.
+
+    Their gradients are the sums over all processes, taken together when all are there; `group` as for `sum_of_parts`.
+    """
+
+    def gradients(node: Any, grads: list[Tensor | None], needs: tuple[bool, ...]) -> tuple[Tensor, ...]:
+        filled = [zeros(x.ref.spec, x.device) if g is None else g for x, g in zip(xs, grads, strict=True)]
+        (total,) = group.all_reduce([joined(filled, xs[0], xs[0].device)])
+        return new_copies(list(divided_like(total, xs)))
+
+    copies = [x.detach() for x in xs]
+    if dispatch.thread.grad_enabled and any(x.requires_grad for x in xs):
+        attach(opaque("shared_copies", len(xs)), tuple(xs), tuple(copies), gradients, fresh=True)
+    return copies
+
+
+def joined(xs: Sequence[Tensor], like: Tensor, device: Device) -> Tensor:
+    """The elements of tensors of a device, one after another; of none, a vector of the dtype of `like`."""
+    flat = [ops.reshape(ops.contiguous(x), (-1,)) for x in xs]
+    return ops.concat(flat, 0) if len(flat) > 1 else flat[0] if flat else empty((0,), like.dtype, device)
+
+
+def new_copies(xs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Tensors with the same elements in memory of their own, as gradients of leaves have to be."""
+    copied: tuple[Tensor, ...] = FUNCTIONS["copies"](xs) if xs else ()
+    return copied
+
+
+def divided_like(vector: Tensor, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Views of a vector with the shapes of tensors, one after another."""
+    start = 0
+    for x in tensors:
+        yield ops.reshape(ops.narrow(vector, 0, start, x.size), x.shape)
+        start += x.size
 
 
 def start_alike(tensors: Iterable[Tensor], processes: ProcessGroup) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from polyhal import functions as ops
-from polyhal.creation import empty
+from polyhal.autograd import no_grad
+from polyhal.autograd.function import attach, opaque
+from polyhal.autograd.rules import zeros
+from polyhal.hal import dispatch
 from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.nn.parameter import Parameter, relocate
 from polyhal.parallel.group import Group
-from polyhal.parallel.processes import shared_copy, start_alike
+from polyhal.parallel.processes import divided_like, joined, new_copies, shared_copies, start_alike
 from polyhal.tensor import Tensor
 
 BUCKET_BYTES = 25 * 2**20
@@ -77,30 +79,38 @@ class Replication:
         """All parameters on every device, by name; their gradients go to the owners' parameters."""
         replicas: list[dict[str, Tensor]] = [{} for _ in self._group.devices]
         for bucket in self.buckets:
-            vectors = list(self._vectors(bucket))
+            owned: list[list[Tensor]] = [[self._parameters[n] for n in names] for names in bucket.names]
             if self.across:
-                vectors = [shared_copy(v, g) for v, g in zip(vectors, self.across, strict=True)]
-            vectors = self._group.all_gather(vectors, temporary=self._temporary)
-            for replica, vector in zip(replicas, vectors, strict=True):
-                replica |= self._split(bucket, vector)
+                owned = [shared_copies(xs, g) if xs else [] for xs, g in zip(owned, self.across, strict=True)]
+            everywhere = self._gathered(owned) if len(owned) > 1 else owned
+            names = [n for own in bucket.names for n in own]
+            for replica, tensors in zip(replicas, everywhere, strict=True):
+                replica |= zip(names, tensors, strict=True)
         return replicas
 
-    def _vectors(self, bucket: Bucket) -> Iterator[Tensor]:
-        """What each device owns of a bucket, as one vector."""
-        dtype = next(self._parameters[n].dtype for names in bucket.names for n in names)
-        for device, names in zip(self._group.devices, bucket.names, strict=True):
-            flat = [ops.reshape(self._parameters[n], (-1,)) for n in names]
-            yield ops.concat(flat, 0) if len(flat) > 1 else flat[0] if flat else empty((0,), dtype, device)
+    def _gathered(self, owned: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+        """On each device, the tensors of all devices; their gradients are summed on those that own them."""
+        group, flat = self._group, [x for xs in owned for x in xs]
+        sizes = [sum(x.size for x in xs) for xs in owned]
 
-    def _split(self, bucket: Bucket, vector: Tensor) -> dict[str, Tensor]:
-        """The parameters in a gathered bucket."""
-        parts: dict[str, Tensor] = {}
-        start = 0
-        for name in (n for names in bucket.names for n in names):
-            p = self._parameters[name]
-            parts[name] = ops.reshape(ops.narrow(vector, 0, start, p.size), p.shape)
-            start += p.size
-        return parts
+        def gradients(node: Any, grads: list[Tensor | None], needs: tuple[bool, ...]) -> tuple[Tensor, ...]:
+            own = [grads[i : i + len(flat)] for i in range(0, len(grads), len(flat))]
+            vectors = [
+                joined([zeros(x.ref.spec, d) if g is None else g for x, g in zip(flat, gs, strict=True)], x0, d)
+                for gs, d in zip(own, group.devices, strict=True)
+            ]
+            sums = group.reduce_scatter(vectors, sizes=sizes)
+            return tuple(g for v, xs in zip(sums, owned, strict=True) for g in new_copies(list(divided_like(v, xs))))
+
+        x0 = flat[0]
+        with no_grad():
+            vectors = [joined(xs, x0, d) for xs, d in zip(owned, group.devices, strict=True)]
+            vectors = group.all_gather(vectors, sizes=sizes, temporary=self._temporary)
+            everywhere = [list(divided_like(v, flat)) for v in vectors]
+        if dispatch.thread.grad_enabled and any(x.requires_grad for x in flat):
+            outs = tuple(x for xs in everywhere for x in xs)
+            attach(opaque("gathered", len(outs)), tuple(flat), outs, gradients, fresh=True)
+        return everywhere
 
 
 def _runs(parameters: Mapping[str, Parameter], most: int) -> Iterator[list[str]]:

@@ -19,6 +19,8 @@ class Tensor:
     """Argument `index`, a Ref: its memory, and its offset in elements, because views start anywhere inside a buffer."""
 
     index: int
+    start: int = 0
+    """Elements from there to where the kernel begins. Launches of OpenCL alone know it."""
 
 
 @dataclass(frozen=True, slots=True)

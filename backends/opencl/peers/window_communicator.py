@@ -10,7 +10,15 @@ import pyopencl as cl
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
-from polyhal.backends.opencl.peers.exchange import MOST_MEMBERS, NOTHING, VECTOR, Exchange, Exchanger, Geometry, Range
+from polyhal.backends.opencl.lowering.collective.exchange import (
+    MOST_MEMBERS,
+    NOTHING,
+    VECTOR,
+    Exchange,
+    Geometry,
+    Range,
+)
+from polyhal.backends.opencl.peers.exchange import Exchanger
 from polyhal.backends.opencl.peers.windows import open_windows
 from polyhal.hal import dtypes
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction

@@ -12,6 +12,7 @@ from polyhal.hal.layout import Spec, View, normalize_axis
 from polyhal.hal.ops import batching
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import (
+    Decompose,
     ErrorSample,
     Output,
     OutputRegion,
@@ -43,6 +44,27 @@ copy = declare(
     batching=batching.leading,
     gradient=lambda g: g,
     samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),)), Sample((rng.uniform(-1, 1, (0, 4)),))],
+    dtypes=dtypes.ALL,
+    tolerance=EXACT,
+)
+
+
+def _copies(*xs: Any) -> Any:
+    """New tensors with the same elements, in row-major order: all in a few launches, where `copy` takes one for each."""
+    return tuple(np.array(x) for x in xs)
+
+
+copies = declare(
+    _copies,
+    name="copies",
+    family="movement",
+    variadic_outputs=True,
+    infer=lambda specs, params: [(s.dtype, s.shape) for s in tensors(specs)],
+    lowering=Decompose(lambda *xs: tuple(copy(x) for x in xs)),
+    public=False,
+    samples=lambda rng: [
+        Sample(tuple(rng.uniform(-1, 1, s) for s in ((3, 4), (5,), (0, 2), ())), differentiable=False),
+    ],
     dtypes=dtypes.ALL,
     tolerance=EXACT,
 )

@@ -13,8 +13,8 @@ from polyhal.backends.common.problems.multi_tensor import (
     MultiTensorKernel,
     TensorSlot,
 )
-from polyhal.backends.opencl.lowering.optim.multi_tensor import batches, by_alignment, definitions
 from polyhal.backends.opencl.lowering.pointwise import copy
+from polyhal.backends.opencl.lowering.support.multi_tensor import batches, by_alignment, definitions
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 

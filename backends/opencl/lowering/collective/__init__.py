@@ -1,0 +1,1 @@
+"""Exchanges between devices in OpenCL; kernels in shaders/opencl/collective."""

@@ -1,0 +1,101 @@
+"""Exchanges: every member of a group writes parts of a vector to the windows of the others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.dtypes import DType
+from polyhal.hal.protocol import Launch
+
+MOST_MEMBERS = 16
+"""More would take more parameters than every device has room for."""
+_LINE = 128
+"""Bytes of the flags of a channel."""
+VECTOR = 16
+"""Bytes that a work-item moves at once."""
+_UNITS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "ulong2"}
+
+
+class Geometry(NamedTuple):
+    """How an exchange is divided among work-groups."""
+
+    channels: int
+    """Work-groups, each with slots of its own."""
+    group: int
+    """Work-items of each."""
+    slot: int
+    """Bytes that a channel writes to another member in a step."""
+
+    def window_bytes(self, members: int) -> int:
+        """Bytes of the window of each of so many members."""
+        return (self.channels + 1) * _LINE + self.channels * 2 * (members - 1) * self.slot
+
+
+class Range(NamedTuple):
+    """A range of elements."""
+
+    start: int
+    size: int
+
+
+NOTHING = Range(0, 0)
+
+
+class Exchange(NamedTuple):
+    """What one member does."""
+
+    send: tuple[Range, ...]
+    """What it sends to each member, and what it has of its own part: ranges of its source."""
+    receive: tuple[Range, ...]
+    """Where it puts what comes from each member, and its own part: ranges of its target."""
+    longest: int
+    """Elements of the longest range that any member sends."""
+    operation: str = ""
+    """Combines the parts of all members: sum, largest or smallest. Without one they are only moved."""
+    gathers: bool = True
+    """Whether members receive; those that combine need not."""
+    result_start: int = 0
+    """Where the combination of this member's part lies in the target."""
+
+
+def build(
+    runtime: Runtime,
+    exchange: Exchange,
+    geometry: Geometry,
+    me: int,
+    dtype: DType,
+    *,
+    aligned: bool,
+    seconds: float,
+    fatal: bool,
+) -> Launch:
+    """Build a launch (source, target, windows) of member `me`; `aligned` says that all parts begin at multiples of 16 bytes.
+
+    If the others have not taken part after so many seconds, the device gives up if that is `fatal`, else the result is wrong.
+    """
+    channels, group, slot = geometry
+    size, numbers = dtype.itemsize, range(len(exchange.send))
+    # Copies depend on the size of elements alone.
+    combined = dtype.name if exchange.operation and dtype.kind != "bool" else "uint8"
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": combined, "UNIT": _UNITS[size], "LANES": VECTOR // size, "ALIGNED": aligned,
+        "REDUCES": bool(exchange.operation), "GATHERS": exchange.gathers,
+        "OPERATION": exchange.operation or "sum",
+        "MEMBERS": len(numbers), "GROUP": group, "CHANNELS": channels, "SLOT": slot,
+        "WINDOW_PARAMETERS": ", ".join(f"__global uchar *window{n}" for n in numbers),
+        "WINDOWS": ", ".join(f"window{n}" for n in numbers),
+    }  # fmt: skip
+    piece = min(slot, round_up(ceil_div(exchange.longest * size, channels), group * VECTOR)) // size
+    args: Arguments = {
+        "source": Tensor(0), "target": Tensor(1), **{f"window{n}": Workspace(2 + n) for n in numbers},
+        "send_start": tuple(r.start for r in exchange.send), "send_size": tuple(r.size for r in exchange.send),
+        "receive_start": tuple(r.start for r in exchange.receive),
+        "receive_size": tuple(r.size for r in exchange.receive),
+        "result_start": exchange.result_start, "longest": exchange.longest, "limit": int(seconds * 1e9),
+        "me": me, "piece": piece, "fatal": int(fatal), "unused": 0,
+    }  # fmt: skip
+    groups = min(channels, ceil_div(exchange.longest, piece))
+    return runtime.launch("collective/exchange", definitions, args, (groups * group,), (group,))
