@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _KEPT_LAUNCHES = 512
 _FOR_EVER = 1e9
 _RENDEZVOUS_FROM = 1 << 20
-"""Bytes. Before longer ones, a single work-group waits for the other devices: many would take compute units meanwhile."""
+"""Bytes. Before longer ones, a single work-group waits for other processes: many would take compute units meanwhile."""
 
 
 class Exchanger:
@@ -74,7 +74,8 @@ class Exchanger:
         last = self._last[i]
         if last is not None and last[0] is not queue:
             queue.wait_for(last[1])
-        if exchange.longest * source.dtype.itemsize >= _RENDEZVOUS_FROM:
+        others = self._members > len(self._runtimes)
+        if others and exchange.longest * source.dtype.itemsize >= _RENDEZVOUS_FROM:
             nothing = (NOTHING,) * self._members
             empty = exchange._replace(send=nothing, receive=nothing, longest=1, result_start=0)
             self._launch(i, empty, source, target, trial_seconds)(source, target, *self._windows[i])
