@@ -21,7 +21,7 @@ from polyhal.parallel.group import Group
 from polyhal.parallel.lockstep import ReplicaCall, run_in_lockstep
 from polyhal.parallel.micro_batches import join_rows
 from polyhal.parallel.processes import start_alike, sum_of_parts
-from polyhal.parallel.replication import BUCKET_BYTES, Replication
+from polyhal.parallel.replication import Replication
 from polyhal.parallel.shards import Sharding, Shards, divide
 from polyhal.steps.tree import map_tree
 from polyhal.tensor import Tensor
@@ -35,10 +35,10 @@ class DataParallel(Module):
     returns the mean loss of its rows gives exactly the mean loss of the batch, and its gradient.
 
     Each parameter is owned by one device. `parameters()`, state dicts and optimizers see the owners' tensors under the module's
-    own names; a forward pass gathers them in buckets of about `bucket_bytes` bytes, and the backward pass sums their gradients
-    on the owners. In a captured step all of that overlaps with computation. Buffers, such as running statistics, are those of
-    the first device that has rows; `nn.SyncBatchNorm` has the statistics of the whole batch. The module's own random draws
-    differ from device to device.
+    own names; a forward pass gathers them in buckets of about `bucket_bytes` bytes, by default what suits the links, and the
+    backward pass sums their gradients on the owners. In a captured step all of that overlaps with computation. Buffers, such as
+    running statistics, are those of the first device that has rows; `nn.SyncBatchNorm` has the statistics of the whole batch.
+    The module's own random draws differ from device to device.
 
     With `processes`, such as `polyhal.distributed.process_group()`, every process calls the model with rows of its own. They
     start with the parameters of rank 0; scalars are averaged and gradients summed over the rows of all processes, so that all
@@ -61,7 +61,7 @@ class DataParallel(Module):
         devices: Sequence[Device | str] | Group,
         *,
         shares: Sequence[float] | None = None,
-        bucket_bytes: int = BUCKET_BYTES,
+        bucket_bytes: int | None = None,
         processes: ProcessGroup | None = None,
         balance: bool = False,
         shard: Literal["state", "parameters"] = "state",

@@ -20,9 +20,6 @@ from polyhal.parallel.group import Group
 from polyhal.parallel.processes import divided_like, joined, new_copies, shared_copies, start_alike
 from polyhal.tensor import Tensor
 
-BUCKET_BYTES = 25 * 2**20
-"""Bytes that are gathered, and whose gradients are reduced, at a time: as in PyTorch's DistributedDataParallel."""
-
 
 class Bucket(NamedTuple):
     """Parameters of one dtype that are gathered together: the names that each device owns, in order."""
@@ -50,7 +47,7 @@ class Replication:
         parameters: Mapping[str, Parameter],
         group: Group,
         shares: Sequence[float],
-        bucket_bytes: int,
+        bucket_bytes: int | None,
         processes: ProcessGroup | None = None,
         *,
         temporary: bool = False,
@@ -64,7 +61,9 @@ class Replication:
         self._temporary = temporary
         self.across = [] if processes is None else [Group([d], processes) for d in group.devices]
         """For each device the group of those that own the same parameters in other processes; none if it is alone."""
-        runs = list(_runs(self._parameters, bucket_bytes))
+        reduced_by = [*self.across, group] if len(group.devices) == 1 else [group]
+        most = bucket_bytes or reduced_by[0].communicator.bucket_bytes
+        runs = list(_runs(self._parameters, most))
         sizes = {name: p.ref.spec.nbytes for name, p in self._parameters.items()}
         self.owners = assign_owners(sizes, shares, runs)
         """The number of the device that owns each parameter."""

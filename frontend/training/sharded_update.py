@@ -19,11 +19,11 @@ from polyhal.autograd import no_grad
 from polyhal.creation import zeros, zeros_like
 from polyhal.distributed.compression import rounded_with_feedback
 from polyhal.hal.collectives.collective import divided
+from polyhal.hal.collectives.communicator import BUCKET_BYTES
 from polyhal.hal.dtypes import DType
 from polyhal.nn.utils import clip_grads_with_norm_, get_total_norm
 from polyhal.optim import Optimizer
 from polyhal.parallel.group import Group
-from polyhal.parallel.replication import BUCKET_BYTES
 from polyhal.tensor import Tensor
 from polyhal.training.ranks import Ranks
 

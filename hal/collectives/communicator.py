@@ -33,8 +33,15 @@ class SupportsCommunicator(Protocol):
         """
 
 
+BUCKET_BYTES = 25 * 2**20
+"""As in PyTorch's DistributedDataParallel."""
+
+
 class Communicator:
     """Carries out collectives among a fixed group of members, numbered from 0 over all processes. Subclasses define `run`."""
+
+    bucket_bytes = BUCKET_BYTES
+    """Bytes that are gathered or reduced at a time where there is much."""
 
     def __init__(self, devices: Sequence[Device], first: int = 0, size: int | None = None) -> None:
         """Raises ValueError for no device, or one that is named twice."""

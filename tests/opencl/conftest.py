@@ -55,6 +55,15 @@ def found(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
     return request.param  # type: ignore[no-any-return]
 
 
+@pytest.fixture(params=_POCL, ids=["pocl" for _ in _POCL], scope="session")
+def pocl(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
+    """PoCL, for kernels of two devices that wait for each other.
+
+    Threads of Intel's runtime take up other kernels while they wait for their own, and may never end.
+    """
+    return request.param  # type: ignore[no-any-return]
+
+
 @pytest.fixture(scope="session")
 def device(found: discovery.OpenCLDevice) -> Harness:
     return Harness(OpenCLBackend(found), partial(OpenCLBackend, found))

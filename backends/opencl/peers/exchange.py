@@ -57,29 +57,44 @@ class Exchanger:
         Sources and targets have one dtype. If the others do not take part within POLYHAL_COLLECTIVE_TIMEOUT, the device gives
         up, and whatever follows on it raises; with `trial_seconds`, the result is wrong after so many. Raises pyopencl.Error.
         """
+        prepared = self.prepare(exchanges, sources, targets, trial_seconds)
         with self._lock:
             for runtime in self._runtimes:
                 runtime.queues.current().make_room(2)
             ends = [
-                self._enqueue(i, exchange, source, target, trial_seconds)
-                for i, (exchange, source, target) in enumerate(zip(exchanges, sources, targets, strict=True))
+                self._enqueue(i, launches, source, target)
+                for i, (launches, source, target) in enumerate(zip(prepared, sources, targets, strict=True))
             ]
             for runtime in self._runtimes:
                 runtime.queue.flush()  # those of some devices wait for those of others
         return ends
 
-    def _enqueue(self, i: int, exchange: Exchange, source: Ref, target: Ref, trial_seconds: float | None) -> cl.Event:
-        """Enqueue the kernel of one device after the last one, which used the same window."""
+    def prepare(
+        self,
+        exchanges: Sequence[Exchange],
+        sources: Sequence[Ref],
+        targets: Sequence[Ref],
+        trial_seconds: float | None = None,
+    ) -> list[list[Launch]]:
+        """Build the launches of each device, so that kernels need not wait for a compiler."""
+        prepared = []
+        for i, (exchange, source, target) in enumerate(zip(exchanges, sources, targets, strict=True)):
+            steps = [exchange]
+            others = self._members > len(self._runtimes)
+            if others and exchange.longest * source.dtype.itemsize >= _RENDEZVOUS_FROM:
+                nothing = (NOTHING,) * self._members
+                steps.insert(0, exchange._replace(send=nothing, receive=nothing, longest=1, result_start=0))
+            prepared.append([self._launch(i, step, source, target, trial_seconds) for step in steps])
+        return prepared
+
+    def _enqueue(self, i: int, launches: Sequence[Launch], source: Ref, target: Ref) -> cl.Event:
+        """Enqueue the kernels of one device after the last one, which used the same window."""
         queue = self._runtimes[i].queues.current()
         last = self._last[i]
         if last is not None and last[0] is not queue:
             queue.wait_for(last[1])
-        others = self._members > len(self._runtimes)
-        if others and exchange.longest * source.dtype.itemsize >= _RENDEZVOUS_FROM:
-            nothing = (NOTHING,) * self._members
-            empty = exchange._replace(send=nothing, receive=nothing, longest=1, result_start=0)
-            self._launch(i, empty, source, target, trial_seconds)(source, target, *self._windows[i])
-        self._launch(i, exchange, source, target, trial_seconds)(source, target, *self._windows[i])
+        for launch in launches:
+            launch(source, target, *self._windows[i])
         end = queue.mark()
         self._last[i] = queue, end
         return end

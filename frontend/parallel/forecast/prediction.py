@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from polyhal.hal.collectives.communicator import BUCKET_BYTES
 from polyhal.parallel.forecast import collective_times as collectives
 from polyhal.parallel.forecast.cluster import Cluster
 from polyhal.parallel.forecast.collective_times import DeviceGroup, group_of
@@ -15,7 +16,6 @@ from polyhal.parallel.forecast.pipeline_times import StageTimes, finish_times
 from polyhal.parallel.forecast.stage import Part, PassSpan, Stage, make_stage, split_layers
 from polyhal.parallel.forecast.strategy import Strategy
 from polyhal.parallel.forecast.trace import PassTrace
-from polyhal.parallel.replication import BUCKET_BYTES
 
 BUCKET = float(BUCKET_BYTES)
 """Bytes of gradients that are reduced together, as `DataParallel` does it."""

@@ -28,6 +28,8 @@ class Geometry(NamedTuple):
     """Work-items of each."""
     slot: int
     """Bytes that a channel writes to another member in a step."""
+    batch: int = 4
+    """Vectors that a work-item reads before it writes them."""
 
     def window_bytes(self, members: int) -> int:
         """Bytes of the window of each of so many members."""
@@ -76,7 +78,7 @@ def build(
 
     If the others have not taken part after so many seconds, the device gives up if that is `fatal`, else the result is wrong.
     """
-    channels, group, slot = geometry
+    channels, group, slot, batch = geometry
     size, numbers = dtype.itemsize, range(len(exchange.send))
     # Copies depend on the size of elements alone.
     combined = dtype.name if exchange.operation and dtype.kind != "bool" else "uint8"
@@ -85,6 +87,7 @@ def build(
         "REDUCES": bool(exchange.operation), "GATHERS": exchange.gathers,
         "OPERATION": exchange.operation or "sum",
         "MEMBERS": len(numbers), "GROUP": group, "CHANNELS": channels, "SLOT": slot,
+        "BATCH": batch,
         "WINDOW_PARAMETERS": ", ".join(f"__global uchar *window{n}" for n in numbers),
         "WINDOWS": ", ".join(f"window{n}" for n in numbers),
     }  # fmt: skip

@@ -1,0 +1,233 @@
+"""Collectives by kernels of devices that write to each other's memory, among cards that PoCL stands for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_cuda import FakeCuda
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_opencl_peers import as_card
+
+import polyhal as ph
+from polyhal.backends.opencl import discovery
+from polyhal.backends.opencl.backend import OpenCLBackend
+from polyhal.backends.opencl.lowering.collective.exchange import Exchange, Geometry
+from polyhal.backends.opencl.peers import exported_memory, peer_copies, window_communicator
+from polyhal.backends.opencl.peers.cuda_driver import CudaDriver
+from polyhal.backends.opencl.peers.imported_memory import MemoryImporter
+from polyhal.backends.opencl.peers.window_communicator import WindowCommunicator, exchange_of
+from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
+from polyhal.hal.device import Device
+from polyhal.parallel import DataParallel, Group
+
+sys.path.append(str(Path(__file__).parents[1]))
+from distributed.thread_ranks import on_threads
+
+DTYPES = (ph.float32, ph.bfloat16, ph.int64, ph.uint8)
+
+
+# --- what members do --------------------------------------------------------------------------------------------------
+
+
+def carried_out(exchanges: list[Exchange], sources: list[np.ndarray], targets: list[np.ndarray]) -> None:
+    """What the kernels do, in NumPy."""
+    for me, (exchange, target) in enumerate(zip(exchanges, targets, strict=True)):
+        arrived = [
+            source[other.send[me].start : other.send[me].start + other.send[me].size]
+            for other, source in zip(exchanges, sources, strict=True)
+        ]
+        assert all(len(a) <= exchange.longest for a in arrived)
+        if exchange.operation:
+            total = arrived[0]
+            for a in arrived[1:]:
+                total = {"sum": np.add, "largest": np.maximum, "smallest": np.minimum}[exchange.operation](total, a)
+            target[exchange.result_start : exchange.result_start + len(total)] = total
+        else:
+            for range_, a in zip(exchange.receive, arrived, strict=True):
+                assert range_.size == len(a)
+                target[range_.start : range_.start + range_.size] = a
+    for me, (exchange, target) in enumerate(zip(exchanges, targets, strict=True)):
+        if exchange.operation and exchange.gathers:
+            for j, range_ in enumerate(exchange.receive):
+                if j != me:
+                    start = exchanges[j].result_start
+                    target[range_.start : range_.start + range_.size] = targets[j][start : start + range_.size]
+
+
+@given(st.sampled_from(Kind), st.lists(st.integers(0, 40), min_size=2, max_size=8), st.data())
+@settings(max_examples=200, deadline=None)
+def test_what_members_do_makes_the_collective(kind: Kind, counts: list[int], data: st.DataObject) -> None:
+    root = data.draw(st.integers(0, len(counts) - 1))
+    reduction = data.draw(st.sampled_from(Reduction))
+    collective = Collective(kind, tuple(counts), reduction, root)
+    if not collective.total:
+        return
+    members = range(len(counts))
+    rng = np.random.default_rng(0)
+    sizes = [collective.source_size(i) for i in members]
+    sources = [rng.integers(0, 100, n or 0).astype(np.float32) for n in sizes]
+    targets = [np.full(collective.target_size(i) or 0, -1, np.float32) for i in members]
+    carried_out([exchange_of(collective, i, ph.float32) for i in members], sources, targets)
+    whole = np.concatenate(sources) if kind in (Kind.GATHER, Kind.ALL_GATHER) else sources[root]
+    if kind in (Kind.ALL_REDUCE, Kind.REDUCE, Kind.REDUCE_SCATTER):
+        combine: Any = {"sum": np.sum, "max": np.max, "min": np.min}[reduction]
+        whole = combine(np.stack(sources), axis=0)
+    parts = np.split(whole, np.cumsum(counts)[:-1])
+    for i in members:
+        if collective.target_size(i) is not None:
+            expected = parts[i] if kind in (Kind.SCATTER, Kind.REDUCE_SCATTER) else whole
+            assert np.array_equal(targets[i], expected)
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    """A driver of four cards, and exchanges of one work-group, which PoCL runs beside those of another card."""
+    fake = FakeCuda(*[f"0000:0{i}:00.0" for i in range(4)])
+    monkeypatch.setattr(exported_memory, "cuda_driver", lambda: CudaDriver(fake.load))
+    monkeypatch.setattr(MemoryImporter, "accepts", lambda self, kind: True)
+    for module in (peer_copies, window_communicator):
+        monkeypatch.setattr(module, "GEOMETRY", Geometry(channels=1, group=16, slot=1024, batch=1))
+    return fake
+
+
+def cards(pocl: discovery.OpenCLDevice, numbers: range) -> list[Device]:
+    backends = [OpenCLBackend(pocl) for _ in numbers]
+    for number, backend in zip(numbers, backends, strict=True):
+        as_card(backend, number, f"0000:0{number}:00.0")
+    return [Device.opened(f"card:{n}", b) for n, b in zip(numbers, backends, strict=True)]
+
+
+def arrays(rng: np.random.Generator, dtype: ph.DType, size: int, count: int) -> list[np.ndarray]:
+    return [rng.integers(0, 50, size).astype(dtype.numpy) for _ in range(count)]
+
+
+def check(group: Group, values: list[np.ndarray], first: int, dtype: ph.DType) -> None:
+    """All collectives of one process, whose members are those from `first` on, against NumPy; `values` are of all members."""
+    devices, size = group.devices, len(values[0])
+    own = range(first, first + len(devices))
+    xs = [ph.tensor(values[m], dtype=dtype, device=d) for m, d in zip(own, devices, strict=True)]
+    total = sum(v.astype(np.int64) for v in values).astype(dtype.numpy)
+    cuts = np.cumsum(divided(size, len(values)))[:-1]
+    for got in group.all_reduce(xs):
+        assert np.array_equal(got.numpy(), total)
+    for got in group.all_reduce(xs, "max"):
+        assert np.array_equal(got.numpy(), np.max(np.stack(values).astype(np.int64), axis=0).astype(dtype.numpy))
+    parts = group.reduce_scatter(xs)
+    for m, part in zip(own, parts, strict=True):
+        assert np.array_equal(part.numpy(), np.split(total, cuts)[m])
+    for got in group.all_gather(parts):
+        assert np.array_equal(got.numpy(), total)
+    for x, m in zip(xs, own, strict=True):
+        assert np.array_equal(x.numpy(), values[m]), "what is given stays as it is"
+    if len(devices) == len(values):
+        for root in range(len(values)):
+            gathered, one = group.gather(parts, root), group.reduce(xs, root, "min")
+            assert gathered is not None
+            assert np.array_equal(gathered.numpy(), total)
+            assert one is not None
+            assert np.array_equal(one.numpy(), np.min(np.stack(values).astype(np.int64), axis=0).astype(dtype.numpy))
+            for got in group.broadcast(xs[root], root):
+                assert np.array_equal(got.numpy(), values[root])
+            scattered = group.scatter(xs[root], root)
+            assert np.array_equal(np.concatenate([s.numpy() for s in scattered]), values[root])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_collectives_of_a_process(pocl: discovery.OpenCLDevice, small: FakeCuda, dtype: ph.DType) -> None:
+    group = Group(cards(pocl, range(2)))
+    assert isinstance(group.communicator, WindowCommunicator)
+    rng = np.random.default_rng(1)
+    for size in (1, 2, 17, 1000, 1999):  # of one element, of whole vectors and not, of several steps
+        check(group, arrays(rng, dtype, size, 2), 0, dtype)
+
+
+def test_collectives_of_several_processes(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
+    """Each with a device; memory goes from one to the other by file descriptors."""
+    values = arrays(np.random.default_rng(2), ph.float32, 1999, 2)
+    devices = [cards(pocl, range(n, n + 1)) for n in range(2)]
+
+    def rank(processes: Any) -> str:
+        group = Group(devices[processes.rank], processes)
+        check(group, values, processes.rank, ph.float32)
+        again = Group(devices[processes.rank], processes)
+        check(again, values, processes.rank, ph.float32)
+        windows = len(small.live)
+        assert again.communicator.all_lengths([processes.rank + 3]) == (3, 4)
+        again.barrier()
+        return f"{type(group.communicator).__name__} {windows}"
+
+    assert on_threads(2, rank) == ["WindowCommunicator 2"] * 2, "groups of the same devices share their windows"
+
+
+def test_all_processes_do_without_if_one_has_no_windows(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
+    values = arrays(np.random.default_rng(2), ph.float32, 100, 2)
+    devices = [cards(pocl, range(1)), [Device("numpy")]]
+
+    def rank(processes: Any) -> str:
+        group = Group(devices[processes.rank], processes)
+        check(group, values, processes.rank, ph.float32)
+        return type(group.communicator).__name__
+
+    assert on_threads(2, rank) == ["HierarchicalCommunicator"] * 2
+
+
+def test_a_wrong_result_of_the_trial_means_no_windows(
+    pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WindowCommunicator, "works", lambda self: False)
+    group = Group(cards(pocl, range(2)))
+    assert not isinstance(group.communicator, WindowCommunicator)
+    check(group, arrays(np.random.default_rng(3), ph.float32, 1000, 2), 0, ph.float32)
+
+
+def test_an_exchange_that_nobody_joins_ends(
+    pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two members only one starts a kernel, which gives up after the time of the trial."""
+    group = Group(cards(pocl, range(2)))
+    assert isinstance(group.communicator, WindowCommunicator)
+    exchanger = group.communicator._exchanger
+    alone = exchanger._runtimes[:1]
+    monkeypatch.setattr(exchanger, "_runtimes", alone)
+    x = ph.ones((100,), device=group.devices[0])
+    exchange = exchange_of(Collective(Kind.ALL_REDUCE, (50, 50)), 0, ph.float32)
+    (end,) = exchanger.run([exchange], [x.ref], [x.ref], trial_seconds=0.1)
+    end.wait()
+
+
+def test_a_captured_step_trains_as_on_one_device(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
+    devices = cards(pocl, range(2))
+    rng = np.random.default_rng(4)
+    x, y = rng.standard_normal((8, 6)).astype(np.float32), rng.standard_normal((8, 3)).astype(np.float32)
+
+    def trained(devices: list[Any]) -> list[np.ndarray]:
+        ph.manual_seed(0)
+        layer = ph.nn.Sequential(ph.nn.Linear(6, 40), ph.nn.Tanh(), ph.nn.Linear(40, 3)).to("numpy")
+        model = DataParallel(layer, devices) if len(devices) > 1 else layer.to(devices[0])
+        optimizer = ph.optim.SGD(model.parameters(), lr=0.1)
+        inputs = [ph.tensor(a, device=devices[0]) for a in (x, y)]
+
+        @ph.jit
+        def step(x: ph.Tensor, y: ph.Tensor) -> ph.Tensor:
+            optimizer.zero_grad()
+            loss = ph.nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        losses = [step(*inputs).item() for _ in range(6)]
+        return [np.array(losses), *[p.numpy() for p in model.parameters()]]
+
+    for got, expected in zip(trained(devices), trained([Device("numpy")]), strict=True):
+        # Sums of at most 48 products in float32, six times: 1e-5 is what the order of sums may change.
+        assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
