@@ -310,11 +310,13 @@ class SupportsStreams(Protocol):
     def wait_for(self, event: Event) -> None:
         """Make later work on the thread's stream wait for `event`. Does not block the host."""
 
-    def begin_to_wait(self) -> None:
-        """Make what the thread's stream was told to wait for a part of its work, so that marks come after that, too.
 
-        Without this call, a mark may come before it. Does not block the host.
-        """
+@runtime_checkable
+class SupportsQueuedWaits(Protocol):
+    """Streams that wait without a kernel. Other streams get a small one, so that marks come after their waits, too."""
+
+    def begin_to_wait(self) -> None:
+        """Make what the thread's stream was told to wait for a part of its work. Does not block the host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,25 @@ the stream in which it is replayed.
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.events import DeviceEvent, record_event
-from polyhal.hal.memory.pool import Pool
+from polyhal.hal.memory.pool import Pool, bucket
 from polyhal.hal.protocol import SupportsStreams
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
+_ELEMENT = contiguous(dtypes.float32, (1,))
 
 
 class _EnteredBlocks(threading.local):
@@ -143,5 +149,19 @@ def begin_to_wait(device: Device) -> None:
 
     Marks of the stream, and so other streams that wait for those, then wait for it, too.
     """
-    if device.stream_backend is not None:
-        device.stream_backend.begin_to_wait()
+    waits: Callable[[], None] | None = getattr(device.backend, "begin_to_wait", None)  # of SupportsQueuedWaits
+    if waits is not None:
+        waits()
+        return
+    memory = _written(os.getpid())
+    buffer = memory.get(device)
+    if buffer is None:  # another thread may be here, too, and only one buffer may ever be written
+        # Kept: the pool would give it to work on other streams before this one has written there.
+        buffer = memory.setdefault(device, device.pool.take(bucket(_ELEMENT.nbytes)))
+    device.backend.fill(0, Ref(buffer.handle, _ELEMENT, 0))
+
+
+@functools.lru_cache(maxsize=1)
+def _written(pid: int) -> weakref.WeakKeyDictionary[Device, Buffer]:
+    """Memory of the devices of a process that streams write to and nobody reads."""
+    return weakref.WeakKeyDictionary()

@@ -74,9 +74,6 @@ class SlowQueue(faulty.FaultyKernels):
     def wait_for(self, event: Any) -> None:
         """Nothing else runs."""
 
-    def begin_to_wait(self) -> None:
-        """Nothing is waited for."""
-
 
 def wait_until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + 10

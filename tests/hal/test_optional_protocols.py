@@ -157,9 +157,6 @@ class FullBackend(NumpyBackend):
     def wait_for(self, event: FinishedEvent) -> None:
         self.called.add("wait_for")
 
-    def begin_to_wait(self) -> None:
-        self.called.add("begin_to_wait")
-
 
 def _bound(value: Any) -> Any:
     """An argument with the current memory of its binding slot."""
