@@ -311,14 +311,6 @@ class SupportsStreams(Protocol):
         """Make later work on the thread's stream wait for `event`. Does not block the host."""
 
 
-@runtime_checkable
-class SupportsQueuedWaits(Protocol):
-    """Streams that wait without a kernel. Other streams get a small one, so that marks come after their waits, too."""
-
-    def begin_to_wait(self) -> None:
-        """Make what the thread's stream was told to wait for a part of its work. Does not block the host."""
-
-
 @dataclass(frozen=True, slots=True)
 class UserKernel:
     """A kernel of the user's program, in every language that its author wrote it in."""

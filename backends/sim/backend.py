@@ -194,6 +194,7 @@ class SimBackend(SimCore):
         self.driver.wait_for(event)
 
     def begin_to_wait(self) -> None:
+        """Submit a barrier that waits."""
         self.driver.fence()
 
     # --- profiling --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, contiguous
@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _ELEMENT = contiguous(dtypes.float32, (1,))
+
+
+class SupportsQueuedWaits(Protocol):
+    """Streams that wait without a kernel. Others get a small one, so that marks come after their waits, too."""
+
+    def begin_to_wait(self) -> None:
+        """Make what the thread's stream was told to wait for a part of its work. Does not block the host."""
 
 
 class _EnteredBlocks(threading.local):
