@@ -179,6 +179,15 @@ def test_all_processes_do_without_if_one_has_no_windows(pocl: discovery.OpenCLDe
     assert on_threads(2, rank) == ["HierarchicalCommunicator"] * 2
 
 
+def test_contexts_of_one_card_have_no_windows(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
+    """Its kernels would wait for each other, and only one of them runs at a time."""
+    twins = [*cards(pocl, range(1)), *cards(pocl, range(1))]
+    assert not isinstance(Group(twins).communicator, WindowCommunicator)
+    names = on_threads(2, lambda p: type(Group([twins[p.rank]], p).communicator).__name__)
+    assert names == ["HierarchicalCommunicator"] * 2
+    assert not small.live
+
+
 def test_a_wrong_result_of_the_trial_means_no_windows(
     pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:

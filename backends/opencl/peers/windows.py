@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from polyhal.backends.opencl.peers.peer_copies import PeerCopies
     from polyhal.hal.collectives.process_group import ProcessGroup
 
+_DIGEST = 32
+"""Bytes of a SHA-256."""
 Windows = list[list[cl.Buffer]]
 """For each device of this process, the windows of all members, in order, as its context knows them."""
 
@@ -27,6 +30,9 @@ def open_windows(devices: Sequence[PeerCopies], processes: ProcessGroup | None, 
     With `processes`, all of them make this call, with as many devices each. Returns None, on all of them, if there are none to
     be had. Raises ProcessGroupError.
     """
+    cards = [d.runtime.info.id for d in devices] if processes is None else _cards_of_all(devices, processes)
+    if len(set(cards)) < len(cards):
+        return None  # kernels of two contexts of a card would wait for each other in turns
     exporters = [d.exportable() for d in devices]
     known = [e for e in exporters if e is not None]
     possible = len(known) == len(devices) and _reach_each_other(known)
@@ -63,6 +69,14 @@ def open_windows(devices: Sequence[PeerCopies], processes: ProcessGroup | None, 
         for descriptor in (d for theirs in others for d in theirs):
             os.close(descriptor)
     return windows if all_agree(processes, complete) else None
+
+
+def _cards_of_all(devices: Sequence[PeerCopies], processes: ProcessGroup) -> list[str]:
+    """What the devices of all processes are. All make this call. Raises ProcessGroupError."""
+    own = b"".join(hashlib.sha256(d.runtime.info.id.encode()).digest() for d in devices)
+    all_ = np.empty(len(own) * processes.size, np.uint8)
+    processes.all_gather(np.frombuffer(own, np.uint8), all_, [len(own)] * processes.size)
+    return [all_[i : i + _DIGEST].tobytes().hex() for i in range(0, len(all_), _DIGEST)]
 
 
 def _reach_each_other(exporters: Sequence[ExportedMemory]) -> bool:
