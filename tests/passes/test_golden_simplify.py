@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import polyhal as ph
 from polyhal.hal.device import Device
 from polyhal.hal.ir.parse import parse
 from polyhal.hal.passes.simplify.algebra import simplify_algebra
@@ -155,6 +156,21 @@ def test_constants_are_computed_once(numpy_device: Device) -> None:
     check(fold_constants, before, after, numpy_device)
     (held,) = fold_constants(parse(before.replace("\n        ", "\n"), numpy_device)).constants
     np.testing.assert_array_equal(held.device.download(held.ref), [0, 1, 4, 9])
+
+
+def test_constants_are_made_on_the_device_that_reads_them() -> None:
+    """As the weight of a loss, whose gradient goes to another device."""
+    home, other = Device("numpy"), Device("numpy:no_f64")
+
+    @ph.jit
+    def step(x: ph.Tensor) -> ph.Tensor:
+        return x * (ph.full((2,), 0.5, device=home) + ph.arange(2, device=home)).to(other)
+
+    for _ in range(3):
+        assert step(ph.ones((2,), device=other)).tolist() == [0.5, 1.5]
+    (graph,) = step.graphs
+    assert "transfer" in str(graph)
+    assert "transfer" not in str(remove_dead_code(fold_constants(graph)))
 
 
 # --- algebra --------------------------------------------------------------------------------------------------------

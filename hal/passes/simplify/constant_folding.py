@@ -19,6 +19,7 @@ from polyhal.hal.ops.pointwise.promotion import operand_dtype
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.settings.state import settings
 
+_TRANSFER = OPS["transfer"]
 _MAX_BYTES = 1 << 22
 """Of one constant. It is held as long as the step exists, whereas a computed value shares its memory with others."""
 
@@ -95,7 +96,9 @@ class _Folding:
     # --- inner workings ---------------------------------------------------------------------------------------------
 
     def _is_foldable(self, node: Node) -> bool:
-        if node.replaces or node.origin is None or Trait.UNFOLDABLE & node.op.traits:
+        if node.replaces or node.origin is None:
+            return False
+        if Trait.UNFOLDABLE & node.op.traits and node.op is not _TRANSFER:
             return False
         if node.op is OPS["full"] and not self._graph.live_outs.isdisjoint(node.outputs):
             return False  # Filling the result's memory is cheaper than copying a constant there.
@@ -108,6 +111,9 @@ class _Folding:
         if v not in self._arrays:
             node = self._graph.nodes[self._graph.producer_index(v)]
             inputs = tuple(self._array(x.index) if isinstance(x, Value) else x for x in node.inputs)
+            if node.op is _TRANSFER:
+                self._arrays[v] = dispatch.EAGER.transfer(self._array(node.value(0)), node.device)
+                return self._arrays[v]
             with settings.restored(node.place.settings):
                 results = dispatch.EAGER.apply(node.op, inputs, node.params, node.device)
             self._arrays.update(zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=True))
