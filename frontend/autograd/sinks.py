@@ -23,15 +23,12 @@ class LeafAccumulator:
 
     Without `create_graph` that happens in place, so the first gradient of a leaf must be in memory of its own. It is copied if
     a hook returned it, if it repeats elements, or if its memory is taken: by a seed, by a user's function that may keep it, or
-    by another leaf, as when one gradient flows into both terms of a sum. Different parts of one vector are memory of their own.
+    by another leaf, as when one gradient flows into both terms of a sum.
     """
 
     def __init__(self, seeds: Sequence[Tensor], *, create_graph: bool) -> None:
         self._create_graph = create_graph
         self._taken = {id(s.buffer) for s in seeds}
-        """Buffers that belong to somebody else."""
-        self._parts: dict[int, list[tuple[int, int]]] = {}
-        """Beginning and end, in bytes, of what leaves have of each buffer."""
         self._hooked: dict[int, Tensor] = {}
         """Leaves with hooks that got a gradient."""
 
@@ -44,21 +41,11 @@ class LeafAccumulator:
         if self._create_graph:
             leaf.grad = hooked if total is None else _add(total, hooked)
         elif total is None:
-            leaf.grad = hooked.detach() if hooked is g and self._takes(g) else _copy(hooked)
+            exclusive = hooked is g and id(g.buffer) not in self._taken and g.is_contiguous
+            leaf.grad = hooked.detach() if exclusive else _copy(hooked)
+            self._taken.add(id(hooked.buffer))
         else:
             dispatch.apply_into(_ADD, (total, hooked), (), (total,))
-
-    def _takes(self, g: Tensor) -> bool:
-        """Take the memory of a gradient for a leaf, if nobody else has it. Returns whether it was free."""
-        if id(g.buffer) in self._taken or not g.is_contiguous:
-            return False
-        begin = g.ref.offset * g.dtype.itemsize
-        end = begin + g.ref.spec.nbytes
-        parts = self._parts.setdefault(id(g.buffer), [])
-        if any(begin < other_end and other_begin < end for other_begin, other_end in parts):
-            return False
-        parts.append((begin, end))
-        return True
 
     def finish(self) -> None:
         """Call the hooks of leaves whose gradients are complete."""

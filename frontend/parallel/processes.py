@@ -42,8 +42,7 @@ def shared_copies(xs: Sequence[Tensor], group: Group) -> list[Tensor]:
     """
 
     def gradients(node: Any, grads: list[Tensor | None], needs: tuple[bool, ...]) -> tuple[Tensor, ...]:
-        filled = [zeros(x.ref.spec, x.device) if g is None else g for x, g in zip(xs, grads, strict=True)]
-        (total,) = group.all_reduce([joined(filled, xs[0], xs[0].device)])
+        (total,) = group.all_reduce([joined_gradients(grads, xs, xs[0].device)])
         return new_copies(list(divided_like(total, xs)))
 
     copies = [x.detach() for x in xs]
@@ -56,6 +55,12 @@ def joined(xs: Sequence[Tensor], like: Tensor, device: Device) -> Tensor:
     """The elements of tensors of a device, one after another; of none, a vector of the dtype of `like`."""
     flat = [ops.reshape(ops.contiguous(x), (-1,)) for x in xs]
     return ops.concat(flat, 0) if len(flat) > 1 else flat[0] if flat else empty((0,), like.dtype, device)
+
+
+def joined_gradients(grads: Sequence[Tensor | None], like: Sequence[Tensor], device: Device) -> Tensor:
+    """The elements of the gradients of tensors, one after another; zeros for those that are None."""
+    filled = [zeros(x.ref.spec, device) if g is None else g for x, g in zip(like, grads, strict=True)]
+    return joined(filled, like[0], device)
 
 
 def new_copies(xs: Sequence[Tensor]) -> tuple[Tensor, ...]:

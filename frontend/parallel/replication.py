@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 from polyhal.autograd import no_grad
 from polyhal.autograd.function import attach, opaque
-from polyhal.autograd.rules import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.nn.parameter import Parameter, relocate
 from polyhal.parallel.group import Group
-from polyhal.parallel.processes import divided_like, joined, new_copies, shared_copies, start_alike
+from polyhal.parallel.processes import divided_like, joined, joined_gradients, new_copies, shared_copies, start_alike
 from polyhal.tensor import Tensor
 
 
@@ -94,16 +93,12 @@ class Replication:
 
         def gradients(node: Any, grads: list[Tensor | None], needs: tuple[bool, ...]) -> tuple[Tensor, ...]:
             own = [grads[i : i + len(flat)] for i in range(0, len(grads), len(flat))]
-            vectors = [
-                joined([zeros(x.ref.spec, d) if g is None else g for x, g in zip(flat, gs, strict=True)], x0, d)
-                for gs, d in zip(own, group.devices, strict=True)
-            ]
+            vectors = [joined_gradients(gs, flat, d) for gs, d in zip(own, group.devices, strict=True)]
             sums = group.reduce_scatter(vectors, sizes=sizes)
             return tuple(g for v, xs in zip(sums, owned, strict=True) for g in new_copies(list(divided_like(v, xs))))
 
-        x0 = flat[0]
         with no_grad():
-            vectors = [joined(xs, x0, d) for xs, d in zip(owned, group.devices, strict=True)]
+            vectors = [joined(xs, flat[0], d) for xs, d in zip(owned, group.devices, strict=True)]
             vectors = group.all_gather(vectors, sizes=sizes, temporary=self._temporary)
             everywhere = [list(divided_like(v, flat)) for v in vectors]
         if dispatch.thread.grad_enabled and any(x.requires_grad for x in flat):

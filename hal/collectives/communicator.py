@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import numpy as np
+
 from polyhal.hal.collectives.collective import Collective
 from polyhal.hal.errors import message
 from polyhal.hal.layout import Ref
@@ -43,13 +45,18 @@ class Communicator:
     bucket_bytes = BUCKET_BYTES
     """Bytes that are gathered or reduced at a time where there is much."""
 
-    def __init__(self, devices: Sequence[Device], first: int = 0, size: int | None = None) -> None:
-        """Raises ValueError for no device, or one that is named twice."""
+    def __init__(
+        self, devices: Sequence[Device], processes: ProcessGroup | None = None, members: Sequence[int] = ()
+    ) -> None:
+        """`members` says how many each of the `processes` has. Raises ValueError for no device, or one that is named twice."""
         self.devices = tuple(devices)
         """The devices of this process's members, in order."""
-        self.first = first
+        self._processes = processes
+        self._members = [len(self.devices)] if processes is None else list(members)
+        """The number of members of each process."""
+        self.first = 0 if processes is None else sum(self._members[: processes.rank])
         """The number of this process's first member; the others follow it."""
-        self.size = len(self.devices) if size is None else size
+        self.size = sum(self._members)
         """The number of members in all processes."""
         if not self.devices or len(set(self.devices)) < len(self.devices):
             named = ", ".join(d.name for d in self.devices) or "no device"
@@ -67,12 +74,18 @@ class Communicator:
 
     def all_lengths(self, own: Sequence[int]) -> tuple[int, ...]:
         """One number of each member, given those of this process's members."""
-        return tuple(own)
+        if self._processes is None:
+            return tuple(own)
+        lengths = np.empty(self.size, np.int64)
+        self._processes.all_gather(np.array(own, np.int64), lengths, self._members)
+        return tuple(int(n) for n in lengths)
 
     def barrier(self) -> None:
         """Wait until all members have done the work that was enqueued before."""
         for device in self.devices:
             device.synchronize()
+        if self._processes is not None:
+            self._processes.barrier()
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
         """Carry out `collective`, with one source and one target per member of this process; None where it has none.
@@ -91,3 +104,10 @@ class Communicator:
         local = "+".join(d.name for d in self.devices)
         others = self.size - len(self.devices)
         return f"group of {local}" + (f" and {others} of other processes" if others else "")
+
+
+def members_of(processes: ProcessGroup, own: int) -> list[int]:
+    """The number of members of each process. All make this call. Raises ProcessGroupError."""
+    numbers = np.empty(processes.size, np.int64)
+    processes.all_gather(np.array([own], np.int64), numbers, [1] * processes.size)
+    return [int(n) for n in numbers]

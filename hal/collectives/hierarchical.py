@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polyhal.hal.collectives.collective import Collective, Kind, divided
-from polyhal.hal.collectives.communicator import Communicator
+from polyhal.hal.collectives.communicator import Communicator, members_of
 from polyhal.hal.collectives.relay import part
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.host_bytes import byte_view
@@ -29,27 +29,14 @@ class HierarchicalCommunicator(Communicator):
 
     def __init__(self, local: Communicator, processes: ProcessGroup) -> None:
         """Waits for the other processes. Raises ProcessGroupError."""
-        numbers = np.empty(processes.size, np.int64)
-        own = np.array([len(local.devices)], np.int64)
-        processes.all_gather(own, numbers, [1] * processes.size)
-        self._members = [int(n) for n in numbers]
-        """The number of members of each process."""
-        super().__init__(local.devices, sum(self._members[: processes.rank]), sum(self._members))
+        super().__init__(local.devices, processes, members_of(processes, len(local.devices)))
         self._local = local
-        self._processes = processes
         self._scratch: dict[Device, Buffer] = {}
 
-    def all_lengths(self, own: Sequence[int]) -> tuple[int, ...]:
-        lengths = np.empty(self.size, np.int64)
-        self._processes.all_gather(np.array(own, np.int64), lengths, self._members)
-        return tuple(int(n) for n in lengths)
-
-    def barrier(self) -> None:
-        super().barrier()
-        self._processes.barrier()
-
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
-        processes, rank = self._processes, self._processes.rank
+        processes = self._processes
+        assert processes is not None
+        rank = processes.rank
         dtype = next(r.dtype for r in (*sources, *targets) if r is not None)
         counts = [sum(collective.counts[first : first + n]) for first, n in self._ranges()]
         root = self._process_of(collective.root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ GEOMETRY = Geometry(channels=64, group=512, slot=128 << 10)
 _UNITS = (dtypes.uint64, dtypes.uint32, dtypes.uint16, dtypes.uint8)
 _opening = threading.Lock()
 
-Way = Callable[[cl.Buffer, int, cl.Buffer, int, int], CompletionEvent]
+Way = Callable[["PeerCopies", cl.Buffer, int, cl.Buffer, int, int], CompletionEvent]
 """Copies from a peer: its buffer and offset, own buffer and offset, bytes."""
 
 
@@ -56,7 +57,7 @@ class PeerCopies:
         way = self._way(peer)
         assert way is not None
         try:
-            return way(src, src_offset, dst, dst_offset, nbytes)
+            return way(peer, src, src_offset, dst, dst_offset, nbytes)
         except cl.Error as error:
             action = f"copying {nbytes} bytes from {peer.runtime.info.name}"
             raise self.runtime.errors.translate(error, action) from error
@@ -85,33 +86,22 @@ class PeerCopies:
 
     def _find_ways(self, peer: PeerCopies) -> None:
         """Find the ways between two devices in both directions."""
-        own, other = weakref.proxy(self), weakref.proxy(peer)
         if peer.runtime.context == self.runtime.context:
-            self._ways[peer] = _WithinContext(other, own).copy
-            peer._ways[self] = _WithinContext(own, other).copy
-            return
-        windows = open_windows([self, peer], None, GEOMETRY.window_bytes(2))
-        if windows is not None:
+            self._ways[peer], peer._ways[self] = self._within_context, peer._within_context
+        elif (windows := open_windows([self, peer], None, GEOMETRY.window_bytes(2))) is not None:
             exchanger = Exchanger([self.runtime, peer.runtime], windows, GEOMETRY)
-            self._ways[peer] = _ByKernels(other, own, exchanger, 1).copy
-            peer._ways[self] = _ByKernels(own, other, exchanger, 0).copy
-            return
-        cpus = self.runtime.features.cpu and peer.runtime.features.cpu
-        self._ways[peer] = _FromMapped(other, own).copy if cpus else None
-        peer._ways[self] = _FromMapped(own, other).copy if cpus else None
+            self._ways[peer] = partial(self._by_kernels, exchanger, 1)
+            peer._ways[self] = partial(peer._by_kernels, exchanger, 0)
+        else:
+            cpus = self.runtime.features.cpu and peer.runtime.features.cpu
+            self._ways[peer] = self._from_mapped if cpus else None
+            peer._ways[self] = peer._from_mapped if cpus else None
 
-
-class _WithinContext:
-    """The driver copies: its queues can wait for each other."""
-
-    def __init__(self, source: PeerCopies, target: PeerCopies) -> None:
-        self._source = source
-        self._target = target
-
-    def copy(self, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int) -> CompletionEvent:
-        """See `Way`."""
-        runtime, memory = self._target.runtime, self._target.memory
-        queue, source = runtime.queues.current(), self._source.runtime.queues.current()
+    def _within_context(
+        self, peer: PeerCopies, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int
+    ) -> CompletionEvent:
+        """Let the driver copy: its queues can wait for each other."""
+        queue, source = self.runtime.queues.current(), peer.runtime.queues.current()
         if source is not queue:
             _ = source.native  # what it waits for comes first
             queue.wait_for(source.mark())
@@ -122,58 +112,47 @@ class _WithinContext:
         if source is not queue:
             source.wait_for(event)
             _ = source.native
-        return OpenCLCopy(runtime, event, lambda: memory.pending_reads(queue))
+        return OpenCLCopy(self.runtime, event, lambda: self.memory.pending_reads(queue))
 
-
-class _ByKernels:
-    """Kernels of both devices, of which one writes to the memory of the other."""
-
-    def __init__(self, source: PeerCopies, target: PeerCopies, exchanger: Exchanger, sender: int) -> None:
-        self._source = source
-        self._target = target
-        self._exchanger = exchanger
-        self._sender = sender
-        """The number of the device that sends, 0 or 1."""
-
-    def copy(self, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int) -> CompletionEvent:
-        """See `Way`."""
-        runtime, memory = self._target.runtime, self._target.memory
+    def _by_kernels(
+        self,
+        exchanger: Exchanger,
+        sender: int,
+        peer: PeerCopies,
+        src: cl.Buffer,
+        src_offset: int,
+        dst: cl.Buffer,
+        dst_offset: int,
+        nbytes: int,
+    ) -> CompletionEvent:
+        """Let kernels of both devices copy, of which that of the peer, member `sender`, writes to this one's window."""
         unit = next(u for u in _UNITS if not (src_offset | dst_offset | nbytes) % u.itemsize)
         size = nbytes // unit.itemsize
-        source = Ref(src, contiguous(unit, (size,)), src_offset // unit.itemsize)
-        target = Ref(dst, source.spec, dst_offset // unit.itemsize)
+        spec = contiguous(unit, (size,))
         nothing, whole = (NOTHING, NOTHING), Range(0, size)
-        sends = (NOTHING, whole) if self._sender == 0 else (whole, NOTHING)
-        receives = (whole, NOTHING) if self._sender == 0 else (NOTHING, whole)
-        exchanges = [Exchange(sends, nothing, size), Exchange(nothing, receives, size)]
-        memory_of = [source, target]
-        if self._sender:
+        to_receiver = (NOTHING, whole) if sender == 0 else (whole, NOTHING)
+        from_sender = to_receiver[::-1]
+        exchanges = [Exchange(to_receiver, nothing, size), Exchange(nothing, from_sender, size)]
+        memory = [Ref(src, spec, src_offset // unit.itemsize), Ref(dst, spec, dst_offset // unit.itemsize)]
+        if sender:
             exchanges.reverse()
-            memory_of.reverse()
-        ends = self._exchanger.run(exchanges, memory_of, memory_of)
-        queue = runtime.queues.current()
-        sent = self._source.runtime.context, ends[self._sender]
-        return OpenCLCopy(runtime, ends[1 - self._sender], lambda: memory.pending_reads(queue), sent)
+            memory.reverse()
+        ends = exchanger.run(exchanges, memory, memory)
+        queue, sent = self.runtime.queues.current(), (peer.runtime.context, ends[sender])
+        return OpenCLCopy(self.runtime, ends[1 - sender], lambda: self.memory.pending_reads(queue), sent)
 
-
-class _FromMapped:
-    """The driver of a processor copies from the peer's own memory, which the host sees: one copy where the host takes two."""
-
-    def __init__(self, source: PeerCopies, target: PeerCopies) -> None:
-        self._source = source
-        self._target = target
-
-    def copy(self, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int) -> CompletionEvent:
-        """See `Way`."""
-        peer, runtime = self._source.runtime, self._target.runtime
-        source = peer.queue
+    def _from_mapped(
+        self, peer: PeerCopies, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int
+    ) -> CompletionEvent:
+        """Write to this device from the peer's own memory, which the host sees: one copy where the host's way takes two."""
+        source = peer.runtime.queue
         access: Any = cl.map_flags.READ
-        with peer.waiting():
+        with peer.runtime.waiting():
             mapped: Any
             mapped, _ = cl.enqueue_map_buffer(
                 source, src, access, src_offset, (nbytes,), np.dtype(np.uint8), is_blocking=True
             )
-        with runtime.waiting():
-            cl.enqueue_copy(runtime.queue, dst, mapped, dst_offset=dst_offset, is_blocking=True)
+        with self.runtime.waiting():
+            cl.enqueue_copy(self.runtime.queue, dst, mapped, dst_offset=dst_offset, is_blocking=True)
         mapped.base.release(source)
         return Finished()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.lowering.collective.exchange import (
     MOST_MEMBERS,
     NOTHING,
@@ -22,11 +21,11 @@ from polyhal.backends.opencl.peers.exchange import Exchanger
 from polyhal.backends.opencl.peers.windows import open_windows
 from polyhal.hal import dtypes
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction
-from polyhal.hal.collectives.communicator import Communicator
+from polyhal.hal.collectives.communicator import Communicator, members_of
 from polyhal.hal.collectives.descriptors import all_agree
 from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import PolyhalError
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import bucket
 
 if TYPE_CHECKING:
@@ -80,66 +79,51 @@ class WindowCommunicator(Communicator):
     bucket_bytes = 100 * 2**20
     """Fewer are started then: a step of GPT-2 on two H200s takes 44.5 ms where buckets of 25 MiB make it 48.2."""
 
-    def __init__(
-        self, devices: Sequence[Device], exchanger: Exchanger, first: int, processes: ProcessGroup | None = None
-    ) -> None:
+    def __init__(self, devices: Sequence[Device], exchanger: Exchanger, processes: ProcessGroup | None = None) -> None:
         """With `processes`, each has as many devices. Raises ValueError for a device named twice."""
-        super().__init__(devices, first, len(devices) * (1 if processes is None else processes.size))
+        super().__init__(devices, processes, [len(devices)] * (1 if processes is None else processes.size))
         self._exchanger = exchanger
-        self._processes = processes
-
-    def all_lengths(self, own: Sequence[int]) -> tuple[int, ...]:
-        """See `Communicator`."""
-        if self._processes is None:
-            return tuple(own)
-        lengths = np.empty(self.size, np.int64)
-        self._processes.all_gather(np.array(own, np.int64), lengths, [len(self.devices)] * self._processes.size)
-        return tuple(int(n) for n in lengths)
-
-    def barrier(self) -> None:
-        """See `Communicator`."""
-        super().barrier()
-        if self._processes is not None:
-            self._processes.barrier()
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
         """See `Communicator`."""
-        self._run(collective, sources, targets)
-
-    def _run(
-        self,
-        collective: Collective,
-        sources: Sequence[Ref | None],
-        targets: Sequence[Ref | None],
-        trial_seconds: float | None = None,
-    ) -> None:
         # A member that only gives or only gets has no use for the other memory.
         pairs = [(s or t, t or s) for s, t in zip(sources, targets, strict=True)]
         given = [s for s, _ in pairs if s is not None]
         got = [t for _, t in pairs if t is not None]
         if collective.total:
-            dtype = given[0].dtype
-            exchanges = [exchange_of(collective, self.first + i, dtype) for i in range(len(self.devices))]
-            if trial_seconds is not None and self._processes is not None:
-                self._exchanger.prepare(exchanges, given, got, trial_seconds)
-                self._processes.barrier()
-            self._exchanger.run(exchanges, given, got, trial_seconds=trial_seconds)
+            self._exchanger.run(self._exchanges(collective, given[0].dtype), given, got)
+
+    def _exchanges(self, collective: Collective, dtype: DType) -> list[Exchange]:
+        return [exchange_of(collective, self.first + i, dtype) for i in range(len(self.devices))]
 
     def works(self) -> bool:
-        """Sum a small vector, and return whether the result is right and came in time."""
+        """Sum a small vector, and return whether the result is right and came in time, in all processes."""
         numbers = range(1, self.size + 1)
         spec = contiguous(dtypes.float32, (4 * self.size,))
         buffers = [d.pool.take(bucket(spec.nbytes)) for d in self.devices]
         refs = [Ref(b.handle, spec, 0) for b in buffers]
-        for i, (device, ref) in enumerate(zip(self.devices, refs, strict=True)):
-            device.backend.fill(float(numbers[self.first + i]), ref)
-        self._run(Collective(Kind.ALL_REDUCE, (4,) * self.size), refs, refs, _TRIAL_SECONDS)
-        result = np.empty(spec.shape, np.float32)
-        right = True
-        for device, ref in zip(self.devices, refs, strict=True):
-            device.backend.copy_from_device(ref.handle, 0, byte_view(result))
-            right = right and bool(np.all(result == sum(numbers)))
-        return right
+        exchanges = self._exchanges(Collective(Kind.ALL_REDUCE, (4,) * self.size), spec.dtype)
+
+        def build() -> bool:
+            for i, (device, ref) in enumerate(zip(self.devices, refs, strict=True)):
+                device.backend.fill(float(numbers[self.first + i]), ref)
+            self._exchanger.prepare(exchanges, refs, refs, _TRIAL_SECONDS)
+            return True
+
+        def add() -> bool:
+            self._exchanger.run(exchanges, refs, refs, trial_seconds=_TRIAL_SECONDS)
+            results = [device.download(ref) for device, ref in zip(self.devices, refs, strict=True)]
+            return all(bool(np.all(result == sum(numbers))) for result in results)
+
+        return self._succeeds(build) and self._succeeds(add)
+
+    def _succeeds(self, attempt: Callable[[], bool]) -> bool:
+        """Whether all processes succeed in what each attempts."""
+        try:
+            done = attempt()
+        except (cl.Error, PolyhalError):
+            done = False
+        return done if self._processes is None else all_agree(self._processes, done)
 
 
 def open_window_communicator(
@@ -150,32 +134,22 @@ def open_window_communicator(
     `peers` belong to the devices; None if not all are OpenCL's. With `processes`, all of them make this call. Raises
     ProcessGroupError.
     """
-    ranks, rank = (processes.size, processes.rank) if processes is not None else (1, 0)
-    own = len(devices) if peers is not None else 0
-    if processes is not None:
-        numbers = np.empty(ranks, np.int64)
-        processes.all_gather(np.array([own], np.int64), numbers, [1] * ranks)
-        own = own if len(set(numbers.tolist())) == 1 else 0
-    if peers is None or not 2 <= own * ranks <= MOST_MEMBERS:
+    own = 0 if peers is None else len(peers)
+    members = [own] if processes is None else members_of(processes, own)
+    if peers is None or len(set(members)) > 1 or not 2 <= sum(members) <= MOST_MEMBERS:
         return None
     # Groups of the same devices share their windows, which are never given back.
     key, kept = (tuple(id(p.runtime) for p in peers), id(processes)), peers[0].exchangers
     known = key in kept
     if known if processes is None else all_agree(processes, known):
-        return WindowCommunicator(devices, kept[key][0], own * rank, processes)
-    windows = open_windows(peers, processes, GEOMETRY.window_bytes(own * ranks))
+        return WindowCommunicator(devices, kept[key][0], processes)
+    windows = open_windows(peers, processes, GEOMETRY.window_bytes(sum(members)))
     if windows is None:
         return None
-    runtimes: list[DeviceRuntime] = [p.runtime for p in peers]
-    exchanger = Exchanger(runtimes, windows, GEOMETRY, own * rank)
-    communicator = WindowCommunicator(devices, exchanger, own * rank, processes)
-    try:
-        works = communicator.works()
-    except cl.Error:
-        works = False
-    if processes is not None:
-        works = all_agree(processes, works)
-    if not works:
+    first = 0 if processes is None else own * processes.rank
+    exchanger = Exchanger([p.runtime for p in peers], windows, GEOMETRY, first)
+    communicator = WindowCommunicator(devices, exchanger, processes)
+    if not communicator.works():
         return None
     kept[key] = exchanger, processes
     return communicator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -20,8 +20,18 @@ if TYPE_CHECKING:
 
 _DIGEST = 32
 """Bytes of a SHA-256."""
+
 Windows = list[list[cl.Buffer]]
 """For each device of this process, the windows of all members, in order, as its context knows them."""
+
+
+class _Window(NamedTuple):
+    """The window of a device of this process."""
+
+    buffer: cl.Buffer
+    nbytes: int
+    descriptor: int
+    """By which others find it."""
 
 
 def open_windows(devices: Sequence[PeerCopies], processes: ProcessGroup | None, nbytes: int) -> Windows | None:
@@ -37,38 +47,19 @@ def open_windows(devices: Sequence[PeerCopies], processes: ProcessGroup | None, 
     known = [e for e in exporters if e is not None]
     possible = len(known) == len(devices) and _reach_each_other(known)
     if processes is None:
-        return _exchange_within(devices, known, nbytes) if possible else None
+        own = _own_windows(devices, known, nbytes) if possible else None
+        return None if own is None else _imported(known, own)
     if not (all_agree(processes, possible) and on_one_machine(processes)):
         return None
     own = _own_windows(devices, known, nbytes)
-    if not all_agree(processes, own is not None):
+    others = None
+    if all_agree(processes, own is not None) and own is not None:
+        others = exchange_descriptors(processes, [window.descriptor for window in own])
+    if own is None or others is None:
+        _close([window.descriptor for window in own or ()])
         return None
-    assert own is not None
-    descriptors = [e.descriptor(window) for e, (window, _) in zip(known, own, strict=True)]
-    try:
-        others = exchange_descriptors(processes, descriptors)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-    if others is None:
-        return None
-    windows: Windows = []
-    complete = True
-    try:
-        for i in range(len(devices)):
-            row: list[cl.Buffer] = []
-            for rank, theirs in enumerate(others):
-                if rank == processes.rank:
-                    row += _within(known, own, i)
-                else:
-                    row += [known[i].import_memory(os.dup(d), own[0][1]) for d in theirs]
-            windows.append(row)
-    except (CudaError, cl.Error):
-        complete = False
-    finally:
-        for descriptor in (d for theirs in others for d in theirs):
-            os.close(descriptor)
-    return windows if all_agree(processes, complete) else None
+    windows = _imported(known, own, others, processes.rank)
+    return windows if all_agree(processes, windows is not None) else None
 
 
 def _cards_of_all(devices: Sequence[PeerCopies], processes: ProcessGroup) -> list[str]:
@@ -88,31 +79,47 @@ def _reach_each_other(exporters: Sequence[ExportedMemory]) -> bool:
 
 def _own_windows(
     devices: Sequence[PeerCopies], exporters: Sequence[ExportedMemory], nbytes: int
-) -> list[tuple[cl.Buffer, int]] | None:
-    """A window of each device, and its size, which is the same for all."""
+) -> list[_Window] | None:
+    """A window of each device, all of one size; None if there are none to be had."""
     windows = []
-    for device, exporter in zip(devices, exporters, strict=True):
-        window = exporter.allocate(nbytes)
-        if window is None:
-            return None
-        cl.enqueue_fill_buffer(device.runtime.queue, window[0], np.zeros(1, np.uint32), 0, window[1]).wait()
-        windows.append(window)
-    return windows
-
-
-def _exchange_within(
-    devices: Sequence[PeerCopies], exporters: Sequence[ExportedMemory], nbytes: int
-) -> Windows | None:
-    own = _own_windows(devices, exporters, nbytes)
     try:
-        return None if own is None else [_within(exporters, own, i) for i in range(len(devices))]
+        for device, exporter in zip(devices, exporters, strict=True):
+            allocation = exporter.allocate(nbytes)
+            if allocation is None:
+                break
+            cl.enqueue_fill_buffer(device.runtime.queue, allocation[0], np.zeros(1, np.uint32), 0, allocation[1]).wait()
+            windows.append(_Window(*allocation, exporter.descriptor(allocation[0])))
     except (CudaError, cl.Error):
+        pass
+    if len(windows) == len(devices):
+        return windows
+    _close([window.descriptor for window in windows])
+    return None
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _imported(
+    exporters: Sequence[ExportedMemory], own: Sequence[_Window], others: Sequence[Sequence[int]] = ((),), rank: int = 0
+) -> Windows | None:
+    """The windows of all members as each device of this process knows them; None if one cannot be imported.
+
+    `others` are the descriptors of the windows of each process, none for this one, `rank`. All descriptors are closed.
+    """
+    descriptors = [*others[:rank], [window.descriptor for window in own], *others[rank + 1 :]]
+    try:
+        return [
+            [
+                own[j].buffer if (r, j) == (rank, i) else exporter.import_memory(os.dup(descriptor), own[0].nbytes)
+                for r, theirs in enumerate(descriptors)
+                for j, descriptor in enumerate(theirs)
+            ]
+            for i, exporter in enumerate(exporters)
+        ]
+    except (cl.Error, OSError):
         return None
-
-
-def _within(exporters: Sequence[ExportedMemory], own: Sequence[tuple[cl.Buffer, int]], receiver: int) -> list[cl.Buffer]:
-    """The windows of this process as one of its devices knows them. Raises CudaError and pyopencl.Error."""
-    return [
-        window if i == receiver else exporters[receiver].import_memory(exporters[i].descriptor(window), size)
-        for i, (window, size) in enumerate(own)
-    ]
+    finally:
+        _close(d for theirs in descriptors for d in theirs)
