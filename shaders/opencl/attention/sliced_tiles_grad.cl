@@ -107,23 +107,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
         REAL p[ITEM_ROWS][ITEM_COLUMNS], ds[ITEM_ROWS][ITEM_COLUMNS];
         MULTIPLY_SLICES(p, ROW_QK, COLUMN_QK, FEATURES, d)
         MULTIPLY_SLICES(ds, ROW_VG, COLUMN_VG, VALUES, e)
-        const bool all_visible = BLOCK_VISIBLE(first, ROWS, column, COLUMNS);
-#pragma unroll
-        for (uint i = 0; i < ITEM_ROWS; i++)
-#pragma unroll
-            for (uint j = 0; j < ITEM_COLUMNS; j++) {
-                const uint my_row = first + y + i * LANES_Y, my_column = column + x + j * LANES_X;
-                const uint at = 2 * min(ROWS_ARE_KEYS ? my_column : my_row, t - 1);
-                REAL score = p[i][j] * scale_log2;
-                if (!all_visible) {
-                    if (!PAIR_VISIBLE(my_row, my_column)) score = -INFINITY;
-#if MASK == 2
-                    else score += LOG2E * PAIR_BIAS(my_row, my_column);
-#endif
-                }
-                p[i][j] = fast_exp2(score - statistics[at]);
-                ds[i][j] = p[i][j] * (ds[i][j] - statistics[at + 1]);
-            }
+#include "attention/pair_weights.h"
         ACCUMULATE_SLICES(qk_acc, ds, COLUMN_QK, FEATURES, d)
 #if ROWS_ARE_KEYS
         ACCUMULATE_SLICES(v_acc, p, COLUMN_VG, VALUES, e)

@@ -97,23 +97,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
         COPIES_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);
         multiply_rows(row_vg, column_vg, VALUES, ds);
-        const bool all_visible = BLOCK_VISIBLE(first, ROWS, column, COLUMNS);
-#pragma unroll
-        for (uint i = 0; i < ITEM_ROWS; i++)
-#pragma unroll
-            for (uint j = 0; j < ITEM_COLUMNS; j++) {
-                const uint my_row = first + y + i * LANES_Y, my_column = column + x + j * LANES_X;
-                const uint at = 2 * min(ROWS_ARE_KEYS ? my_column : my_row, t - 1);
-                REAL score = p[i][j] * scale_log2;
-                if (!all_visible) {
-                    if (!PAIR_VISIBLE(my_row, my_column)) score = -INFINITY;
-#if MASK == 2
-                    else score += LOG2E * PAIR_BIAS(my_row, my_column);
-#endif
-                }
-                p[i][j] = fast_exp2(score - statistics[at]);
-                ds[i][j] = p[i][j] * (ds[i][j] - statistics[at + 1]);
-            }
+#include "attention/pair_weights.h"
         store_weights(ds, weights);
         barrier(CLK_LOCAL_MEM_FENCE);
         ACCUMULATE_ROWS(qk_acc, weights, column_qk, FEATURES);
