@@ -9,7 +9,7 @@ from typing import Any
 from polyhal.backends.common.launching.launch import Arguments, Workspace
 from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.wgpu import capabilities as probed
-from polyhal.backends.wgpu.arguments import bind
+from polyhal.backends.wgpu.arguments import BoundArguments
 from polyhal.backends.wgpu.cffi_types import parse_types
 from polyhal.backends.wgpu.command_buffer import DispatchCall
 from polyhal.backends.wgpu.discovery import WGPUAdapter
@@ -59,17 +59,16 @@ class WGPURuntime(Runtime):
         self.recording = threading.Lock()
         self._fence = self.memory.allocate(4)
 
-    def dispatch(
+    def _dispatch(
         self,
-        build: Callable[[str], ComputePipeline],
-        args: Arguments,
+        pipeline: ComputePipeline,
+        writing: Callable[[], ComputePipeline],
+        bound: BoundArguments,
         grid: tuple[int, int],
-        workspace: tuple[int, ...] = (),
+        workspace: tuple[int, ...],
     ) -> DispatchLaunch:
-        """Return a launch of the pipeline that `build` makes for an access mode of the inputs, over a grid of groups."""
-        pipeline = build("read")
-        bound = bind(pipeline.signature, args)
-        return DispatchLaunch(self, pipeline, lambda: build("read_write"), bound, grid, workspace)
+        """As `Runtime._dispatch`."""
+        return DispatchLaunch(self, pipeline, writing, bound, grid, workspace)
 
     def patch(self, allocation: Allocation, word: int, mask: int, bits: int) -> None:
         """Replace the bits of `mask` in one word of a buffer."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments
+from polyhal.backends.wgpu.arguments import BoundArguments, bind
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.shader import ComputePipeline, Definitions, Pipelines
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
@@ -46,7 +47,6 @@ class Runtime(ABC):
 
         return self.dispatch(build, args, self.spread(groups), workspace)
 
-    @abstractmethod
     def dispatch(
         self,
         build: Callable[[str], ComputePipeline],
@@ -55,6 +55,20 @@ class Runtime(ABC):
         workspace: tuple[int, ...] = (),
     ) -> Launch:
         """Return a launch of the pipeline that `build` makes for an access mode of the inputs, over a grid of groups."""
+        pipeline = build("read")
+        bound = bind(pipeline.signature, args)
+        return self._dispatch(pipeline, lambda: build("read_write"), bound, grid, workspace)
+
+    @abstractmethod
+    def _dispatch(
+        self,
+        pipeline: ComputePipeline,
+        writing: Callable[[], ComputePipeline],
+        bound: BoundArguments,
+        grid: tuple[int, int],
+        workspace: tuple[int, ...],
+    ) -> Launch:
+        """Return a launch of a pipeline; `writing` makes the one for inputs that are outputs, too."""
 
     def spread(self, groups: int) -> tuple[int, int]:
         """Return a grid of two axes with at least `groups` groups."""

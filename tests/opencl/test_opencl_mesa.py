@@ -141,7 +141,10 @@ def _installed() -> bool:
 @pytest.mark.skipif(not _installed(), reason="Mesa's OpenCL driver is not installed")
 @pytest.mark.parametrize("shape", [(300, 300), (20, 70_000)])
 def test_large_products_are_right(shape: tuple[int, int]) -> None:
-    """Its loops end after 65535 iterations, which the few work-items of kernels for processors would need."""
+    """Its loops end after 65535 iterations, which the few work-items of kernels for processors would need.
+
+    Sums of 70,000 positive terms in float32, in two orders, differ by 2e-5 or so; without the last terms, by 6e-2.
+    """
     program = (
         "import numpy as np; from polyhal import Device, tensor; d = Device('opencl:rusticl'); "
         f"a, b = np.random.default_rng(0).random((2, *{shape}), np.float32); "

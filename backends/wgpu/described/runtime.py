@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from polyhal.backends.common.launching.launch import Arguments, Tensor
-from polyhal.backends.wgpu.arguments import BoundArguments, bind
+from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.wgpu.arguments import BoundArguments
 from polyhal.backends.wgpu.binding_windows import window_start
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.described.description import DescribedAdapter
@@ -30,22 +30,21 @@ class DescribedAdapterRuntime(Runtime):
         self.adapter = adapter
         self.pipelines = NotedShaders(features, info, str(adapter.info["backend_type"]))
 
-    def dispatch(
+    def _dispatch(
         self,
-        build: Callable[[str], ComputePipeline],
-        args: Arguments,
+        pipeline: ComputePipeline,
+        writing: Callable[[], ComputePipeline],
+        bound: BoundArguments,
         grid: tuple[int, int],
-        workspace: tuple[int, ...] = (),
+        workspace: tuple[int, ...],
     ) -> Launch:
-        """Note the shader. Raises KernelBuildError if the device could not run it, and KernelArgumentError."""
-        pipeline = build("read")
-        bound = bind(pipeline.signature, args)
+        """Note the shader. Raises KernelBuildError if the device could not run it."""
         self._check(pipeline, grid, workspace)
 
         def launch(*args: Any) -> None:
             handles = self._bound(pipeline.name, bound, args)
             if any(handles.count(handles[i]) > 1 for i in pipeline.written if i < len(handles)):
-                self._check(build("read_write"), grid, workspace)
+                self._check(writing(), grid, workspace)
 
         return SimpleLaunch(pipeline.name, launch, workspace)
 
