@@ -8,10 +8,12 @@ from survey import Tree, this_tree, undocumented
 
 
 def test_public_names_are_documented() -> None:
-    """Lowering is left out: its rooms are called by their tables of functions alone."""
+    """Left out are lowering, whose rooms are called by their tables of functions alone, and entries of the table of ATen's ops,
+    which are what PyTorch documents under the names that they declare."""
     missing, count = undocumented(this_tree())
     assert count > 2000
-    assert [name for name in missing if "/lowering/" not in name] == []
+    tables = ("/lowering/", "frontend/torch/table/")
+    assert [name for name in missing if not any(table in name for table in tables)] == []
 
 
 def test_docstrings_are_inherited_and_missing_ones_are_found(tmp_path: Path) -> None:

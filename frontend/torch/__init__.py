@@ -1,0 +1,19 @@
+"""PyTorch programs on Polyhal's devices: `import polyhal.torch` makes `torch.device("polyhal")` known.
+
+`report` says which ops did not run on the device.
+"""
+
+from __future__ import annotations
+
+import torch as _torch
+
+from polyhal.torch.versions import require
+
+require(_torch.__version__)
+
+from polyhal.torch.kernels import register  # noqa: E402
+from polyhal.torch.reporting import report, reset_report  # noqa: E402
+
+register()
+
+__all__ = ["report", "reset_report"]

@@ -1,0 +1,22 @@
+"""Polyhal's errors as the types that PyTorch raises for the same mistakes."""
+
+from __future__ import annotations
+
+import torch
+
+from polyhal.hal import errors
+
+TYPES: tuple[tuple[type[Exception], type[Exception]], ...] = (
+    (errors.OutOfMemoryError, torch.OutOfMemoryError),
+    (errors.LinAlgError, torch.linalg.LinAlgError),  # type: ignore[attr-defined]
+    (errors.UnsupportedDTypeError, TypeError),
+    (errors.UnsupportedOpError, NotImplementedError),
+    (errors.PolyhalError, RuntimeError),
+)
+"""In the order in which they are looked for."""
+
+
+def translated(error: errors.PolyhalError) -> Exception:
+    """The error that PyTorch's users catch, with the same message."""
+    kind = next(theirs for ours, theirs in TYPES if isinstance(error, ours))
+    return kind(str(error))

@@ -1,0 +1,147 @@
+"""Ops without a kernel: from another form of the op, by PyTorch's own decomposition, or on the CPU."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from polyhal.hal.settings import env
+from polyhal.torch import private, tensors
+from polyhal.torch.device import NAME
+from polyhal.torch.registration import TABLE
+from polyhal.torch.reporting import COUNTERS
+
+
+def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an overload that has no kernel. Raises NotImplementedError if only the CPU could and POLYHAL_FALLBACK forbids it."""
+    if any(a.is_out for a in op._schema.arguments):
+        functional = functional_form(op)
+        if functional is not None:
+            return into_outputs(op, functional, args, kwargs)
+    rule = _decompositions().get(op)
+    if rule is not None and op not in _THREAD.decomposing:
+        _THREAD.decomposing = outer = _THREAD.decomposing | {op}
+        try:
+            result = rule(*args, **kwargs)
+        except NotImplementedError:
+            result = NotImplemented
+        finally:
+            _THREAD.decomposing = outer - {op}
+        if result is not NotImplemented:
+            COUNTERS.count_decomposed(str(op))
+            return result
+    return on_cpu(op, args, kwargs)
+
+
+class _ThreadState(threading.local):
+    decomposing: frozenset[Any] = frozenset()
+    """Ops whose decomposition is under way. Some of PyTorch's lead back to the op itself."""
+
+
+_THREAD = _ThreadState()
+
+
+@functools.lru_cache(maxsize=1)
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    return private.decompositions()
+
+
+@functools.lru_cache(maxsize=4096)
+def functional_form(op: Any) -> Callable[..., Any] | None:
+    """The overload with the same arguments but `out`, if the device has a kernel or PyTorch a decomposition for it.
+
+    Others may be written in terms of the `out` form.
+    """
+    wanted = [(a.name, str(a.type)) for a in op._schema.arguments if not a.is_out]
+    packet = op._schema.name.split("::")[1]
+    for other in private.overloads(packet):
+        if other is not op and [(a.name, str(a.type)) for a in other._schema.arguments] == wanted:
+            if f"{packet}.{other._overloadname}" in TABLE:
+                return other  # type: ignore[no-any-return]
+            return _decompositions().get(other)
+    return None
+
+
+def into_outputs(op: Any, functional: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute with the functional form and copy the results to the `out` arguments."""
+    names = [a.name for a in op._schema.arguments if a.is_out]
+    targets = [kwargs[n] for n in names]
+    results = functional(*args, **{k: v for k, v in kwargs.items() if k not in names})
+    for target, result in zip(targets, results if isinstance(results, tuple) else (results,), strict=True):
+        if not torch.can_cast(result.dtype, target.dtype):
+            raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {target.dtype}")
+        if target.shape != result.shape:
+            tensors.resize(target, result.shape)
+        target.copy_(result)
+    return targets[0] if len(targets) == 1 else tuple(targets)
+
+
+def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Copy the arguments to the CPU, run the op there, and copy results and what it wrote back."""
+    name = str(op)
+    policy = env.fallback_policy()
+    if policy == "error":
+        fix = "POLYHAL_FALLBACK=warn runs it on the CPU"
+        raise NotImplementedError(f"{name} has no kernel on {NAME}, and POLYHAL_FALLBACK is error; {fix}")
+    copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    moved = 0
+
+    def down(x: Any) -> Any:
+        nonlocal moved
+        if isinstance(x, torch.Tensor) and x.device.type == NAME:
+            if id(x) not in copies:
+                copies[id(x)] = (x, x.detach().cpu())
+                moved += x.nbytes
+            return copies[id(x)][1]
+        return torch.device("cpu") if isinstance(x, torch.device) and x.type == NAME else x
+
+    host_args, host_kwargs = pytree.tree_map(down, (args, kwargs))
+    out = op(*host_args, **host_kwargs)
+    written = _written(op, args, kwargs)
+    back = {id(copies[i][1]): copies[i][0] for i in written if i in copies}
+    for i in written & copies.keys():
+        device_tensor, host_tensor = copies[i]
+        if device_tensor.shape != host_tensor.shape:
+            tensors.resize(device_tensor, host_tensor.shape)
+        device_tensor.copy_(host_tensor)
+        moved += host_tensor.nbytes
+
+    def up(x: Any) -> Any:
+        nonlocal moved
+        if not isinstance(x, torch.Tensor):
+            return x
+        if id(x) in back:
+            return back[id(x)]
+        moved += x.nbytes
+        return tensors.wrap(tensors.upload(x))
+
+    result = pytree.tree_map(up, out) if copies or _places(kwargs) else out
+    if COUNTERS.count_cpu(name, moved) and policy == "warn":
+        warnings.warn(
+            f"{name} has no kernel on {NAME} and ran on the CPU: {moved} bytes were copied there and back. "
+            "polyhal.torch.report() lists such ops; POLYHAL_FALLBACK=error forbids them",
+            stacklevel=3,
+        )
+    return result
+
+
+def _places(kwargs: dict[str, Any]) -> bool:
+    """Whether the call names the device for its result."""
+    device = kwargs.get("device")
+    return device is not None and torch.device(device).type == NAME
+
+
+def _written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
+    """The identities of the tensors that the op writes, as its schema says."""
+    found = set()
+    for i, a in enumerate(op._schema.arguments):
+        if a.alias_info is not None and a.alias_info.is_write:
+            value = args[i] if not a.kwarg_only and i < len(args) else kwargs.get(a.name)
+            found |= {id(x) for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)}
+    return found

@@ -1,0 +1,179 @@
+"""The kernels of the device: functions of the table behind the signatures of ATen, in place too, and the fallback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from polyhal.hal import dispatch
+from polyhal.hal.errors import PolyhalError
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.tensor import Tensor
+from polyhal.torch import attention, memory, private, tensors
+from polyhal.torch import table as _table  # noqa: F401  (fills the table)
+from polyhal.torch.device import NAME, DeviceModule, current
+from polyhal.torch.failures import translated
+from polyhal.torch.fallback import fallback
+from polyhal.torch.registration import HANDLED, TABLE, Entry, UnsupportedArgumentsError
+
+Kernel = Callable[..., Any]
+_KEY = "PrivateUse1"
+_new_library: Callable[..., Any] = torch.library.Library
+LIBRARIES = (_new_library("aten", "IMPL"), _new_library("_", "IMPL"))
+"""Kernels by op, and those for every op. They hold as long as these objects live."""
+
+
+def cuts_gradients(op: Any) -> bool:
+    """Whether a kernel for this overload would hide it from autograd, which differentiates it through its parts."""
+    name = op.name()
+    return private.has_kernel(name, "CompositeImplicitAutograd") and not private.has_kernel(name, "Autograd")
+
+
+def overload(name: str) -> Any:
+    """The overload that a name of the table means; None if this version of PyTorch has none."""
+    packet, _, which = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet, None), which, None)
+
+
+def _unwrapped(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return tensors.unwrap(x)
+    if isinstance(x, torch.dtype):
+        return tensors.dtype_of(x)
+    if isinstance(x, (list, tuple)):
+        return [_unwrapped(v) for v in x]
+    return current() if isinstance(x, torch.device) else x
+
+
+def _wrapped(x: Any, memory_of_inputs: set[int]) -> Any:
+    """Results for PyTorch. Those that are no views by ATen's schema get memory of their own."""
+    if isinstance(x, Tensor):
+        return tensors.wrap(FUNCTIONS["copy"](x) if id(x.buffer) in memory_of_inputs else x)
+    if isinstance(x, (list, tuple)):
+        return type(x)(_wrapped(v, memory_of_inputs) for v in x)
+    return x
+
+
+def _buffers(values: Any) -> set[int]:
+    found: set[int] = set()
+    for x in values:
+        if isinstance(x, list):
+            found |= _buffers(x)
+        elif isinstance(x, Tensor):
+            found.add(id(x.buffer))
+    return found
+
+
+def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any], creates: bool) -> tuple[list[Any], dict[str, Any]]:
+    """What a function of the table takes. Raises UnsupportedArgumentsError for another generator than the device's own."""
+    if kwargs.get("generator") is not None:
+        raise UnsupportedArgumentsError
+    named = {k: _unwrapped(v) for k, v in kwargs.items() if k not in HANDLED}
+    if creates:
+        named["device"] = current()
+    return [_unwrapped(x) for x in args], named
+
+
+def kernel_of(entry: Entry, op: Any) -> Kernel:
+    """The kernel of an overload that returns new tensors."""
+    creates = any(a.name == "device" for a in op._schema.arguments)
+    positions = [i for i, a in enumerate(op._schema.arguments) if a.name in HANDLED and not a.kwarg_only]
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        try:
+            values, named = _arguments(args, kwargs, creates)
+            for i in reversed(positions):
+                del values[i : i + 1]
+            result = entry.function(*values, **named)
+        except UnsupportedArgumentsError:
+            return fallback(op, *args, **kwargs)
+        except PolyhalError as error:
+            raise translated(error) from error
+        return _wrapped(result, _buffers(values))
+
+    return kernel
+
+
+def in_place_kernel(entry: Entry, op: Any) -> Kernel:
+    """The kernel of an overload that replaces its first argument by what the entry computes."""
+
+    def kernel(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        try:
+            target = tensors.unwrap(self)
+            values, named = _arguments(args, kwargs, False)
+            if entry.op is not None and not named and _writes_directly(target, values):
+                dispatch.apply_into(entry.op, (target, *values), (), (target,))
+                return self
+            result = entry.function(target, *values, **named)
+            _check_fits(self, result)
+            if result is not target:
+                tensors.write(self, result)
+        except UnsupportedArgumentsError:
+            return fallback(op, self, *args, **kwargs)  # type: ignore[no-any-return]
+        except PolyhalError as error:
+            raise translated(error) from error
+        return self
+
+    return kernel
+
+
+def _writes_directly(target: Any, values: list[Any]) -> bool:
+    """Whether the result of an op has the target's shape and dtype for certain, and no operand overlaps it otherwise."""
+    if not target.dtype.is_floating_point:
+        return False
+    for v in values:
+        if isinstance(v, Tensor):
+            if v.dtype is not target.dtype or len(v.shape) > len(target.shape):
+                return False
+            for own, other in zip(reversed(target.shape), reversed(v.shape), strict=False):
+                if other not in (own, 1):
+                    return False
+        elif not isinstance(v, (bool, int, float)):
+            return False
+    return True
+
+
+def _check_fits(target: torch.Tensor, result: Any) -> None:
+    """Raise RuntimeError, as PyTorch does, for a result of a larger shape or a wider kind."""
+    shape = tuple(target.shape)
+    if len(result.shape) > len(shape) or any(
+        n not in (m, 1) for m, n in zip(reversed(shape), reversed(result.shape), strict=False)
+    ):
+        raise RuntimeError(f"output with shape {list(shape)} doesn't match the broadcast shape {list(result.shape)}")
+    kind = tensors.TORCH_DTYPES[result.dtype]
+    if not torch.can_cast(kind, target.dtype):
+        raise RuntimeError(f"result type {kind} can't be cast to the desired output type {target.dtype}")
+
+
+def register() -> None:
+    """Make the device known to PyTorch, with all kernels."""
+    private.register_device(NAME, DeviceModule())
+    # Streams and recorded steps belong to threads: the backward pass runs where it is called.
+    torch.autograd.set_multithreading_enabled(False)
+    library, everything = LIBRARIES
+    done = set()
+
+    def implement(name: str, kernel: Kernel) -> None:
+        op = overload(name)
+        if op is None or name in done or (cuts_gradients(op) and name not in memory.ALLOWED):
+            return
+        done.add(name)
+        library.impl(op, kernel, _KEY)
+
+    for name, kernel in {**memory.KERNELS, **attention.KERNELS}.items():
+        implement(name, kernel)
+    for name, entry in TABLE.items():
+        op = overload(name)
+        if op is not None and not entry.is_view:
+            is_in_place = op._schema.name.endswith("_") and len(op._schema.returns) == 1
+            implement(name, in_place_kernel(entry, op) if is_in_place else kernel_of(entry, op))
+    for name, entry in TABLE.items():
+        packet, _, which = name.partition(".")
+        op = overload(f"{packet}_.{which}")
+        if op is not None and not entry.is_view:
+            implement(f"{packet}_.{which}", in_place_kernel(entry, op))
+    everything.fallback(fallback, _KEY)
+    everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    library.impl("scaled_dot_product_attention", attention.scaled_dot_product_attention, "AutogradPrivateUse1")

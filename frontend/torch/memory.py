@@ -1,0 +1,201 @@
+"""Kernels about memory rather than elements: empty tensors, views, copies between devices, changes of a tensor's geometry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from polyhal.hal import dtypes, layout
+from polyhal.hal.layout import Spec, contiguous_strides
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.torch import private, tensors
+from polyhal.torch.device import NAME
+
+KERNELS: dict[str, Callable[..., Any]] = {}
+"""By overload, as in `empty_strided.default`."""
+ALLOWED = frozenset({"_has_compatible_shallow_copy_type.default"})
+"""Implicit composites that may have a kernel: they have no gradient."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _kernel(name: str) -> Callable[[F], F]:
+    def declare(function: F) -> F:
+        KERNELS[name] = function
+        return function
+
+    return declare
+
+
+@_kernel("_has_compatible_shallow_copy_type.default")
+def keeps_its_object(x: torch.Tensor, other: torch.Tensor) -> bool:
+    """True, so that `module.to` changes parameters in place: ties between them and optimizers built before stay right."""
+    return True
+
+
+@_kernel("empty.memory_format")
+def empty(size: Sequence[int], *, dtype: Any = None, memory_format: Any = None, **options: Any) -> torch.Tensor:
+    """New memory, in row-major order or with channels last."""
+    kind = dtype or torch.get_default_dtype()
+    if memory_format in (torch.channels_last, torch.channels_last_3d):
+        order = [0, *range(2, len(size)), 1]
+        strides = [0] * len(size)
+        for axis, stride in zip(order, contiguous_strides(tuple(size[i] for i in order)), strict=True):
+            strides[axis] = stride
+        return private.reinterpret(tensors.allocate(size, kind), size, strides, 0)
+    return tensors.allocate(size, kind)
+
+
+@_kernel("empty_strided.default")
+def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, **options: Any) -> torch.Tensor:
+    """New memory for a shape and strides."""
+    size, stride, kind = tuple(size), tuple(stride), dtype or torch.get_default_dtype()
+    if stride == contiguous_strides(size):
+        return tensors.allocate(size, kind)
+    last = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    return private.reinterpret(tensors.allocate((last,), kind), size, stride, 0)
+
+
+@_kernel("as_strided.default")
+def as_strided(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> torch.Tensor:
+    """A view; PyTorch makes almost all others of this one."""
+    here: Any = x.storage_offset()
+    return private.reinterpret(x, size, stride, 0 if offset is None else offset - here)
+
+
+@_kernel("_reshape_alias.default")
+def reshape_alias(x: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
+    """A view whose strides PyTorch has computed."""
+    return private.reinterpret(x, size, stride, 0)
+
+
+@_kernel("view.default")
+def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+    """Another shape of the same memory. Raises RuntimeError if the strides do not allow it."""
+    shape = list(size)
+    if shape.count(-1) == 1:
+        known = math.prod(n for n in shape if n != -1)
+        shape[shape.index(-1)] = x.numel() // known if known else 0
+    if math.prod(shape) != x.numel():
+        raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {x.numel()}")
+    found = layout.reshape(Spec(dtypes.float32, tuple(x.shape), x.stride()), tuple(shape))
+    if found is None:
+        raise RuntimeError(
+            f"view size {list(size)} is not compatible with strides {list(x.stride())} of shape {list(x.shape)}: "
+            "the elements lie in no such order. Use .reshape(...) instead"
+        )
+    return private.reinterpret(x, found.shape, found.strides, 0)
+
+
+@_kernel("unfold.default")
+def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
+    """Windows along an axis."""
+    if not x.ndim:
+        return private.reinterpret(x, (size,), (1,), 0)
+    axis = dimension % x.ndim
+    shape, strides = list(x.shape), list(x.stride())
+    if size > shape[axis]:
+        raise RuntimeError(f"maximum size for tensor at dimension {axis} is {shape[axis]} but size is {size}")
+    shape.append(size)
+    strides.append(strides[axis])
+    shape[axis] = (shape[axis] - size) // step + 1
+    strides[axis] *= step
+    return private.reinterpret(x, shape, strides, 0)
+
+
+@_kernel("resize_.default")
+def resize(x: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
+    """Another shape, with new memory if the old is too small."""
+    if tuple(x.shape) != tuple(size):
+        tensors.resize(x, size)
+    return x
+
+
+@_kernel("set_.source_Storage_storage_offset")
+def set_storage(
+    x: torch.Tensor, source: Any, offset: int, size: Sequence[int], stride: Sequence[int] = ()
+) -> torch.Tensor:
+    """Make `x` a view of another storage."""
+    tensors.share(x, source.root, offset, size, stride or contiguous_strides(tuple(size)))
+    return x
+
+
+@_kernel("set_.source_Storage")
+def set_whole_storage(x: torch.Tensor, source: Any) -> torch.Tensor:
+    """Make `x` the elements of another storage."""
+    return set_storage(x, source, 0, (source.nbytes() // x.element_size(),))
+
+
+@_kernel("set_.source_Tensor")
+def set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """Make `x` the same view of the same memory as `source`."""
+    offset: Any = source.storage_offset()
+    tensors.share(x, tensors.root_of(source), offset, source.shape, source.stride())
+    return x
+
+
+@_kernel("copy_.default")
+def copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """Replace the elements of `x` by those of `source`, from any device to any device."""
+    if x.device.type != NAME:
+        x.copy_(tensors.download(tensors.unwrap(source)))
+    elif x.numel():
+        here = source.device.type == NAME
+        tensors.write(x, tensors.unwrap(source) if here else tensors.upload(source))
+    return x
+
+
+@_kernel("_copy_from.default")
+def copy_from(source: torch.Tensor, x: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """`copy` with its arguments the other way round."""
+    return copy(x, source)
+
+
+@_kernel("_copy_from_and_resize.default")
+def copy_from_and_resize(source: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Copy to a tensor that takes the shape of `source`."""
+    if x.shape != source.shape:
+        x.resize_(source.shape)
+    return copy(x, source)
+
+
+@_kernel("clone.default")
+def clone(x: torch.Tensor, *, memory_format: Any = torch.preserve_format) -> torch.Tensor:
+    """A copy, which keeps the order of a dense tensor's axes as PyTorch's does."""
+    if x.is_contiguous() and memory_format in (None, torch.preserve_format, torch.contiguous_format):
+        return tensors.wrap(FUNCTIONS["copy"](tensors.unwrap(x)))
+    out = torch.empty_like(x, memory_format=memory_format or torch.preserve_format)
+    return copy(out, x)
+
+
+@_kernel("_local_scalar_dense.default")
+def local_scalar(x: torch.Tensor) -> Any:
+    """The only element as a Python number."""
+    return tensors.unwrap(x).item()
+
+
+@_kernel("fill_.Scalar")
+def fill(x: torch.Tensor, value: Any) -> torch.Tensor:
+    """Make all elements a number."""
+    tensors.write(x, value)
+    return x
+
+
+@_kernel("fill_.Tensor")
+def fill_from(x: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Make all elements that of a tensor without axes."""
+    if value.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions")
+    tensors.write(x, tensors.unwrap(value))
+    return x
+
+
+@_kernel("zero_.default")
+def zero(x: torch.Tensor) -> torch.Tensor:
+    """Make all elements 0."""
+    tensors.write(x, 0)
+    return x

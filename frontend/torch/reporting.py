@@ -1,0 +1,75 @@
+"""What did not run by a kernel of the device: counted by op, for users and tests."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+
+class Fallback(NamedTuple):
+    """How often an op of PyTorch took another way, and what it moved."""
+
+    calls: int
+    nbytes: int
+
+
+class FallbackReport(NamedTuple):
+    """What `report` gives, by overload: `aten.add.Tensor`."""
+
+    on_cpu: dict[str, Fallback]
+    """Ops that ran on the CPU, with the bytes copied there and back."""
+    decomposed: dict[str, int]
+    """Ops that PyTorch's own rules expressed by others, with the number of calls."""
+
+    def __str__(self) -> str:
+        lines = [
+            f"{name}: {f.calls} times on the CPU, {f.nbytes} bytes moved" for name, f in sorted(self.on_cpu.items())
+        ]
+        lines += [f"{name}: {n} times by PyTorch's decomposition" for name, n in sorted(self.decomposed.items())]
+        return "\n".join(lines) or "every op ran by a kernel of the device"
+
+
+class Counters:
+    """Counts calls, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._on_cpu: dict[str, Fallback] = {}
+        self._decomposed: dict[str, int] = {}
+
+    def count_cpu(self, name: str, nbytes: int) -> bool:
+        """Note a call on the CPU. Returns whether it was the first of this op."""
+        with self._lock:
+            before = self._on_cpu.get(name)
+            calls, moved = before or (0, 0)
+            self._on_cpu[name] = Fallback(calls + 1, moved + nbytes)
+        return before is None
+
+    def count_decomposed(self, name: str) -> None:
+        """Note a call that was decomposed."""
+        with self._lock:
+            self._decomposed[name] = self._decomposed.get(name, 0) + 1
+
+    def report(self) -> FallbackReport:
+        """What was counted since the last reset."""
+        with self._lock:
+            return FallbackReport(dict(self._on_cpu), dict(self._decomposed))
+
+    def reset(self) -> None:
+        """Count from 0, and warn again."""
+        with self._lock:
+            self._on_cpu.clear()
+            self._decomposed.clear()
+
+
+COUNTERS = Counters()
+
+
+def report() -> FallbackReport:
+    """Which ops of PyTorch ran on the CPU or by decomposition since the start or `reset_report`; print it to read it."""
+    return COUNTERS.report()
+
+
+def reset_report() -> None:
+    """Begin a new report."""
+    COUNTERS.reset()

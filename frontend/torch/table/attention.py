@@ -1,0 +1,29 @@
+"""Attention as PyTorch's op for devices with kernels of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import F, UnsupportedArgumentsError
+
+
+@aten("_scaled_dot_product_fused_attention_overrideable")
+def attention(
+    q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    return_debug_mask: bool = False, scale: float | None = None,
+) -> Any:  # fmt: skip
+    """The result and the logarithms of the sums of its weights; what belongs to dropout and ragged batches is None."""
+    if dropout_p:
+        raise UnsupportedArgumentsError
+    out, lse = F["attention"](q, k, v, mask, is_causal, scale)
+    return out, lse, None, None, q.shape[-2], k.shape[-2], None, None, None
+
+
+@aten("_scaled_dot_product_fused_attention_overrideable_backward")
+def attention_backward(
+    grad: Any, q: Any, k: Any, v: Any, mask: Any, wanted: Any, out: Any, lse: Any, starts_q: Any, starts_k: Any,
+    longest_q: Any, longest_k: Any, dropout_p: float, is_causal: bool, seed: Any, offset: Any, scale: float | None = None,
+) -> Any:  # fmt: skip
+    """Gradients of queries, keys and values; that of the mask is not computed."""
+    return (*F["attention_grad"](grad, q, k, v, mask, out, lse, is_causal, scale), None)

@@ -1,0 +1,40 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import F
+
+
+@aten("mm", "bmm", "dot", "mv")
+def product(a: Any, b: Any) -> Any:
+    return F["matmul"](a, b)
+
+
+@aten("addmm", "baddbmm", "addmv")
+def add_product(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    if beta == 1 and alpha == 1 and a.ndim == b.ndim == 2 and c.shape == b.shape[1:] and c.dtype is a.dtype:
+        return F["linear"](a, F["permute"](b, (1, 0)), c)
+    out = F["matmul"](a, b)
+    out = out if alpha == 1 else out * alpha
+    return out if beta == 0 else out + (c if beta == 1 else c * beta)
+
+
+@aten("linear")
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    return F["linear"](x, weight, bias)
+
+
+@aten("linear_backward")
+def linear_backward(x: Any, grad: Any, weight: Any, mask: Any) -> Any:
+    """Gradients of the input, the weight and the bias."""
+    rows = F["reshape"](grad, (-1, grad.shape[-1]))
+    dx = F["reshape"](F["matmul"](rows, weight), x.shape) if mask[0] else None
+    if not mask[1]:
+        return dx, None, F["sum"](rows, 0) if mask[2] else None
+    inputs = F["reshape"](x, (-1, x.shape[-1]))
+    if mask[2]:
+        return (dx, *F["linear_weight_grad"](rows, inputs))
+    return dx, F["matmul"](F["permute"](rows, (1, 0)), inputs), None

@@ -1,0 +1,66 @@
+"""What several families need: calling Polyhal's functions by name, casts, and PyTorch's promotion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.ops import FUNCTIONS as F
+from polyhal.hal.ops import OPS
+from polyhal.torch.registration import UnsupportedArgumentsError
+
+__all__ = [
+    "OPS",
+    "F",
+    "UnsupportedArgumentsError",
+    "axes_of",
+    "cast",
+    "default_dtype",
+    "is_tensor",
+    "promoted",
+    "zeros",
+]
+
+_CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether an operand is a tensor rather than a number."""
+    return hasattr(x, "ref")
+
+
+def cast(x: Any, dtype: DType | None) -> Any:
+    """The tensor in a dtype; the tensor itself if it has it, or for None."""
+    return x if dtype is None or x.dtype is dtype else F["cast"](x, dtype)
+
+
+def promoted(a: Any, b: Any) -> tuple[Any, Any]:
+    """Operands by PyTorch's rule that a tensor without axes does not widen one with axes of its category."""
+    if not (is_tensor(a) and is_tensor(b)) or a.dtype is b.dtype or bool(a.shape) == bool(b.shape):
+        return a, b
+    big, small = (a, b) if a.shape else (b, a)
+    if _CATEGORY[big.dtype.kind] >= _CATEGORY[small.dtype.kind]:
+        small = cast(small, big.dtype)
+    return (big, small) if a.shape else (small, big)
+
+
+def axes_of(x: Any, dim: Any) -> Any:
+    """The axes of a reduction as Polyhal takes them: None for all, which an empty list means to PyTorch."""
+    if dim is None or not x.shape or (isinstance(dim, (list, tuple)) and not dim):
+        return None
+    return tuple(dim) if isinstance(dim, (list, tuple)) else dim
+
+
+def default_dtype(dtype: DType | None, *values: Any) -> DType:
+    """The dtype of a new tensor: the one that was given, else what PyTorch makes of Python numbers."""
+    if dtype is not None:
+        return dtype
+    if any(isinstance(v, float) for v in values) or not values:
+        return dtypes.float32
+    return dtypes.bool_ if all(isinstance(v, bool) for v in values) else dtypes.int64
+
+
+def zeros(shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
+    """Zeros."""
+    return F["full"](shape, 0, dtype, device=device)

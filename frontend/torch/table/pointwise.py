@@ -1,0 +1,233 @@
+"""Functions of each element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from polyhal.torch.registration import aten, same_op
+from polyhal.torch.table.operands import OPS, F, is_tensor, promoted
+
+_UNARY = (
+    "abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc erfinv exp exp2 expm1 floor frac hardsigmoid "
+    "hardswish isfinite isinf isnan isneginf isposinf lgamma log log10 log1p log2 logical_not mish reciprocal relu rsqrt "
+    "sigmoid sign signbit silu sin sinc sinh sqrt tan tanh trunc"
+)
+_RENAMED = {"neg": "negative", "bitwise_not": "bitwise_invert", "sgn": "sign"}
+_BINARY = {
+    "atan2.default": "atan2",
+    "bitwise_and.Scalar": "bitwise_and",
+    "bitwise_and.Tensor": "bitwise_and",
+    "bitwise_left_shift.Tensor": "bitwise_left_shift",
+    "bitwise_left_shift.Tensor_Scalar": "bitwise_left_shift",
+    "bitwise_or.Scalar": "bitwise_or",
+    "bitwise_or.Tensor": "bitwise_or",
+    "bitwise_right_shift.Tensor": "bitwise_right_shift",
+    "bitwise_right_shift.Tensor_Scalar": "bitwise_right_shift",
+    "bitwise_xor.Scalar": "bitwise_xor",
+    "bitwise_xor.Tensor": "bitwise_xor",
+    "copysign.Tensor": "copysign",
+    "div.Scalar": "divide",
+    "div.Tensor": "divide",
+    "eq.Scalar": "equal",
+    "eq.Tensor": "equal",
+    "floor_divide.Scalar": "floor_divide",
+    "floor_divide.default": "floor_divide",
+    "fmax.default": "fmax",
+    "fmin.default": "fmin",
+    "fmod.Scalar": "fmod",
+    "fmod.Tensor": "fmod",
+    "gcd.default": "gcd",
+    "ge.Scalar": "greater_equal",
+    "ge.Tensor": "greater_equal",
+    "gt.Scalar": "greater",
+    "gt.Tensor": "greater",
+    "hypot.default": "hypot",
+    "lcm.default": "lcm",
+    "le.Scalar": "less_equal",
+    "le.Tensor": "less_equal",
+    "logaddexp.default": "logaddexp",
+    "logaddexp2.default": "logaddexp2",
+    "logical_and.default": "logical_and",
+    "logical_or.default": "logical_or",
+    "logical_xor.default": "logical_xor",
+    "lt.Scalar": "less",
+    "lt.Tensor": "less",
+    "maximum.default": "maximum",
+    "minimum.default": "minimum",
+    "mul.Scalar": "multiply",
+    "mul.Tensor": "multiply",
+    "ne.Scalar": "not_equal",
+    "ne.Tensor": "not_equal",
+    "nextafter.default": "nextafter",
+    "remainder.Scalar": "remainder",
+    "remainder.Scalar_Tensor": "remainder",
+    "remainder.Tensor": "remainder",
+    "xlogy.Scalar_Other": "xlogy",
+    "xlogy.Scalar_Self": "xlogy",
+    "xlogy.Tensor": "xlogy",
+}
+
+
+def _binary(op: str) -> Callable[[Any, Any], Any]:
+    call = OPS[op].call
+
+    def compute(a: Any, b: Any) -> Any:
+        return call(*promoted(a, b))
+
+    return compute
+
+
+for _name in _UNARY.split():
+    same_op(_name, f"{_name}.default")
+for _name, _op in _RENAMED.items():
+    same_op(_op, f"{_name}.default")
+for _name, _op in _BINARY.items():
+    same_op(_op, _name, via=_binary(_op))
+
+
+@aten("add.Tensor", "add.Scalar")
+def add(a: Any, b: Any, alpha: Any = 1) -> Any:
+    a, b = promoted(a, b)
+    return F["add"](a, b if alpha == 1 else b * alpha)
+
+
+@aten("sub.Tensor", "sub.Scalar")
+def sub(a: Any, b: Any, alpha: Any = 1) -> Any:
+    a, b = promoted(a, b)
+    return F["subtract"](a, b if alpha == 1 else b * alpha)
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def rsub(a: Any, b: Any, alpha: Any = 1) -> Any:
+    a, b = promoted(a, b)
+    return F["subtract"](b, a if alpha == 1 else a * alpha)
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+    a, b = promoted(a, b)
+    return F["div"](a, b, rounding_mode=rounding_mode)
+
+
+@aten("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
+def power(a: Any, b: Any) -> Any:
+    if not is_tensor(b) and b in (1, 2, 0.5):
+        if b == 1:
+            return F["copy"](a)
+        if a.dtype.is_floating_point:
+            return F["square" if b == 2 else "sqrt"](a)
+    return F["pow"](*promoted(a, b))
+
+
+@aten("where.self")
+def where(condition: Any, a: Any, b: Any) -> Any:
+    return F["where"](condition, *promoted(a, b))
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    return F["masked_fill"](x, mask, value)
+
+
+@aten("clamp", "clamp.Tensor")
+def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+    if low is not None:
+        x = F["maximum"](*promoted(x, low))
+    return x if high is None else F["minimum"](*promoted(x, high))
+
+
+@aten("clamp_min", "clamp_min.Tensor")
+def clamp_min(x: Any, low: Any) -> Any:
+    return clamp(x, low)
+
+
+@aten("clamp_max", "clamp_max.Tensor")
+def clamp_max(x: Any, high: Any) -> Any:
+    return clamp(x, None, high)
+
+
+@aten("round")
+def round_(x: Any) -> Any:
+    return F["round"](x)
+
+
+@aten("round.decimals")
+def round_decimals(x: Any, decimals: int = 0) -> Any:
+    return F["round"](x, decimals)
+
+
+@aten("addcmul")
+def addcmul(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
+    product = a * b
+    return x + (product if value == 1 else product * value)
+
+
+@aten("addcdiv")
+def addcdiv(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
+    quotient = a / b
+    return x + (quotient if value == 1 else quotient * value)
+
+
+@aten("lerp.Scalar", "lerp.Tensor")
+def lerp(x: Any, end: Any, weight: Any) -> Any:
+    return x + (end - x) * weight
+
+
+@aten("gelu")
+def gelu(x: Any, approximate: str = "none") -> Any:
+    return F["gelu"](x, approximate)
+
+
+@aten("gelu_backward")
+def gelu_backward(grad: Any, x: Any, approximate: str = "none") -> Any:
+    return F["gelu_grad"](grad, x, approximate)
+
+
+@aten("silu_backward")
+def silu_backward(grad: Any, x: Any) -> Any:
+    return F["silu_grad"](grad, x)
+
+
+@aten("sigmoid_backward")
+def sigmoid_backward(grad: Any, y: Any) -> Any:
+    return F["sigmoid_grad"](grad, y)
+
+
+@aten("tanh_backward")
+def tanh_backward(grad: Any, y: Any) -> Any:
+    return F["tanh_grad"](grad, y)
+
+
+@aten("threshold_backward")
+def threshold_backward(grad: Any, x: Any, threshold: Any) -> Any:
+    if threshold == 0 and grad.shape == x.shape and grad.dtype is x.dtype:
+        return F["relu_grad"](grad, x)
+    return F["where"](x > threshold, grad, 0.0)
+
+
+@aten("leaky_relu")
+def leaky_relu(x: Any, slope: float = 0.01) -> Any:
+    return F["leaky_relu"](x, slope)
+
+
+@aten("leaky_relu_backward")
+def leaky_relu_backward(grad: Any, x: Any, slope: float, is_result: bool) -> Any:
+    return F["where"](x > 0, grad, grad * slope)
+
+
+@aten("hardtanh")
+def hardtanh(x: Any, low: Any = -1, high: Any = 1) -> Any:
+    return clamp(x, low, high)
+
+
+@aten("hardtanh_backward")
+def hardtanh_backward(grad: Any, x: Any, low: Any, high: Any) -> Any:
+    return F["where"](F["logical_and"](x > low, x < high), grad, 0.0)
+
+
+@aten("softplus")
+def softplus(x: Any, beta: float = 1, threshold: float = 20) -> Any:
+    scaled = x if beta == 1 else x * beta
+    out = F["softplus"](scaled)
+    return F["where"](scaled > threshold, x, out if beta == 1 else out / beta)

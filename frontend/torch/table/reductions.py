@@ -1,0 +1,136 @@
+"""Sums, extremes, moments and norms along axes, and scans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.hal import dtypes
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import F, UnsupportedArgumentsError, axes_of, cast, zeros
+
+
+def _summed(x: Any, dtype: Any) -> Any:
+    """The input of a sum or product: integers are added as int64 unless a dtype is given."""
+    return cast(x, dtype or (None if x.dtype.kind in ("float", "complex") else dtypes.int64))
+
+
+@aten("sum", "sum.dim_IntList")
+def sum_(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    x = _summed(x, dtype)
+    return F["sum"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
+
+
+@aten("mean", "mean.dim")
+def mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    x = cast(x, dtype)
+    return F["mean"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
+
+
+@aten("prod", "prod.dim_int")
+def prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    x = _summed(x, dtype)
+    return F["prod"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
+
+
+@aten("amax")
+def amax(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    return F["max"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
+
+
+@aten("amin")
+def amin(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    return F["min"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
+
+
+@aten("max")
+def max_(x: Any) -> Any:
+    return amax(x)
+
+
+@aten("min")
+def min_(x: Any) -> Any:
+    return amin(x)
+
+
+@aten("max.dim")
+def max_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+    if not x.shape:
+        return F["copy"](x), zeros((), dtypes.int64, x.device)
+    return F["max"](x, dim, keepdim), F["argmax"](x, dim, keepdim)
+
+
+@aten("min.dim")
+def min_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+    if not x.shape:
+        return F["copy"](x), zeros((), dtypes.int64, x.device)
+    return F["min"](x, dim, keepdim), F["argmin"](x, dim, keepdim)
+
+
+@aten("argmax")
+def argmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    return F["argmax"](x, dim if x.shape else None, keepdim)
+
+
+@aten("argmin")
+def argmin(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    return F["argmin"](x, dim if x.shape else None, keepdim)
+
+
+def _truth(name: str, x: Any, dim: Any, keepdim: bool) -> Any:
+    out = F[name](x, axes_of(x, dim), keepdim)
+    return cast(out, dtypes.uint8) if x.dtype is dtypes.uint8 else out
+
+
+@aten("any", "any.dim", "any.dims")
+def any_(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _truth("any", x, dim, keepdim)
+
+
+@aten("all", "all.dim", "all.dims")
+def all_(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _truth("all", x, dim, keepdim)
+
+
+@aten("var.correction")
+def var(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
+    if not x.size:
+        raise UnsupportedArgumentsError
+    return F["var"](x, axes_of(x, dim), keepdims=keepdim, correction=1 if correction is None else correction)
+
+
+@aten("std.correction")
+def std(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
+    return F["sqrt"](var(x, dim, correction, keepdim))
+
+
+@aten("var_mean.correction")
+def var_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
+    return var(x, dim, correction, keepdim), F["mean"](x, axes_of(x, dim), keepdim)
+
+
+@aten("linalg_vector_norm")
+def vector_norm(x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    return F["vector_norm"](cast(x, dtype), axes_of(x, dim), keepdim, float(order))
+
+
+@aten("cumsum")
+def cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
+    x = _summed(x, dtype)
+    return F["cumsum"](x, dim) if x.shape else F["copy"](x)
+
+
+@aten("cumprod")
+def cumprod(x: Any, dim: int, dtype: Any = None) -> Any:
+    x = _summed(x, dtype)
+    return F["cumprod"](x, dim) if x.shape else F["copy"](x)
+
+
+@aten("logsumexp")
+def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
+    return F["logsumexp"](x, axes_of(x, dim), keepdim)
+
+
+@aten("equal")
+def equal(x: Any, y: Any) -> bool:
+    """Whether shapes and all elements are equal, as a Python bool."""
+    return x.shape == y.shape and bool(F["all"](F["equal"](x, y)).item())

@@ -1,0 +1,59 @@
+"""Views, for callers that see no PyTorch tensors, and what joins tensors to new ones."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from polyhal.hal import dtypes
+from polyhal.torch.registration import aten, aten_view
+from polyhal.torch.table.operands import F, cast
+
+
+@aten_view("permute")
+def permute(x: Any, dims: Any) -> Any:
+    return F["permute"](x, tuple(dims))
+
+
+@aten_view("transpose.int")
+def transpose(x: Any, dim0: int, dim1: int) -> Any:
+    return F["transpose"](x, dim0, dim1) if x.shape else x
+
+
+@aten_view("t")
+def t(x: Any) -> Any:
+    return F["permute"](x, (1, 0)) if x.ndim == 2 else x
+
+
+@aten_view("view", "_unsafe_view")
+def view(x: Any, size: Any) -> Any:
+    return F["reshape"](x, tuple(size))
+
+
+@aten_view("unsqueeze")
+def unsqueeze(x: Any, dim: int) -> Any:
+    return F["unsqueeze"](x, dim)
+
+
+@aten_view("expand")
+def expand(x: Any, size: Any, implicit: bool = False) -> Any:
+    lead = len(size) - x.ndim
+    return F["broadcast_to"](x, tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(size)))
+
+
+@aten_view("select.int")
+def select(x: Any, dim: int, index: int) -> Any:
+    return F["select"](x, dim, index)
+
+
+@aten("cat")
+def cat(xs: Any, dim: int = 0) -> Any:
+    """Joined along an axis. Vectors of length 0 fit anywhere, as PyTorch has it for old programs."""
+    kind = reduce(dtypes.promote, [x.dtype for x in xs])
+    parts = [cast(x, kind) for x in xs if x.shape != (0,)]
+    return F["concat"](parts, dim) if parts else cast(xs[0], kind)
+
+
+@aten("flip")
+def flip(x: Any, dims: Any) -> Any:
+    return F["flip"](x, tuple(dims)) if dims else F["copy"](x)

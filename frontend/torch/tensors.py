@@ -1,0 +1,160 @@
+"""PyTorch tensors whose storages carry Polyhal buffers, and the way there and back.
+
+PyTorch keeps the Python object of a storage as long as the storage lives, and views, detached aliases and what autograd saves
+share it. It is therefore the place of the buffer, which returns to the pool with the last of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.tensor import Tensor
+from polyhal.tensor import wrap as polyhal_tensor
+from polyhal.torch import private
+from polyhal.torch.device import NAME, current
+
+DTYPES: dict[torch.dtype, DType] = {
+    getattr(torch, d.name.rstrip("_")): d for d in dtypes.ALL if hasattr(torch, d.name.rstrip("_"))
+}
+"""Polyhal's dtypes by PyTorch's."""
+TORCH_DTYPES = {ours: theirs for theirs, ours in DTYPES.items()}
+
+_storage_of = torch.Tensor.untyped_storage
+
+
+class Storage(torch.UntypedStorage):
+    """The storage of a tensor on the device. `root` is all of its memory, as a Polyhal tensor."""
+
+    root: Tensor
+
+    def nbytes(self) -> int:
+        """Size of the memory in bytes."""
+        return self.root.nbytes if hasattr(self, "root") else 0
+
+    size = __len__ = nbytes
+
+    def data_ptr(self) -> int:
+        """A number that is the same for storages of one memory, and no address."""
+        return id(self.root.buffer)
+
+
+def dtype_of(dtype: torch.dtype) -> DType:
+    """Polyhal's dtype for PyTorch's. Raises TypeError."""
+    try:
+        return DTYPES[dtype]
+    except KeyError:
+        raise TypeError(f"{dtype} is not supported on {NAME}; supported are {', '.join(map(str, DTYPES))}") from None
+
+
+def attach(storage: Any, root: Tensor) -> None:
+    """Have a storage of PyTorch carry the memory of `root`."""
+    storage.__class__ = Storage
+    storage.root = root
+
+
+def root_of(x: torch.Tensor) -> Tensor:
+    """All of the memory that `x` lies in."""
+    root: Tensor = _storage_of(x).root  # type: ignore[attr-defined]
+    return root
+
+
+def wrap(x: Tensor) -> torch.Tensor:
+    """A PyTorch tensor with a new storage around a Polyhal tensor."""
+    ref = x.ref
+    spec = ref.spec
+    out = private.new_tensor(spec.shape, TORCH_DTYPES[spec.dtype])
+    attach(_storage_of(out), x)
+    if ref.offset or not spec.is_contiguous:
+        return private.reinterpret(out, spec.shape, spec.strides, ref.offset)
+    return out
+
+
+def unwrap(x: torch.Tensor) -> Any:
+    """The Polyhal tensor that a PyTorch tensor of the device is; the number in a CPU tensor without axes.
+
+    Raises RuntimeError for other tensors of other devices.
+    """
+    try:
+        root = root_of(x)
+    except AttributeError:
+        if x.device.type == "cpu" and not x.ndim:
+            return x.item()
+        found = f"found one on {x.device}, of shape {tuple(x.shape)}"
+        raise RuntimeError(f"Expected all tensors to be on the same device, {NAME}:0, but {found}") from None
+    ref = root.ref
+    spec = ref.spec
+    shape, strides = x.shape, x.stride()
+    offset: Any = x.storage_offset()
+    if offset == ref.offset and shape == spec.shape and strides == spec.strides and DTYPES[x.dtype] is spec.dtype:
+        return root
+    view = Spec(dtype_of(x.dtype), tuple(shape), strides, offset % ALIGNMENT == 0)
+    out = polyhal_tensor(root.device, root.buffer, Ref(ref.handle, view, offset))
+    dispatch.thread.executor.track(out)
+    return out
+
+
+def allocate(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A contiguous tensor of the device, whose elements are whatever lies there."""
+    device = current()
+    buffer, ref = device.reserve(contiguous(dtype_of(dtype), tuple(shape)))
+    out = polyhal_tensor(device, buffer, ref)
+    dispatch.thread.executor.capture_constant(out)
+    return wrap(out)
+
+
+def resize(x: torch.Tensor, shape: Sequence[int]) -> None:
+    """Make `x` a contiguous tensor of `shape`, with new memory if the old is too small."""
+    strides = contiguous_strides(tuple(shape))
+    offset: Any = x.storage_offset()
+    count = offset + math.prod(shape)
+    root = root_of(x)
+    if count > root.size:
+        root = root_of(allocate((count,), x.dtype))
+    share(x, root, offset, shape, strides)
+
+
+def share(x: torch.Tensor, root: Tensor, offset: int, shape: Sequence[int], strides: Sequence[int]) -> None:
+    """Make `x` a view of the memory of `root`."""
+    last = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    storage = private.new_storage(x.device, (offset + last) * x.element_size())
+    attach(storage, root)
+    private.set_geometry(x, storage, offset, shape, strides)
+
+
+def upload(x: torch.Tensor) -> Tensor:
+    """Copy a CPU tensor to the device."""
+    kind = dtype_of(x.dtype)
+    source = x.detach().resolve_conj().resolve_neg().contiguous()
+    bits = source.view(torch.int16) if kind is dtypes.bfloat16 else source
+    device = current()
+    out = polyhal_tensor(device, *device.upload(bits.numpy().view(kind.numpy), kind))
+    dispatch.thread.executor.capture_constant(out)
+    return out
+
+
+def download(x: Tensor) -> torch.Tensor:
+    """Copy a Polyhal tensor to the CPU."""
+    array = x.numpy()
+    if x.dtype is dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def write(target: torch.Tensor, value: Any) -> None:
+    """Replace the elements of a tensor of the device by a number, or by those of a Polyhal tensor, broadcast and cast."""
+    place = unwrap(target)
+    if hasattr(value, "ref"):
+        if value.shape != place.shape:
+            value = FUNCTIONS["broadcast_to"](value, place.shape)
+        if value.buffer is place.buffer and value.ref is not place.ref:
+            value = FUNCTIONS["copy"](value)
+    dispatch.thread.executor.overwrite(place, value)

@@ -1,0 +1,44 @@
+"""Running the same PyTorch code on the CPU and on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def moved(tree: Any, device: str) -> Any:
+    """All tensors on a device, as leaves that need gradients where the originals do."""
+
+    def move(x: Any) -> Any:
+        return x.detach().to(device).requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
+
+    return pytree.tree_map(move, tree)
+
+
+def outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """What a function gives, and the gradients of its arguments."""
+    results = pytree.tree_leaves(function(*args))
+    roots = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
+    leaves = [x for x in pytree.tree_leaves(args) if isinstance(x, torch.Tensor) and x.requires_grad]
+    grads = []
+    if roots and leaves:
+        torch.autograd.backward([r.float().square().sum() for r in roots])
+        grads = [x.grad for x in leaves]
+    return results, grads
+
+
+def agree(function: Callable[..., Any], *args: Any, device: str, rtol: float = 1e-5, atol: float = 1e-5) -> None:
+    """Assert that results and gradients on the device are those of the CPU, in value, shape and dtype."""
+    expected, expected_grads = outcome(function, moved(args, "cpu"))
+    found, found_grads = outcome(function, moved(args, device))
+    assert len(found) == len(expected)
+    for a, b in zip([*found, *found_grads], [*expected, *expected_grads], strict=True):
+        if not isinstance(b, torch.Tensor):
+            assert a == b
+            continue
+        assert a.device.type == device
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a.detach().cpu(), b.detach(), rtol=rtol, atol=atol, equal_nan=True)

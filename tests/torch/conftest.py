@@ -1,0 +1,26 @@
+"""PyTorch's device on the devices under test: one that opens at once, and OpenCL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from devices import TEST_DEVICES
+
+from polyhal.hal.device import Device
+
+pytest.importorskip("torch")
+
+NAMES = [name for name in ("numpy", "opencl") if name in TEST_DEVICES] or TEST_DEVICES[:1]
+
+
+@pytest.fixture(params=NAMES)
+def torch_device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of PyTorch's device while Polyhal's default device is one of those under test."""
+    import polyhal.torch
+
+    previous = polyhal.get_default_device()
+    polyhal.set_default_device(Device(request.param))
+    polyhal.torch.reset_report()
+    yield "polyhal"
+    polyhal.set_default_device(previous)

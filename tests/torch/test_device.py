@@ -1,0 +1,133 @@
+"""`torch.device("polyhal")`: memory, views, copies, writes, and what PyTorch asks of a device."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from comparison import agree
+
+import polyhal.torch
+from polyhal.hal.errors import DeviceMismatchError, OutOfMemoryError, UnsupportedDTypeError
+from polyhal.torch import tensors
+from polyhal.torch.device import current
+from polyhal.torch.failures import translated
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_there_and_back(torch_device: str, dtype: torch.dtype) -> None:
+    x = torch.arange(12).reshape(3, 4).to(dtype)
+    assert torch.equal(x.to(torch_device).cpu(), x)
+    assert torch.equal(x.t().to(torch_device).cpu(), x.t())
+
+
+def test_views_share_memory_and_writes_through_them_are_seen(torch_device: str) -> None:
+    def write(x: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        x[1:, ::2] = 7
+        x.t()[0].mul_(2)
+        x.view(-1)[3:5] += 1
+        x.narrow(1, 1, 2).copy_(x.narrow(1, 2, 2))
+        x.unfold(0, 2, 1)[0, 0] = -1
+        return x
+
+    agree(write, torch.randn(3, 4), device=torch_device)
+
+
+def test_memory_returns_with_the_last_view(torch_device: str) -> None:
+    gc.collect()
+    before = current().memory_stats().used
+    x = torch.empty(1000, device=torch_device)
+    view = x[10:].detach()
+    del x
+    assert current().memory_stats().used > before
+    del view
+    assert current().memory_stats().used == before
+
+
+def test_strided_empty_resize_and_out(torch_device: str) -> None:
+    x = torch.empty_strided((2, 3), (1, 2), device=torch_device)
+    assert x.stride() == (1, 2)
+    out = torch.empty(0, device=torch_device)
+    a = torch.ones(3, device=torch_device)
+    assert torch.add(a, a, out=out) is out
+    assert out.tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        torch.add(a, a, out=torch.empty(3, dtype=torch.int64, device=torch_device))
+
+
+def test_writes_in_place_are_refused_as_pytorch_refuses_them(torch_device: str) -> None:
+    x = torch.ones(3, dtype=torch.int64, device=torch_device)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x.add_(1.5)
+    with pytest.raises(RuntimeError, match="broadcast shape"):
+        x.add_(torch.ones(2, 3, dtype=torch.int64, device=torch_device))
+
+
+def test_an_operand_that_overlaps_its_target(torch_device: str) -> None:
+    agree(lambda x: x.clone().add_(x[0]), torch.randn(3, 3), device=torch_device)
+    x = torch.arange(1.0, 5.0).to(torch_device)
+    x[1:].mul_(x[:-1])  # refused by PyTorch's CPU; here every element is read before any is written
+    assert x.tolist() == [1, 2, 6, 12]
+
+
+def test_tensors_of_two_devices_are_refused(torch_device: str) -> None:
+    x = torch.ones(3, device=torch_device)
+    assert (x + torch.tensor(2.0)).tolist() == [3, 3, 3]
+    with pytest.raises(RuntimeError, match="same device, polyhal:0, but found one on cpu"):
+        x + torch.ones(3)
+
+
+def test_errors_have_pytorchs_types() -> None:
+    for ours, theirs in [
+        (OutOfMemoryError, torch.OutOfMemoryError),
+        (UnsupportedDTypeError, TypeError),
+        (DeviceMismatchError, RuntimeError),
+    ]:
+        error = translated(ours("what happened"))
+        assert type(error) is theirs
+        assert str(error) == "what happened"
+
+
+def test_dtypes_without_a_counterpart_are_refused(torch_device: str) -> None:
+    with pytest.raises(TypeError, match=r"complex64 is not supported on polyhal; supported are torch\.bool"):
+        torch.ones(2, dtype=torch.complex64, device=torch_device)
+
+
+def test_ties_survive_the_move(torch_device: str) -> None:
+    first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    second.weight = first.weight
+    weight = first.weight
+    torch.nn.Sequential(first, second).to(torch_device)
+    assert first.weight is second.weight is weight
+    assert weight.device.type == torch_device
+
+
+def test_the_module_of_the_device(torch_device: str) -> None:
+    module = torch.polyhal  # type: ignore[attr-defined]
+    assert module.is_available()
+    assert module.device_count() == 1
+    with pytest.raises(ValueError, match="one device of Polyhal"):
+        module.set_device(1)
+    torch.manual_seed(3)
+    state = module.get_rng_state()
+    first = torch.rand(4, device=torch_device)
+    assert not torch.equal(first, torch.rand(4, device=torch_device))
+    module.set_rng_state(state)
+    assert torch.equal(first, torch.rand(4, device=torch_device))
+    assert torch.ones(2).polyhal().device.type == torch_device  # type: ignore[attr-defined]
+
+
+def test_root_is_the_whole_memory(torch_device: str) -> None:
+    x = torch.ones(4, 5, device=torch_device)
+    assert tensors.root_of(x[1:, 2]).shape == (4, 5)
+    assert tensors.unwrap(x) is tensors.root_of(x)
+    assert x.untyped_storage().nbytes() == 80
+
+
+def test_printing(torch_device: str) -> None:
+    assert repr(torch.ones(2, device=torch_device)) == "tensor([1., 1.], device='polyhal:0')"
+    assert "every op ran" in str(polyhal.torch.report())

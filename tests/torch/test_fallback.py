@@ -1,0 +1,90 @@
+"""Ops without a kernel: decompositions, the CPU with one warning, and what is forbidden."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from comparison import agree
+
+import polyhal.torch
+from polyhal.torch.fallback import fallback
+from polyhal.torch.kernels import cuts_gradients
+from polyhal.torch.registration import TABLE, add_entry
+
+
+@pytest.fixture(scope="module")
+def only_cpu() -> Iterator[Any]:
+    """Ops that have kernels for the CPU alone."""
+    library = torch.library.Library("polyhal_tests", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.define("double_(Tensor(a!) x) -> Tensor(a!)")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    library.impl("double_", lambda x: x.mul_(2), "CPU")
+    yield torch.ops.polyhal_tests
+    library._destroy()
+
+
+def test_the_cpu_warns_once_and_is_counted(torch_device: str, only_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "warn")
+    x = torch.ones(3, device=torch_device)
+    with pytest.warns(UserWarning, match=r"polyhal_tests\.twice\.default has no kernel .* 24 bytes were copied"):
+        y = only_cpu.twice(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        only_cpu.twice(x)
+    assert y.tolist() == [2, 2, 2]
+    assert polyhal.torch.report().on_cpu == {"polyhal_tests.twice.default": (2, 48)}
+
+
+def test_the_cpu_can_be_forbidden(torch_device: str, only_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "error")
+    with pytest.raises(NotImplementedError, match=r"polyhal_tests\.twice.*POLYHAL_FALLBACK"):
+        only_cpu.twice(torch.ones(3, device=torch_device))
+
+
+def test_what_the_cpu_writes_goes_back(torch_device: str, only_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+    x = torch.ones(4, device=torch_device)
+    view = x[::2]
+    assert only_cpu.double_(view) is view
+    assert x.tolist() == [2, 1, 2, 1]
+
+
+def test_a_decomposition_that_leads_back_to_its_op_ends_on_the_cpu(
+    torch_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+    op = torch.ops.aten.flip.default
+    assert fallback(op, torch.arange(3, device=torch_device), [0]).tolist() == [2, 1, 0]
+    assert fallback(op, torch.arange(3, device=torch_device), [0]).tolist() == [2, 1, 0]
+
+
+def test_decompositions_stay_on_the_device(torch_device: str) -> None:
+    agree(torch.nn.functional.huber_loss, torch.randn(4, requires_grad=True), torch.randn(4), device=torch_device)
+    report = polyhal.torch.report()
+    assert report.decomposed
+    assert not report.on_cpu
+
+
+def test_kernels_that_would_cut_gradients_are_refused() -> None:
+    assert cuts_gradients(torch.ops.aten.square.default)
+    assert not cuts_gradients(torch.ops.aten.mul.Tensor)
+    for name in TABLE:
+        packet, _, which = name.partition(".")
+        op = getattr(getattr(torch.ops.aten, packet), which)
+        if cuts_gradients(op):
+            assert not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "PrivateUse1"), name
+
+
+def test_an_overload_has_one_entry() -> None:
+    with pytest.raises(ValueError, match=r"aten::relu\.default is in the table twice"):
+        add_entry("relu", TABLE["relu.default"])
+
+
+def test_every_entry_is_an_overload_of_pytorch() -> None:
+    missing = [n for n in TABLE if not hasattr(getattr(torch.ops.aten, n.split(".")[0], None), n.split(".")[1])]
+    assert missing == []

@@ -1,0 +1,46 @@
+"""Each name that is used beyond PyTorch's public interface does what this package needs of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from polyhal.torch import private
+from polyhal.torch.versions import require
+
+
+def test_new_tensor_has_the_shape_and_a_storage_that_keeps_its_object() -> None:
+    x = private.new_tensor((2, 3), torch.float32)
+    assert (x.device.type, tuple(x.shape), x.dtype) == ("polyhal", (2, 3), torch.float32)
+    x.untyped_storage().mark = "kept"  # type: ignore[attr-defined]
+    assert x.detach().untyped_storage().mark == "kept"  # type: ignore[attr-defined]
+
+
+def test_reinterpret_shares_the_storage() -> None:
+    x = private.new_tensor((2, 3), torch.float32)
+    y = private.reinterpret(x, (3,), (1,), 3)
+    assert y.untyped_storage() is x.untyped_storage()
+    assert (tuple(y.shape), y.stride(), y.storage_offset()) == ((3,), (1,), 3)
+
+
+def test_has_kernel() -> None:
+    assert private.has_kernel("aten::add.Tensor", "CPU")
+    assert not private.has_kernel("aten::add.Tensor", "CompositeImplicitAutograd")
+
+
+def test_new_storage_and_set_geometry() -> None:
+    x = private.new_tensor((2,), torch.float32)
+    storage = private.new_storage(x.device, 24)
+    private.set_geometry(x, storage, 1, (5,), (1,))
+    assert (x.storage_offset(), tuple(x.shape)) == (1, (5,))
+
+
+def test_decompositions_and_overloads() -> None:
+    assert torch.ops.aten.huber_loss.default in private.decompositions()
+    assert torch.ops.aten.add.Tensor in private.overloads("add")
+
+
+def test_old_versions_are_refused_with_a_sentence() -> None:
+    with pytest.raises(ImportError, match=r"needs PyTorch 2\.10 or later and found 2\.9\.1"):
+        require("2.9.1")
+    require("3.0.0+cpu")
