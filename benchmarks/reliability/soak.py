@@ -106,7 +106,7 @@ def soak(minutes: float, names: Sequence[str], recipes: Sequence[str] = tuple(RE
     ]
     leaks = [*left_on(names)]
     last = course[-1][0]
-    kept = [next(lap for lap in course if lap[0] >= last * row / _ROWS) for row in range(_ROWS + 1)]
+    kept = [min(course, key=lambda lap: abs(lap[0] - last * row / _ROWS)) for row in range(_ROWS + 1)]
     rows = {f"{minute:.1f} min": held._asdict() for minute, held in kept}
     about = {d.name: f"{d.info.name} ({d.info.driver})" for d in devices}
     return SoakResult(
