@@ -26,13 +26,14 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
             return into_outputs(op, functional, args, kwargs)
     rule = _decompositions().get(op)
     if rule is not None and op not in _THREAD.decomposing:
-        _THREAD.decomposing = outer = _THREAD.decomposing | {op}
+        before = _THREAD.decomposing
+        _THREAD.decomposing = before | {op}
         try:
             result = rule(*args, **kwargs)
         except NotImplementedError:
             result = NotImplemented
         finally:
-            _THREAD.decomposing = outer - {op}
+            _THREAD.decomposing = before
         if result is not NotImplemented:
             COUNTERS.count_decomposed(str(op))
             return result

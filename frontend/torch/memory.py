@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 
 from polyhal.hal import dtypes, layout
-from polyhal.hal.layout import Spec, contiguous_strides
+from polyhal.hal.layout import Spec, contiguous_strides, extent
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
@@ -46,7 +46,7 @@ def empty(size: Sequence[int], *, dtype: Any = None, memory_format: Any = None, 
         strides = [0] * len(size)
         for axis, stride in zip(order, contiguous_strides(tuple(size[i] for i in order)), strict=True):
             strides[axis] = stride
-        return private.reinterpret(tensors.allocate(size, kind), size, strides, 0)
+        return empty_strided(size, strides, dtype=kind)
     return tensors.allocate(size, kind)
 
 
@@ -56,8 +56,8 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = No
     size, stride, kind = tuple(size), tuple(stride), dtype or torch.get_default_dtype()
     if stride == contiguous_strides(size):
         return tensors.allocate(size, kind)
-    last = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-    return private.reinterpret(tensors.allocate((last,), kind), size, stride, 0)
+    _, last = extent(size, stride)
+    return private.reinterpret(tensors.allocate((last + 1,), kind), size, stride, 0)
 
 
 @_kernel("as_strided.default")

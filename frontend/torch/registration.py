@@ -50,12 +50,12 @@ def add_entry(name: str, entry: Entry) -> None:
     TABLE[name] = entry
 
 
-def aten(*names: str) -> Callable[[F], F]:
+def aten(*names: str, is_view: bool = False) -> Callable[[F], F]:
     """Declare that a function computes these overloads: `@aten("silu_backward")`."""
 
     def declare(function: F) -> F:
         for name in names:
-            add_entry(name, Entry(function, None, False))
+            add_entry(name, Entry(function, None, is_view))
         return function
 
     return declare
@@ -63,13 +63,7 @@ def aten(*names: str) -> Callable[[F], F]:
 
 def aten_view(*names: str) -> Callable[[F], F]:
     """Declare overloads whose result lies in the memory of their first argument."""
-
-    def declare(function: F) -> F:
-        for name in names:
-            add_entry(name, Entry(function, None, True))
-        return function
-
-    return declare
+    return aten(*names, is_view=True)
 
 
 def same_op(op: str, *names: str, via: Callable[..., Any] | None = None) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides
+from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
@@ -124,8 +124,8 @@ def resize(x: torch.Tensor, shape: Sequence[int]) -> None:
 
 def share(x: torch.Tensor, root: Tensor, offset: int, shape: Sequence[int], strides: Sequence[int]) -> None:
     """Make `x` a view of the memory of `root`."""
-    last = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    storage = private.new_storage(x.device, (offset + last) * x.element_size())
+    _, last = extent(tuple(shape), tuple(strides))
+    storage = private.new_storage(x.device, (offset + last + 1) * x.element_size())
     attach(storage, root)
     private.set_geometry(x, storage, offset, shape, strides)
 

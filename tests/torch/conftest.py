@@ -9,7 +9,7 @@ from devices import TEST_DEVICES
 
 from polyhal.hal.device import Device
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="PyTorch is a development dependency")
 
 NAMES = [name for name in ("numpy", "opencl") if name in TEST_DEVICES] or TEST_DEVICES[:1]
 

@@ -100,8 +100,7 @@ def sub(a: Any, b: Any, alpha: Any = 1) -> Any:
 
 @aten("rsub.Tensor", "rsub.Scalar")
 def rsub(a: Any, b: Any, alpha: Any = 1) -> Any:
-    a, b = promoted(a, b)
-    return F["subtract"](b, a if alpha == 1 else a * alpha)
+    return sub(b, a, alpha)
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
@@ -159,19 +158,17 @@ def round_decimals(x: Any, decimals: int = 0) -> Any:
 
 @aten("addcmul")
 def addcmul(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
-    product = a * b
-    return x + (product if value == 1 else product * value)
+    return F["addcmul"](x, a, b, value)
 
 
 @aten("addcdiv")
 def addcdiv(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
-    quotient = a / b
-    return x + (quotient if value == 1 else quotient * value)
+    return F["addcdiv"](x, a, b, value)
 
 
 @aten("lerp.Scalar", "lerp.Tensor")
 def lerp(x: Any, end: Any, weight: Any) -> Any:
-    return x + (end - x) * weight
+    return F["lerp"](x, end, weight)
 
 
 @aten("gelu")
