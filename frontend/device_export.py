@@ -9,6 +9,7 @@ import ctypes
 import weakref
 from typing import Any
 
+from polyhal.hal import dispatch
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import message
 from polyhal.hal.layout import Ref, contiguous
@@ -17,6 +18,8 @@ from polyhal.tensor import Tensor
 
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 _BFLOAT = 4
+HOST = 1
+"""DLPack's number for the host's memory."""
 _NAME = b"dltensor"
 
 
@@ -133,3 +136,19 @@ def _address(device: Any, handle: Any) -> DeviceAddress | None:
 
 def _code(dtype: DType) -> int:
     return _BFLOAT if dtype.name == "bfloat16" else _CODES[dtype.kind]
+
+
+def host_capsule(tensor: Tensor, options: dict[str, Any]) -> Any:
+    """What `Tensor.__dlpack__` returns for the keyword arguments that the other library gives.
+
+    Raises BufferError for a copy of bfloat16, which NumPy cannot export, and with `copy=False` if a copy is needed.
+    """
+    copy = options.get("copy")
+    executes = dispatch.thread.executor.replays_graphs  # what is being recorded has no memory
+    if executes and not copy and not tensor.dtype.is_complex and tensor.size:
+        place = _address(tensor.device, tensor.ref.handle)
+        if place is not None and place.kind == HOST:
+            return DeviceExport(tensor).__dlpack__(**options)
+    if copy is False:
+        raise BufferError(message("dlpack", "this takes a copy", fix="leave copy=False out", device=tensor.device))
+    return tensor.numpy().__dlpack__(**options)

@@ -128,10 +128,19 @@ def frombuffer(
 
 
 def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
-    """Make a tensor from a copy of an array in host memory of another library. Raises ValueError with `copy=False`.
+    """Make a tensor of an array in host memory of another library, in its memory if the device works there, unless `copy`.
 
-    Shape and dtype are those of the array.
+    Shape and dtype are those of the array. In shared memory the device's work sees what was written before it was enqueued, and
+    the array shows results after `device.synchronize()`. Read-only arrays are copied. Raises ValueError with `copy=False` where
+    a copy is needed.
     """
+    if copy is not True and not isinstance(x, Tensor):
+        from polyhal.interchange import shared
+
+        target = Device.default() if device is None else Device(device)
+        found = shared(np.from_dlpack(x), target)
+        if found is not None:
+            return found
     if copy is False:
-        raise ValueError(message("from_dlpack", "elements can only be copied to devices", fix="leave copy=False out"))
+        raise ValueError(message("from_dlpack", "this takes a copy", fix="leave copy=False out"))
     return make_tensor(x if isinstance(x, Tensor) else np.from_dlpack(x), None, device)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.tensor import Tensor
+import numpy as np
+
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import as_dtype
+from polyhal.hal.layout import ALIGNMENT, Ref, Spec, extent
+from polyhal.hal.memory.imports import import_memory
+from polyhal.tensor import Tensor, wrap
 
 
 def to_dlpack(tensor: Tensor, *, device: bool = False) -> Any:
@@ -26,3 +32,23 @@ def to_dlpack(tensor: Tensor, *, device: bool = False) -> Any:
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape."""
     return input.shape == other.shape
+
+
+def shared(array: np.ndarray, device: Device) -> Tensor | None:
+    """A tensor in the memory of an array; None if the array cannot be written, or the device works in other memory.
+
+    Raises TypeError and UnsupportedDTypeError for dtypes that there are none of.
+    """
+    dtype = as_dtype(array.dtype)
+    size = dtype.itemsize
+    address: int = array.__array_interface__["data"][0]
+    if not array.flags.writeable or dtype.kind == "complex" or any(n % size for n in (address, *array.strides)):
+        return None
+    device.check_dtype(dtype)
+    strides = tuple(n // size for n in array.strides)
+    low, high = extent(array.shape, strides)
+    buffer = import_memory(device, address + low * size, (high - low + 1) * size, array)
+    if buffer is None:
+        return None
+    offset = buffer.start // size - low
+    return wrap(device, buffer, Ref(buffer.handle, Spec(dtype, array.shape, strides, offset % ALIGNMENT == 0), offset))

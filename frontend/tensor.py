@@ -189,11 +189,13 @@ class Tensor(Array, Conversions, Rearrangements, ReshapeMethods, Methods, InPlac
         return out if dtype is None else out.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The elements, copied to host memory, as a capsule for other libraries. Raises BufferError for bfloat16."""
-        return self.numpy().__dlpack__(**options)
+        """The elements in host memory as a capsule: the device's own memory if that is the host's, else a copy."""
+        from polyhal.device_export import host_capsule
+
+        return host_capsule(self, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Host memory, which is where `__dlpack__` copies the elements to."""
+        """Host memory, which is where `__dlpack__` offers the elements."""
         return (1, 0)
 
     def item(self) -> Any:

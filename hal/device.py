@@ -14,10 +14,12 @@ from polyhal.hal.memory import last_at_exit  # noqa: F401 (registers itself befo
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.events import DeviceEvent, record_event
 from polyhal.hal.memory.host_bytes import byte_view
+from polyhal.hal.memory.imports import HostImports
 from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
 from polyhal.hal.memory.readback import finished, start_read
 from polyhal.hal.memory.streams import Stream
 from polyhal.hal.memory.uploads import PendingUploads
+from polyhal.hal.peer_memory import SupportsMemoryImport
 from polyhal.hal.protocol import (
     ComputeBackend,
     Feature,
@@ -47,6 +49,8 @@ class Device:
     backend: ComputeBackend
     idle_streams: list[tuple[Any, Pool]]
     """Streams of the backend that no `Stream` uses, each with its memory pool."""
+    imports: HostImports | None
+    """Host memory of others, where the backend can use it."""
     name: str
     plans: PlanCache
     planner: Planner
@@ -96,6 +100,7 @@ class Device:
         self.reading_backend = backend if isinstance(backend, SupportsAsyncRead) else None
         self.stream_backend = backend if isinstance(backend, SupportsStreams) else None
         self.uploads = PendingUploads(backend) if isinstance(backend, SupportsPinnedMemory) else None
+        self.imports = HostImports(backend, backend) if isinstance(backend, SupportsMemoryImport) else None
         self.pool = Pool(backend, name)
         self.plans = PlanCache()
         self.planner = Planner(self)
@@ -107,7 +112,7 @@ class Device:
         """Put `stand_in` in the place of all that works with the driver."""
         self.backend = self.pool = self.planner = stand_in
         self.reading_backend = self.stream_backend = self._flushing_backend = stand_in
-        self.uploads = None
+        self.uploads = self.imports = None
 
     @property
     def info(self) -> DeviceInfo:
@@ -131,7 +136,10 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait for everything enqueued on this device."""
-        self.backend.synchronize()
+        if self.imports is None:
+            self.backend.synchronize()
+        else:
+            self.imports.synchronize()
 
     def flush(self) -> None:
         """Submit everything enqueued on this device without waiting for it."""

@@ -60,3 +60,19 @@ class SupportsDeviceAddress(Protocol):
 
     def allocate_addressable(self, nbytes: int) -> Handle | None:
         """Allocate memory that has an address, to be released by `deallocate`; None if there is none to be had."""
+
+
+@runtime_checkable
+class SupportsMemoryImport(Protocol):
+    """Host memory that others have allocated, used where it lies: for devices that compute in the host's memory.
+
+    `polyhal.from_dlpack` and PyTorch's compiled programs call it for memory that they have not met before.
+    """
+
+    def import_memory(self, address: int, nbytes: int) -> Handle | None:
+        """Return a handle for `nbytes` > 0 of writable host memory at `address`; None if work cannot use it where it lies.
+
+        The address may have any alignment, and every member takes the handle. Work sees what the host wrote before it was
+        enqueued; the host sees what work wrote after `synchronize`. `deallocate` releases the handle and leaves the memory
+        alone. The caller keeps the memory until then, and until all work on it is done. Raises nothing.
+        """

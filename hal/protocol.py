@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
-from polyhal.hal.peer_memory import SupportsPeerCopy
+from polyhal.hal.peer_memory import SupportsMemoryImport, SupportsPeerCopy
 
 API_VERSION = 2
 """Raised whenever a backend written for the version before would no longer work."""
@@ -371,6 +371,7 @@ class Feature(enum.Flag):
     ASYNC_READ = enum.auto()
     LOSS_DETECTION = enum.auto()
     PEER_COPY = enum.auto()
+    MEMORY_IMPORT = enum.auto()
 
 
 PROTOCOLS: dict[Feature, type] = {
@@ -384,6 +385,7 @@ PROTOCOLS: dict[Feature, type] = {
     Feature.ASYNC_READ: SupportsAsyncRead,
     Feature.LOSS_DETECTION: SupportsLossDetection,
     Feature.PEER_COPY: SupportsPeerCopy,
+    Feature.MEMORY_IMPORT: SupportsMemoryImport,
 }
 
 

@@ -21,6 +21,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.memory.host_bytes import host_bytes
 from polyhal.hal.ops import OPS
 from polyhal.hal.peer_memory import DeviceAddress
 from polyhal.hal.protocol import (
@@ -110,6 +111,8 @@ class CoreNumpyBackend:
         self._allocated = 0
         self._live: set[int] = set()
         """The `id` of each handle that was not released."""
+        self._imported: set[int] = set()
+        """Those of handles that stand for memory of others."""
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -136,7 +139,10 @@ class CoreNumpyBackend:
         if id(handle) not in self._live:
             raise BackendError(message(None, "this memory was released before", device=self.info.name))
         self._live.remove(id(handle))
-        self._allocated -= handle.nbytes
+        if id(handle) in self._imported:
+            self._imported.remove(id(handle))
+        else:
+            self._allocated -= handle.nbytes
 
     def copy_to_device(self, src: memoryview, dst: Handle, offset: int) -> None:
         dst[offset : offset + src.nbytes] = np.frombuffer(src, np.uint8)
@@ -216,6 +222,13 @@ class NumpyBackend(CoreNumpyBackend):
     def allocate_addressable(self, nbytes: int) -> Handle:
         """Allocate memory: all has an address."""
         return self.allocate(nbytes)
+
+    def import_memory(self, address: int, nbytes: int) -> Handle:
+        """Return the bytes at an address as an array."""
+        handle = host_bytes(address, nbytes)
+        self._live.add(id(handle))
+        self._imported.add(id(handle))
+        return handle
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]

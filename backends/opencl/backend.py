@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from polyhal.hal.collectives.process_group import ProcessGroup
     from polyhal.hal.device import Device
 
-_CUDA = 2
-"""DLPack's number for CUDA devices."""
+_HOST, _CUDA = 1, 2
+"""DLPack's numbers for the host and for CUDA devices."""
 
 
 def create(selector: str) -> OpenCLBackend:
@@ -129,7 +129,10 @@ class OpenCLBackend(CoreMethods):
         return open_window_communicator(devices, peers if len(peers) == len(devices) else None, processes)
 
     def device_address(self, handle: cl.Buffer) -> DeviceAddress | None:
-        """Return where CUDA finds an allocation; None if CUDA has not made it."""
+        """Return where the host or CUDA finds an allocation; None if it is in another memory."""
+        if self.features.cpu:
+            here = self._memory.host_address(handle)
+            return None if here is None else DeviceAddress(_HOST, 0, here)
         exported = self._memory.exported
         address = exported.address(handle) if exported is not None else None
         return DeviceAddress(_CUDA, exported.device.number, address) if exported is not None and address else None
@@ -137,6 +140,10 @@ class OpenCLBackend(CoreMethods):
     def allocate_addressable(self, nbytes: int) -> cl.Buffer | None:
         """Allocate memory that CUDA makes; None if there is none to be had."""
         return self._memory.allocate_exported(nbytes) if self.peers.exports() is not None else None
+
+    def import_memory(self, address: int, nbytes: int) -> cl.Buffer | None:
+        """Return a buffer over memory of the host; None unless the device is its processor."""
+        return self._memory.import_host(address, nbytes)
 
     def is_lost(self) -> bool:
         """Return whether the driver has reported that the device, or this process's part of it, is gone."""

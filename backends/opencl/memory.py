@@ -16,6 +16,7 @@ import pyopencl as cl
 
 from polyhal.backends.opencl.device_runtime import DeviceRuntime
 from polyhal.backends.opencl.events import OpenCLEvent, OpenCLRead, PendingReads
+from polyhal.backends.opencl.host_sharing import HostSharing
 from polyhal.backends.opencl.huge_pages import advise_huge_pages, linux_advice
 from polyhal.backends.opencl.peers.exported_memory import EXPORTED_FROM, ExportedMemory
 from polyhal.backends.opencl.queues import CommandQueue
@@ -42,6 +43,9 @@ class OpenCLMemory:
         self._allocated = 0
         self._sizes: dict[int, int] = {}
         """Bytes of each allocation by its address in the driver."""
+        self._host = HostSharing(runtime)
+        self._addresses: dict[int, int] = {}
+        """Where in the host's memory allocations lie, by their address in the driver, for those that were asked for."""
         self._lock = threading.Lock()
         self._pending: deque[tuple[cl.Event, bytes]] = deque()
         self._ring: PinnedRing | None = None
@@ -69,6 +73,26 @@ class OpenCLMemory:
         """Allocate memory that others than this device reach; None if there is none to be had."""
         exported = self.exported.allocate(nbytes) if self.exported is not None else None
         return None if exported is None else self._noted(*exported)
+
+    def import_host(self, address: int, nbytes: int) -> cl.Buffer | None:
+        """Return a buffer over memory of the host; None if kernels cannot work there."""
+        buffer = self._host.buffer(address, nbytes)
+        if buffer is None:
+            return None
+        with self._lock:
+            self._sizes[buffer.int_ptr] = 0  # takes nothing from the device
+            self._addresses[buffer.int_ptr] = address
+        return buffer
+
+    def host_address(self, handle: cl.Buffer) -> int | None:
+        """Return where an allocation lies in the host's memory; None if it does not."""
+        key = handle.int_ptr
+        known = self._addresses.get(key)
+        if known is None:
+            known = self._host.address(handle, self._sizes[key])
+            if known is not None:
+                self._addresses[key] = known
+        return known
 
     def _noted(self, buffer: cl.Buffer, size: int) -> cl.Buffer:
         with self._lock:
@@ -103,6 +127,7 @@ class OpenCLMemory:
                 raise BackendError(message(None, problem, device=self._runtime.info.name)) from error
             # Asking a released object for its size would crash both CPU drivers.
             self._allocated -= self._sizes.pop(handle.int_ptr)
+            self._addresses.pop(handle.int_ptr, None)
             if self.exported is not None:
                 self.exported.forget(handle.int_ptr)
 

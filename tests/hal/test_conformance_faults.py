@@ -15,6 +15,7 @@ from polyhal.backends.common.launching.completion import Completion, Finished
 from polyhal.backends.numpy.backend import CoreNumpyBackend, NumpyBackend, array, create
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.memory.host_bytes import host_bytes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.lowering import Decompose
 from polyhal.hal.testing import Expectations, Scope, verify
@@ -196,6 +197,42 @@ def test_planted_fault_of_peer_copies_is_found(fault: type[_PeerBackend], case: 
     assert sound.ok, sound.failed[0].problem
     assert sound.passed
     assert not verify(_opened(fault()), only=f"contract/peer_copy/{case}").ok
+
+
+class _ImportsACopy(_PeerBackend):
+    """As a driver may, which keeps a copy of the memory that it was given."""
+
+    def import_memory(self, address: int, nbytes: int) -> Any:
+        handle = self.allocate(nbytes)
+        handle[:] = host_bytes(address, nbytes)
+        return handle
+
+
+class _ImportsTheWholeBlock(_PeerBackend):
+    def import_memory(self, address: int, nbytes: int) -> Any:
+        return super().import_memory(address - address % 64, nbytes + address % 64)
+
+
+class _CountsImports(_PeerBackend):
+    def import_memory(self, address: int, nbytes: int) -> Any:
+        self._allocated += nbytes
+        return super().import_memory(address, nbytes)
+
+
+IMPORT_FAULTS: list[tuple[type[_PeerBackend], str]] = [
+    (_ImportsACopy, "both_ways"),
+    (_ImportsACopy, "transfers"),
+    (_ImportsTheWholeBlock, "borders"),
+    (_CountsImports, "release"),
+]
+
+
+@pytest.mark.parametrize(("fault", "case"), IMPORT_FAULTS, ids=[f"{f.__name__[1:]}-{c}" for f, c in IMPORT_FAULTS])
+def test_planted_fault_of_imports_is_found(fault: type[_PeerBackend], case: str) -> None:
+    sound = verify(_opened(_PeerBackend()), only=f"contract/memory_import/{case}")
+    assert sound.ok, sound.failed[0].problem
+    assert sound.passed
+    assert not verify(_opened(fault()), only=f"contract/memory_import/{case}").ok
 
 
 def test_a_lost_callback_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_what_breaks_backends_is_told(old: str, new: str, told: str) -> None:
     [
         ("    vendor = ''\n", "    vendor = ''\n    serial = ''\n"),
         ("    row_alignment = 1\n", "    row_alignment = 1\n    max_bindings = 0\n"),
-        ("    PEER_COPY\n", "    PEER_COPY\n    COLLECTIVES\n"),
+        ("    MEMORY_IMPORT\n", "    MEMORY_IMPORT\n    COLLECTIVES\n"),
         ("protocol Event\n", "protocol Collectives\n    all_reduce()\n\nprotocol Event\n"),
         ("record DeviceInfo +\n", "record Rack +\n    name\n\nrecord DeviceInfo +\n"),
         ("    ShapeError(", "    RankError(ShapeError)\n    ShapeError("),

@@ -121,6 +121,10 @@ class FullBackend(NumpyBackend):
         self.called.add("copy_from_peer")
         return super().copy_from_peer(*args)
 
+    def import_memory(self, address: int, nbytes: int) -> Handle:
+        self.called.add("import_memory")
+        return super().import_memory(address, nbytes)
+
     def is_lost(self) -> bool:
         self.called.add("is_lost")
         return False
@@ -212,6 +216,13 @@ def _loss(device: Device) -> None:
     assert not device.is_lost
 
 
+def _shared_memory(device: Device) -> None:
+    memory = np.zeros(3, np.float32)
+    x = polyhal.from_dlpack(memory, device=device, copy=False)
+    x += 1
+    assert memory.tolist() == [1, 1, 1]
+
+
 def _user_kernel(device: Device) -> None:
     double = polyhal.kernel("double", numpy=lambda x: 2 * x)
     assert double(polyhal.ones((2,), device=device)).tolist() == [2, 2]
@@ -228,6 +239,7 @@ CALLERS: dict[Feature, Callable[[Device], None]] = {
     Feature.USER_KERNELS: _user_kernel,
     Feature.LOSS_DETECTION: _loss,
     Feature.PEER_COPY: _transfer,
+    Feature.MEMORY_IMPORT: _shared_memory,
 }
 """For each optional protocol, a program that makes the framework call all of its members."""
 

@@ -108,7 +108,9 @@ def test_explain_knows_its_ops(device: Device) -> None:
 
 
 def test_optional_protocols_are_found_by_their_members() -> None:
-    assert features_of(create("")) == Feature.LOWERING | Feature.USER_KERNELS | Feature.PEER_COPY
+    assert features_of(create("")) == (
+        Feature.LOWERING | Feature.USER_KERNELS | Feature.PEER_COPY | Feature.MEMORY_IMPORT
+    )
     assert Feature.LOWERING not in Device("null").features or features_of(Device("null").backend) & Feature.LOWERING
 
 

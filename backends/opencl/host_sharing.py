@@ -1,0 +1,92 @@
+"""Host memory that kernels use where it lies, on devices that are the host's processor.
+
+OpenCL lets drivers keep a copy of memory that a buffer is made over (USE_HOST_PTR), and hand out copies when a buffer is
+mapped. Those of processors do neither, but that is tried once, on the device, before it is relied on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from polyhal.backends.opencl.device_runtime import DeviceRuntime
+from polyhal.hal.memory.host_bytes import host_bytes
+
+_PROBE_BYTES = 3 << 12
+_MISALIGNED = 4
+"""Bytes by which the memory that is tried misses every useful alignment."""
+
+
+class HostSharing:
+    """Buffers over memory of the host, and where in the host's memory a buffer lies."""
+
+    def __init__(self, runtime: DeviceRuntime) -> None:
+        self._runtime = runtime
+        self._works: bool | None = None
+
+    def buffer(self, address: int, nbytes: int) -> cl.Buffer | None:
+        """A buffer over host memory; None if the driver would copy or refuses."""
+        if not self.works():
+            return None
+        try:
+            return self._buffer_over(host_bytes(address, nbytes))
+        except cl.Error:  # larger than what the driver allocates in one piece
+            return None
+
+    def address(self, buffer: cl.Buffer, nbytes: int) -> int | None:
+        """Where a buffer lies in the host's memory, for as long as it lives; None if it does not. Waits for the queue."""
+        return self._address(buffer, nbytes) if self.works() else None
+
+    def works(self) -> bool:
+        """Whether kernels and the host work on the same memory, as far as can be seen."""
+        if self._works is None:
+            try:
+                self._works = self._runtime.features.cpu and self._probe()
+            except cl.Error:
+                self._works = False
+        return self._works
+
+    def _probe(self) -> bool:
+        memory = np.zeros(_PROBE_BYTES + _MISALIGNED, np.uint8)[_MISALIGNED:]
+        given = self._buffer_over(memory)
+        made = cl.Buffer(self._runtime.context, cl.mem_flags.READ_WRITE, _PROBE_BYTES)
+        try:
+            return self._is_seen_both_ways(given, memory) and self._is_seen_both_ways(
+                made, host_bytes(self._address(made, _PROBE_BYTES), _PROBE_BYTES)
+            )
+        finally:
+            self._runtime.queue.finish()
+            given.release()
+            made.release()
+
+    def _is_seen_both_ways(self, buffer: cl.Buffer, memory: np.ndarray) -> bool:
+        """Whether the host sees in `memory` what the device writes to `buffer`, and the device what the host writes, twice."""
+        queue = self._runtime.queue
+        target = cl.Buffer(self._runtime.context, cl.mem_flags.READ_WRITE, _PROBE_BYTES)
+        read = np.empty(_PROBE_BYTES, np.uint8)
+        for value in (3, 5):
+            cl.enqueue_fill_buffer(queue, buffer, np.full(1, value, np.uint8), 0, _PROBE_BYTES)
+            queue.finish()
+            if (memory != value).any():
+                return False
+            memory[:] = value + 1
+            cl.enqueue_copy(queue, target, buffer)
+            cl.enqueue_copy(queue, read, target, is_blocking=True)
+            if (read != value + 1).any():
+                return False
+        return True
+
+    def _buffer_over(self, memory: np.ndarray) -> cl.Buffer:
+        flags: Any = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        return cl.Buffer(self._runtime.context, flags, hostbuf=memory)
+
+    def _address(self, buffer: cl.Buffer, nbytes: int) -> int:
+        queue = self._runtime.queue
+        access: Any = cl.map_flags.READ | cl.map_flags.WRITE
+        mapped: Any
+        mapped, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (nbytes,), np.dtype(np.uint8), is_blocking=True)
+        address: int = mapped.__array_interface__["data"][0]
+        mapped.base.release(queue)
+        return address
