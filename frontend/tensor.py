@@ -38,7 +38,7 @@ class Tensor(Array, Conversions, Rearrangements, ReshapeMethods, Methods, InPlac
     complex numbers, of which `polyhal.tensor` makes tensors.
     """
 
-    __slots__ = ("__weakref__", "hooks", "index", "node", "stored_grad")
+    __slots__ = ("hooks", "index", "node", "stored_grad")
 
     buffer: Buffer
     device: Device

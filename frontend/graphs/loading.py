@@ -92,8 +92,7 @@ class LoadedGraph:
         tensors: list[Any] = [None] * (1 + max((s.position for s in self._inputs), default=-1))
         for source, x in zip(self._inputs, args, strict=True):
             tensors[source.position] = _fitted(source, x)
-        outputs = self.executable.run(tensors)
-        return fill_results(self.results, [wrap(device, buffer, ref) for device, buffer, ref in outputs])
+        return fill_results(self.results, self.executable.run(tensors))
 
     def explain(self) -> str:
         """Say what each pass did to the loaded graph, and how each op runs and why."""

@@ -13,13 +13,12 @@ import numpy as np
 
 from polyhal import functions as ops
 from polyhal.autograd import enable_grad
-from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Node
 from polyhal.hal.layout import Spec
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.traits import Trait
+from polyhal.hal.recording import Recording
 from polyhal.nn.module import Module
 from polyhal.steps.tree import map_tree
 from polyhal.tensor import Tensor
@@ -194,20 +193,20 @@ class ModelTrace:
 def _record(model: Module, inputs: Any, loss: Callable[[Any], Tensor] | None) -> CapturedGraph:
     """Record both passes. Nothing runs, and gradients are as before."""
     arguments, keywords = inputs
-    recorder = StepRecorder()
+    recording = Recording()
     gradients = [(p, p.stored_grad) for p in model.parameters()]
     try:
         for p, _ in gradients:
             p.stored_grad = None
-        with dispatch.executing(recorder), enable_grad():
+        with recording, enable_grad():
             outputs = model(*arguments, **keywords)
             result = _sum(outputs) if loss is None else loss(outputs)
             result.backward()
-            value = recorder.value_of(result)
+            recording.results([result])
             del outputs, result
-        return recorder.finish([value])
+        return recording.finish()
     finally:
-        recorder.abandon()
+        recording.abandon()
         for p, g in gradients:
             p.stored_grad = g
 

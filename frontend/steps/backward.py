@@ -18,15 +18,15 @@ from polyhal.autograd.function import attach, opaque
 from polyhal.autograd.rules import zeros
 from polyhal.autograd.tape import GradNode, SavedInput
 from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ir.graph import CapturedConstant
 from polyhal.hal.layout import contiguous
 from polyhal.hal.memory.buffer import Buffer
+from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.executable import Executable
-from polyhal.tensor import Tensor, wrap
+from polyhal.tensor import Tensor
 
 
 class CapturedBackward:
@@ -59,7 +59,7 @@ class CapturedBackward:
 
     @classmethod
     def record(
-        cls, recorder: StepRecorder, results: Sequence[Tensor], arguments: Sequence[Tensor]
+        cls, recording: Recording, results: Sequence[Tensor], arguments: Sequence[Tensor]
     ) -> CapturedBackward | None:
         """Record the backward graph; None if no output is differentiable or the tape was already freed."""
         outputs = [i for i, x in enumerate(results) if x.requires_grad and x.node is not None]
@@ -67,14 +67,14 @@ class CapturedBackward:
         leaves = _leaves_of(differentiable)
         if not leaves:
             return None
-        following = StepRecorder(recorder)
-        seeds = [following.add_fake_input(x.device, contiguous(x.dtype, x.shape)) for x in differentiable]
-        with _without_hooks(leaves), dispatch.executing(following), no_grad():
+        following = Recording(recording)
+        seeds = [following.placeholder(x.device, contiguous(x.dtype, x.shape)) for x in differentiable]
+        with _without_hooks(leaves), following, no_grad():
             gradients = differentiate(differentiable, seeds, leaves)
-            values = [following.value_of(g) for g in gradients if g is not None]
+            following.results(g for g in gradients if g is not None)
         reached = [leaf for leaf, g in zip(leaves, gradients, strict=True) if g is not None]
         del gradients, seeds  # else they would be live-outs
-        return cls(following.finish(values), outputs, reached, following.forwarded, arguments)
+        return cls(following.finish(), outputs, reached, following.forwarded, arguments)
 
     @property
     def saved_values(self) -> list[int]:
@@ -103,8 +103,7 @@ class CapturedBackward:
                 self._executable = Executable(self._captured)
             for scalar, value in zip(self._scalars, state.scalars, strict=True):
                 scalar.box[0] = value
-            outputs = self._executable.run([*seeds, *node.load("saved")])
-        gradients = [wrap(device, buffer, ref) for device, buffer, ref in outputs]
+            gradients = self._executable.run([*seeds, *node.load("saved")])
         return tuple(g if needed else None for g, needed in zip(gradients, needs, strict=True))
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.ir.graph import Graph
+from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.step import CapturedStep
@@ -21,16 +20,16 @@ def capture() -> Iterator[CapturedBlock]:
     Tensors made in the block have values after it, and new ones after each replay; the tensors that it reads must stay in
     place. Raises CaptureError if Python asks for the value of a tensor, and names the line.
     """
-    recorder = StepRecorder()
+    recording = Recording()
     block = CapturedBlock()
     try:
-        with dispatch.executing(recorder):
+        with recording:
             yield block
-            captured = recorder.finish(())
+            captured = recording.finish()
         block.step = CapturedStep(captured)
         block.step.run()
     except BaseException:
-        recorder.abandon()
+        recording.abandon()
         raise
 
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.errors import OutOfMemoryError, message
+from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.jit import Jitted
 
@@ -122,10 +121,10 @@ class _BatchSizeSearch:
         step = Jitted(self._step, max_graphs=1, warm_up=True, budget=budget)
         if self._batch is None:
             return step.memory_report(size)
-        recorder = StepRecorder()
+        recording = Recording()
         try:
-            with dispatch.executing(recorder):  # so that the batch is not allocated either
+            with recording:  # so that the batch is not allocated either
                 batch = self._batch(size)
         finally:
-            recorder.abandon()
+            recording.abandon()
         return step.memory_report(*batch) if isinstance(batch, tuple) else step.memory_report(batch)

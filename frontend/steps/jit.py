@@ -16,10 +16,10 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from polyhal.amp.autocast import autocast_dtype
 from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.capture.result import UNNAMED, CapturedGraph
 from polyhal.hal.errors import message
 from polyhal.hal.ir.graph import CapturedConstant, Graph
+from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.activity import StepActivity
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.profile import StepProfile
@@ -106,9 +106,9 @@ class Jitted(Generic[P, R]):
         self, entry: _CacheEntry, expected: CapturedStep | None, tensors: list[Tensor], args: Any, kwargs: Any
     ) -> R:
         """Record the function again. Run the step that does the same if there is one, else a new step."""
-        recorder = StepRecorder()
+        recording = Recording()
         try:
-            recorded = self._record(recorder, args, kwargs)
+            recorded = self._record(recording, args, kwargs)
             step = next((s for s in entry.steps if s.captured.same_step(recorded.captured)), None)
             if step is None:
                 step = CapturedStep(*recorded, self._budget)
@@ -123,11 +123,11 @@ class Jitted(Generic[P, R]):
             # Objects that the function changed must not keep fake tensors.
             for other in entry.steps:
                 other.version = -1
-            recorder.abandon()
+            recording.abandon()
             raise
 
-    def _record(self, recorder: StepRecorder, args: Any, kwargs: Any) -> RecordedCall:
-        return record_call(self._function, args, kwargs, recorder, self._floats, self._name)
+    def _record(self, recording: Recording, args: Any, kwargs: Any) -> RecordedCall:
+        return record_call(self._function, args, kwargs, recording, self._floats, self._name)
 
     def _add(self, entry: _CacheEntry, expected: CapturedStep | None, step: CapturedStep) -> None:
         """Cache a step, unless it differs from `expected` only in replaced state or in numbers; then give up capture."""
@@ -211,11 +211,11 @@ class Jitted(Generic[P, R]):
             if step is not None:
                 return step.memory_report()
             self._floats[:] = arguments.floats
-            recorder = StepRecorder()
+            recording = Recording()
             try:
-                plan = plan_within(self._record(recorder, args, kwargs).captured, self._budget)
+                plan = plan_within(self._record(recording, args, kwargs).captured, self._budget)
             finally:
-                recorder.abandon()
+                recording.abandon()
             return report(plan)
 
     def explain(self) -> str:

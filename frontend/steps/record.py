@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from polyhal.amp.autocast import autocast, autocast_dtype
-from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.errors import CaptureError, message
+from polyhal.hal.recording import Recording
 from polyhal.steps.backward import CapturedBackward
 from polyhal.steps.results import flatten_results
 from polyhal.steps.signature import map_arguments
@@ -31,17 +30,17 @@ class RecordedCall(NamedTuple):
 
 
 def record_call(
-    function: Callable[..., Any], args: Any, kwargs: Any, recorder: StepRecorder, floats: Sequence[float], name: str
+    function: Callable[..., Any], args: Any, kwargs: Any, recording: Recording, floats: Sequence[float], name: str
 ) -> RecordedCall:
     """Record `function(*args, **kwargs)`. `name` is for messages; float arguments are read from `floats` at each run.
 
     Raises CaptureError for what cannot be replayed.
     """
-    inputs = _Inputs(recorder, floats)
+    inputs = _Inputs(recording, floats)
     args, kwargs = inputs.registered(args), inputs.registered(kwargs)
     dtype = autocast_dtype()
     with ExitStack() as stack:
-        stack.enter_context(dispatch.executing(recorder))
+        stack.enter_context(recording)
         if dtype is not None:
             stack.enter_context(autocast(dtype))
         result = function(*args, **kwargs)
@@ -54,23 +53,25 @@ def record_call(
         structure = flatten_results(result, add, {id(x.buffer) for x in inputs.tensors})
         del result
         inputs.check_gradients(name)
-        values = [recorder.value_of(x) for x in tensors]
+        recording.results(tensors)
         differentiable = any(x.requires_grad for x in tensors)
-        backward = CapturedBackward.record(recorder, tensors, inputs.tensors) if differentiable else None
+        backward = CapturedBackward.record(recording, tensors, inputs.tensors) if differentiable else None
+        if backward is not None:
+            recording.pass_on(backward.saved_values)
         tensors.clear()  # else they would be live-outs
-        captured = recorder.finish([*values, *(backward.saved_values if backward else ())])
+        captured = recording.finish()
     return RecordedCall(captured, structure, inputs.tensors, backward)
 
 
 class _Inputs:
     """The tensors and floats among the arguments of a call, registered as inputs of the graph."""
 
-    def __init__(self, recorder: StepRecorder, floats: Sequence[float]) -> None:
+    def __init__(self, recording: Recording, floats: Sequence[float]) -> None:
         self.tensors: list[Tensor] = []
         """As the function sees them."""
         self._detached: list[Tensor] = []
         """Those that stand for results of ops, whose tape is not part of the step."""
-        self._recorder = recorder
+        self._recording = recording
         self._floats = floats
         self._positions = iter(range(len(floats)))
 
@@ -95,10 +96,10 @@ class _Inputs:
             x = x.detach()
             x.requires_grad = True
             self._detached.append(x)
-        self._recorder.add_input(x)
+        self._recording.argument(x)
         self.tensors.append(x)
         return x
 
     def _float(self, value: float) -> Any:
         position = next(self._positions)
-        return self._recorder.runtime_scalar(partial(self._floats.__getitem__, position), f"float {position}")
+        return self._recording.recorder.runtime_scalar(partial(self._floats.__getitem__, position), f"float {position}")

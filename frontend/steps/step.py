@@ -17,7 +17,7 @@ from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.backward import CapturedBackward
 from polyhal.steps.results import fill_results
-from polyhal.tensor import Tensor, wrap
+from polyhal.tensor import Tensor
 
 
 class CapturedStep:
@@ -70,10 +70,7 @@ class CapturedStep:
         gradients, current = self._gradients, self._current
         inputs: list[Any] = [*tensors, *[current(g.leaf, tensors).stored_grad for g in gradients.passed]]
         replaced = [(current(g.leaf, tensors), g.final) for g in gradients.replaced]
-        refs = self.executable.run(inputs, len(self.captured.results))
-        for position in self.captured.mutated_inputs:
-            inputs[position].buffer.version += 1
-        outputs = [wrap(device, buffer, ref) for device, buffer, ref in refs]
+        outputs = self.executable.run(inputs, len(self.captured.results))
         for leaf, gradient in replaced:
             leaf.stored_grad = gradient
         if self._backward is not None:

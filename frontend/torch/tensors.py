@@ -98,7 +98,7 @@ def unwrap(x: torch.Tensor) -> Any:
         return root
     view = Spec(dtype_of(x.dtype), tuple(shape), strides, offset % ALIGNMENT == 0)
     out = polyhal_tensor(root.device, root.buffer, Ref(ref.handle, view, offset))
-    dispatch.thread.executor.track(out)
+    dispatch.thread.executor.track(out, root)
     return out
 
 

@@ -136,6 +136,11 @@ class AliasTable:
         """Register `x` as a view with the value of a node."""
         self._contents(x.buffer).values[x.ref.spec, x.ref.offset] = value
 
+    def add_whole(self, x: Array) -> None:
+        """Let views of `x` be windows of one value. Without it, the first view that is used would be a value of its own."""
+        if id(x.buffer) not in self._buffers and x.ref.is_contiguous and not isinstance(x.buffer, FakeBuffer):
+            self.value_of(x)
+
     def add_frozen(self, x: Array, constant: CapturedConstant) -> None:
         """Register `x` as the array, in a buffer of its own, of elements that are the same at each run."""
         value = self._graph.add_input(constant, constant.ref.spec)

@@ -124,7 +124,9 @@ class StepRecorder:
         self._aliases.add_frozen(x, constant)
         self._track(x)
 
-    def track(self, x: Array) -> None:
+    def track(self, x: Array, base: Array | None = None) -> None:
+        if base is not None:
+            self._aliases.add_whole(base)
         self._track(x)
 
     def read(self, x: Array) -> np.ndarray:
@@ -231,8 +233,8 @@ class StepRecorder:
 
     def abandon(self) -> None:
         """Roll back changes to Python's objects, as far as they are known: state, gradients, and versions of buffers."""
-        for rollback in reversed(self._rollbacks):
-            rollback()
+        while self._rollbacks:
+            self._rollbacks.pop()()
         self._gradients.restore()
         self._aliases.restore_versions()
         self._back_constants()

@@ -144,7 +144,7 @@ class EagerExecutor:
     def capture_constant(self, x: Array) -> None:
         """The elements are there."""
 
-    def track(self, x: Array) -> None:
+    def track(self, x: Array, base: Array | None = None) -> None:
         """The memory is there."""
 
     def read(self, x: Array) -> np.ndarray:

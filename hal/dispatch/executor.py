@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Array:
     """A buffer seen through a layout on a device: the operand and result of eager ops. The frontend's Tensor extends it."""
 
-    __slots__ = ("buffer", "device", "ref", "requires_grad")
+    __slots__ = ("__weakref__", "buffer", "device", "ref", "requires_grad")
 
     buffer: Buffer
     device: Device
@@ -114,8 +114,8 @@ class Executor(Protocol):
         """Note that `x` was just made from host data; recording, its elements become a constant of the graph."""
         ...
 
-    def track(self, x: Array) -> None:
-        """Note that `x` was just made over the memory of another array."""
+    def track(self, x: Array, base: Array | None = None) -> None:
+        """Note that `x` was just made over the memory of another array: of `base`, if that is all of this memory."""
         ...
 
     def read(self, x: Array) -> np.ndarray:

@@ -59,8 +59,8 @@ class ForwardingExecutor:
     def capture_constant(self, x: Array) -> None:
         self.base.capture_constant(x)
 
-    def track(self, x: Array) -> None:
-        self.base.track(x)
+    def track(self, x: Array, base: Array | None = None) -> None:
+        self.base.track(x, base)
 
     def read(self, x: Array) -> np.ndarray:
         return self.base.read(x)

@@ -15,6 +15,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.checks.bounds import is_debug
+from polyhal.hal.dispatch import Array
 from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
 from polyhal.hal.ir.graph import CapturedConstant, Value
 from polyhal.hal.layout import Ref, contiguous
@@ -273,10 +274,10 @@ class Executable:
 
     # --- running ----------------------------------------------------------------------------------------------------
 
-    def run(self, arguments: Sequence[Any], count: int | None = None) -> list[tuple[Any, Buffer, Ref]]:
-        """Run once with tensors for the graph's arguments, and rebind the live-outs of the step to their new values.
+    def run(self, arguments: Sequence[Array], count: int | None = None) -> list[Any]:
+        """Run once with arrays for the graph's arguments, and rebind the live-outs of the step to their new values.
 
-        Returns (device, buffer, reference) of the first `count` outputs, of all by default.
+        Returns new arrays for the first `count` outputs, for all by default.
         """
         if not self._is_prepared or (settings.observers and is_debug() and not self._checks_indices):
             self._prepare()  # ops that read by index are kept whole from now on
@@ -308,11 +309,14 @@ class Executable:
         self._moved.clear()
         for buffer in self.captured.mutated_buffers:
             buffer.version += 1
+        for position in self.captured.mutated_inputs:
+            arguments[position].buffer.version += 1
         for live_out in self._live_outs:
             tensor = live_out.tensor
             if tensor.buffer is not live_out.result.buffer or tensor.ref is not live_out.bound:
                 live_out.rebind()
-        return [(device, result.buffer, copied(ref)) for ref, device, result in self._outputs[:count]]  # type: ignore[misc]
+        wrap = dispatch.frontend.wrap
+        return [wrap(device, result.buffer, copied(ref)) for ref, device, result in self._outputs[:count]]  # type: ignore[arg-type]
 
     def run_once(self) -> None:
         """Make all calls of a run: those of each device on a thread of its own, unless they are timed or observed."""
@@ -352,7 +356,7 @@ class Executable:
         """Whether an argument may be a gradient of an earlier run, in memory that a run uses for other values first."""
         return bool(self.plan.gradients) and any(handle is b.handle for held in self.blocks.values() for b in held)
 
-    def _run_separately(self, arguments: Sequence[Any], count: int | None) -> list[tuple[Any, Buffer, Ref]]:
+    def _run_separately(self, arguments: Sequence[Array], count: int | None) -> list[Any]:
         """Run although the program still holds an old gradient: from now on gradients get memory of their own."""
         self._separate_gradients = True
         self._prepare()

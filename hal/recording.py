@@ -1,0 +1,97 @@
+"""The interface by which a holder of arrays has work recorded as a graph, and runs it again on other arrays.
+
+    with Recording() as recording:
+        recording.argument(x)
+        y = FUNCTIONS["relu"](x)
+        recording.results([y])
+        del y
+    program = recording.program()
+    (z,) = program.run([other])
+
+Arrays that are neither arguments nor made in the recording are found by their memory: each run reads them there, and what
+the recording wrote to them it writes again. An array made in the recording that something still refers to after
+`finish` gets its new memory after each run, whoever holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal import dispatch
+from polyhal.hal.capture.recorder import StepRecorder
+from polyhal.hal.capture.result import CapturedGraph, StepInput
+from polyhal.hal.dispatch import Array
+from polyhal.hal.scheduler.executable import Executable
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from polyhal.hal.device import Device
+    from polyhal.hal.layout import Spec
+
+
+class Recording:
+    """Records the ops that this thread calls inside a `with` block; nothing runs. An error in the block abandons it."""
+
+    def __init__(self, previous: Recording | None = None) -> None:
+        """A recording may follow a `previous` one, as a backward pass does; `forwarded` is what it needs of that one."""
+        self.recorder: StepRecorder = StepRecorder(None if previous is None else previous.recorder)
+        self._results: list[int] = []
+        self._scope: AbstractContextManager[None] | None = None
+        self._captured: CapturedGraph | None = None
+
+    def __enter__(self) -> Recording:
+        self._scope = dispatch.executing(self.recorder)
+        self._scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._scope is not None:
+            self._scope.__exit__(None, None, None)
+        if error is not None:
+            self.abandon()
+
+    @property
+    def forwarded(self) -> list[StepInput | int]:
+        """What the previous recording passes on: its arguments, and values for `pass_on`."""
+        return self.recorder.forwarded
+
+    def argument(self, x: Array) -> int:
+        """Let every run be given another array in place of `x`. Returns its position among a run's arguments.
+
+        A view is an argument with all views of it if it is contiguous, and else only in its own layout.
+        """
+        return self.recorder.add_input(x)
+
+    def placeholder(self, device: Device, spec: Spec) -> Any:
+        """An argument of which only shape, dtype and layout are known; the array stands for it while recording."""
+        return self.recorder.add_fake_input(device, spec)
+
+    def results(self, arrays: Iterable[Array]) -> None:
+        """Let every run return what the arrays hold now, after the results so far.
+
+        Let go of them before `finish`: they would be kept up to date after each run as well.
+        """
+        self._results += [self.recorder.value_of(x) for x in arrays]
+
+    def pass_on(self, values: Iterable[int]) -> None:
+        """Let every run return values of the graph that a following recording needs, after the results so far."""
+        self._results += values
+
+    def finish(self) -> CapturedGraph:
+        """End the recording. Returns its graph, which can be compared with that of another one."""
+        if self._captured is None:
+            self._captured = self.recorder.finish(self._results)
+        return self._captured
+
+    def program(self, budget: int | None = None) -> Executable:
+        """End the recording. Returns it ready to run, within `budget` bytes on each device. Raises OutOfMemoryError."""
+        return Executable(self.finish(), budget)
+
+    def abandon(self) -> None:
+        """Roll back what is known of changes to Python's objects: state, gradients, versions of buffers."""
+        self.recorder.abandon()
