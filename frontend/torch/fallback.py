@@ -20,29 +20,33 @@ from polyhal.torch.reporting import COUNTERS
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an overload that has no kernel. Raises NotImplementedError if only the CPU could and POLYHAL_FALLBACK forbids it."""
-    if any(a.is_out for a in op._schema.arguments):
-        functional = functional_form(op)
-        if functional is not None:
-            return into_outputs(op, functional, args, kwargs)
+    functional = functional_form(op)
+    by_parts = _decomposed if functional is None else functools.partial(into_outputs, functional=functional)
+    result = by_parts(op, args, kwargs)
+    return on_cpu(op, args, kwargs) if result is NotImplemented else result
+
+
+def _decomposed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What PyTorch's decomposition gives; NotImplemented without one, and in the midst of it: some lead back to the op."""
     rule = _decompositions().get(op)
-    if rule is not None and op not in _THREAD.decomposing:
-        before = _THREAD.decomposing
-        _THREAD.decomposing = before | {op}
-        try:
-            result = rule(*args, **kwargs)
-        except NotImplementedError:
-            result = NotImplemented
-        finally:
-            _THREAD.decomposing = before
-        if result is not NotImplemented:
-            COUNTERS.count_decomposed(str(op))
-            return result
-    return on_cpu(op, args, kwargs)
+    before = _THREAD.decomposing
+    if rule is None or op in before:
+        return NotImplemented
+    _THREAD.decomposing = before | {op}
+    try:
+        result = rule(*args, **kwargs)
+    except NotImplementedError:
+        return NotImplemented
+    finally:
+        _THREAD.decomposing = before
+    if result is not NotImplemented:
+        COUNTERS.count_decomposed(str(op))
+    return result
 
 
 class _ThreadState(threading.local):
     decomposing: frozenset[Any] = frozenset()
-    """Ops whose decomposition is under way. Some of PyTorch's lead back to the op itself."""
+    """Ops whose decomposition is under way."""
 
 
 _THREAD = _ThreadState()
@@ -54,26 +58,33 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 @functools.lru_cache(maxsize=4096)
-def functional_form(op: Any) -> Callable[..., Any] | None:
+def functional_form(op: Any) -> Any:
     """The overload with the same arguments but `out`, if the device has a kernel or PyTorch a decomposition for it.
 
     Others may be written in terms of the `out` form.
     """
+    if not any(a.is_out for a in op._schema.arguments):
+        return None
     wanted = [(a.name, str(a.type)) for a in op._schema.arguments if not a.is_out]
     packet = op._schema.name.split("::")[1]
     for other in private.overloads(packet):
         if other is not op and [(a.name, str(a.type)) for a in other._schema.arguments] == wanted:
-            if f"{packet}.{other._overloadname}" in TABLE:
-                return other  # type: ignore[no-any-return]
-            return _decompositions().get(other)
+            return other if _is_in_table(other) or other in _decompositions() else None
     return None
 
 
-def into_outputs(op: Any, functional: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _is_in_table(op: Any) -> bool:
+    return str(op).removeprefix("aten.") in TABLE
+
+
+def into_outputs(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], functional: Any) -> Any:
     """Compute with the functional form and copy the results to the `out` arguments."""
     names = [a.name for a in op._schema.arguments if a.is_out]
     targets = [kwargs[n] for n in names]
-    results = functional(*args, **{k: v for k, v in kwargs.items() if k not in names})
+    inputs = {k: v for k, v in kwargs.items() if k not in names}
+    results = functional(*args, **inputs) if _is_in_table(functional) else _decomposed(functional, args, inputs)
+    if results is NotImplemented:
+        return NotImplemented
     for target, result in zip(targets, results if isinstance(results, tuple) else (results,), strict=True):
         if not torch.can_cast(result.dtype, target.dtype):
             raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {target.dtype}")

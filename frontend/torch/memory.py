@@ -67,6 +67,16 @@ def as_strided(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offs
     return private.reinterpret(x, size, stride, 0 if offset is None else offset - here)
 
 
+@_kernel("as_strided_.default")
+def as_strided_in_place(
+    x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> torch.Tensor:
+    """Another view of its memory; PyTorch makes `transpose_` and its kin of this one."""
+    here: Any = x.storage_offset()
+    tensors.share(x, tensors.root_of(x), here if offset is None else offset, size, stride)
+    return x
+
+
 @_kernel("_reshape_alias.default")
 def reshape_alias(x: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
     """A view whose strides PyTorch has computed."""
@@ -161,6 +171,12 @@ def copy_from_and_resize(source: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if x.shape != source.shape:
         x.resize_(source.shape)
     return copy(x, source)
+
+
+@_kernel("_to_copy.default")
+def to_copy(x: torch.Tensor, *, non_blocking: bool = False, **options: Any) -> torch.Tensor:
+    """A copy in another dtype or on another device. It never goes through pinned memory, which PyTorch cannot ask for here."""
+    return private.to_copy(x, **options)
 
 
 @_kernel("clone.default")

@@ -12,6 +12,7 @@ from torch._decomp import core_aten_decompositions, global_decomposition_table
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_ANY_DEVICE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 new_tensor: Callable[[tuple[int, ...], torch.dtype], torch.Tensor] = _acc.create_empty_tensor
 """A tensor of the device with a storage of 0 bytes of its own: `new_tensor(shape, dtype)`."""
@@ -39,6 +40,11 @@ def new_storage(device: torch.device, nbytes: int) -> Any:
 def set_geometry(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int]) -> None:
     """Give a tensor of any device another storage, shape and strides: the kernel of the CPU, which touches no element."""
     torch.ops.aten.set_.source_Storage_storage_offset.redispatch(_CPU, x, storage, offset, list(shape), list(strides))
+
+
+def to_copy(x: torch.Tensor, **options: Any) -> torch.Tensor:
+    """PyTorch's kernel of `_to_copy` for all devices, which calls `empty_strided` and `copy_`."""
+    return torch.ops.aten._to_copy.default.redispatch(_ANY_DEVICE, x, **options)  # type: ignore[no-any-return]
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:

@@ -24,14 +24,27 @@ def to_torch(value: Any) -> Any:
 
 def difference(ours: Any, theirs: Any, *, tolerance: float = 1.0, dtypes: bool = True, units: int = 0) -> str:
     """What differs between two results, or nothing. `tolerance` multiplies PyTorch's defaults; integers may be `units` off."""
-    mine, expected = [to_torch(v) for v in leaves(ours)], list(leaves(theirs))
+    mine, expected = list(leaves(ours)), list(leaves(theirs))
     if len(mine) != len(expected):
         return f"{len(mine)} results, expected {len(expected)}"
     for number, (a, b) in enumerate(zip(mine, expected, strict=True)):
-        problem = _difference(a, b, tolerance, dtypes, units)
+        problem = _difference(*_by_array_api(a, b), tolerance, dtypes, units)
         if problem:
             return f"result {number}: {problem}" if len(mine) > 1 else problem
     return ""
+
+
+def _by_array_api(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both results as values of PyTorch, Polyhal's in PyTorch's dtype where the Array API has another."""
+    if not isinstance(a, Tensor):
+        return a, b
+    a = to_torch(a)
+    if isinstance(b, torch.Tensor):
+        if a.dtype is torch.uint64 and b.dtype is torch.int64:
+            a = a.to(torch.int64)  # sums of unsigned integers are unsigned
+        if a.dtype is torch.bool and b.dtype is torch.uint8:
+            b = b.bool()  # `any` and `all` are bool
+    return a, b
 
 
 def _difference(a: Any, b: Any, tolerance: float, dtypes: bool, units: int) -> str:
@@ -41,10 +54,6 @@ def _difference(a: Any, b: Any, tolerance: float, dtypes: bool, units: int) -> s
         a = torch.as_tensor(a)
     if a.shape != b.shape:
         return f"shape {tuple(a.shape)}, expected {tuple(b.shape)}"
-    if a.dtype is torch.uint64 and b.dtype is torch.int64:
-        a = a.to(torch.int64)  # sums of unsigned integers are unsigned, as in the Array API
-    if a.dtype is torch.bool and b.dtype is torch.uint8:
-        b = b.bool()  # `any` and `all` are bool, as in the Array API
     if dtypes and a.dtype is not b.dtype:
         return f"dtype {a.dtype}, expected {b.dtype}"
     if units and not a.is_floating_point():
@@ -74,7 +83,7 @@ def in_double(value: Any) -> Any:
 def is_no_farther(ours: Any, theirs: Any, truth: Any) -> bool:
     """Whether each floating-point result is at least as near to the truth, in float64, as PyTorch's."""
     triples = zip(leaves(ours), leaves(theirs), leaves(truth), strict=True)
-    return all(_is_no_farther(to_torch(a), b, c) for a, b, c in triples)
+    return all(_is_no_farther(*_by_array_api(a, b), c) for a, b, c in triples)
 
 
 def _is_no_farther(a: Any, b: Any, truth: Any) -> bool:

@@ -73,7 +73,7 @@ def polyhal_gradients(results: Any, inputs: Any, theirs: Any, *, second: bool = 
 
 def _weights(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return [torch.randn(t.shape, generator=generator, dtype=_double(t)).to(t.dtype) for t in outputs]
+    return [torch.randn(t.shape, generator=generator, dtype=_double(t)).to(t.device, t.dtype) for t in outputs]
 
 
 def _double(tensor: torch.Tensor) -> torch.dtype:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.nn import functional
 from tests.pytorch.compare import difference, in_double, is_no_farther
 from tests.pytorch.convert import NoCounterpartError, leaves, to_polyhal
-from tests.pytorch.database import entries, full_name, samples
+from tests.pytorch.database import caller, drops_elements, entries, full_name, is_random, samples
 from tests.pytorch.gradients import gradient_difference, polyhal_gradients, torch_gradients
 from tests.pytorch.outcome import Outcome, describe
 from tests.pytorch.spellings import SPELLINGS, WRAPPED, AbsentError, is_absent
@@ -81,71 +80,10 @@ def replay(entry: Any, dtype: torch.dtype, device: Device, *, limit: int | None 
             yield _replay_sample(entry, function, sample, kind, device, differentiable)
 
 
-def is_random(entry: Any) -> bool:
-    """Whether results are drawn: shape and dtype can be compared, and no more."""
-    return entry.name.rpartition(".")[2] in _RANDOM or "dropout" in entry.name
-
-
-_RANDOM = frozenset(
-    [
-        "bernoulli",
-        "cauchy",
-        "exponential",
-        "geometric",
-        "log_normal",
-        "multinomial",
-        "normal",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "uniform",
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "rrelu",
-        "fractional_max_pool2d",
-        "fractional_max_pool3d",
-        "svd_lowrank",
-        "pca_lowrank",
-    ]
-)
-
-
 def _is_twice(entry: Any, kind: str) -> bool:
     """Whether second gradients are compared; those of halves are lost in rounding."""
     wrong = full_name(entry).startswith("nn.functional.linear_cross_entropy.chunked")  # PyTorch's gradgradcheck fails
     return bool(entry.supports_gradgrad and kind in ("float32", "float64") and not wrong)
-
-
-def _drops(entry: Any, sample: Any) -> bool:
-    """Whether a call drops elements at random, by an argument that may be given by position."""
-    try:
-        function = operator.attrgetter(entry.name)(torch)  # `entry.op` may wrap it, without its signature
-        call = inspect.signature(function).bind(sample.input, *sample.args, **sample.kwargs)
-    except (AttributeError, TypeError, ValueError):  # functions in C++ have no signature
-        given = sample.kwargs
-    else:
-        call.apply_defaults()
-        given = call.arguments
-    return bool(given.get("training", True)) and any(given.get(name) for name in ("dropout_p", "dropout"))
-
-
-def _structured_call(entry: Any) -> Callable[..., Any]:
-    """What calls the functions of an entry on symmetric or triangular matrices, where its gradients are of those."""
-    from torch.testing._internal.opinfo import core as utils
-
-    if entry.gradcheck_wrapper is utils.gradcheck_wrapper_triangular_input_real_positive_diagonal:
-        return utils.gradcheck_wrapper_triangular_input  # type: ignore[no-any-return]
-    return entry.gradcheck_wrapper  # type: ignore[no-any-return]
-
-
-def _plain_call(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-    return function(*args, **keywords)
 
 
 def _replay_sample(
@@ -158,7 +96,7 @@ def _replay_sample(
         arguments = to_polyhal([sample.input, list(sample.args), dict(sample.kwargs)], device)
     except NoCounterpartError as error:
         return outcome("senseless", str(error))
-    call = _structured_call(entry) if differentiable else _plain_call
+    call = caller(entry, differentiable)
     try:
         theirs = sample.output_process_fn_grad(call(entry.op, sample.input, *sample.args, **sample.kwargs))
     except Exception as error:
@@ -166,7 +104,7 @@ def _replay_sample(
     try:
         first, others, keywords = arguments
         ours = sample.output_process_fn_grad(call(function, first, *others, **keywords))
-        drops = _drops(entry, sample)
+        drops = drops_elements(entry, sample)
         if drops or is_random(entry):
             theirs, ours = (
                 [(tuple(t.shape), str(t.dtype).rstrip("_")[-4:]) for t in leaves(r)] for r in (theirs, ours)

@@ -10,10 +10,15 @@ from torch.utils import _pytree as pytree
 
 
 def moved(tree: Any, device: str) -> Any:
-    """All tensors on a device, as leaves that need gradients where the originals do."""
+    """All tensors on a device, as leaves that need gradients where the originals do; one that occurs twice stays one."""
+    done: dict[int, torch.Tensor] = {}
 
     def move(x: Any) -> Any:
-        return x.detach().to(device).requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
+        if not isinstance(x, torch.Tensor):
+            return x
+        if id(x) not in done:
+            done[id(x)] = x.detach().to(device).requires_grad_(x.requires_grad)
+        return done[id(x)]
 
     return pytree.tree_map(move, tree)
 

@@ -131,3 +131,17 @@ def test_root_is_the_whole_memory(torch_device: str) -> None:
 def test_printing(torch_device: str) -> None:
     assert repr(torch.ones(2, device=torch_device)) == "tensor([1., 1.], device='polyhal:0')"
     assert "every op ran" in str(polyhal.torch.report())
+
+
+def test_views_change_in_place(torch_device: str) -> None:
+    x = torch.arange(6.0, device=torch_device).view(2, 3)
+    y = x[:, 1:]
+    assert y.transpose_(0, 1).tolist() == [[1, 4], [2, 5]]
+    y.zero_()
+    assert x.tolist() == [[0, 0, 0], [3, 0, 0]]
+
+
+def test_copies_that_need_not_block(torch_device: str) -> None:
+    x = torch.arange(3.0, device=torch_device)
+    assert x.to("cpu", non_blocking=True).tolist() == [0, 1, 2]
+    assert x.to("cpu", torch.float64, non_blocking=True).dtype is torch.float64

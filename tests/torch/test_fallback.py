@@ -63,6 +63,14 @@ def test_a_decomposition_that_leads_back_to_its_op_ends_on_the_cpu(
     assert fallback(op, torch.arange(3, device=torch_device), [0]).tolist() == [2, 1, 0]
 
 
+def test_forms_that_lead_to_each_other_end_on_the_cpu(torch_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`i0` is computed by `i0.out`, and PyTorch's decomposition of `i0` calls `i0`."""
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+    out = torch.empty(0, device=torch_device)
+    torch.ops.aten.i0.out(torch.zeros(3, device=torch_device), out=out)
+    assert out.tolist() == [1, 1, 1]
+
+
 def test_decompositions_stay_on_the_device(torch_device: str) -> None:
     agree(torch.nn.functional.huber_loss, torch.randn(4, requires_grad=True), torch.randn(4), device=torch_device)
     report = polyhal.torch.report()

@@ -1,0 +1,57 @@
+"""Whether two samples of random numbers can come from one distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import torch
+
+from tests.pytorch.convert import leaves
+
+ENOUGH = 1000
+_MOST_CALLS = 200
+UNDEFINED = ("empty", "svd_lowrank", "pca_lowrank")
+"""Ops, by the beginning of their names without a module, whose elements follow no distribution, or not one each."""
+
+
+def elements(call: Callable[[], Any]) -> tuple[list[tuple[Any, ...]], torch.Tensor]:
+    """Shapes and dtypes of the results of a call, and the elements of as many calls as give enough of them."""
+    shapes: list[tuple[Any, ...]] = []
+    drawn: list[torch.Tensor] = []
+    for number in range(_MOST_CALLS):
+        with _other_seeds(number):
+            results = [t.detach().cpu() for t in leaves(call()) if isinstance(t, torch.Tensor)]
+        shapes = shapes or [(tuple(t.shape), str(t.dtype)) for t in results]
+        drawn += [t.flatten().double() for t in results]
+        count = sum(t.numel() for t in drawn)
+        if count >= ENOUGH or not count:
+            break
+    return shapes, torch.cat(drawn) if drawn else torch.empty(0)
+
+
+def _other_seeds(number: int) -> Any:
+    """The database starts the generator at the same seed before each call: at another one instead."""
+    start = torch.manual_seed
+    return mock.patch.object(torch, "manual_seed", lambda seed: start(seed + number))
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest difference between the shares of elements below any number (Kolmogorov and Smirnov)."""
+    places = torch.cat([a, b]).sort().values
+    below = [torch.searchsorted(x.sort().values, places, right=True) / len(x) for x in (a, b)]
+    return float((below[0] - below[1]).abs().max())
+
+
+def difference(name: str, ours: Callable[[], Any], theirs: Callable[[], Any]) -> str:
+    """What differs between the results of random calls, or nothing. Chance alone says so once in a million times."""
+    (mine, drawn), (expected, reference) = elements(ours), elements(theirs)
+    if mine != expected:
+        return f"{mine}, expected {expected}"
+    if not len(drawn) or not len(reference) or name.split(".")[-1].removeprefix("new_").startswith(UNDEFINED):
+        return ""
+    limit = 2.7 * math.sqrt(1 / len(drawn) + 1 / len(reference))  # 2 exp(-2 * 2.7 ** 2) is 1e-6
+    found = distance(drawn, reference)
+    return "" if found <= limit else f"the distributions are {found:.3f} apart, expected at most {limit:.3f}"
