@@ -63,8 +63,9 @@ typecheck: $(DEVELOPMENT)
 	mkdir -p .typecheck/polyhal
 	ln -s $(addprefix ../../,$(wildcard frontend/*)) .typecheck/polyhal/
 	ln -s ../../hal ../../backends ../../shaders .typecheck/polyhal/
+	ln -s ../polyhal_autoload .typecheck/
 	cd .typecheck && MYPYPATH=../examples/plugins/cupy/src ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache \
-		-p polyhal -p polyhal_cupy
+		-p polyhal -p polyhal_autoload -p polyhal_cupy
 
 bench: $(DEVELOPMENT)
 	$(BIN)/python -m benchmarks $(ARGS)

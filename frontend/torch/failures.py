@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from polyhal.hal import errors
@@ -20,3 +24,16 @@ def translated(error: errors.PolyhalError) -> Exception:
     """The error that PyTorch's users catch, with the same message."""
     kind = next(theirs for ours, theirs in TYPES if isinstance(error, ours))
     return kind(str(error))
+
+
+def as_pytorch(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with Polyhal's errors as PyTorch's."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except errors.PolyhalError as error:
+            raise translated(error) from error
+
+    return call

@@ -7,16 +7,18 @@ from typing import Any
 
 import torch
 
+import polyhal_autoload
 from polyhal.hal import dispatch
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
-from polyhal.torch import attention, memory, private, tensors
+from polyhal.torch import attention, device_module, generators, memory, private, storages, tensors
 from polyhal.torch import table as _table  # noqa: F401  (fills the table)
-from polyhal.torch.device import NAME, DeviceModule, current
+from polyhal.torch.device import check_ordinal, current
 from polyhal.torch.failures import translated
 from polyhal.torch.fallback import fallback
 from polyhal.torch.registration import HANDLED, TABLE, Entry, UnsupportedArgumentsError
+from polyhal.torch.table.random import drawing_from
 
 Kernel = Callable[..., Any]
 _KEY = "PrivateUse1"
@@ -44,7 +46,10 @@ def _unwrapped(x: Any) -> Any:
         return tensors.dtype_of(x)
     if isinstance(x, (list, tuple)):
         return [_unwrapped(v) for v in x]
-    return current() if isinstance(x, torch.device) else x
+    if isinstance(x, torch.device):
+        check_ordinal(x)
+        return current()
+    return x
 
 
 def _wrapped(x: Any, memory_of_inputs: set[int]) -> Any:
@@ -67,13 +72,22 @@ def _buffers(values: Any) -> set[int]:
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any], creates: bool) -> tuple[list[Any], dict[str, Any]]:
-    """What a function of the table takes. Raises UnsupportedArgumentsError for another generator than the device's own."""
-    if kwargs.get("generator") is not None:
-        raise UnsupportedArgumentsError
+    """What a function of the table takes."""
     named = {k: _unwrapped(v) for k, v in kwargs.items() if k not in HANDLED}
     if creates:
         named["device"] = current()
     return [_unwrapped(x) for x in args], named
+
+
+def _drawn(function: Kernel, kwargs: dict[str, Any]) -> Kernel:
+    """A function of the table, to draw from the generator that a call names. Raises UnsupportedArgumentsError for a CPU's."""
+    generator = kwargs.get("generator")
+    if generator is None:
+        return function
+    stream = generators.stream_of(generator)
+    if stream is None:
+        raise UnsupportedArgumentsError
+    return drawing_from(stream)(function)
 
 
 def kernel_of(entry: Entry, op: Any) -> Kernel:
@@ -86,7 +100,7 @@ def kernel_of(entry: Entry, op: Any) -> Kernel:
             values, named = _arguments(args, kwargs, creates)
             for i in reversed(positions):
                 del values[i : i + 1]
-            result = entry.function(*values, **named)
+            result = _drawn(entry.function, kwargs)(*values, **named)
         except UnsupportedArgumentsError:
             return fallback(op, *args, **kwargs)
         except PolyhalError as error:
@@ -106,7 +120,7 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
             if entry.op is not None and not named and _writes_directly(target, values):
                 dispatch.apply_into(entry.op, (target, *values), (), (target,))
                 return self
-            result = entry.function(target, *values, **named)
+            result = _drawn(entry.function, kwargs)(target, *values, **named)
             _check_fits(self, result)
             if result is not target:
                 tensors.write(self, result)
@@ -149,7 +163,9 @@ def _check_fits(target: torch.Tensor, result: Any) -> None:
 
 def register() -> None:
     """Make the device known to PyTorch, with all kernels."""
-    private.register_device(NAME, DeviceModule())
+    device_module.install(polyhal_autoload.name_device())
+    generators.install()
+    storages.install()
     # Streams and recorded steps belong to threads: the backward pass runs where it is called.
     torch.autograd.set_multithreading_enabled(False)
     library, everything = LIBRARIES

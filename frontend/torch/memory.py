@@ -12,7 +12,8 @@ from polyhal.hal import dtypes, layout
 from polyhal.hal.layout import Spec, contiguous_strides, extent
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.torch import private, tensors
-from polyhal.torch.device import NAME
+from polyhal.torch.device import NAME, check_ordinal
+from polyhal.torch.failures import as_pytorch
 
 KERNELS: dict[str, Callable[..., Any]] = {}
 """By overload, as in `empty_strided.default`."""
@@ -24,6 +25,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _kernel(name: str) -> Callable[[F], F]:
+    """Declare a kernel that takes memory or works on elements, which may fail."""
+
+    def declare(function: F) -> F:
+        KERNELS[name] = as_pytorch(function)
+        return function
+
+    return declare
+
+
+def _view(name: str) -> Callable[[F], F]:
+    """Declare a kernel that only describes memory anew."""
+
     def declare(function: F) -> F:
         KERNELS[name] = function
         return function
@@ -38,8 +51,11 @@ def keeps_its_object(x: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 @_kernel("empty.memory_format")
-def empty(size: Sequence[int], *, dtype: Any = None, memory_format: Any = None, **options: Any) -> torch.Tensor:
+def empty(
+    size: Sequence[int], *, dtype: Any = None, device: Any = None, memory_format: Any = None, **options: Any
+) -> torch.Tensor:
     """New memory, in row-major order or with channels last."""
+    check_ordinal(device)
     kind = dtype or torch.get_default_dtype()
     if memory_format in (torch.channels_last, torch.channels_last_3d):
         order = [0, *range(2, len(size)), 1]
@@ -51,8 +67,11 @@ def empty(size: Sequence[int], *, dtype: Any = None, memory_format: Any = None, 
 
 
 @_kernel("empty_strided.default")
-def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, **options: Any) -> torch.Tensor:
+def empty_strided(
+    size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, **options: Any
+) -> torch.Tensor:
     """New memory for a shape and strides."""
+    check_ordinal(device)
     size, stride, kind = tuple(size), tuple(stride), dtype or torch.get_default_dtype()
     if stride == contiguous_strides(size):
         return tensors.allocate(size, kind)
@@ -60,30 +79,30 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = No
     return private.reinterpret(tensors.allocate((last + 1,), kind), size, stride, 0)
 
 
-@_kernel("as_strided.default")
+@_view("as_strided.default")
 def as_strided(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> torch.Tensor:
     """A view; PyTorch makes almost all others of this one."""
     here: Any = x.storage_offset()
     return private.reinterpret(x, size, stride, 0 if offset is None else offset - here)
 
 
-@_kernel("as_strided_.default")
+@_view("as_strided_.default")
 def as_strided_in_place(
     x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> torch.Tensor:
     """Another view of its memory; PyTorch makes `transpose_` and its kin of this one."""
     here: Any = x.storage_offset()
-    tensors.share(x, tensors.root_of(x), here if offset is None else offset, size, stride)
+    tensors.share(x, x.untyped_storage(), here if offset is None else offset, size, stride)
     return x
 
 
-@_kernel("_reshape_alias.default")
+@_view("_reshape_alias.default")
 def reshape_alias(x: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
     """A view whose strides PyTorch has computed."""
     return private.reinterpret(x, size, stride, 0)
 
 
-@_kernel("view.default")
+@_view("view.default")
 def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     """Another shape of the same memory. Raises RuntimeError if the strides do not allow it."""
     shape = list(size)
@@ -101,7 +120,7 @@ def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     return private.reinterpret(x, found.shape, found.strides, 0)
 
 
-@_kernel("unfold.default")
+@_view("unfold.default")
 def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
     """Windows along an axis."""
     if not x.ndim:
@@ -130,7 +149,7 @@ def set_storage(
     x: torch.Tensor, source: Any, offset: int, size: Sequence[int], stride: Sequence[int] = ()
 ) -> torch.Tensor:
     """Make `x` a view of another storage."""
-    tensors.share(x, source.root, offset, size, stride or contiguous_strides(tuple(size)))
+    tensors.share(x, source, offset, size, stride or contiguous_strides(tuple(size)))
     return x
 
 
@@ -144,7 +163,7 @@ def set_whole_storage(x: torch.Tensor, source: Any) -> torch.Tensor:
 def set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     """Make `x` the same view of the same memory as `source`."""
     offset: Any = source.storage_offset()
-    tensors.share(x, tensors.root_of(source), offset, source.shape, source.stride())
+    tensors.share(x, source.untyped_storage(), offset, source.shape, source.stride())
     return x
 
 

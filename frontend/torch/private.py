@@ -9,7 +9,6 @@ import torch
 from torch._C import _acc, _dispatch_has_kernel_for_dispatch_key
 from torch._C._dynamo import guards
 from torch._decomp import core_aten_decompositions, global_decomposition_table
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _ANY_DEVICE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
@@ -22,11 +21,6 @@ reinterpret: _Reinterpret = guards._reinterpret_tensor  # type: ignore[attr-defi
 """A view of other shape, strides and offset, without checks: `reinterpret(x, shape, strides, offset_increment)`."""
 
 
-def register_device(name: str, module: Any) -> None:
-    """Give PyTorch's free device type a name, a module `torch.NAME`, and hooks and guards written in Python."""
-    _setup_privateuseone_for_python_backend(name, backend_module=module)
-
-
 def has_kernel(name: str, key: str) -> bool:
     """Whether the op `name`, as in `aten::add.Tensor`, has a kernel for the dispatch key `key`."""
     return bool(_dispatch_has_kernel_for_dispatch_key(name, key))
@@ -35,6 +29,12 @@ def has_kernel(name: str, key: str) -> bool:
 def new_storage(device: torch.device, nbytes: int) -> Any:
     """A storage of the device that says it has `nbytes` and holds no memory."""
     return torch._C._construct_storage_from_data_pointer(0, device, nbytes)
+
+
+def size_of_storage(storage: Any) -> int:
+    """The number of bytes that PyTorch's C++ takes a storage to have."""
+    base: Any = torch._C.StorageBase
+    return int(base.nbytes(storage))
 
 
 def set_geometry(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int]) -> None:
@@ -56,3 +56,32 @@ def overloads(name: str) -> Iterable[Any]:
     """All overloads of the ATen op `name`."""
     packet = getattr(torch.ops.aten, name)
     return [getattr(packet, overload) for overload in packet.overloads()]
+
+
+def replace_storage_constructor(make: Callable[..., Any]) -> None:
+    """Let `torch.UntypedStorage(*args, device=...)` give what `make(device, *args)` gives, where that is not None.
+
+    PyTorch ends the process for a device without an allocator in C++.
+    """
+    original: Callable[..., Any] = torch._C.StorageBase.__new__
+
+    def new(cls: Any, *args: Any, device: Any = None, **options: Any) -> Any:
+        made = make(device, *args)
+        if made is not None:
+            return made
+        return original(cls, *args, **options) if device is None else original(cls, *args, device=device, **options)
+
+    torch.UntypedStorage.__new__ = new  # type: ignore[method-assign]
+
+
+def accept_storages(kind: type) -> None:
+    """Let PyTorch wrap storages of the class `kind` in typed ones, as it does in copies. It asks for the very base class."""
+    typed: Any = torch.TypedStorage
+    original = typed._new_wrapped_storage
+
+    def wrapped(self: Any, storage: Any) -> Any:
+        if type(storage) is kind:
+            return typed(wrap_storage=storage, dtype=self.dtype, _internal=True)
+        return original(self, storage)
+
+    typed._new_wrapped_storage = wrapped

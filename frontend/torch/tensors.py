@@ -21,6 +21,7 @@ from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
 from polyhal.torch import private
 from polyhal.torch.device import NAME, current
+from polyhal.torch.storages import attach
 
 DTYPES: dict[torch.dtype, DType] = {
     getattr(torch, d.name.rstrip("_")): d for d in dtypes.ALL if hasattr(torch, d.name.rstrip("_"))
@@ -31,34 +32,12 @@ TORCH_DTYPES = {ours: theirs for theirs, ours in DTYPES.items()}
 _storage_of = torch.Tensor.untyped_storage
 
 
-class Storage(torch.UntypedStorage):
-    """The storage of a tensor on the device. `root` is all of its memory, as a Polyhal tensor."""
-
-    root: Tensor
-
-    def nbytes(self) -> int:
-        """Size of the memory in bytes."""
-        return self.root.nbytes if hasattr(self, "root") else 0
-
-    size = __len__ = nbytes
-
-    def data_ptr(self) -> int:
-        """A number that is the same for storages of one memory, and no address."""
-        return id(self.root.buffer)
-
-
 def dtype_of(dtype: torch.dtype) -> DType:
     """Polyhal's dtype for PyTorch's. Raises TypeError."""
     try:
         return DTYPES[dtype]
     except KeyError:
         raise TypeError(f"{dtype} is not supported on {NAME}; supported are {', '.join(map(str, DTYPES))}") from None
-
-
-def attach(storage: Any, root: Tensor) -> None:
-    """Have a storage of PyTorch carry the memory of `root`."""
-    storage.__class__ = Storage
-    storage.root = root
 
 
 def root_of(x: torch.Tensor) -> Tensor:
@@ -116,18 +95,31 @@ def resize(x: torch.Tensor, shape: Sequence[int]) -> None:
     strides = contiguous_strides(tuple(shape))
     offset: Any = x.storage_offset()
     count = offset + math.prod(shape)
-    root = root_of(x)
-    if count > root.size:
-        root = root_of(allocate((count,), x.dtype))
-    share(x, root, offset, shape, strides)
+    storage = _storage_of(x)
+    if count * x.element_size() > storage.nbytes():
+        storage = _storage_of(allocate((count,), x.dtype))
+    share(x, storage, offset, shape, strides)
 
 
-def share(x: torch.Tensor, root: Tensor, offset: int, shape: Sequence[int], strides: Sequence[int]) -> None:
-    """Make `x` a view of the memory of `root`."""
-    _, last = extent(tuple(shape), tuple(strides))
-    storage = private.new_storage(x.device, (offset + last + 1) * x.element_size())
-    attach(storage, root)
+def share(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int]) -> None:
+    """Make `x` a view of the memory of a storage of the device."""
+    shape, strides = tuple(shape), tuple(strides)
+    _, last = extent(shape, strides)
+    nbytes = (offset + last + 1) * x.element_size()
+    if private.size_of_storage(storage) < nbytes:  # as PyTorch sees it: those of `new_tensor` have 0 bytes
+        root = storage.root
+        storage = private.new_storage(x.device, nbytes)
+        attach(storage, root)
+    _give_type(storage, dtype_of(x.dtype), offset, shape, strides)
     private.set_geometry(x, storage, offset, shape, strides)
+
+
+def _give_type(storage: Any, dtype: DType, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    """Describe the memory of a loaded storage as the tensor that has all of it, which then needs no view of bytes."""
+    root = storage.root
+    whole = contiguous(dtype, shape)
+    if offset == 0 and strides == whole.strides and whole.nbytes == storage.nbytes() and root.dtype is not dtype:
+        storage.root = polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, whole, 0))
 
 
 def upload(x: torch.Tensor) -> Tensor:

@@ -34,7 +34,10 @@ a tensor just below the largest allocation must not become a block above it."""
 
 
 class MemoryStats(NamedTuple):
-    """Bytes and counts of one pool. `used` belongs to tensors, `reserved` includes free blocks kept for reuse."""
+    """Bytes and counts of one pool. `used` belongs to tensors, `reserved` includes free blocks kept for reuse.
+
+    `peak` is the most that was used, `peak_reserved` the most that was reserved.
+    """
 
     used: int
     reserved: int
@@ -42,6 +45,7 @@ class MemoryStats(NamedTuple):
     largest_free: int
     allocations: int
     reuses: int
+    peak_reserved: int
 
 
 def bucket(nbytes: int) -> int:
@@ -111,6 +115,7 @@ class Pool:
         self.used = 0
         self.reserved = 0
         self.peak = 0
+        self.peak_reserved = 0
         self.allocations = 0
         self.reuses = 0
 
@@ -190,6 +195,7 @@ class Pool:
                 raise self._out_of_memory(size) from error
         self.allocations += 1
         self.reserved += size
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
         self._owned[self.allocations] = handle, size
         return self.allocations, handle
 
@@ -273,9 +279,10 @@ class Pool:
             largest,
             sum(p.allocations for p in pools),
             sum(p.reuses for p in pools),
+            sum(p.peak_reserved for p in pools),
         )
 
     def reset_peak(self) -> None:
-        """Restart the measurement of the peak from what is used now, also by streams."""
+        """Restart the measurement of the peaks from what is used and reserved now, also by streams."""
         for pool in (self, *self.streams.all):
-            pool.peak = pool.used
+            pool.peak, pool.peak_reserved = pool.used, pool.reserved

@@ -23,7 +23,13 @@ from typing import TypeVar
 from polyhal.backends.common.launching.kernel_signature import KernelSignatures
 
 T = TypeVar("T")
-PACKAGES = {"hal": "polyhal.hal", "backends": "polyhal.backends", "shaders": "polyhal.shaders", "frontend": "polyhal"}
+PACKAGES = {
+    "hal": "polyhal.hal",
+    "backends": "polyhal.backends",
+    "shaders": "polyhal.shaders",
+    "frontend": "polyhal",
+    "polyhal_autoload": "polyhal_autoload",
+}
 _AT_IMPORT, _LAZY, _TYPING = "at import", "lazy", "typing"
 _PRODUCER_MAP = re.compile(r"\{[^{}]*for \w+(?:, \w+)? in enumerate\((?:self\.)?_?\w*\.?nodes\)[^{}]*outputs[^{}]*\}")
 _KERNELS = (".cl", ".h")

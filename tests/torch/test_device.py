@@ -106,21 +106,6 @@ def test_ties_survive_the_move(torch_device: str) -> None:
     assert weight.device.type == torch_device
 
 
-def test_the_module_of_the_device(torch_device: str) -> None:
-    module = torch.polyhal  # type: ignore[attr-defined]
-    assert module.is_available()
-    assert module.device_count() == 1
-    with pytest.raises(ValueError, match="one device of Polyhal"):
-        module.set_device(1)
-    torch.manual_seed(3)
-    state = module.get_rng_state()
-    first = torch.rand(4, device=torch_device)
-    assert not torch.equal(first, torch.rand(4, device=torch_device))
-    module.set_rng_state(state)
-    assert torch.equal(first, torch.rand(4, device=torch_device))
-    assert torch.ones(2).polyhal().device.type == torch_device  # type: ignore[attr-defined]
-
-
 def test_root_is_the_whole_memory(torch_device: str) -> None:
     x = torch.ones(4, 5, device=torch_device)
     assert tensors.root_of(x[1:, 2]).shape == (4, 5)

@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from polyhal.hal import dtypes
-from polyhal.random import default_generator
+from polyhal.random import Generator, default_generator
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, cast
 
 
+class _Source(threading.local):
+    generator = default_generator
+
+
+_SOURCE = _Source()
+
+
+@contextmanager
+def drawing_from(generator: Generator) -> Iterator[None]:
+    """Let functions of the table draw from `generator` inside the block."""
+    before, _SOURCE.generator = _SOURCE.generator, generator
+    try:
+        yield
+    finally:
+        _SOURCE.generator = before
+
+
+def take(count: int) -> tuple[int, int]:
+    """Seed and offset under which the next `count` 32-bit words of the generator in use are drawn."""
+    return _SOURCE.generator.take(count)
+
+
 def uniform_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
     """Numbers from [0, 1)."""
-    return F["uniform"](*default_generator.take(math.prod(shape)), shape, dtype, device=device)
+    return F["uniform"](*take(math.prod(shape)), shape, dtype, device=device)
 
 
 def normal_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
     """Numbers of mean 0 and variance 1."""
-    return F["normal"](*default_generator.take(2 * math.prod(shape)), shape, dtype, device=device)
+    return F["normal"](*take(2 * math.prod(shape)), shape, dtype, device=device)
 
 
 @aten("uniform")

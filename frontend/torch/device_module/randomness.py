@@ -1,0 +1,89 @@
+"""The random numbers of the device: Polyhal's default generator, whose numbers are the same on every device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from polyhal import random
+from polyhal.torch.device import NAME
+from polyhal.torch.device_module.devices import check_index
+
+__all__ = [
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+]
+
+
+def as_seed(seed: int) -> int:
+    """A seed of Polyhal's for one of PyTorch's, which may be negative or have 64 bits."""
+    return int(seed) & (2**63 - 1)
+
+
+def manual_seed(seed: int) -> None:
+    """Restart the random numbers of the device."""
+    random.manual_seed(as_seed(seed))
+
+
+manual_seed_all = manual_seed
+
+
+def seed() -> int:
+    """Restart the random numbers of the device with a seed of the operating system's. Returns it."""
+    return random.seed()
+
+
+seed_all = seed
+
+
+def initial_seed() -> int:
+    """The seed in use."""
+    return random.initial_seed()
+
+
+def get_rng_state(device: Any = NAME) -> torch.Tensor:
+    """Seed and offset of the random numbers, as 16 bytes on the CPU."""
+    check_index(device)
+    return packed(random.default_generator)
+
+
+def set_rng_state(new_state: torch.Tensor, device: Any = NAME) -> None:
+    """Go back to what `get_rng_state` gave."""
+    check_index(device)
+    unpack(random.default_generator, new_state)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """`get_rng_state` of the one device."""
+    return [get_rng_state()]
+
+
+def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    """Go back to what `get_rng_state_all` gave."""
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)
+
+
+def packed(generator: random.Generator) -> torch.Tensor:
+    """The state of a generator as 16 bytes on the CPU."""
+    state = generator.get_state()
+    return torch.tensor([state["seed"], state["offset"]], dtype=torch.int64, device="cpu").view(torch.uint8)
+
+
+def unpack(generator: random.Generator, state: torch.Tensor) -> None:
+    """Give a generator the state that `packed` gave. Raises RuntimeError for anything else."""
+    if state.device.type != "cpu" or state.dtype is not torch.uint8 or state.numel() != 16:
+        raise RuntimeError(
+            f"expected a state of {NAME}, 16 bytes on the CPU, and got {state.numel()} elements of {state.dtype}"
+        )
+    seed, offset = state.contiguous().view(torch.int64).tolist()
+    generator.set_state({"seed": seed, "offset": offset})

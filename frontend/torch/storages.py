@@ -1,0 +1,130 @@
+"""Storages of PyTorch that carry Polyhal buffers: what `torch.save`, `copy.deepcopy` and `pickle` do with them."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import torch
+
+from polyhal.hal.dtypes import uint8
+from polyhal.hal.layout import Ref, contiguous, extent
+from polyhal.tensor import Tensor
+from polyhal.tensor import wrap as polyhal_tensor
+from polyhal.torch import private
+from polyhal.torch.device import NAME, check_ordinal, current
+
+_Host: Any = torch.UntypedStorage
+"""Its methods have no annotations."""
+
+
+class Storage(torch.UntypedStorage):
+    """The storage of a tensor on the device. `root` is all of its memory, as a Polyhal tensor."""
+
+    root: Tensor
+
+    def nbytes(self) -> int:
+        """Size of the memory in bytes, to the last element of `root`."""
+        if not hasattr(self, "root"):
+            return 0
+        spec = self.root.ref.spec
+        _, last = extent(spec.shape, spec.strides)
+        return (self.root.ref.offset + last + 1) * spec.dtype.itemsize if self.root.size else 0
+
+    size = __len__ = nbytes
+
+    def data_ptr(self) -> int:
+        """A number that is the same for storages of one memory, and no address."""
+        return id(self.root.buffer)
+
+    def as_bytes(self) -> Tensor:
+        """All of the memory as a Polyhal tensor of bytes."""
+        root = self.root
+        return polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, contiguous(uint8, (self.nbytes(),)), 0))
+
+    def cpu(self) -> torch.UntypedStorage:
+        """A copy in the CPU's memory."""
+        return torch.from_numpy(self.as_bytes().numpy()).untyped_storage()
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> torch.UntypedStorage:
+        """This storage if it lies there, else a copy."""
+        where = torch.device(device)
+        return self if where.type == NAME else self.cpu().to(device=where)
+
+    def clone(self) -> Storage:
+        """A copy on the device."""
+        copied: Any = self.as_bytes().clone()
+        return of_bytes(copied)
+
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> Any:
+        """Replace the bytes by those of a storage of any device."""
+        theirs: Any = source.as_bytes() if isinstance(source, Storage) else uploaded_bytes(source)
+        place: Any = self.as_bytes()
+        place[:] = theirs
+        return self
+
+    def tolist(self) -> list[int]:
+        """The bytes as numbers."""
+        host: Any = self.cpu()
+        return host.tolist()  # type: ignore[no-any-return]
+
+    def __getitem__(self, index: Any) -> Any:
+        """Read from a copy in the CPU's memory."""
+        return self.cpu()[index]
+
+    def _share_fd_cpu_(self, *args: Any, **options: Any) -> NoReturn:
+        raise RuntimeError(f"memory of {NAME} is not shared between processes: send x.cpu()")
+
+    _share_filename_cpu_ = _share_fd_cpu_
+
+    def _write_file(self, *args: Any) -> Any:
+        host: Any = self.cpu()
+        return host._write_file(*args)
+
+    def _set_from_file(self, *args: Any) -> Any:
+        host = _Host(self.nbytes())
+        host._set_from_file(*args)
+        return self.copy_(host)
+
+
+def attach(storage: Any, root: Tensor) -> None:
+    """Have a storage of PyTorch carry the memory of `root`."""
+    storage.__class__ = Storage
+    storage.root = root
+
+
+def of_bytes(root: Tensor) -> Storage:
+    """A storage of the device around a Polyhal tensor of bytes."""
+    storage = private.new_storage(torch.device(NAME, 0), root.nbytes)
+    attach(storage, root)
+    return storage  # type: ignore[no-any-return]
+
+
+def uploaded_bytes(storage: torch.UntypedStorage) -> Tensor:
+    """The bytes of a storage in the CPU's memory as a Polyhal tensor."""
+    host = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
+    device = current()
+    return polyhal_tensor(device, *device.upload(host.numpy(), uint8))
+
+
+def to_device(storage: Any) -> Storage:
+    """A storage on the device with the bytes of one in the CPU's memory, for `torch.load`."""
+    untyped = storage if isinstance(storage, torch.UntypedStorage) else storage.untyped()
+    return of_bytes(uploaded_bytes(untyped))
+
+
+def install() -> None:
+    """Let PyTorch make storages of the device, and take them for its own where it asks for the very class."""
+    private.replace_storage_constructor(_new_storage)
+    private.accept_storages(Storage)
+
+
+def _new_storage(device: Any, *args: Any) -> Storage | None:
+    """`torch.UntypedStorage(3, device="polyhal")`; None for other devices. Raises TypeError for contents instead of a size."""
+    if device is None or torch.device(device).type != NAME:
+        return None
+    if any(not isinstance(n, int) for n in args) or len(args) > 1:
+        raise TypeError(f"a storage on {NAME} is made with a number of bytes, and filled by copy_")
+    check_ordinal(torch.device(device))
+    place = current()
+    buffer, ref = place.reserve(contiguous(uint8, (args[0] if args else 0,)))
+    return of_bytes(polyhal_tensor(place, buffer, ref))

@@ -1,0 +1,112 @@
+"""What `import torch` loads of Polyhal, and that a program names the device without importing it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import polyhal_autoload
+
+FIRST_USES = (
+    "x = torch.ones(2, device='polyhal')",
+    "x = torch.nn.Linear(2, 2).to('polyhal').weight",
+    "torch.set_default_device('polyhal'); x = torch.ones(2)",
+    "f = io.BytesIO(); torch.save(torch.ones(2), f); f.seek(0); x = torch.load(f, map_location='polyhal')",
+    "torch.accelerator.synchronize(); x = torch.ones(2, device=torch.accelerator.current_accelerator())",
+    "from torch.polyhal import memory_allocated; x = torch.ones(2).polyhal()",
+)
+
+
+def _run(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "POLYHAL_DEVICE": "numpy", "OMP_NUM_THREADS": "1", **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_pytorch_loads_next_to_nothing() -> None:
+    code = """
+import sys, torch
+torch.manual_seed(3)
+ours = [m for m in sys.modules if m.startswith("polyhal")]
+print(len(ours) <= 5, "polyhal" in sys.modules, torch.device("polyhal"), torch.polyhal.is_initialized())
+print(torch.accelerator.current_accelerator(), torch.accelerator.is_available(), torch.accelerator.device_count())
+loader = torch.utils.data.DataLoader(torch.arange(4), pin_memory=True)
+print([x.item() for x in loader], "polyhal" in sys.modules)
+print(torch.rand(1, device="polyhal").item(), torch.polyhal.is_initialized())
+import polyhal
+polyhal.manual_seed(3)
+print(polyhal.rand(1).item())
+"""
+    first, second, third, fourth, fifth = _run(code).splitlines()
+    assert first == "True False polyhal False"
+    assert second == "polyhal True 1"
+    assert third == "[0, 1, 2, 3] False"
+    assert fourth == f"{fifth} True"
+
+
+def test_the_device_is_there_at_its_first_use() -> None:
+    """Each use is the first in a forked child; an old PyTorch is this one with another number."""
+    code = """
+import io, os, sys, torch
+for use in USES:
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        exec(use)
+        print(x.device, (x + 1).device, flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, use
+torch.__version__ = "2.9.1"
+try:
+    torch.ones(2, device="polyhal")
+except ImportError as error:
+    print(error)
+"""
+    *uses, old = _run(code.replace("USES", repr(FIRST_USES))).splitlines()
+    assert uses == ["polyhal:0 polyhal:0"] * len(FIRST_USES)
+    assert old == "polyhal.torch needs PyTorch 2.10 or later and found 2.9.1; pip install -U torch"
+
+
+def test_without_autoload_the_import_names_the_device_unless_another_package_has() -> None:
+    code = """
+import os, torch
+if child := os.fork():
+    os.waitpid(child, 0)
+    torch.utils.rename_privateuse1_backend("other")
+    import polyhal_autoload
+    polyhal_autoload.register()
+    print(hasattr(torch, "polyhal"))
+    try:
+        import polyhal.torch
+    except ImportError as error:
+        print(error)
+else:
+    import polyhal.torch
+    print(torch.ones(2, device="polyhal").sum().item(), torch.polyhal.device_count(), flush=True)
+    os._exit(0)
+"""
+    first, second, third = _run(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").splitlines()
+    assert first == "2.0 1"
+    assert second == "False"
+    assert third.startswith("PyTorch has one device type for packages, and it is taken by 'other'")
+
+
+def test_it_stands_back_for_an_accelerator_of_pytorchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[int] = []
+    monkeypatch.setattr(polyhal_autoload, "name_device", lambda: named.append(1))
+    polyhal_autoload.register()
+    assert named == [1]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    polyhal_autoload.register()
+    assert named == [1]

@@ -1,0 +1,104 @@
+"""Files, copies and pickles of tensors on the device: contents, places, and which tensors share memory."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load, save
+from torch import nn
+
+
+def _through_file(value: Any, *, zipped: bool = True, **options: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(value, file, _use_new_zipfile_serialization=zipped)
+    file.seek(0)
+    return torch.load(file, **options)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "save": _through_file,
+    "save in the old format": lambda x: _through_file(x, zipped=False),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize("way", WAYS)
+def test_contents_and_place_survive(torch_device: str, way: str, dtype: torch.dtype) -> None:
+    x = torch.arange(6, device=torch_device).view(2, 3).to(dtype).t()
+    y = WAYS[way](x)
+    assert (y.device, y.dtype, y.stride()) == (x.device, x.dtype, x.stride())
+    assert torch.equal(y.cpu(), x.cpu())
+    y.zero_()
+    assert x.cpu().any()
+
+
+@pytest.mark.parametrize("way", ["save", "save in the old format", "deepcopy"])
+def test_views_still_share_memory(torch_device: str, way: str) -> None:
+    x = torch.arange(10.0, device=torch_device)
+    whole, part = WAYS[way]([x, x[2:5]])
+    whole[2] = 100
+    assert part.tolist() == [100, 3, 4]
+    assert x[2] == 2
+    again, _ = WAYS[way]([whole, part])
+    assert again.tolist() == whole.tolist()
+
+
+def test_places_of_loaded_tensors(torch_device: str) -> None:
+    here, there = torch.ones(2, device=torch_device), torch.ones(2)
+    for mapped in ("cpu", torch.device("cpu"), {f"{torch_device}:0": "cpu"}):
+        assert _through_file(here, map_location=mapped).device.type == "cpu"
+    for mapped in (torch_device, torch.device(torch_device, 0), {"cpu": torch_device}):
+        assert _through_file(there, map_location=mapped).device == here.device
+    assert _through_file(there).device.type == "cpu"
+
+
+def test_modules(torch_device: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).to(torch_device)
+    for other in (_through_file(model, weights_only=False), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert {p.device for p in other.parameters()} == {p.device for p in model.parameters()}
+        assert torch.equal(other[0].weight, model[0].weight)
+        assert other[0].weight.untyped_storage().data_ptr() != model[0].weight.untyped_storage().data_ptr()
+    with torch.device("meta"):
+        empty, assigned = nn.Linear(3, 2), nn.Linear(3, 2)
+    empty.to_empty(device=torch_device).load_state_dict(model[0].cpu().state_dict())
+    assigned.load_state_dict(model[0].to(torch_device).state_dict(), assign=True)
+    x = torch.ones(1, 3, device=torch_device)
+    assert torch.equal(empty(x), model[0](x))
+    assert torch.equal(assigned(x), model[0](x))
+
+
+def test_safetensors(torch_device: str) -> None:
+    x = torch.randn(3, 4, device=torch_device)
+    assert torch.equal(load(save({"x": x}))["x"], x.cpu())
+
+
+def test_storages(torch_device: str) -> None:
+    x = torch.arange(6.0, device=torch_device)[1:5:2]
+    storage = x.untyped_storage()
+    assert storage.nbytes() == 24
+    assert torch.tensor(storage.cpu().tolist(), dtype=torch.uint8).view(torch.float32).tolist() == [0, 1, 2, 3, 4, 5]
+    assert storage.to(device=torch_device) is storage
+    made = torch.UntypedStorage(24, device=torch_device)
+    made.copy_(storage)
+    assert made.clone().tolist() == storage.tolist()
+    assert made[4:8].tolist() == storage.tolist()[4:8]
+    y = torch.empty(0, device=torch_device).set_(made)
+    assert y.tolist() == [0, 1, 2, 3, 4, 5]
+    assert torch.UntypedStorage(3).nbytes() == 3
+    with pytest.raises(TypeError, match="number of bytes"):
+        torch.UntypedStorage([1, 2], device=torch_device)
+
+
+def test_memory_is_not_sent_to_other_processes(torch_device: str) -> None:
+    from torch.multiprocessing.reductions import reduce_storage
+
+    with pytest.raises(RuntimeError, match="not shared between processes"):
+        reduce_storage(torch.ones(2, device=torch_device).untyped_storage())
