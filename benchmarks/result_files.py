@@ -11,7 +11,7 @@ from typing import Any
 
 import polyhal
 from polyhal import Device
-from polyhal.hal.discovery.benchmark_cache import processor
+from polyhal.hal.discovery import processor
 
 
 def describe_machine(devices: Sequence[Device]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def describe_machine(devices: Sequence[Device]) -> dict[str, Any]:
     return {
         "date": datetime.date.today().isoformat(),
         "polyhal": polyhal.__version__,
-        "processor": processor(),
+        "processor": processor.model(),
         "cores": os.cpu_count(),
         "devices": {d.name: {"name": d.info.name, "driver": d.info.driver, "type": d.type.value} for d in devices},
     }

@@ -14,12 +14,15 @@ from typing import Any
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.opencl import install_hints, mesa_hints, quirks
 from polyhal.hal.capabilities import UnusableDevice
+from polyhal.hal.discovery import processor
 from polyhal.hal.settings import env
 
 _TRIAL = "kernel void trial(global int *out) { out[get_global_id(0)] = 1; }"
 _UPDATE = "update the driver; kernels need {}"
 _OLD_COMPILER = "unknown target CPU"
 """What LLVM says of a processor that is newer than it is."""
+_MISTAKEN = re.compile(r"-(znver[123])$")
+"""What LLVM before 16 calls a Zen 4, at the end of the device's version: one of AMD's processors without AVX-512."""
 
 
 def examine(platform: Any, device: Any) -> UnusableDevice | None:
@@ -32,7 +35,7 @@ def examine(platform: Any, device: Any) -> UnusableDevice | None:
     if problem and known.replaced:
         problem = problem[0], mesa_hints.replaced()
     if not problem and known.try_compiler:
-        problem = _refusal(platform, device)
+        problem = _mixture(device) or _refusal(platform, device)
     return None if problem is None else UnusableDevice(label(platform, device), *problem)
 
 
@@ -83,6 +86,19 @@ def _missing(device: Any) -> tuple[str, str] | None:
     if not device.compiler_available:
         return "its driver has no compiler", _UPDATE.format("a compiler of OpenCL C")
     return None
+
+
+def _mixture(device: Any) -> tuple[str, str] | None:
+    """Return what is wrong if the compiler takes the processor for an older one, but the driver's functions do not.
+
+    Drivers choose their built-in functions by the processor's instructions. Those with AVX-512 in code for a processor that has
+    none send LLVM into endless loops, or make it end the process.
+    """
+    target = _MISTAKEN.search(device.version.strip())
+    if target is None or "avx512f" not in processor.instruction_sets():
+        return None
+    mistake = f"its compiler takes this processor for {target.group(1)}, which has no AVX-512, and fails at built-in functions"
+    return f"{mistake} that use it", install_hints.newer_compiler()
 
 
 def _refusal(platform: Any, device: Any) -> tuple[str, str] | None:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from polyhal.hal.diagnostics.doctor import distributions
-from polyhal.hal.discovery.benchmark_cache import processor
+from polyhal.hal.discovery import processor
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.reports.machine_report import CHECKS_SECONDS, FULL_SECONDS, SCHEMA, MachineReport
@@ -155,7 +155,7 @@ def _system() -> dict[str, str]:
     system = {
         "system": f"{platform.system()} {_release(platform.release())}",
         "machine": platform.machine(),
-        "processor": processor(),
+        "processor": processor.model(),
         "cores": str(os.cpu_count()),
     }
     with suppress(OSError):

@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from polyhal.hal.discovery import processor
 from polyhal.hal.discovery.benchmark import VERSION, BenchmarkTimes, BenchmarkUnavailableError, run_in_subprocess
 from polyhal.hal.discovery.plugins import UNKNOWN, PluginOrigin, describe
 from polyhal.hal.discovery.probing import Candidate
@@ -181,17 +181,7 @@ class BenchmarkCache:
 def machine() -> str:
     """Return the processor's model and how many cores this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{processor()}, {cores} cores"
-
-
-def processor() -> str:
-    """Return the processor's model, as the system calls it."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            label, _, value = line.partition(":")
-            if label.strip() in ("model name", "Model", "cpu model"):
-                return value.strip()
-    return platform.processor() or platform.machine()
+    return f"{processor.model()}, {cores} cores"
 
 
 def _polyhal_version() -> str:

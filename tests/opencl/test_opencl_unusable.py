@@ -11,6 +11,7 @@ import pytest
 
 from polyhal.backends.opencl import discovery, unusable
 from polyhal.hal.capabilities import UnusableDevice
+from polyhal.hal.discovery import processor
 from polyhal.hal.errors import DeviceUnavailableError
 
 _PLATFORM = SimpleNamespace(name="Portable Computing Language", version="OpenCL 3.0 LLVM 14")
@@ -64,6 +65,21 @@ def test_what_cannot_run_kernels_is_left_out(attributes: dict[str, Any], reason:
 )
 def test_what_can_run_kernels_is_not(attributes: dict[str, Any], compiled: list[str]) -> None:
     assert unusable.examine(_PLATFORM, listed(**attributes)) is None
+
+
+ZEN_3 = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-znver3"
+
+
+def test_a_compiler_that_takes_zen_4_for_zen_3_is_left_out(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "instruction_sets", lambda: frozenset({"avx2", "avx512f"}))
+    found = unusable.examine(_PLATFORM, listed(version=ZEN_3))
+    assert found is not None
+    assert "takes this processor for znver3" in found.reason
+    assert "newer version" in found.fix
+    assert unusable.examine(_PLATFORM, listed(version=ZEN_3.replace("znver3", "skylake-avx512"))) is None
+    monkeypatch.setattr(processor, "instruction_sets", lambda: frozenset({"avx2"}))
+    assert unusable.examine(_PLATFORM, listed(version=ZEN_3)) is None
+    assert compiled  # which it asked after
 
 
 def test_a_compiler_is_tried_once_per_driver_and_processor(compiled: list[str]) -> None:

@@ -54,9 +54,16 @@ NAMESPACES = (
 def public_names(namespace: str) -> list[str]:
     """The public names of a namespace of PyTorch: functions and classes, and for `Tensor` properties too."""
     if namespace == "Tensor":
-        return [n for n in dir(torch.Tensor) if not n.startswith("_")]
+        of_devices = _methods_of_added_devices()
+        return [n for n in dir(torch.Tensor) if not n.startswith("_") and n not in of_devices]
     module = torch if namespace == "torch" else importlib.import_module(f"torch.{namespace}")
     return [n for n in sorted(vars(module)) if not n.startswith("_") and _belongs(module, n)]
+
+
+def _methods_of_added_devices() -> set[str]:
+    """What PyTorch adds to tensors for a device that is not its own, such as `polyhal.torch`'s."""
+    device = torch._C._get_privateuse1_backend_name()
+    return {device, f"is_{device}"}
 
 
 def _belongs(module: ModuleType, name: str) -> bool:
