@@ -259,10 +259,14 @@ def collapse(
     return tuple(axes), tuple(tuple(s) for s in steps)
 
 
+class AxisRangeError(ValueError, IndexError):
+    """An axis that a tensor does not have. PyTorch and NumPy raise an IndexError for it, too."""
+
+
 def normalize_axis(axis: int, ndim: int) -> int:
-    """`axis` counted from the front. Raises ValueError when it is out of range."""
+    """`axis` counted from the front. Raises AxisRangeError when it is out of range."""
     if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of range for a tensor of {ndim} axes")
+        raise AxisRangeError(f"axis {axis} is out of range for a tensor of {ndim} axes")
     return axis % ndim
 
 

@@ -24,6 +24,11 @@ PARITY_DEVICES = [*TEST_DEVICES, *(["wgpu"] if "wgpu" not in TEST_DEVICES and re
 """Those that must train alike: a second GPU API that is here, too."""
 
 
+def first_of(backend: str) -> str | None:
+    """The first of the devices under test that is of a backend, with all of its members; None if there is none."""
+    return next((name for name in TEST_DEVICES if name == backend or name.startswith(f"{backend}:")), None)
+
+
 def shares(devices: Sequence[str]) -> list[int]:
     """How many of the cases that take turns each device gets: half with the required members only, where most ops are composed
     of several and take many times as long."""

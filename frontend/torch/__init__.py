@@ -11,9 +11,10 @@ from polyhal.torch.versions import require
 
 require(_torch.__version__)
 
+from polyhal.torch.conversion import from_polyhal, to_polyhal  # noqa: E402
 from polyhal.torch.kernels import register  # noqa: E402
 from polyhal.torch.reporting import report, reset_report  # noqa: E402
 
 register()
 
-__all__ = ["report", "reset_report"]
+__all__ = ["from_polyhal", "report", "reset_report", "to_polyhal"]

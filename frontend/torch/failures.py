@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from polyhal.hal import errors
+from polyhal.hal.layout import AxisRangeError
 
 TYPES: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (errors.OutOfMemoryError, torch.OutOfMemoryError),
@@ -22,6 +23,8 @@ TYPES: tuple[tuple[type[Exception], type[Exception]], ...] = (
 
 def translated(error: errors.PolyhalError) -> Exception:
     """The error that PyTorch's users catch, with the same message."""
+    if isinstance(error.__cause__, AxisRangeError):
+        return IndexError(str(error))
     kind = next(theirs for ours, theirs in TYPES if isinstance(error, ours))
     return kind(str(error))
 

@@ -12,7 +12,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
-from polyhal.torch import attention, device_module, generators, memory, private, storages, tensors
+from polyhal.torch import attention, autocast, device_module, generators, memory, private, storages, tensors
 from polyhal.torch import table as _table  # noqa: F401  (fills the table)
 from polyhal.torch.device import check_ordinal, current
 from polyhal.torch.failures import translated
@@ -192,4 +192,6 @@ def register() -> None:
             implement(f"{packet}_.{which}", in_place_kernel(entry, op))
     everything.fallback(fallback, _KEY)
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    for name, kernel in autocast.kernels(overload).items():
+        library.impl(name, kernel, "AutocastPrivateUse1")
     library.impl("scaled_dot_product_attention", attention.scaled_dot_product_attention, "AutogradPrivateUse1")

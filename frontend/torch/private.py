@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -19,6 +20,15 @@ new_tensor: Callable[[tuple[int, ...], torch.dtype], torch.Tensor] = _acc.create
 _Reinterpret = Callable[[torch.Tensor, Sequence[int], Sequence[int], int], torch.Tensor]
 reinterpret: _Reinterpret = guards._reinterpret_tensor  # type: ignore[attr-defined]
 """A view of other shape, strides and offset, without checks: `reinterpret(x, shape, strides, offset_increment)`."""
+
+
+def without_autocast() -> AbstractContextManager[Any]:
+    """A block whose ops are not cast, for kernels that have cast their operands."""
+    keys: Any = torch._C.DispatchKey
+    guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(
+        torch._C.DispatchKeySet(keys.AutocastPrivateUse1)
+    )
+    return guard
 
 
 def has_kernel(name: str, key: str) -> bool:

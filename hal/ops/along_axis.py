@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from polyhal.hal.layout import Spec
+from polyhal.hal.layout import AxisRangeError, Spec
 from polyhal.hal.ops.declare import (
     OPS,
     Decompose,
@@ -67,7 +67,7 @@ def _infer(rule: InferRule) -> InferRule:
         if first_tensor(specs).ndim:
             return list(rule(specs, params))
         if params["axis"] not in (0, -1):
-            raise ValueError(f"axis {params['axis']} is out of range for a tensor of 0 axes")
+            raise AxisRangeError(f"axis {params['axis']} is out of range for a tensor of 0 axes")
         vectors = tuple(_vector_spec(s) for s in specs)
         return [(dtype, () if shape == (1,) else shape) for dtype, shape in rule(vectors, params)]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from devices import TEST_DEVICES
+from devices import TEST_DEVICES, first_of
 
 from polyhal.hal.device import Device
 
 pytest.importorskip("torch", reason="PyTorch is a development dependency")
 
-NAMES = [name for name in ("numpy", "opencl") if name in TEST_DEVICES] or TEST_DEVICES[:1]
+NAMES = [name for kind in ("numpy", "opencl") if (name := first_of(kind))] or TEST_DEVICES[:1]
 
 
 @pytest.fixture(params=NAMES)

@@ -92,6 +92,13 @@ def test_errors_have_pytorchs_types() -> None:
         assert str(error) == "what happened"
 
 
+def test_axes_that_are_not_there_are_index_errors(torch_device: str) -> None:
+    x = torch.ones(2, 3, device=torch_device)
+    for use in (lambda: x.sum(5), lambda: x.softmax(2), lambda: torch.cat([x], 4), lambda: x.max(-3)):
+        with pytest.raises(IndexError, match="out of range"):
+            use()
+
+
 def test_dtypes_without_a_counterpart_are_refused(torch_device: str) -> None:
     with pytest.raises(TypeError, match=r"complex64 is not supported on polyhal; supported are torch\.bool"):
         torch.ones(2, dtype=torch.complex64, device=torch_device)

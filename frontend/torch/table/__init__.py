@@ -6,6 +6,7 @@ from polyhal.torch.table import (  # noqa: F401
     embeddings,
     indexing,
     linear_algebra,
+    loss_scaling,
     losses,
     normalization,
     optimizers,
