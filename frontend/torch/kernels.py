@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,10 @@ _KEY = "PrivateUse1"
 _new_library: Callable[..., Any] = torch.library.Library
 LIBRARIES = (_new_library("aten", "IMPL"), _new_library("_", "IMPL"))
 """Kernels by op, and those for every op. They hold as long as these objects live."""
+
+
+_OUT_FORMS = ("mode.values",)
+"""Overloads with `out` for which PyTorch has code for all devices that refuses those it does not know."""
 
 
 def cuts_gradients(op: Any) -> bool:
@@ -190,6 +195,8 @@ def register() -> None:
         op = overload(f"{packet}_.{which}")
         if op is not None and not entry.is_view:
             implement(f"{packet}_.{which}", in_place_kernel(entry, op))
+    for name in _OUT_FORMS:
+        implement(name, functools.partial(fallback, overload(name)))
     everything.fallback(fallback, _KEY)
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     for name, kernel in autocast.kernels(overload).items():

@@ -207,6 +207,19 @@ def clone(x: torch.Tensor, *, memory_format: Any = torch.preserve_format) -> tor
     return copy(out, x)
 
 
+@_kernel("as_strided_scatter.default")
+def as_strided_scatter(
+    x: torch.Tensor, source: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> torch.Tensor:
+    """A copy of `x` whose elements at that view are those of `source`."""
+    ref = tensors.root_of(x).ref
+    whole = x if ref.offset == 0 and ref.spec.is_contiguous else clone(x)
+    here: Any = whole.storage_offset()
+    memory = tensors.wrap(FUNCTIONS["copy"](tensors.root_of(whole)))
+    copy(private.reinterpret(memory, size, stride, here if offset is None else offset), source)
+    return private.reinterpret(memory, whole.shape, whole.stride(), here)
+
+
 @_kernel("_local_scalar_dense.default")
 def local_scalar(x: torch.Tensor) -> Any:
     """The only element as a Python number."""

@@ -10,17 +10,27 @@ from torch.utils import _pytree as pytree
 
 
 def moved(tree: Any, device: str) -> Any:
-    """All tensors on a device, as leaves that need gradients where the originals do; one that occurs twice stays one."""
+    """All tensors on a device, as leaves that need gradients where the originals do; one that occurs twice stays one.
+
+    Views of larger memory stay views of such memory.
+    """
     done: dict[int, torch.Tensor] = {}
 
     def move(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
             return x
         if id(x) not in done:
-            done[id(x)] = x.detach().to(device).requires_grad_(x.requires_grad)
+            done[id(x)] = _moved(x.detach(), device).requires_grad_(x.requires_grad)
         return done[id(x)]
 
     return pytree.tree_map(move, tree)
+
+
+def _moved(x: torch.Tensor, device: str) -> torch.Tensor:
+    if x.layout is not torch.strided or x.untyped_storage().nbytes() == x.nbytes or x.is_conj() or x.is_neg():
+        return x.to(device)
+    memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+    return memory.to(device).as_strided(x.shape, x.stride(), x.storage_offset())
 
 
 def outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:

@@ -63,6 +63,82 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "masks": (lambda x: (x[x > 0], x.masked_fill(x > 0, 2.0), (x > 0).nonzero()), (_leaf(4, 3),)),
     "index": (lambda x, i: (x[i], x[:, i], x.index_select(1, i[0])), (_leaf(3, 4), INDEX)),
+    "order": (
+        lambda x: (*x.sort(0), *x.topk(2, 1), *x.kthvalue(2, 0), x.median(), *x.median(1), x.quantile(0.3)),
+        (_leaf(3, 4),),
+    ),
+    "order of a number": (lambda x: (*x.sort(), *x.topk(1), *x.cummax(0), x.argsort()), (torch.tensor(2.0),)),
+    "search": (
+        lambda x, s: (torch.searchsorted(s, x), torch.bucketize(x, s, right=True), torch.isin(x, s), x.histc(4)),
+        (torch.randn(5), torch.tensor([-1.0, 0.0, 0.5])),
+    ),
+    "distinct": (
+        lambda i: (*torch.unique(i, return_inverse=True, return_counts=True), i.flatten().bincount()),
+        (INDEX,),
+    ),
+    "running extremes": (lambda x: (*x.cummax(1), *x.cummin(0), x.logcumsumexp(1), x.cumprod(0)), (_leaf(3, 4),)),
+    "special functions": (
+        lambda x: (torch.special.i1(x), torch.polygamma(1, x), torch.special.erfcx(x), torch.special.ndtri(x / 9)),
+        (torch.tensor([0.5, 1.5, 2.5]).requires_grad_(),),
+    ),
+    "two special functions": (
+        lambda a, x: (torch.special.gammainc(a, x), torch.special.xlog1py(a, x), torch.special.zeta(2.0, x + 1)),
+        (torch.tensor([0.5, 1.5]), torch.tensor([1.0, 3.0])),
+    ),
+    "systems": (
+        lambda x, b: (
+            torch.linalg.solve(x @ x.mT + 1, b),
+            torch.linalg.inv(x),
+            torch.linalg.det(x),
+            torch.logdet(x @ x.mT),
+        ),
+        (_leaf(3, 3), _leaf(3)),
+    ),
+    "factors": (
+        lambda x: (
+            torch.linalg.cholesky(x @ x.mT + torch.eye(3, device=x.device)),
+            torch.linalg.svdvals(x),
+            torch.linalg.eigvalsh(x + x.mT),
+            torch.linalg.qr(x).R.abs(),
+            torch.linalg.matrix_exp(x),
+        ),
+        (_leaf(3, 3),),
+    ),
+    "distances": (lambda x, y: (torch.cdist(x, y), F.pdist(x), torch.dist(x, y[:2])), (_leaf(2, 3), _leaf(4, 3))),
+    "parts": (
+        lambda x, s: (x.slice_scatter(s, 1, 0, 2), x.select_scatter(s[:, 0], 1, 3), x.diagonal_scatter(s[:, 0])),
+        (_leaf(2, 4), torch.ones(2, 2)),
+    ),
+    "writes by index": (
+        lambda x, i: (
+            x.index_fill(0, i, 3.0),
+            x.index_copy(0, i, x[:2]),
+            x.put(i, x[0, :2]),
+            x.take(i),
+            x.masked_scatter(x > 0, x.flip(0)),
+        ),
+        (_leaf(3, 4), torch.tensor([2, 0])),
+    ),
+    "rearranged": (lambda x: (x.roll(1, 0), x.tril(), x.triu(1), x.rot90(), x.trace()), (_leaf(3, 4),)),
+    "repeated": (lambda x, n: x.repeat_interleave(n, 0), (_leaf(3, 2), torch.tensor([2, 0, 1]))),
+    "rarer activations": (
+        lambda x: (
+            F.elu(x),
+            F.celu(x, 2.0),
+            F.selu(x),
+            F.glu(x),
+            F.mish(x),
+            F.hardswish(x),
+            F.softshrink(x),
+            F.logsigmoid(x),
+        ),
+        (_leaf(3, 4),),
+    ),
+    "segments": (
+        lambda x: torch.segment_reduce(x, "mean", lengths=torch.tensor([2, 2], device=x.device)),
+        (_leaf(4, 3),),
+    ),
+    "without a source": (lambda x: x.masked_scatter(x > 9, x[:0]), (torch.randn(3),)),
     "cat of vectors": (lambda x: torch.cat([x, x.new_zeros(0), x.long()]), (torch.randn(3),)),
 }
 
@@ -82,6 +158,49 @@ def test_repeated_indices(torch_device: str) -> None:
         return x.index_put((i,), values), x.index_put((i,), values, accumulate=True), x.index_add(0, i, values)
 
     agree(put, torch.zeros(4), torch.tensor([1, 1, 3]), device=torch_device)
+
+
+def test_comparisons_in_place_keep_the_dtype(torch_device: str) -> None:
+    x = torch.tensor([1.0, 2.0], device=torch_device)
+    assert x.eq_(1).dtype is torch.float32
+    assert x.logical_not_().tolist() == [0, 1]
+
+
+def test_as_strided_scatter(torch_device: str) -> None:
+    def scatter(x: torch.Tensor, source: torch.Tensor) -> Any:
+        return torch.as_strided_scatter(x, source, (2,), (3,), 1), torch.as_strided_scatter(
+            x.t(), source, (2,), (1,), 2
+        )
+
+    agree(scatter, torch.zeros(2, 3), torch.ones(2), device=torch_device)
+
+
+def test_out_of_two_results(torch_device: str) -> None:
+    values, places = torch.empty(0, device=torch_device), torch.empty(0, dtype=torch.int64, device=torch_device)
+    torch.mode(torch.tensor([[1.0, 2, 2]], device=torch_device), 1, out=(values, places))
+    assert (values.tolist(), places.tolist()) == ([2], [2])
+
+
+DRAWS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float, float]] = {
+    "uniform": (lambda x: x.uniform_(-1, 3), 1, 4 / 12**0.5),
+    "exponential": (lambda x: x.exponential_(2), 0.5, 0.5),
+    "geometric": (lambda x: x.geometric_(0.5), 2, 2**0.5),
+    "integers": (lambda x: torch.randint(2, 8, x.shape, device=x.device).float(), 4.5, (35 / 12) ** 0.5),
+    "choices": (lambda x: torch.multinomial(x[:3] + 1, 4000, replacement=True).float(), 1, (2 / 3) ** 0.5),
+    "means": (lambda x: torch.normal(x + 2, 3.0), 2, 3),
+    "permutation": (lambda x: torch.randperm(4000, device=x.device).float(), 1999.5, 4000 / 12**0.5),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws_have_mean_and_deviation(torch_device: str, name: str) -> None:
+    draw, mean, deviation = DRAWS[name]
+    torch.manual_seed(1)
+    drawn = draw(torch.zeros(4000, device=torch_device)).cpu()
+    # Five standard errors; of a deviation theirs is at most that of the exponential distribution, sqrt(2 / n) of it.
+    assert drawn.mean().item() == pytest.approx(mean, abs=5 * deviation / 4000**0.5)
+    assert drawn.std().item() == pytest.approx(deviation, rel=5 * (2 / 4000) ** 0.5)
+    assert not polyhal.torch.report().on_cpu
 
 
 def test_dropout_keeps_a_share_and_its_gradient_the_same(torch_device: str) -> None:

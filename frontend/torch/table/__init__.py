@@ -1,8 +1,11 @@
 """ATen's ops as functions on Polyhal tensors, a file for each family; `registration.py` says how they are declared."""
 
 from polyhal.torch.table import (  # noqa: F401
+    activations,
     attention,
     creation,
+    decompositions,
+    distances,
     embeddings,
     indexing,
     linear_algebra,
@@ -13,5 +16,7 @@ from polyhal.torch.table import (  # noqa: F401
     pointwise,
     random,
     reductions,
+    sorting,
+    special,
     views,
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import polyhal
+from polyhal.hal import dtypes
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, default_dtype
+from polyhal.torch.table.operands import F, default_dtype, zeros
 
 
 @aten("arange.start_step")
@@ -21,3 +23,34 @@ def arange(end: Any, dtype: Any = None, device: Any = None) -> Any:
 @aten("arange.start")
 def arange_start(start: Any, end: Any, dtype: Any = None, device: Any = None) -> Any:
     return arange_step(start, end, 1, dtype, device)
+
+
+@aten("linspace")
+def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device: Any = None) -> Any:
+    return polyhal.linspace(start, end, steps, dtype=dtype or dtypes.float32, device=device)
+
+
+@aten("logspace")
+def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Any:
+    return polyhal.logspace(start, end, steps, base, dtype=dtype or dtypes.float32, device=device)
+
+
+@aten("eye", "eye.m")
+def eye(rows: int, columns: int | None = None, *, dtype: Any = None, device: Any = None) -> Any:
+    return polyhal.eye(rows, columns, dtype=dtype or dtypes.float32, device=device)
+
+
+@aten("tril_indices")
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+    return polyhal.tril_indices(row, col, offset, dtype=dtype or dtypes.int64, device=device)
+
+
+@aten("triu_indices")
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+    return polyhal.triu_indices(row, col, offset, dtype=dtype or dtypes.int64, device=device)
+
+
+@aten("_efficientzerotensor")
+def known_zeros(size: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros, which PyTorch's gradients need no memory for elsewhere."""
+    return zeros(tuple(size), dtype or dtypes.float32, device)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast
-
-
-def _same_rank(x: Any, index: Any) -> None:
-    """Raise UnsupportedArgumentsError for tensors without axes, which PyTorch lets stand for vectors."""
-    if not x.shape or index.ndim != x.ndim:
-        raise UnsupportedArgumentsError
+from polyhal.torch.table.operands import F, arange, cast, pulled_back
 
 
 @aten("masked_select")
@@ -26,42 +20,42 @@ def nonzero(x: Any) -> Any:
 
 @aten("index_select")
 def index_select(x: Any, dim: int, index: Any) -> Any:
+    index = F["reshape"](index, (-1,))
     return F["index_select"](x, dim, index) if x.shape else F["copy"](x)
 
 
 @aten("gather")
 def gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
-    _same_rank(x, index)
     return F["gather"](x, dim, index)
 
 
 @aten("scatter.src")
 def scatter(x: Any, dim: int, index: Any, src: Any) -> Any:
-    _same_rank(x, index)
     return F["scatter"](x, dim, index, src)
 
 
 @aten("scatter.value")
 def scatter_value(x: Any, dim: int, index: Any, value: Any) -> Any:
-    _same_rank(x, index)
     return F["scatter"](x, dim, index, value=value)
+
+
+@aten("scatter.value_reduce")
+def scatter_value_with(x: Any, dim: int, index: Any, value: Any, *, reduce: str) -> Any:
+    return F["scatter"](x, dim, index, value=value, reduce=reduce)
 
 
 @aten("scatter.reduce")
 def scatter_with(x: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
-    _same_rank(x, index)
     return F["scatter"](x, dim, index, src, reduce=reduce)
 
 
 @aten("scatter_add")
 def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
-    _same_rank(x, index)
     return F["scatter_add"](x, dim, index, src)
 
 
 @aten("scatter_reduce.two")
 def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True) -> Any:
-    _same_rank(x, index)
     return F["scatter_reduce"](x, dim, index, src, reduce, include_self=include_self)
 
 
@@ -82,5 +76,86 @@ def index(x: Any, indices: Any) -> Any:
 
 @aten("index_add")
 def index_add(x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
-    _same_rank(x, x)
     return F["index_add"](x, dim, index, source, alpha=alpha)
+
+
+@aten("index_copy")
+def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
+    return F["index_copy"](x, dim, index, source)
+
+
+@aten("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
+    return F["index_fill"](x, dim, index, value)
+
+
+@aten("index_reduce")
+def index_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+    return F["index_reduce"](x, dim, index, source, reduce, include_self=include_self)
+
+
+@aten("masked_scatter")
+def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    if not source.size and not F["any"](mask).item():
+        return F["copy"](F["broadcast_to"](x, F["broadcast_tensors"](x, mask)[0].shape))
+    return F["masked_scatter"](x, mask, source)
+
+
+@aten("take")
+def take(x: Any, index: Any) -> Any:
+    """Elements of the flattened tensor."""
+    return F["reshape"](x, (-1,))[index]
+
+
+@aten("put", "put_")
+def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    return F["put"](x, index, source, accumulate)
+
+
+@aten("nonzero_static")
+def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
+    return F["nonzero_static"](x, size=size, fill_value=fill_value)
+
+
+@aten("repeat_interleave.Tensor")
+def repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
+    """Each position as often as `repeats` says there."""
+    return F["repeat_interleave"](arange(repeats.shape[0], repeats.device), repeats, output_size=output_size)
+
+
+@aten("segment_reduce")
+def segment_reduce(
+    data: Any, reduce: str, *, lengths: Any = None, indices: Any = None, offsets: Any = None, axis: int = 0,
+    unsafe: bool = False, initial: float | None = None,
+) -> Any:  # fmt: skip
+    return F["segment_reduce"](
+        data, reduce, lengths=lengths, offsets=offsets, axis=axis, unsafe=unsafe, initial=initial
+    )
+
+
+@aten("_segment_reduce_backward")
+def segment_reduce_backward(
+    grad: Any, output: Any, data: Any, reduce: str, *, lengths: Any = None, offsets: Any = None, axis: int = 0,
+    initial: float | None = None,
+) -> Any:  # fmt: skip
+    def reduced(x: Any) -> Any:
+        return segment_reduce(x, reduce, lengths=lengths, offsets=offsets, axis=axis, unsafe=True, initial=initial)
+
+    return pulled_back(reduced, grad, data)
+
+
+@aten("select_scatter")
+def select_scatter(x: Any, source: Any, dim: int, index: int) -> Any:
+    return F["select_scatter"](x, source, dim, index)
+
+
+@aten("slice_scatter")
+def slice_scatter(
+    x: Any, source: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
+    return F["slice_scatter"](x, source, dim, start, end, step)
+
+
+@aten("diagonal_scatter")
+def diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    return F["diagonal_scatter"](x, source, offset, dim1, dim2)

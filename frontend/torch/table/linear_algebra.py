@@ -38,3 +38,23 @@ def linear_backward(x: Any, grad: Any, weight: Any, mask: Any) -> Any:
     if mask[2]:
         return (dx, *F["linear_weight_grad"](rows, inputs))
     return dx, F["matmul"](F["permute"](rows, (1, 0)), inputs), None
+
+
+@aten("addbmm")
+def addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return F["addbmm"](x, a, b, beta=beta, alpha=alpha)
+
+
+@aten("vdot")
+def vdot(a: Any, b: Any) -> Any:
+    return F["vdot"](a, b)
+
+
+@aten("linalg_cross")
+def cross(a: Any, b: Any, *, dim: int = -1) -> Any:
+    return F["cross"](a, b, dim)
+
+
+@aten("trace")
+def trace(x: Any) -> Any:
+    return F["trace"](x)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
+from polyhal.func import vjp
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops import FUNCTIONS as F
@@ -14,11 +17,14 @@ __all__ = [
     "OPS",
     "F",
     "UnsupportedArgumentsError",
+    "arange",
     "axes_of",
     "cast",
     "default_dtype",
     "is_tensor",
+    "lifted",
     "promoted",
+    "pulled_back",
     "zeros",
 ]
 
@@ -61,6 +67,31 @@ def default_dtype(dtype: DType | None, *values: Any) -> DType:
     return dtypes.bool_ if all(isinstance(v, bool) for v in values) else dtypes.int64
 
 
+def arange(length: int, device: Any) -> Any:
+    """The numbers from 0 on, int64."""
+    return F["arange"](0, length, 1, dtypes.int64, device=device)
+
+
 def zeros(shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
     """Zeros."""
     return F["full"](shape, 0, dtype, device=device)
+
+
+def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a tensor without axes stand for a vector of one element along axis 0; results have no axes, then."""
+
+    @wraps(function)
+    def compute(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if x.shape:
+            return function(x, *args, **kwargs)
+        results = function(F["reshape"](x, (1,)), *args, **kwargs)
+        if isinstance(results, tuple):
+            return tuple(F["reshape"](r, ()) for r in results)
+        return F["reshape"](results, ())
+
+    return compute
+
+
+def pulled_back(function: Callable[[Any], Any], grad: Any, x: Any) -> Any:
+    """The gradient of `x`, by the rules of Polyhal's ops, where `grad` is that of `function(x)`."""
+    return vjp(function, x)[1](grad)[0]

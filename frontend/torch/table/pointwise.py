@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from polyhal.torch.registration import aten, same_op
-from polyhal.torch.table.operands import OPS, F, is_tensor, promoted
+from polyhal.torch.table.operands import OPS, F, cast, is_tensor, promoted
 
 _UNARY = (
     "abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc erfinv exp exp2 expm1 floor frac hardsigmoid "
-    "hardswish isfinite isinf isnan isneginf isposinf lgamma log log10 log1p log2 logical_not mish reciprocal relu rsqrt "
-    "sigmoid sign signbit silu sin sinc sinh sqrt tan tanh trunc"
+    "hardswish lgamma log log10 log1p log2 mish reciprocal relu rsqrt "
+    "sigmoid sign silu sin sinc sinh sqrt tan tanh trunc"
 )
+_PREDICATES = "isfinite isinf isnan isneginf isposinf logical_not signbit"
 _RENAMED = {"neg": "negative", "bitwise_not": "bitwise_invert", "sgn": "sign"}
 _BINARY = {
     "atan2.default": "atan2",
@@ -29,8 +30,6 @@ _BINARY = {
     "copysign.Tensor": "copysign",
     "div.Scalar": "divide",
     "div.Tensor": "divide",
-    "eq.Scalar": "equal",
-    "eq.Tensor": "equal",
     "floor_divide.Scalar": "floor_divide",
     "floor_divide.default": "floor_divide",
     "fmax.default": "fmax",
@@ -38,27 +37,15 @@ _BINARY = {
     "fmod.Scalar": "fmod",
     "fmod.Tensor": "fmod",
     "gcd.default": "gcd",
-    "ge.Scalar": "greater_equal",
-    "ge.Tensor": "greater_equal",
-    "gt.Scalar": "greater",
-    "gt.Tensor": "greater",
+    "heaviside.default": "heaviside",
     "hypot.default": "hypot",
     "lcm.default": "lcm",
-    "le.Scalar": "less_equal",
-    "le.Tensor": "less_equal",
     "logaddexp.default": "logaddexp",
     "logaddexp2.default": "logaddexp2",
-    "logical_and.default": "logical_and",
-    "logical_or.default": "logical_or",
-    "logical_xor.default": "logical_xor",
-    "lt.Scalar": "less",
-    "lt.Tensor": "less",
     "maximum.default": "maximum",
     "minimum.default": "minimum",
     "mul.Scalar": "multiply",
     "mul.Tensor": "multiply",
-    "ne.Scalar": "not_equal",
-    "ne.Tensor": "not_equal",
     "nextafter.default": "nextafter",
     "remainder.Scalar": "remainder",
     "remainder.Scalar_Tensor": "remainder",
@@ -67,6 +54,25 @@ _BINARY = {
     "xlogy.Scalar_Self": "xlogy",
     "xlogy.Tensor": "xlogy",
 }
+
+_COMPARISONS = {
+    "eq.Scalar": "equal",
+    "eq.Tensor": "equal",
+    "ge.Scalar": "greater_equal",
+    "ge.Tensor": "greater_equal",
+    "gt.Scalar": "greater",
+    "gt.Tensor": "greater",
+    "le.Scalar": "less_equal",
+    "le.Tensor": "less_equal",
+    "logical_and.default": "logical_and",
+    "logical_or.default": "logical_or",
+    "logical_xor.default": "logical_xor",
+    "lt.Scalar": "less",
+    "lt.Tensor": "less",
+    "ne.Scalar": "not_equal",
+    "ne.Tensor": "not_equal",
+}
+"""Ops whose result is bool, which another dtype takes only by a cast."""
 
 
 def _binary(op: str) -> Callable[[Any, Any], Any]:
@@ -84,6 +90,10 @@ for _name, _op in _RENAMED.items():
     same_op(_op, f"{_name}.default")
 for _name, _op in _BINARY.items():
     same_op(_op, _name, via=_binary(_op))
+for _name, _op in _COMPARISONS.items():
+    aten(_name)(_binary(_op))
+for _name in _PREDICATES.split():
+    aten(_name)(OPS[_name].call)
 
 
 @aten("add.Tensor", "add.Scalar")
@@ -171,60 +181,22 @@ def lerp(x: Any, end: Any, weight: Any) -> Any:
     return F["lerp"](x, end, weight)
 
 
-@aten("gelu")
-def gelu(x: Any, approximate: str = "none") -> Any:
-    return F["gelu"](x, approximate)
+@aten("frexp.Tensor")
+def frexp(x: Any) -> Any:
+    return tuple(F["frexp"](x))
 
 
-@aten("gelu_backward")
-def gelu_backward(grad: Any, x: Any, approximate: str = "none") -> Any:
-    return F["gelu_grad"](grad, x, approximate)
+@aten("angle")
+def angle(x: Any) -> Any:
+    return F["angle"](x)
 
 
-@aten("silu_backward")
-def silu_backward(grad: Any, x: Any) -> Any:
-    return F["silu_grad"](grad, x)
+@aten("nan_to_num")
+def nan_to_num(x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
+    return F["nan_to_num"](x, nan or 0.0, posinf, neginf)
 
 
-@aten("sigmoid_backward")
-def sigmoid_backward(grad: Any, y: Any) -> Any:
-    return F["sigmoid_grad"](grad, y)
-
-
-@aten("tanh_backward")
-def tanh_backward(grad: Any, y: Any) -> Any:
-    return F["tanh_grad"](grad, y)
-
-
-@aten("threshold_backward")
-def threshold_backward(grad: Any, x: Any, threshold: Any) -> Any:
-    if threshold == 0 and grad.shape == x.shape and grad.dtype is x.dtype:
-        return F["relu_grad"](grad, x)
-    return F["where"](x > threshold, grad, 0.0)
-
-
-@aten("leaky_relu")
-def leaky_relu(x: Any, slope: float = 0.01) -> Any:
-    return F["leaky_relu"](x, slope)
-
-
-@aten("leaky_relu_backward")
-def leaky_relu_backward(grad: Any, x: Any, slope: float, is_result: bool) -> Any:
-    return F["where"](x > 0, grad, grad * slope)
-
-
-@aten("hardtanh")
-def hardtanh(x: Any, low: Any = -1, high: Any = 1) -> Any:
-    return clamp(x, low, high)
-
-
-@aten("hardtanh_backward")
-def hardtanh_backward(grad: Any, x: Any, low: Any, high: Any) -> Any:
-    return F["where"](F["logical_and"](x > low, x < high), grad, 0.0)
-
-
-@aten("softplus")
-def softplus(x: Any, beta: float = 1, threshold: float = 20) -> Any:
-    scaled = x if beta == 1 else x * beta
-    out = F["softplus"](scaled)
-    return F["where"](scaled > threshold, x, out if beta == 1 else out / beta)
+@aten("copy")
+def copy(x: Any, source: Any) -> Any:
+    """The elements of `source` in the shape and dtype of `x`."""
+    return F["copy"](F["broadcast_to"](cast(source, x.dtype), x.shape))

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import polyhal
 from polyhal.hal import dtypes
 from polyhal.random import Generator, default_generator
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, cast
+from polyhal.torch.table.operands import F, cast, is_tensor
 
 
 class _Source(threading.local):
@@ -59,6 +60,78 @@ def normal(x: Any, mean: float = 0.0, std: float = 1.0) -> Any:
 @aten("bernoulli.p", "bernoulli_.float")
 def bernoulli(x: Any, p: float = 0.5) -> Any:
     return cast(uniform_numbers(x.shape, dtypes.float32, x.device) < p, x.dtype)
+
+
+@aten("bernoulli_.Tensor")
+def bernoulli_each(x: Any, p: Any) -> Any:
+    return cast(uniform_numbers(x.shape, dtypes.float32, x.device) < p, x.dtype)
+
+
+def _drawn(method: str, x: Any, *args: Any) -> Any:
+    """What a method of Polyhal's tensors draws in the shape and dtype of `x`."""
+    return getattr(polyhal.empty(x.shape, dtype=x.dtype, device=x.device), method)(*args)
+
+
+@aten("random_")
+def random_all(x: Any) -> Any:
+    return _drawn("random_", x)
+
+
+@aten("random_.to")
+def random_to(x: Any, to: int) -> Any:
+    return _drawn("random_", x, 0, to)
+
+
+@aten("random_.from")
+def random_from(x: Any, start: int, to: int | None) -> Any:
+    return _drawn("random_", x, start, to)
+
+
+@aten("exponential_")
+def exponential(x: Any, lambd: float = 1.0) -> Any:
+    return _drawn("exponential_", x, lambd)
+
+
+@aten("cauchy_")
+def cauchy(x: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
+    return _drawn("cauchy_", x, median, sigma)
+
+
+@aten("geometric_")
+def geometric(x: Any, p: float) -> Any:
+    return _drawn("geometric_", x, p)
+
+
+@aten("log_normal_")
+def log_normal(x: Any, mean: float = 1.0, std: float = 2.0) -> Any:
+    return _drawn("log_normal_", x, mean, std)
+
+
+@aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+def normal_each(mean: Any, std: Any = 1.0) -> Any:
+    kind = (mean if is_tensor(mean) else std).dtype
+    places = mean if not is_tensor(std) else std if not is_tensor(mean) else F["broadcast_tensors"](mean, std)[0]
+    return normal_numbers(places.shape, kind, places.device) * std + mean
+
+
+@aten("multinomial")
+def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Any:
+    return polyhal.multinomial(x, num_samples, replacement)
+
+
+@aten("poisson")
+def poisson(rates: Any) -> Any:
+    return polyhal.poisson(rates)
+
+
+@aten("binomial")
+def binomial(count: Any, prob: Any) -> Any:
+    return polyhal.binomial(count, prob)
+
+
+@aten("randperm")
+def randperm(n: int, *, dtype: Any = dtypes.int64, device: Any = None) -> Any:
+    return polyhal.randperm(n, dtype=dtype or dtypes.int64, device=device)
 
 
 @aten("native_dropout")

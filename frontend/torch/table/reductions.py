@@ -6,7 +6,7 @@ from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, UnsupportedArgumentsError, axes_of, cast, zeros
+from polyhal.torch.table.operands import F, UnsupportedArgumentsError, axes_of, cast, lifted, zeros
 
 
 def _summed(x: Any, dtype: Any) -> Any:
@@ -108,6 +108,11 @@ def var_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: boo
     return var(x, dim, correction, keepdim), F["mean"](x, axes_of(x, dim), keepdim)
 
 
+@aten("std_mean.correction")
+def std_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False) -> Any:
+    return std(x, dim, correction, keepdim), F["mean"](x, axes_of(x, dim), keepdim)
+
+
 @aten("linalg_vector_norm")
 def vector_norm(x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     return F["vector_norm"](cast(x, dtype), axes_of(x, dim), keepdim, float(order))
@@ -123,6 +128,54 @@ def cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
 def cumprod(x: Any, dim: int, dtype: Any = None) -> Any:
     x = _summed(x, dtype)
     return F["cumprod"](x, dim) if x.shape else F["copy"](x)
+
+
+@aten("cummax")
+@lifted
+def cummax(x: Any, dim: int) -> Any:
+    return tuple(F["cummax"](x, dim))
+
+
+@aten("cummin")
+@lifted
+def cummin(x: Any, dim: int) -> Any:
+    return tuple(F["cummin"](x, dim))
+
+
+@aten("logcumsumexp", "_logcumsumexp")
+@lifted
+def logcumsumexp(x: Any, dim: int) -> Any:
+    return F["logcumsumexp"](x, dim)
+
+
+@aten("aminmax")
+def aminmax(x: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    return amin(x, dim, keepdim), amax(x, dim, keepdim)
+
+
+@aten("count_nonzero", "count_nonzero.dim_IntList")
+def count_nonzero(x: Any, dim: Any = None) -> Any:
+    return F["count_nonzero"](x, axes_of(x, dim))
+
+
+@aten("nansum")
+def nansum(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    return F["nansum"](_summed(x, dtype), axes_of(x, dim), keepdim)
+
+
+@aten("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
+def norm(x: Any, p: Any, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
+    return vector_norm(x, 2.0 if p is None else p, dim, keepdim, dtype)
+
+
+@aten("norm.Scalar", "norm.ScalarOpt_dtype")
+def norm_of_all(x: Any, p: Any = 2, dtype: Any = None) -> Any:
+    return vector_norm(x, 2.0 if p is None else p, None, False, dtype)
+
+
+@aten("renorm")
+def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
+    return F["renorm"](x, p, dim, maxnorm)
 
 
 @aten("logsumexp")

@@ -57,3 +57,18 @@ def cat(xs: Any, dim: int = 0) -> Any:
 @aten("flip")
 def flip(x: Any, dims: Any) -> Any:
     return F["flip"](x, tuple(dims)) if dims else F["copy"](x)
+
+
+@aten("roll")
+def roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
+    return F["roll"](x, tuple(shifts), tuple(dims) if dims else None)
+
+
+@aten("tril")
+def tril(x: Any, diagonal: int = 0) -> Any:
+    return F["tril"](x, diagonal)
+
+
+@aten("triu")
+def triu(x: Any, diagonal: int = 0) -> Any:
+    return F["triu"](x, diagonal)

@@ -1,0 +1,181 @@
+"""Activations and their gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from polyhal.hal import dispatch
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import F, cast, zeros
+from polyhal.torch.table.pointwise import clamp
+from polyhal.torch.table.random import uniform_numbers
+
+
+@aten("gelu")
+def gelu(x: Any, approximate: str = "none") -> Any:
+    return F["gelu"](x, approximate)
+
+
+@aten("gelu_backward")
+def gelu_backward(grad: Any, x: Any, approximate: str = "none") -> Any:
+    return F["gelu_grad"](grad, x, approximate)
+
+
+@aten("silu_backward")
+def silu_backward(grad: Any, x: Any) -> Any:
+    return F["silu_grad"](grad, x)
+
+
+@aten("sigmoid_backward")
+def sigmoid_backward(grad: Any, y: Any) -> Any:
+    return F["sigmoid_grad"](grad, y)
+
+
+@aten("tanh_backward")
+def tanh_backward(grad: Any, y: Any) -> Any:
+    return F["tanh_grad"](grad, y)
+
+
+@aten("threshold_backward")
+def threshold_backward(grad: Any, x: Any, threshold: Any) -> Any:
+    if threshold == 0 and grad.shape == x.shape and grad.dtype is x.dtype:
+        return F["relu_grad"](grad, x)
+    return F["where"](x > threshold, grad, 0.0)
+
+
+@aten("leaky_relu")
+def leaky_relu(x: Any, slope: float = 0.01) -> Any:
+    return F["leaky_relu"](x, slope)
+
+
+@aten("leaky_relu_backward")
+def leaky_relu_backward(grad: Any, x: Any, slope: float, is_result: bool) -> Any:
+    return F["where"](x > 0, grad, grad * slope)
+
+
+@aten("hardtanh")
+def hardtanh(x: Any, low: Any = -1, high: Any = 1) -> Any:
+    return clamp(x, low, high)
+
+
+@aten("hardtanh_backward")
+def hardtanh_backward(grad: Any, x: Any, low: Any, high: Any) -> Any:
+    return F["where"](F["logical_and"](x > low, x < high), grad, 0.0)
+
+
+@aten("softplus")
+def softplus(x: Any, beta: float = 1, threshold: float = 20) -> Any:
+    scaled = x if beta == 1 else x * beta
+    out = F["softplus"](scaled)
+    return F["where"](scaled > threshold, x, out if beta == 1 else out / beta)
+
+
+@aten("softplus_backward")
+def softplus_backward(grad: Any, x: Any, beta: float, threshold: float) -> Any:
+    scaled = x if beta == 1 else x * beta
+    return F["where"](scaled > threshold, grad, grad * F["sigmoid"](scaled))
+
+
+@aten("threshold")
+def threshold(x: Any, threshold: Any, value: Any) -> Any:
+    return F["threshold"](x, threshold, value)
+
+
+@aten("elu")
+def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    if scale == 1 and input_scale == 1:
+        return F["elu"](x, alpha)
+    return F["where"](x > 0, x * scale, F["expm1"](x * input_scale) * (alpha * scale))
+
+
+@aten("elu_backward")
+def elu_backward(grad: Any, alpha: float, scale: float, input_scale: float, is_result: bool, x: Any) -> Any:
+    """The gradient from the input or, if `is_result`, from the result."""
+    below = alpha * scale
+    slope = x + below if is_result else F["exp"](x * input_scale) * below
+    return F["where"](x > 0, grad * scale, grad * slope * input_scale)
+
+
+@aten("hardshrink")
+def hardshrink(x: Any, lambd: float = 0.5) -> Any:
+    return F["hardshrink"](x, lambd)
+
+
+@aten("softshrink")
+def softshrink(x: Any, lambd: float = 0.5) -> Any:
+    return F["softshrink"](x, lambd)
+
+
+@aten("hardshrink_backward", "softshrink_backward")
+def shrink_backward(grad: Any, x: Any, lambd: float) -> Any:
+    return F["where"](F["abs"](x) <= lambd, 0.0, grad)
+
+
+@aten("hardsigmoid_backward")
+def hardsigmoid_backward(grad: Any, x: Any) -> Any:
+    return F["where"](F["abs"](x) < 3, grad * (1 / 6), 0.0)
+
+
+@aten("hardswish_backward")
+def hardswish_backward(grad: Any, x: Any) -> Any:
+    return F["where"](F["abs"](x) < 3, grad * (x * (1 / 3) + 0.5), F["where"](x > 0, grad, 0.0))
+
+
+@aten("mish_backward")
+def mish_backward(grad: Any, x: Any) -> Any:
+    bent = F["tanh"](F["softplus"](x))
+    return grad * (bent + x * F["sigmoid"](x) * (1 - bent * bent))
+
+
+@aten("log_sigmoid_forward")
+def log_sigmoid(x: Any) -> Any:
+    """The result, and a buffer that only PyTorch's CPU uses."""
+    return F["logsigmoid"](x), zeros((0,), x.dtype, x.device)
+
+
+@aten("log_sigmoid_backward")
+def log_sigmoid_backward(grad: Any, x: Any, buffer: Any) -> Any:
+    return grad * F["sigmoid"](-x)
+
+
+@aten("_prelu_kernel")
+def prelu(x: Any, weight: Any) -> Any:
+    return F["where"](x > 0, x, x * weight)
+
+
+@aten("_prelu_kernel_backward")
+def prelu_backward(grad: Any, x: Any, weight: Any) -> Any:
+    positive = x > 0
+    return F["where"](positive, grad, grad * weight), F["where"](positive, 0.0, grad * x)
+
+
+@aten("glu")
+def glu(x: Any, dim: int = -1) -> Any:
+    return F["glu"](x, dim)
+
+
+@aten("glu_backward")
+def glu_backward(grad: Any, x: Any, dim: int) -> Any:
+    values, gates = F["chunk"](x, 2, dim)
+    open_ = F["sigmoid"](gates)
+    through = grad * open_
+    return F["concat"]([through, through * values * (1 - open_)], dim)
+
+
+@aten("logit_backward")
+def logit_backward(grad: Any, x: Any, eps: float | None = None) -> Any:
+    slope = grad / (x * (1 - x))
+    low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
+    return F["where"](F["logical_and"](x >= low, x <= high), slope, math.nan if eps is None else 0.0)
+
+
+@aten("rrelu_with_noise")
+def rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
+    """The result; in training the slopes are drawn and written to `noise`, where the input is positive 1."""
+    if not training:
+        return F["leaky_relu"](x, (lower + upper) / 2)
+    drawn = uniform_numbers(x.shape, x.dtype, x.device) * (upper - lower) + lower
+    slopes = F["where"](x > 0, 1.0, drawn)
+    dispatch.thread.executor.overwrite(noise, cast(slopes, noise.dtype))
+    return x * slopes

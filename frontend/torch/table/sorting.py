@@ -1,0 +1,135 @@
+"""Order: sorted elements, order statistics, search in sorted sequences, distinct elements, and counts by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.hal import dtypes
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import F, lifted, zeros
+
+
+@aten("sort.stable")
+def sort_stable(x: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
+    """Elements and their positions, always in a stable order."""
+    return sort(x, dim, descending)
+
+
+@aten("sort")
+@lifted
+def sort(x: Any, dim: int = -1, descending: bool = False) -> Any:
+    return F["sort_pairs"](x, dim, descending)
+
+
+@aten("argsort.stable")
+def argsort_stable(x: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
+    return sort(x, dim, descending)[1]
+
+
+@aten("topk")
+@lifted
+def topk(x: Any, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> Any:
+    return F["topk"](x, k, dim, largest, in_order)
+
+
+@aten("kthvalue")
+@lifted
+def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    return F["kthvalue"](x, k, dim, keepdim)
+
+
+@aten("mode")
+@lifted
+def mode(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    return F["mode"](x, dim, keepdim)
+
+
+@aten("median")
+def median(x: Any) -> Any:
+    return F["median"](x)
+
+
+@aten("median.dim")
+@lifted
+def median_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+    return F["median"](x, dim, keepdim)
+
+
+@aten("nanmedian")
+def nanmedian(x: Any) -> Any:
+    return F["nanmedian"](x)
+
+
+@aten("nanmedian.dim")
+@lifted
+def nanmedian_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
+    return F["nanmedian"](x, dim, keepdim)
+
+
+@aten("searchsorted.Tensor", "searchsorted.Scalar")
+def searchsorted(
+    sequence: Any, x: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
+) -> Any:
+    return F["searchsorted"](sequence, x, out_int32=out_int32, right=right, side=side, sorter=sorter)
+
+
+@aten("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    return F["searchsorted"](boundaries, x, out_int32=out_int32, right=right)
+
+
+@aten("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
+def isin(elements: Any, tests: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    return F["isin"](elements, tests, invert=invert)
+
+
+def _three(results: Any, return_inverse: bool, return_counts: bool) -> Any:
+    """Distinct elements, the place of each element among them, and counts; what was not asked for is empty."""
+    values, *others = results if isinstance(results, tuple) else (results,)
+    empty = zeros((0,), dtypes.int64, values.device)
+    inverse = others.pop(0) if return_inverse else empty
+    return values, inverse, others.pop(0) if return_counts else empty
+
+
+@aten("_unique2")
+def unique(x: Any, in_order: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    return _three(F["unique"](x, True, return_inverse, return_counts), return_inverse, return_counts)
+
+
+@aten("unique_dim")
+def unique_dim(
+    x: Any, dim: int, in_order: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
+    return _three(F["unique"](x, True, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+@aten("unique_consecutive", "unique_dim_consecutive")
+def unique_consecutive(
+    x: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    return _three(F["unique_consecutive"](x, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+@aten("histc")
+def histc(x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
+    return F["histc"](x, bins, low, high)
+
+
+@aten("bincount")
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    return F["bincount"](x, weights, minlength)
+
+
+@aten("histogram.bin_ct", "histogram.bins_tensor")
+def histogram(x: Any, bins: Any = 100, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:  # noqa: A002
+    return F["histogram"](x, bins, range=range, weight=weight, density=density)
+
+
+@aten("_histogramdd_bin_edges")
+def histogramdd_edges(x: Any, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:  # noqa: A002
+    return list(F["histogramdd"](x, bins, range=range, weight=weight, density=density)[1])
+
+
+@aten("_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors")
+def histogramdd(x: Any, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:  # noqa: A002
+    return F["histogramdd"](x, bins, range=range, weight=weight, density=density)[0]
