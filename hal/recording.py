@@ -20,16 +20,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
+from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
 from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.dispatch import Array
+from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.scheduler.executable import Executable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from polyhal.hal.device import Device
-    from polyhal.hal.layout import Spec
 
 
 class Recording:
@@ -65,6 +66,12 @@ class Recording:
 
         A view is an argument with all views of it if it is contiguous, and else only in its own layout.
         """
+        return self.recorder.add_input(x)
+
+    def make_argument(self, x: Array) -> int:
+        """Let `x`, which was just made, stand for an argument: the elements that it has are those of the recording only."""
+        x.buffer, x.ref = FakeBuffer(x.ref.spec.nbytes), Ref(FAKE_HANDLE, x.ref.spec, 0)
+        self.recorder.track(x)
         return self.recorder.add_input(x)
 
     def placeholder(self, device: Device, spec: Spec) -> Any:

@@ -14,7 +14,8 @@ require(_torch.__version__)
 from polyhal.torch.conversion import from_polyhal, to_polyhal  # noqa: E402
 from polyhal.torch.kernels import register  # noqa: E402
 from polyhal.torch.reporting import report, reset_report  # noqa: E402
+from polyhal.torch.steps.jit import jit  # noqa: E402
 
 register()
 
-__all__ = ["from_polyhal", "report", "reset_report", "to_polyhal"]
+__all__ = ["from_polyhal", "jit", "report", "reset_report", "to_polyhal"]

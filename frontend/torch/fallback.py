@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from polyhal.hal import dispatch
 from polyhal.hal.settings import env
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
@@ -101,6 +102,9 @@ def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if policy == "error":
         fix = "POLYHAL_FALLBACK=warn runs it on the CPU"
         raise NotImplementedError(f"{name} has no kernel on {NAME}, and POLYHAL_FALLBACK is error; {fix}")
+    dispatch.thread.executor.require_execution(
+        name, f"it has no kernel on {NAME} and would run on the CPU, which a recorded step cannot do"
+    )
     copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     moved = 0
 

@@ -10,6 +10,7 @@ import torch
 from torch._C import _acc, _dispatch_has_kernel_for_dispatch_key
 from torch._C._dynamo import guards
 from torch._decomp import core_aten_decompositions, global_decomposition_table
+from torch.utils._python_dispatch import TorchDispatchMode
 
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _ANY_DEVICE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
@@ -95,3 +96,34 @@ def accept_storages(kind: type) -> None:
         return original(self, storage)
 
     typed._new_wrapped_storage = wrapped
+
+
+class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode that sees the ops that a thread calls, below autograd: `__torch_dispatch__(op, types, args, kwargs)`."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+
+without_functions: Callable[[], Any] = torch._C.DisableTorchFunction
+"""A context in which modes and classes that override PyTorch's functions do not see them."""
+
+
+def storage_key(x: torch.Tensor) -> int:
+    """A number that is the same for tensors in one storage, as long as that lives."""
+    return torch._C._storage_id(x)  # type: ignore[attr-defined,no-any-return]
+
+
+def current_node() -> Any:
+    """The node of PyTorch's graph whose gradient this thread computes at the moment; None outside of backward passes."""
+    return torch._C._current_autograd_node()
+
+
+def is_watched() -> bool:
+    """Whether modes of PyTorch, such as those of its compiler, see each op that this thread calls."""
+    return bool(torch._C._len_torch_dispatch_stack())
+
+
+def increment_versions(tensors: Sequence[torch.Tensor]) -> None:
+    """Tell autograd that tensors were changed in place."""
+    torch._C._increment_version(tensors)

@@ -84,6 +84,8 @@ def unwrap(x: torch.Tensor) -> Any:
 def allocate(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """A contiguous tensor of the device, whose elements are whatever lies there."""
     device = current()
+    if dispatch.thread.executor.fuses_later:  # in a recorded step memory is made by ops
+        return wrap(FUNCTIONS["full"](tuple(shape), 0, dtype_of(dtype), device=device))
     buffer, ref = device.reserve(contiguous(dtype_of(dtype), tuple(shape)))
     out = polyhal_tensor(device, buffer, ref)
     dispatch.thread.executor.capture_constant(out)

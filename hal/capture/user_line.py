@@ -9,16 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 
 
-def user_line() -> str:
-    """The innermost line outside of this library, as "file:line: source"."""
-    file, line = user_position()
+def user_line(libraries: tuple[str, ...] = ()) -> str:
+    """The innermost line outside of this library and of the folders of other `libraries`, as "file:line: source"."""
+    file, line = user_position(libraries)
     return line_text(file, line) if file else "unknown line"
 
 
-def user_position() -> tuple[str, int]:
-    """File and number of the innermost line outside of this library; ("", 0) if there is none."""
+def user_position(libraries: tuple[str, ...] = ()) -> tuple[str, int]:
+    """File and number of the innermost line outside of this library and of `libraries`; ("", 0) if there is none."""
     frame = sys._getframe(1)
-    while not _is_outside(frame.f_code.co_filename):
+    while not _is_outside(frame.f_code.co_filename) or frame.f_code.co_filename.startswith(libraries):
         if frame.f_back is None:
             return "", 0
         frame = frame.f_back

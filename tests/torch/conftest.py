@@ -24,3 +24,15 @@ def torch_device(request: pytest.FixtureRequest) -> Iterator[str]:
     polyhal.torch.reset_report()
     yield "polyhal"
     polyhal.set_default_device(previous)
+
+
+@pytest.fixture
+def numpy_torch() -> Iterator[None]:
+    """PyTorch's device on NumPy, which compiles nothing."""
+    import polyhal.torch
+
+    previous = polyhal.get_default_device()
+    polyhal.set_default_device(Device("numpy"))
+    polyhal.torch.reset_report()
+    yield
+    polyhal.set_default_device(previous)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -38,6 +40,46 @@ def test_new_storage_and_set_geometry() -> None:
 def test_decompositions_and_overloads() -> None:
     assert torch.ops.aten.huber_loss.default in private.decompositions()
     assert torch.ops.aten.add.Tensor in private.overloads("add")
+
+
+def test_storage_keys_tell_storages_apart() -> None:
+    x, y = torch.ones(3), torch.ones(3)
+    assert private.storage_key(x) == private.storage_key(x[1:].detach())
+    assert private.storage_key(x) != private.storage_key(y)
+    x.data = y
+    assert private.storage_key(x) == private.storage_key(y)
+
+
+def test_the_current_node_is_that_of_the_running_gradient() -> None:
+    assert private.current_node() is None
+    seen = []
+
+    class Noted(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+            seen.append(private.current_node())
+            return gradient
+
+    y = Noted.apply(torch.ones(3, requires_grad=True))
+    y.sum().backward()
+    assert seen == [y.grad_fn]
+
+
+def test_modes_that_see_ops_are_noticed() -> None:
+    assert not private.is_watched()
+    with private.OpMode(), private.without_functions():
+        assert private.is_watched()
+
+
+def test_versions_are_incremented() -> None:
+    x = torch.ones(3)
+    before = x._version
+    private.increment_versions([x])
+    assert x._version == before + 1
 
 
 def test_old_versions_are_refused_with_a_sentence() -> None:

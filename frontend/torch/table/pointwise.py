@@ -173,7 +173,10 @@ def addcmul(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
 
 @aten("addcdiv")
 def addcdiv(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
-    return F["addcdiv"](x, a, b, value)
+    if value == 1 or x.dtype.itemsize < 4:
+        return F["addcdiv"](x, a, b, value)
+    # Optimizers pass another number at each step: as an operand it needs no kernel of its own.
+    return F["addcmul"](x, F["divide"](a, b), value)
 
 
 @aten("lerp.Scalar", "lerp.Tensor")

@@ -1,0 +1,1 @@
+"""Whole steps of PyTorch programs, recorded as graphs: arguments, guards, work on the host, and replays."""

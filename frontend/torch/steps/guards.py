@@ -1,0 +1,178 @@
+"""What a recorded step assumes of Python's objects: which tensors they hold, and which numbers.
+
+Before each run all of it is compared in a few passes over flat lists.
+"""
+
+from __future__ import annotations
+
+import copy
+from operator import attrgetter, getitem
+from typing import Any
+
+import torch
+
+from polyhal.torch import private
+
+SIMPLE = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size, range)
+"""Types whose values are compared; of other objects the identity is."""
+_requires_grad = attrgetter("requires_grad")
+
+
+class Guards:
+    """Places of Python's objects (keys of dictionaries, items of lists), with what lay there when a step was recorded."""
+
+    def __init__(self) -> None:
+        self._containers: list[Any] = []
+        self._keys: list[Any] = []
+        self._objects: list[Any] = []
+        self._ids: list[int] = []
+        self._names: list[str] = []
+        self._value_containers: list[Any] = []
+        self._value_keys: list[Any] = []
+        self._values: list[Any] = []
+        self._types: list[type] = []
+        self._value_names: list[str] = []
+        self._sized: list[Any] = []
+        self._sizes: list[int] = []
+        self._size_names: list[str] = []
+        self._contents: list[Any] = []
+        """Copies of lists and dictionaries whose size is compared."""
+        self._tensors: list[torch.Tensor] = []
+        self._storages: list[int] = []
+        self._flags: list[bool] = []
+        self._kept: list[Any] = []
+        """Storages, so that no other one gets the number of theirs."""
+
+    # --- collecting -------------------------------------------------------------------------------------------------
+
+    def expect_object(self, container: Any, key: Any, name: str) -> None:
+        """Let `container[key]` stay the object that it is."""
+        self._containers.append(container)
+        self._keys.append(key)
+        self._objects.append(container[key])
+        self._ids.append(id(container[key]))
+        self._names.append(name)
+
+    def expect_value(self, container: Any, key: Any, name: str) -> None:
+        """Let `container[key]` stay equal to what it is."""
+        value = container[key]
+        self._value_containers.append(container)
+        self._value_keys.append(key)
+        self._values.append(value)
+        self._types.append(type(value))
+        self._value_names.append(name)
+
+    def expect_size(self, collection: Any, name: str) -> None:
+        """Let a collection keep the number of its items."""
+        self._sized.append(collection)
+        self._sizes.append(len(collection))
+        self._size_names.append(name)
+        self._contents.append(copy.copy(collection) if isinstance(collection, (list, dict)) else None)
+
+    def expect_memory(self, x: torch.Tensor) -> None:
+        """Let a tensor stay in its memory, and go on needing gradients or not."""
+        self._tensors.append(x)
+        self._storages.append(private.storage_key(x))
+        self._kept.append(x.untyped_storage())
+        self._flags.append(x.requires_grad)
+
+    # --- comparing --------------------------------------------------------------------------------------------------
+
+    def hold(self) -> bool:
+        """Whether everything is as it was."""
+        try:
+            values = list(map(getitem, self._value_containers, self._value_keys))
+            return (
+                list(map(id, map(getitem, self._containers, self._keys))) == self._ids
+                and values == self._values
+                and list(map(type, values)) == self._types
+                and list(map(len, self._sized)) == self._sizes
+                and list(map(private.storage_key, self._tensors)) == self._storages
+                and list(map(_requires_grad, self._tensors)) == self._flags
+            )
+        except LookupError:
+            return False
+
+    def changed(self) -> str:
+        """What is no longer as it was, in words; "" if nothing is."""
+        for container, key, before, name in zip(
+            self._containers, self._keys, self._objects, self._names, strict=True
+        ):
+            if _item(container, key) is not before:
+                return f"{name} is another {type(before).__name__} than before"
+        for container, key, before, name in zip(
+            self._value_containers, self._value_keys, self._values, self._value_names, strict=True
+        ):
+            now = _item(container, key)
+            if type(now) is not type(before) or now != before:
+                return f"{name} was {before!r} and is {'gone' if now is _GONE else repr(now)}"
+        for collection, size, name in zip(self._sized, self._sizes, self._size_names, strict=True):
+            if len(collection) != size:
+                return f"{name} had {size} items and has {len(collection)}"
+        for x, key, flag in zip(self._tensors, self._storages, self._flags, strict=True):
+            if private.storage_key(x) != key:
+                return f"a tensor of shape {tuple(x.shape)} lies in other memory"
+            if x.requires_grad != flag:
+                return f"a tensor of shape {tuple(x.shape)} {'no longer needs' if flag else 'needs'} gradients"
+        return ""
+
+    def changed_settings(self) -> frozenset[str]:
+        """The settings of optimizers that are floats and no longer what they were."""
+        return frozenset(
+            key
+            for container, key, before in zip(self._value_containers, self._value_keys, self._values, strict=True)
+            if isinstance(container, dict) and "params" in container and isinstance(before, (float, tuple))
+            if _item(container, key) != before
+        )
+
+    def restore(self) -> None:
+        """Put back what lay in the places that were compared, and what collections held."""
+        for collection, size, before in zip(self._sized, self._sizes, self._contents, strict=True):
+            if before is not None and len(collection) != size:
+                _refill(collection, before)
+        objects = zip(self._containers, self._keys, self._objects, strict=True)
+        values = zip(self._value_containers, self._value_keys, self._values, strict=True)
+        for container, key, before in (*objects, *values):
+            if _item(container, key) is not before:
+                container[key] = before
+
+
+def _refill(collection: Any, before: Any) -> None:
+    collection.clear()
+    if isinstance(collection, list):
+        collection.extend(before)
+    else:
+        collection.update(before)
+
+
+class _Gone:
+    """Stands for what a place does not hold any more."""
+
+
+_GONE = _Gone()
+
+
+def _item(container: Any, key: Any) -> Any:
+    try:
+        return container[key]
+    except LookupError:
+        return _GONE
+
+
+class Attributes:
+    """Attributes of an object, or the contents of a closure's cell, as items."""
+
+    __slots__ = ("_target",)
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return getattr(self._target, name)
+        except (AttributeError, ValueError) as error:
+            raise KeyError(name) from error
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self._target, name, value)
+

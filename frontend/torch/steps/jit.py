@@ -1,0 +1,253 @@
+"""`polyhal.torch.jit`: functions of PyTorch programs that are recorded once per kind of call, and replayed."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import torch
+from torch.optim import Optimizer
+
+from polyhal.hal import dispatch
+from polyhal.hal.diagnostics.explain_graph import explain
+from polyhal.hal.errors import message
+from polyhal.hal.ir.graph import Graph
+from polyhal.hal.scheduler.profile import StepProfile
+from polyhal.hal.settings.state import settings
+from polyhal.torch import private
+from polyhal.torch.device import NAME
+from polyhal.torch.steps.host import DecisionChangedError, NotReplayableError
+from polyhal.torch.steps.record import record
+from polyhal.torch.steps.settings import noticing_optimizers
+from polyhal.torch.steps.signature import Call
+from polyhal.torch.steps.step import RecordedStep
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MOST_FAILURES = 3
+"""A step that changes Python's objects may be making its state. After so many calls it is taken to do so each time."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one kind of call."""
+
+    steps: list[RecordedStep] = field(default_factory=list)
+    """One for each state of the program that was met, the latest last."""
+    is_eager: bool = False
+    """Whether such calls cannot be replayed."""
+    failures: int = 0
+
+
+class RecordedFunction(Generic[P, R]):
+    """A function that is recorded and replayed. See `jit`."""
+
+    def __init__(self, function: Callable[P, R], max_graphs: int, warm_up: bool) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._name = getattr(function, "__qualname__", type(function).__name__)
+        self._max_graphs = max_graphs
+        self._cache: OrderedDict[Any, _Entry] = OrderedDict()
+        self._warmed_up = not warm_up
+        self._evicted = False
+        self._live_settings = frozenset({"lr"})
+        """Settings of optimizers that runs read anew; others are added when they change."""
+        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._lock = threading.RLock()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not _may_replay():
+            return self._function(*args, **kwargs)
+        with self._lock:
+            if not self._warmed_up:
+                # The first call makes what a step makes once: optimizer state, caches of the program.
+                with noticing_optimizers(self._optimizers.add):
+                    result = self._function(*args, **kwargs)
+                self._warmed_up = True
+                return result
+            call = Call(args, kwargs)
+            entry = self._entry((tuple(call.key), *_modes()))
+            if entry.is_eager:
+                return self._function(*args, **kwargs)
+            for step in reversed(entry.steps):
+                if step.confirmed and step.holds():
+                    try:
+                        return step.run(call)  # type: ignore[no-any-return]
+                    except DecisionChangedError:
+                        continue
+            return self._record_and_run(entry, call)
+
+    def _entry(self, key: tuple[Any, ...]) -> _Entry:
+        """The entry of a kind of call. If there are too many, the least recently used one is evicted."""
+        entry = self._cache.get(key)
+        if entry is not None:
+            self._cache.move_to_end(key)
+            return entry
+        if len(self._cache) >= self._max_graphs:
+            if not self._evicted:
+                self._warn(
+                    f"it is called with more than {self._max_graphs} combinations of shapes and arguments",
+                    fix="pad tensors to few shapes, pass numbers that change as floats or tensors, or raise max_graphs",
+                )
+            self._evicted = True
+            self._cache.popitem(last=False)
+        entry = self._cache[key] = _Entry()
+        return entry
+
+    def _record_and_run(self, entry: _Entry, call: Call) -> R:
+        """Record the function again. Run the step that does the same if there is one, else a new step."""
+        self._forget_moved(entry)
+        self._follow_settings(entry)
+        try:
+            pending = record(self._function, call, self._optimizers, self._live_settings)
+        except NotReplayableError as error:
+            return self._run_as_it_stands(entry, call, error)
+        try:
+            step = self._matching(entry, pending.step)
+            if step is None:
+                pending.abandon()
+                return self._function(*call.args, **call.kwargs)
+            return step.run(call)  # type: ignore[no-any-return]
+        except BaseException:
+            entry.steps.clear()
+            pending.abandon()
+            raise
+
+    def _matching(self, entry: _Entry, step: RecordedStep) -> RecordedStep | None:
+        """The known step that a recording repeats, or the new one. None if capture is given up for such calls."""
+        for known in entry.steps:
+            if known.same_as(step):
+                known.adopt(step)
+                known.confirmed = True
+                return known
+        expected = next((s for s in reversed(entry.steps) if not s.confirmed and s.holds()), None)
+        problem = "" if expected is None else _difference(expected, step)
+        if not problem and len(entry.steps) >= self._max_graphs:
+            reason = entry.steps[-1].guards.changed() or "Python took another path"
+            problem = f"it was recorded {self._max_graphs} times for the same arguments, at last as {reason}"
+        if problem:
+            self._give_up(entry, problem, "pass what changes as a tensor or a float argument")
+            return None
+        entry.steps.append(step)
+        return step
+
+    def _run_as_it_stands(self, entry: _Entry, call: Call, error: NotReplayableError) -> R:
+        entry.failures += 1
+        if error.is_certain or entry.failures >= _MOST_FAILURES:
+            self._give_up(entry, str(error), error.fix)
+        return self._function(*call.args, **call.kwargs)
+
+    def _give_up(self, entry: _Entry, problem: str, fix: str) -> None:
+        entry.is_eager = True
+        entry.steps.clear()
+        self._warn(f"{problem}. The step runs eagerly from now on", fix=fix)
+
+    @staticmethod
+    def _forget_moved(entry: _Entry) -> None:
+        """Drop steps whose memory went elsewhere, and have the next one look for it at each run."""
+        for step in list(entry.steps):
+            for storage in step.moved():
+                storage.moves = True
+                if step in entry.steps:
+                    entry.steps.remove(step)
+
+    def _follow_settings(self, entry: _Entry) -> None:
+        """Have settings of optimizers that changed since the last recording read at each run."""
+        if entry.steps:
+            changed = entry.steps[-1].guards.changed_settings()
+            if changed - self._live_settings:
+                self._live_settings |= changed
+                entry.steps.clear()
+
+    def _warn(self, problem: str, fix: str) -> None:
+        warnings.warn(message(f"polyhal.torch.jit {self._name}", problem, fix=fix), stacklevel=2)
+
+    @property
+    def steps(self) -> list[RecordedStep]:
+        """The steps recorded so far."""
+        return [step for entry in self._cache.values() for step in entry.steps]
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """The graphs recorded so far, as recorded."""
+        return [step.captured.graph for step in self.steps]
+
+    def explain(self) -> str:
+        """Say for each recorded step what passes did to it, and how each op runs and why."""
+        return "\n\n".join(explain(step.executable) for step in self.steps) or "nothing is recorded yet"
+
+    @staticmethod
+    def profile() -> StepProfile:
+        """Time the recorded steps inside a block, node by node: `with step.profile() as p: step(...)`, then `print(p)`."""
+        return StepProfile()
+
+
+def _may_replay() -> bool:
+    """Whether this is a plain call: outside of other recordings, of modes that see each op, and of anomaly detection."""
+    return (
+        dispatch.thread.executor.replays_graphs
+        and not private.is_watched()
+        and not torch.is_anomaly_enabled()
+        and not torch.compiler.is_compiling()
+    )
+
+
+def _modes() -> tuple[Any, ...]:
+    """The modes of the thread that decide what ops do."""
+    is_cast = torch.is_autocast_enabled(NAME)
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_autocast_dtype(NAME) if is_cast else None,
+        settings.result_key,
+    )
+
+
+def _difference(before: RecordedStep, now: RecordedStep) -> str:
+    """Why a second recording is no repetition of the first; "" if it is simply another step."""
+    if before.host.decides_otherwise(now.host):
+        return ""
+    change = before.captured.changed_number(now.captured)
+    if change is not None:
+        node, old, new = change
+        return f"Python computes another number at each call ({old!r}, then {new!r}, in {node.op.name})"
+    rebound = before.captured.rebound_constants(now.captured)
+    if rebound:
+        spec, line = now.captured.graph.specs[rebound[0]], now.captured.first_uses.get(rebound[0], "")
+        return f"the step reads other memory at each call ({spec}, first used at {line})"
+    if not before.host.same_as(now.host):
+        return "the step does other work on CPU tensors at each call"
+    return "" if before.results.same_as(now.results) else "the step returns other numbers at each call"
+
+
+@overload
+def jit(function: Callable[P, R], *, max_graphs: int = ..., warm_up: bool = ...) -> RecordedFunction[P, R]: ...
+@overload
+def jit(*, max_graphs: int = ..., warm_up: bool = ...) -> Callable[[Callable[P, R]], RecordedFunction[P, R]]: ...
+def jit(
+    function: Callable[P, R] | None = None, *, max_graphs: int = 8, warm_up: bool = True
+) -> RecordedFunction[P, R] | Callable[[Callable[P, R]], RecordedFunction[P, R]]:
+    """Record what a function of a PyTorch program does on Polyhal's device as one graph, and replay it.
+
+    A function may be a whole training step: forward, `backward()`, the optimizer. The first call runs as it stands (not
+    without `warm_up`), so that state exists that is made once; the second is recorded and replayed; the third is recorded
+    again, to check that the function does the same. Later calls only replay: bit for bit what the function would compute.
+
+    Tensors and floats among the arguments may differ from call to call; other shapes or arguments, `train()` and `eval()`,
+    new parameters and the like are noticed, and recorded separately, at most `max_graphs` times each. CPU tensors and
+    learning rates stay live. Results are without gradients. Calls from several threads take turns.
+
+    Warns, and calls the function eagerly from then on, if a replay would not repeat what it does. Raises CaptureError, which
+    names the line, if Python asks for the value of a tensor of the device; parameters, gradients and optimizers are as before
+    then.
+    """
+    if function is None:
+        return lambda f: RecordedFunction(f, max_graphs, warm_up)
+    return RecordedFunction(function, max_graphs, warm_up)

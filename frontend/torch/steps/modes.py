@@ -1,0 +1,234 @@
+"""Modes of PyTorch that sort what a step calls into work of the device and of the host.
+
+One sees functions with Python's arguments, live numbers among them; the other sees what autograd and composite ops call.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from polyhal.hal.errors import CaptureError
+from polyhal.torch import private
+from polyhal.torch.device import NAME
+from polyhal.torch.steps.host import Slot, resolved
+from polyhal.torch.steps.numbers import LiveNumber
+from polyhal.torch.steps.tree import leaves
+from polyhal.torch.steps.watch import RefusedError, StepWatch, is_in_optimizer, refusal
+
+_FACTORIES = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+_SETTLING = frozenset(
+    {torch.Tensor.tolist, torch.Tensor.__bool__, torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__}
+)
+_ESCAPES = frozenset({torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torch.Tensor.__dlpack__})
+_GRADIENT: Any = torch.Tensor.grad
+
+
+class FunctionWatch(TorchFunctionMode):
+    """Sees the functions and methods of PyTorch that Python calls."""
+
+    def __init__(self, watch: StepWatch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        watch = self._watch
+        if watch.is_quiet:
+            return func(*args, **kwargs)
+        if func in _FACTORIES or func is torch.Tensor.new_tensor:
+            return self._made(func, args, kwargs)
+        x = args[0] if args else None
+        if isinstance(x, torch.Tensor):
+            if x.device.type == "cpu" and x.numel() and (func is torch.Tensor.item or func in _SETTLING):
+                return self._read(func, x)
+            if func in _ESCAPES:
+                raise refusal(
+                    f"{func.__name__} hands the memory of a tensor to others",
+                    expected="a step that works on tensors: what others read of them a replay would not pass on",
+                    fix="do it outside of the step",
+                )
+            if func in (_GRADIENT.__get__, _GRADIENT.__set__) and x.is_leaf:
+                watch.note_leaf(x)
+        if func is torch.Tensor.backward:
+            return self._backward(*args, **kwargs)
+        numbers = [n for n in leaves((args, kwargs)) if type(n) is LiveNumber]
+        if not numbers:
+            return func(*args, **kwargs)
+        with watch.looking_for(numbers):
+            return func(*args, **kwargs)
+
+    def _backward(
+        self, x: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """`x.backward(...)`, during which Python's functions for gradients are watched as well."""
+        with self:
+            torch.autograd.backward(x, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def _read(self, func: Any, x: torch.Tensor) -> Any:
+        if func is torch.Tensor.item:
+            return self._watch.read(x)
+        with self._watch.quiet():
+            value = func(x)
+        self._watch.settle(x, func, value)
+        return value
+
+    def _made(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A tensor made of Python's data: on the CPU, before each run anew, and copied to its device."""
+        watch = self._watch
+        device = kwargs.pop("device", None)
+        if func is torch.Tensor.new_tensor:
+            base, *args = args
+            kwargs.setdefault("dtype", base.dtype)
+            func, device = torch.tensor, base.device if device is None else device
+        data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+        if isinstance(data, torch.Tensor):
+            return func(*args, **kwargs, **({} if device is None else {"device": device}))
+        needs_gradient = kwargs.pop("requires_grad", False)
+        target = torch.get_default_device() if device is None else torch.device(device)
+        slot = watch.program.new_slot()
+        named = {**kwargs, "device": "cpu"}
+        with watch.quiet():
+            made = func(*args, **named)
+        watch.program.add_call(func, tuple(args), named, [slot])
+        watch.fill(slot, made)
+        out = made.to(target) if target.type == NAME else made
+        return out.requires_grad_() if needs_gradient else out
+
+
+class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
+    """Sees the ops that PyTorch dispatches, below autograd."""
+
+    def __init__(self, watch: StepWatch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._watch.is_quiet:
+            return func(*args, **kwargs)
+        used = [x for x in leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        device = kwargs.get("device")
+        if any(x.device.type == NAME for x in used) or (device is not None and torch.device(device).type == NAME):
+            return self._on_device(func, args, kwargs, used)
+        return self._on_host(func, args, kwargs, used)
+
+    def _on_device(self, func: Any, args: Any, kwargs: Any, used: list[torch.Tensor]) -> Any:
+        watch = self._watch
+        watch.calls += 1
+        node = private.current_node()
+        if node is not None:
+            watch.differentiated.add(node)
+        for x in used:
+            if x.device.type == NAME:
+                watch.note_use(x)
+        host = [x for x in used if x.device.type == "cpu"]
+        if any(x.requires_grad and torch.is_grad_enabled() for x in host):
+            raise _no_host_gradients()
+        numbers = self._numbers_of(host, func)
+        before, watch.sources = watch.sources, list(host)
+        try:
+            with watch.looking_for(numbers) if numbers else nullcontext():
+                out = func(*args, **kwargs)
+            unused = {id(x) for x in watch.sources if x.ndim}
+        except RuntimeError as error:
+            cause = error if isinstance(error, CaptureError) else error.__cause__
+            if isinstance(cause, CaptureError) and not isinstance(cause, RefusedError):
+                raise _unrecordable(func, cause) from None
+            raise
+        finally:
+            watch.sources = before
+        if unused:
+            problem = f"{func} reads a CPU tensor in a way that a replay would not repeat"
+            raise refusal(problem, fix=f"move the tensor first: x.to({NAME!r})")
+        for x in _written(func, args, kwargs):
+            if id(x.untyped_storage()) in watch.memories:
+                watch.written[id(x)] = x
+        return out
+
+    def _numbers_of(self, host: list[torch.Tensor], func: Any) -> list[LiveNumber]:
+        """Live numbers for CPU tensors without axes, which kernels take as numbers."""
+        if "copy" in str(func):
+            return []
+        numbers = []
+        for x in host:
+            if not x.ndim:
+                number = self._watch.read(x)
+                if type(number) is LiveNumber:
+                    with self._watch.quiet():
+                        numbers.append(LiveNumber(x.item(), number.scalar, self._watch.program))
+        return numbers
+
+    def _on_host(self, func: Any, args: Any, kwargs: Any, used: list[torch.Tensor]) -> Any:
+        watch, program = self._watch, self._watch.program
+        if torch.is_grad_enabled() and any(x.requires_grad for x in used):
+            raise _no_host_gradients()
+        for x in _written(func, args, kwargs):
+            if watch.place(x) is x:
+                program.note_write(x)
+        out = func(*args, **kwargs)
+        made = list(out) if isinstance(out, (tuple, list)) else [out]
+        results = [x for x in made if isinstance(x, torch.Tensor)]
+        if not used and not results:
+            return out
+        watch.calls += 1
+        template, named = self._template(args), self._template(kwargs)
+        if used and not results and type(out) in (bool, int, float):
+            values = program.values
+            program.expect(lambda: func(*resolved(template, values), **resolved(named, values)), out)
+            return out
+        known = {id(x) for x in used}
+        slots: list[Slot | None] = [
+            program.new_slot() if isinstance(x, torch.Tensor) and id(x) not in known else None for x in made
+        ]
+        program.add_call(func, template, named, slots)
+        for slot, x in zip(slots, made, strict=True):
+            if slot is not None:
+                watch.fill(slot, x)
+        return out
+
+    def _template(self, x: Any) -> Any:
+        """Arguments with slots and live numbers in place of what they are now."""
+        if isinstance(x, torch.Tensor):
+            return self._watch.place(x)
+        if type(x) in (list, tuple):
+            return type(x)([self._template(v) for v in x])
+        return {k: self._template(v) for k, v in x.items()} if type(x) is dict else self._watch.live(x)
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that an op writes to, as its schema says."""
+    found: list[torch.Tensor] = []
+    for i, a in enumerate(func._schema.arguments):
+        if a.alias_info is not None and a.alias_info.is_write:
+            value = args[i] if i < len(args) and not a.kwarg_only else kwargs.get(a.name)
+            found += [x for x in leaves(value) if isinstance(x, torch.Tensor)]
+    return found
+
+
+def _no_host_gradients() -> CaptureError:
+    return refusal(
+        "a CPU tensor that needs gradients is used",
+        expected=f"parameters on {NAME}",
+        fix=f"move the model with model.to({NAME!r}) before the optimizer is made",
+    )
+
+
+def _unrecordable(func: Any, cause: CaptureError) -> CaptureError:
+    """The error for an op that the recorder refused."""
+    if is_in_optimizer():
+        return refusal(
+            f"the optimizer decides by the values of tensors ({func}), which a recorded step does not have",
+            expected="an optimizer that runs wholly on the device",
+            fix="make it with capturable=True or fused=True if it knows these options, else call it outside of the step",
+        )
+    if "while it is only being recorded" not in str(cause):
+        return refusal(f"{func}: {cause}")
+    return refusal(
+        f"{func} needs the value of a tensor, which has none while the step is only being recorded",
+        expected="a step that takes the same path at each call",
+        fix="return the tensor and read it outside of the step, or use torch.where",
+    )

@@ -1,0 +1,124 @@
+"""Python numbers of a recorded step that each run computes anew: learning rates, step counts, floats among the arguments.
+
+While a step is recorded such a number is a float that remembers where it comes from. Arithmetic gives another one; a
+comparison, or a conversion to a plain number, is checked before each run.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from polyhal.hal.capture.runtime_scalars import OPERATIONS, RuntimeScalar, apply_operation
+
+
+class Decisions(Protocol):
+    """What remembers the decisions that Python takes by the value of a live number."""
+
+    def expect(self, compute: Callable[[], Any], outcome: Any) -> None:
+        """Have each run check that `compute()` still gives `outcome`."""
+        ...
+
+
+class LiveNumber(float):
+    """A float that differs from run to run. As a float it has a stand-in value, by which it is found among operands."""
+
+    __slots__ = ("decisions", "scalar")
+
+    scalar: RuntimeScalar
+    """The number itself."""
+    decisions: Decisions
+
+    def __new__(cls, stand_in: float, scalar: RuntimeScalar, decisions: Decisions) -> LiveNumber:
+        """A number with another value on the outside, so that a recording cannot take it for a constant."""
+        self = super().__new__(cls, stand_in)
+        self.scalar = scalar
+        self.decisions = decisions
+        return self
+
+    def settled(self) -> float:
+        """The present value as a plain float. A run with another value is not served by this recording."""
+        value: float = self.scalar.value
+        self.decisions.expect(lambda: self.scalar.value, value)
+        return value
+
+    def __repr__(self) -> str:
+        return repr(self.scalar.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.scalar.value, spec)
+
+    def __copy__(self) -> LiveNumber:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> LiveNumber:
+        return self
+
+    def __reduce__(self) -> Any:
+        return float, (self.settled(),)
+
+    def __hash__(self) -> int:
+        return hash(self.settled())
+
+    def __bool__(self) -> bool:
+        return _decided(operator.truth, self)
+
+    def __float__(self) -> float:
+        return self.settled()
+
+
+def true_value(x: Any) -> Any:
+    """The value that a number has now."""
+    return x.scalar.value if isinstance(x, LiveNumber) else x
+
+
+def stand_in(value: float, index: int, epsilon: float = 2.0**-40) -> float:
+    """A float near `value`, and another for each `index`. It lies on the side of 0, within whatever bounds `value` has."""
+    return value * (1 - (index + 1) * epsilon) if value else (index + 1) * 2.0**-100
+
+
+def _compared(compare: Callable[..., bool], self: LiveNumber, other: Any) -> Any:
+    return _decided(compare, self, other) if isinstance(other, (int, float)) else NotImplemented
+
+
+def _decided(predicate: Callable[..., bool], *operands: Any) -> bool:
+    outcome = predicate(*map(true_value, operands))
+    live = next(x for x in operands if isinstance(x, LiveNumber))
+    live.decisions.expect(lambda: predicate(*map(true_value, operands)), outcome)
+    return outcome
+
+
+def _computed(name: str, self: LiveNumber, *operands: Any) -> Any:
+    """The result of arithmetic, live as its operands are; what is no float at all is settled."""
+    if not all(isinstance(x, (int, float)) for x in operands):
+        return NotImplemented
+    function = OPERATIONS[name]
+    plain = [float.__pos__(x) if isinstance(x, LiveNumber) else x for x in operands]
+    outside = function(*plain)
+    if type(outside) is not float:
+        return function(*[x.settled() if isinstance(x, LiveNumber) else x for x in operands])
+    scalar = apply_operation(name, *[x.scalar if isinstance(x, LiveNumber) else x for x in operands])
+    return LiveNumber(outside, scalar, self.decisions)
+
+
+def _install() -> None:
+    """Give `LiveNumber` its operators."""
+    for name in OPERATIONS:
+        if name in ("neg", "pos", "abs"):
+            setattr(LiveNumber, f"__{name}__", lambda self, name=name: _computed(name, self, self))
+            continue
+        setattr(LiveNumber, f"__{name}__", lambda self, other, name=name: _computed(name, self, self, other))
+        setattr(LiveNumber, f"__r{name}__", lambda self, other, name=name: _computed(name, self, other, self))
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        compare = getattr(operator, name)
+        setattr(LiveNumber, f"__{name}__", lambda self, other, compare=compare: _compared(compare, self, other))
+    for name in ("int", "trunc", "floor", "ceil", "round", "divmod", "rdivmod"):
+        method = getattr(float, f"__{name}__")
+        setattr(LiveNumber, f"__{name}__", lambda self, *a, method=method: method(self.settled(), *a))
+    for name in ("is_integer", "as_integer_ratio", "hex"):
+        method = getattr(float, name)
+        setattr(LiveNumber, name, lambda self, method=method: method(self.settled()))
+
+
+_install()

@@ -1,0 +1,107 @@
+"""What a recorded step returns: a tree that each run fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from polyhal.hal.capture.fake_buffer import FakeBuffer
+from polyhal.torch import private, tensors
+from polyhal.torch.device import NAME
+from polyhal.torch.steps.host import Slot, same
+from polyhal.torch.steps.numbers import LiveNumber
+from polyhal.torch.steps.tree import leaves, map_leaves
+from polyhal.torch.steps.watch import StepWatch, refusal
+
+
+class Run(NamedTuple):
+    """What a run has to offer."""
+
+    arguments: Sequence[torch.Tensor]
+    made: Sequence[Any]
+    """Arrays of the graph's results."""
+    values: list[Any]
+    """What the work on the host made."""
+
+
+class Filled:
+    """A leaf that each run fills anew."""
+
+    __slots__ = ("get", "what")
+
+    def __init__(self, get: Callable[[Run], Any], *what: Any) -> None:
+        """Leaves of two recordings are equal if `what` is."""
+        self.get = get
+        self.what = what
+
+
+class Results:
+    """The structure of what a step returns."""
+
+    def __init__(self, value: Any, watch: StepWatch, arguments: Sequence[torch.Tensor]) -> None:
+        """Raises CaptureError for tensors whose gradients are still to be computed."""
+        self._watch = watch
+        self._arguments = {id(x): i for i, x in enumerate(arguments)}
+        self._storages = {private.storage_key(x): i for i, x in reversed(list(enumerate(arguments)))}
+        self._tensors = list(arguments)
+        self._kept = {id(x.grad) for x, _ in watch.leaves.values() if x.grad is not None}
+        self.count = 0
+        self.structure = map_leaves(value, self._leaf)
+        self._tensors.clear()
+
+    def fill(self, run: Run) -> Any:
+        """What one run returns."""
+        if type(self.structure) is Filled:  # most steps return one tensor
+            return self.structure.get(run)
+        return map_leaves(self.structure, lambda x: x.get(run) if type(x) is Filled else x)
+
+    def same_as(self, other: Results) -> bool:
+        """Whether another recording returns the same."""
+        mine, theirs = list(leaves(self.structure)), list(leaves(other.structure))
+        return len(mine) == len(theirs) and all(
+            a.what == b.what if type(a) is Filled and type(b) is Filled else same(a, b)
+            for a, b in zip(mine, theirs, strict=True)
+        )
+
+    def _leaf(self, x: Any) -> Any:
+        if type(x) is LiveNumber:
+            return Filled(lambda run: x.scalar.value, "number")
+        if not isinstance(x, torch.Tensor):
+            return x
+        if x.device.type == "cpu":
+            place = self._watch.place(x)
+            return Filled(lambda run: run.values[place.index], place) if isinstance(place, Slot) else x
+        if x.device.type != NAME or id(x) in self._kept:
+            return x
+        position = self._arguments.get(id(x))
+        if position is not None:
+            return Filled(lambda run: run.arguments[position], "argument", position)
+        self._check_gradient(x)
+        if not isinstance(tensors.root_of(x).buffer, FakeBuffer):
+            return self._outside(x)
+        self._watch.recording.results([tensors.unwrap(x)])
+        number = self.count
+        self.count += 1
+        return Filled(lambda run: tensors.wrap(run.made[number]), "made", number)
+
+    def _outside(self, x: torch.Tensor) -> Any:
+        """A tensor in memory that the step did not make."""
+        position = self._storages.get(private.storage_key(x))
+        if position is None:
+            return x.detach() if x.grad_fn is not None else x
+        shape, strides = x.shape, x.stride()
+        offset: Any = x.storage_offset() - self._tensors[position].storage_offset()
+        return Filled(
+            lambda run: private.reinterpret(run.arguments[position], shape, strides, offset),
+            "view", position, shape, strides, offset,
+        )  # fmt: skip
+
+    def _check_gradient(self, x: torch.Tensor) -> None:
+        if x.grad_fn is not None and x.grad_fn not in self._watch.differentiated:
+            raise refusal(
+                f"the step returns a tensor of shape {tuple(x.shape)} from which gradients may still be computed",
+                expected="backward() inside of the step, or no gradients at all",
+                fix="call backward() inside, return x.detach(), or call the step under torch.no_grad()",
+            )

@@ -1,0 +1,143 @@
+"""Settings of optimizers as live numbers while a step is recorded, and schedulers, which each run counts on."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from polyhal.torch.steps.host import NotReplayableError
+from polyhal.torch.steps.numbers import LiveNumber
+from polyhal.torch.steps.watch import StepWatch
+
+
+class LiveSettings:
+    """The settings that a recording replaces by live numbers, and what they are otherwise."""
+
+    def __init__(self, watch: StepWatch, names: frozenset[str]) -> None:
+        self._watch = watch
+        self._names = names
+        self._saved: list[tuple[dict[str, Any], str, Any]] = []
+        self._placed: list[Any] = []
+        self._entered: dict[int, Optimizer] = {}
+
+    def enter(self, optimizer: Optimizer) -> None:
+        """Replace the settings of an optimizer."""
+        if id(optimizer) in self._entered:
+            return
+        self._entered[id(optimizer)] = optimizer
+        for i, group in enumerate(optimizer.param_groups):
+            for key in self._names & group.keys():
+                value = group[key]
+                if type(value) is float or (type(value) is tuple and all(type(x) is float for x in value)):
+                    self._saved.append((group, key, value))
+                    self._placed.append(None)
+                    self._place(len(self._saved) - 1, f"{key}" if len(optimizer.param_groups) == 1 else f"{key} {i}")
+
+    def renew(self) -> None:
+        """Read all settings again from here on: something has changed them."""
+        for i, (_, key, _) in enumerate(self._saved):
+            self._place(i, key)
+
+    def leave(self) -> None:
+        """Put the settings back. Raises NotReplayableError if the step itself set one."""
+        set_inside = [
+            key for (group, key, _), own in zip(self._saved, self._placed, strict=True) if group[key] is not own
+        ]
+        for group, key, value in self._saved:
+            group[key] = value
+        if set_inside:
+            fix = "set it outside, or with a scheduler of torch.optim.lr_scheduler"
+            raise NotReplayableError(f"it sets {set_inside[0]!r} of an optimizer", fix, is_certain=True)
+
+    def abandon(self) -> None:
+        """Put the settings back after an error."""
+        for group, key, value in self._saved:
+            group[key] = value
+
+    def _place(self, index: int, name: str) -> None:
+        group, key, value = self._saved[index]
+        if type(value) is tuple:
+            parts = range(len(value))
+            live: Any = tuple(self._number(group, lambda g, i=i: g[key][i], f"{name}[{i}]") for i in parts)  # type: ignore[misc]
+        else:
+            live = self._number(group, lambda g: g[key], name)
+        self._placed[index] = group[key] = live
+
+    def _number(self, group: dict[str, Any], read: Callable[[dict[str, Any]], Any], name: str) -> LiveNumber:
+        def compute(values: list[Any]) -> Any:
+            x = read(group)
+            return x.scalar.value if type(x) is LiveNumber else x
+
+        return self._watch.number(compute, name, name)
+
+
+@contextmanager
+def noticing_optimizers(notice: Callable[[Optimizer], object]) -> Iterator[None]:
+    """Call `notice` with every optimizer before this thread calls its `step` in the block."""
+    owner = threading.get_ident()
+
+    def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if threading.get_ident() == owner:
+            notice(optimizer)
+
+    handle = register_optimizer_step_pre_hook(before_step)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def counting_schedulers_at_runs(watch: StepWatch, settings: LiveSettings) -> Iterator[None]:
+    """Have calls of `scheduler.step()` by this thread in the block made before each run instead."""
+    owner = threading.get_ident()
+    replaced: list[tuple[type, str, Any]] = []
+
+    def at_runs(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> None:
+            if threading.get_ident() != owner:
+                original(scheduler, *args, **kwargs)
+                return
+            watch.program.add(lambda: original(scheduler, *args, **kwargs), "scheduler", id(scheduler), args, kwargs)
+            watch.program.acts_outside = True
+            settings.renew()
+
+        return step
+
+    def read_at_runs(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def get_last_lr(scheduler: LRScheduler) -> Any:
+            rates = original(scheduler)
+            if threading.get_ident() != owner:
+                return rates
+            return [
+                watch.number(lambda values, i=i: original(scheduler)[i], "lr", "last rate", id(scheduler))  # type: ignore[misc]
+                for i in range(len(rates))
+            ]
+
+        return get_last_lr
+
+    try:
+        for kind in _kinds(LRScheduler):
+            for name, replacement in (("step", at_runs), ("get_last_lr", read_at_runs)):
+                if name in vars(kind):
+                    replaced.append((kind, name, vars(kind)[name]))
+                    setattr(kind, name, replacement(vars(kind)[name]))
+        yield
+    finally:
+        for kind, name, original in replaced:
+            setattr(kind, name, original)
+
+
+def _kinds(kind: type) -> list[type]:
+    """A class and all that are derived from it."""
+    derived: list[type] = kind.__subclasses__()
+    return [kind, *(k for child in derived for k in _kinds(child))]

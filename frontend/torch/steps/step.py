@@ -1,0 +1,132 @@
+"""A recorded step of PyTorch: its graph, what it does on the host, and what it assumes of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from polyhal.hal.capture.result import CapturedGraph
+from polyhal.hal.layout import ALIGNMENT, Ref, Spec, extent
+from polyhal.hal.scheduler.executable import Executable
+from polyhal.tensor import wrap
+from polyhal.torch import private, tensors
+from polyhal.torch.steps.guards import Guards
+from polyhal.torch.steps.host import HostProgram, Slot, same
+from polyhal.torch.steps.results import Results, Run
+from polyhal.torch.steps.signature import Call
+from polyhal.torch.steps.watch import Memory, StepWatch, Upload
+
+_PRESENT = object()
+"""Stands for any gradient: the step does not use its elements."""
+
+
+def dense_span(x: torch.Tensor) -> Any:
+    """The memory that a tensor of the device spans, as an array without gaps, of which it is a view."""
+    root = tensors.root_of(x)
+    shape, strides = x.shape, x.stride()
+    offset: Any = x.storage_offset()
+    if x.is_contiguous():
+        spec = Spec(tensors.dtype_of(x.dtype), tuple(shape), strides, offset % ALIGNMENT == 0)
+    else:
+        low, high = extent(tuple(shape), strides)
+        offset += low
+        spec = Spec(tensors.dtype_of(x.dtype), (high - low + 1,), (1,), offset % ALIGNMENT == 0)
+    return wrap(root.device, root.buffer, Ref(root.ref.handle, spec, offset))
+
+
+class RecordedStep:
+    """What was recorded of one call, and the program that does it again."""
+
+    def __init__(
+        self, captured: CapturedGraph, watch: StepWatch, results: Results, guards: Guards, finals: Sequence[Any]
+    ) -> None:
+        """`finals` are the gradients that the step leaves with `watch.leaves`, in order."""
+        self.captured = captured
+        self.results = results
+        self.guards = guards
+        self.host: HostProgram = watch.program
+        self.confirmed = False
+        """Whether a second recording gave the same."""
+        self._inputs = watch.inputs
+        self._memories = [m for m in watch.memories.values() if m not in watch.inputs]
+        self._written = list(watch.written.values())
+        self._leaves = [leaf for leaf, _ in watch.leaves.values()]
+        self._initial = [_initial_gradient(g, watch) for _, g in watch.leaves.values()]
+        self._finals = list(finals)
+        self._executable: Executable | None = None
+
+    @property
+    def executable(self) -> Executable:
+        """The program, planned and with memory. Raises OutOfMemoryError."""
+        if self._executable is None:
+            self._executable = Executable(self.captured)
+        return self._executable
+
+    def same_as(self, other: RecordedStep) -> bool:
+        """Whether another recording did the same."""
+        return (
+            self.captured.same_step(other.captured)
+            and self.host.same_as(other.host)
+            and len(self._inputs) == len(other._inputs)
+            and all(map(_same_input, self._inputs, other._inputs))
+            and self.results.same_as(other.results)
+            and len(self._leaves) == len(other._leaves)
+            and all(a is b for a, b in zip(self._leaves, other._leaves, strict=True))
+        )
+
+    def adopt(self, other: RecordedStep) -> None:
+        """Take over what a later recording of the same step left: the program refers to its tensors now."""
+        self.captured.live_outs = other.captured.live_outs
+        self._inputs = other._inputs
+        self._memories = other._memories
+        self._written = other._written
+        self._finals = other._finals
+        self._initial = other._initial
+        self.guards = other.guards
+
+    def holds(self) -> bool:
+        """Whether the program's objects, gradients and memory are as they were when the step was recorded."""
+        for leaf, wanted in zip(self._leaves, self._initial, strict=True):
+            now = leaf.grad
+            if now is not wanted and (wanted is not _PRESENT or now is None):
+                return False
+        return not self.moved() and self.guards.hold()
+
+    def moved(self) -> list[Any]:
+        """The storages whose memory is another one than when the step was recorded."""
+        return [m.storage for m in self._memories if m.storage.root.buffer is not m.buffer]
+
+    def run(self, call: Call) -> Any:
+        """Run once. Raises DecisionChangedError, before the device does anything."""
+        host = self.host
+        host.run(call.host)
+        made = self.executable.run([self._argument(x, call) for x in self._inputs], self.results.count)
+        for leaf, final in zip(self._leaves, self._finals, strict=True):
+            if leaf.grad is not final:
+                leaf.grad = final
+        private.increment_versions(self._written)
+        result = self.results.fill(Run(call.on_device, made, host.values))
+        host.release()
+        return result
+
+    def _argument(self, x: int | Upload | Memory, call: Call) -> Any:
+        if isinstance(x, int):
+            return dense_span(call.on_device[x])
+        if isinstance(x, Memory):
+            return x.storage.root
+        source = x.source
+        return tensors.upload(self.host.values[source.index] if isinstance(source, Slot) else source)
+
+
+def _same_input(a: int | Upload | Memory, b: int | Upload | Memory) -> bool:
+    """Whether two recordings take an argument of the graph from the same place, as far as the place stays."""
+    return same(a, b) if isinstance(a, (int, Upload)) else isinstance(b, Memory)
+
+
+def _initial_gradient(gradient: torch.Tensor | None, watch: StepWatch) -> Any:
+    """What a leaf's gradient has to be before a run: the same tensor if the step uses its elements."""
+    if gradient is None:
+        return None
+    return gradient if id(gradient.untyped_storage()) in watch.memories else _PRESENT
