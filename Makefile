@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # A plain `torch` would bring CUDA; this is only what gradients are compared with.
 TORCH ?= torch==2.13.0
+# The oldest PyTorch that polyhal.torch takes, and the newest.
+TORCHES ?= torch==2.10.0 torch
 # Processes that run tests at once.
 JOBS ?= 2
 ARGS ?=
@@ -14,12 +16,13 @@ RUNTIME := $(VENV)/.installed-runtime
 DEVELOPMENT := $(VENV)/.installed-development
 
 .DEFAULT_GOAL := help
-.PHONY: help train test conformance vendors generate lint typecheck bench clean
+.PHONY: help train test conformance torches vendors generate lint typecheck bench clean
 
 help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
 	@echo "make test         unit tests and the conformance kit; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
 	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
+	@echo "make torches      the tests of polyhal.torch with PyTorch's oldest and newest version, each of several GB"
 	@echo "make vendors      every program of described devices through strict compilers, validators and those of vendors, which must be installed"
 	@echo "make generate     generated files, after a change of an op, a quirk, a kernel or a result"
 	@echo "make lint         ruff"
@@ -48,6 +51,13 @@ test: $(DEVELOPMENT)
 conformance: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
 
+torches:
+	for torch in $(TORCHES); do \
+		$(PYTHON) -m venv $(VENV)-$$torch && \
+		$(VENV)-$$torch/bin/python -m pip install --quiet --disable-pip-version-check "$$torch" -e ".[dev,cpu]" && \
+		$(VENV)-$$torch/bin/python -m pytest -n $(JOBS) --dist worksteal tests/torch $(ARGS) || exit 1; \
+	done
+
 vendors: $(DEVELOPMENT)
 	POLYHAL_TEST_ALL=1 $(BIN)/python -m pytest -n $(JOBS) $(addprefix tests/,opencl/test_described_lint.py opencl/test_opencl_occupancy.py opencl/test_matrix_units.py wgpu/test_described_translations.py) $(ARGS)
 
@@ -71,4 +81,4 @@ bench: $(DEVELOPMENT)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) .typecheck .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-torch* .typecheck .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info

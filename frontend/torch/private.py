@@ -18,9 +18,12 @@ _ANY_DEVICE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAuto
 new_tensor: Callable[[tuple[int, ...], torch.dtype], torch.Tensor] = _acc.create_empty_tensor
 """A tensor of the device with a storage of 0 bytes of its own: `new_tensor(shape, dtype)`."""
 
-_Reinterpret = Callable[[torch.Tensor, Sequence[int], Sequence[int], int], torch.Tensor]
-reinterpret: _Reinterpret = guards._reinterpret_tensor  # type: ignore[attr-defined]
-"""A view of other shape, strides and offset, without checks: `reinterpret(x, shape, strides, offset_increment)`."""
+_reinterpret: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # type: ignore[attr-defined]
+
+
+def reinterpret(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset_increment: int) -> torch.Tensor:
+    """A view of other shape, strides and offset, without checks. Since PyTorch 2.15 it takes nothing but tuples."""
+    return _reinterpret(x, tuple(shape), tuple(strides), offset_increment)
 
 
 def without_autocast() -> AbstractContextManager[Any]:

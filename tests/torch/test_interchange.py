@@ -69,6 +69,7 @@ def test_default_devices(torch_device: str) -> None:
         torch.set_default_device(None)
 
 
+@pytest.mark.filterwarnings("ignore:The argument 'device' of Tensor:DeprecationWarning")  # PyTorch 2.10 warns of itself
 def test_loaders_with_workers(torch_device: str) -> None:
     x = torch.ones(2, device=torch_device)
     loader = torch.utils.data.DataLoader(torch.arange(6.0), batch_size=2, num_workers=2, pin_memory=True)
@@ -81,7 +82,7 @@ def test_hooks_checkpoints_and_the_profiler(torch_device: str) -> None:
     model[0].register_forward_hook(lambda m, i, o: seen.append(o.device))
     model[0].weight.register_hook(lambda g: seen.append(g.device))
     x = torch.ones(2, 4, device=torch_device)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profile:
         torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).sum().backward()
     assert seen == [x.device] * 3
     assert {"aten::linear", "aten::tanh"} <= {e.key for e in profile.key_averages()}
