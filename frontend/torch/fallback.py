@@ -98,10 +98,7 @@ def into_outputs(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], functio
 def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Copy the arguments to the CPU, run the op there, and copy results and what it wrote back."""
     name = str(op)
-    policy = env.fallback_policy()
-    if policy == "error":
-        fix = "POLYHAL_FALLBACK=warn runs it on the CPU"
-        raise NotImplementedError(f"{name} has no kernel on {NAME}, and POLYHAL_FALLBACK is error; {fix}")
+    refuse_if_forbidden(name)
     dispatch.thread.executor.require_execution(
         name, f"it has no kernel on {NAME} and would run on the CPU, which a recorded step cannot do"
     )
@@ -138,13 +135,30 @@ def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return tensors.wrap(tensors.upload(x))
 
     result = pytree.tree_map(up, out) if copies or _places(kwargs) else out
-    if COUNTERS.count_cpu(name, moved) and policy == "warn":
+    _count(name, moved)
+    return result
+
+
+def note_cpu(name: str, moved: int) -> None:
+    """Count an op that a caller is about to run on the CPU. Raises NotImplementedError if POLYHAL_FALLBACK forbids it."""
+    refuse_if_forbidden(name)
+    _count(name, moved)
+
+
+def refuse_if_forbidden(name: str) -> None:
+    """Raise NotImplementedError if no op may run on the CPU."""
+    if env.fallback_policy() == "error":
+        fix = "POLYHAL_FALLBACK=warn runs it on the CPU"
+        raise NotImplementedError(f"{name} has no kernel on {NAME}, and POLYHAL_FALLBACK is error; {fix}")
+
+
+def _count(name: str, moved: int) -> None:
+    if COUNTERS.count_cpu(name, moved) and env.fallback_policy() == "warn":
         warnings.warn(
             f"{name} has no kernel on {NAME} and ran on the CPU: {moved} bytes were copied there and back. "
             "polyhal.torch.report() lists such ops; POLYHAL_FALLBACK=error forbids them",
-            stacklevel=3,
+            stacklevel=4,
         )
-    return result
 
 
 def _places(kwargs: dict[str, Any]) -> bool:

@@ -181,6 +181,7 @@ def register() -> None:
         if op is None or name in done or (cuts_gradients(op) and name not in memory.ALLOWED):
             return
         done.add(name)
+        private.hide_from_dynamo(kernel)
         library.impl(op, kernel, _KEY)
 
     for name, kernel in {**memory.KERNELS, **attention.KERNELS}.items():
@@ -197,8 +198,11 @@ def register() -> None:
             implement(f"{packet}_.{which}", in_place_kernel(entry, op))
     for name in _OUT_FORMS:
         implement(name, functools.partial(fallback, overload(name)))
+    private.hide_from_dynamo(fallback)
+    private.hide_from_dynamo(attention.scaled_dot_product_attention)
     everything.fallback(fallback, _KEY)
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     for name, kernel in autocast.kernels(overload).items():
+        private.hide_from_dynamo(kernel)
         library.impl(name, kernel, "AutocastPrivateUse1")
     library.impl("scaled_dot_product_attention", attention.scaled_dot_product_attention, "AutogradPrivateUse1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch._C import _acc, _dispatch_has_kernel_for_dispatch_key
-from torch._C._dynamo import guards
+from torch._C._dynamo import eval_frame, guards
 from torch._decomp import core_aten_decompositions, global_decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -40,9 +40,9 @@ def has_kernel(name: str, key: str) -> bool:
     return bool(_dispatch_has_kernel_for_dispatch_key(name, key))
 
 
-def new_storage(device: torch.device, nbytes: int) -> Any:
-    """A storage of the device that says it has `nbytes` and holds no memory."""
-    return torch._C._construct_storage_from_data_pointer(0, device, nbytes)
+def new_storage(device: torch.device, nbytes: int, address: int = 0) -> Any:
+    """A storage that says it has `nbytes` at `address`, and owns no memory."""
+    return torch._C._construct_storage_from_data_pointer(address, device, nbytes)
 
 
 def size_of_storage(storage: Any) -> int:
@@ -59,6 +59,13 @@ def set_geometry(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int
 def to_copy(x: torch.Tensor, **options: Any) -> torch.Tensor:
     """PyTorch's kernel of `_to_copy` for all devices, which calls `empty_strided` and `copy_`."""
     return torch.ops.aten._to_copy.default.redispatch(_ANY_DEVICE, x, **options)  # type: ignore[no-any-return]
+
+
+def hide_from_dynamo(function: Callable[..., Any]) -> None:
+    """Keep `torch.compile` from compiling what a function does when a program that is being compiled calls it."""
+    skip = eval_frame._FrameAction.SKIP
+    code = getattr(function, "func", function).__code__  # of a partial function, too
+    eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:

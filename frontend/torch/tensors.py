@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from polyhal.hal import dispatch, dtypes
+from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent
 from polyhal.hal.ops import FUNCTIONS
@@ -124,12 +125,21 @@ def _give_type(storage: Any, dtype: DType, offset: int, shape: tuple[int, ...], 
         storage.root = polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, whole, 0))
 
 
+def view_of(x: Tensor, spec: Spec, offset: int) -> Tensor:
+    """Another layout in the memory of a Polyhal tensor."""
+    return polyhal_tensor(x.device, x.buffer, Ref(x.ref.handle, spec, offset))
+
+
 def upload(x: torch.Tensor) -> Tensor:
     """Copy a CPU tensor to the device."""
+    return upload_to(x, current())
+
+
+def upload_to(x: torch.Tensor, device: Device) -> Tensor:
+    """Copy a CPU tensor to a device of Polyhal's."""
     kind = dtype_of(x.dtype)
     source = x.detach().resolve_conj().resolve_neg().contiguous()
     bits = source.view(torch.int16) if kind is dtypes.bfloat16 else source
-    device = current()
     out = polyhal_tensor(device, *device.upload(bits.numpy().view(kind.numpy), kind))
     dispatch.thread.executor.capture_constant(out)
     return out

@@ -86,3 +86,21 @@ def test_old_versions_are_refused_with_a_sentence() -> None:
     with pytest.raises(ImportError, match=r"needs PyTorch 2\.10 or later and found 2\.9\.1"):
         require("2.9.1")
     require("3.0.0+cpu")
+
+
+def test_dynamo_does_not_compile_kernels() -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x * x.sum().item()
+
+    torch._dynamo.reset()
+    assert torch.compile(program, backend=backend)(torch.ones(2, device="polyhal")).tolist() == [2, 2]
+    assert [str(n.target) for g in graphs for n in g.graph.nodes if n.op in ("call_method", "call_function")] == [
+        "sum",
+        "<built-in function mul>",
+    ]

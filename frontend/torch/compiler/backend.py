@@ -1,0 +1,60 @@
+"""Dynamo's backend: what `torch.compile(model, backend="polyhal")` calls for each graph of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from polyhal.hal.device import Device
+from polyhal.torch.compiler import private
+from polyhal.torch.compiler.graph import CompiledGraph
+from polyhal.torch.compiler.interpreter import decompositions
+
+MODES = ("default", "reduce-overhead")
+"""Programs are planned and replayed in any case, which is what the second one asks for."""
+OPTIONS = ("device", "split")
+
+
+def backend(
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile a graph of Dynamo's, its gradient included.
+
+    Of the `options`, `device` is the Polyhal device that computes on tensors of the CPU, by default that of
+    `torch.device("polyhal")`, and with `split=False` an op that only PyTorch runs is an error. Raises ValueError for other
+    options and for modes but "default" and "reduce-overhead".
+    """
+    if mode not in (None, *MODES):
+        raise ValueError(f"mode {mode!r}; polyhal has {' and '.join(MODES)}. `polyhal tune` finds faster kernels")
+    settings = dict(options or {})
+    unknown = sorted(settings.keys() - set(OPTIONS))
+    if unknown:
+        raise ValueError(f"options {', '.join(unknown)}; polyhal has {' and '.join(OPTIONS)}")
+    device = None if settings.get("device") is None else Device(settings["device"])
+    split = bool(settings.get("split", True))
+
+    def forward(made: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        count = private.forward_results()
+        results = made.graph.output_node().args[0]
+        total = len(results) if isinstance(results, (list, tuple)) else 1
+        return private.boxed(CompiledGraph(made, range(total if count is None else count, total), device, split))
+
+    def whole(made: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        return private.boxed(CompiledGraph(made, (), device, split))
+
+    compile_graph = private.dynamo_backend(
+        fw_compiler=forward,
+        bw_compiler=whole,
+        inference_compiler=whole,
+        decompositions=decompositions(),
+        partition_fn=private.min_cut,
+        keep_inference_input_mutations=True,
+    )
+    made: Callable[..., Any] = compile_graph(graph, example_inputs)
+    return made

@@ -1,0 +1,254 @@
+"""Ops of compiled graphs that the device leaves to PyTorch or does with its memory: views, copies, new tensors.
+
+A compiled graph has no memory of its own, so here they are functions of Polyhal tensors like those of the table. Layouts are of
+no account, but for `as_strided`, which is told that of its argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from polyhal import random
+from polyhal.hal import dtypes
+from polyhal.torch.registration import full_name
+from polyhal.torch.table.operands import F, cast, default_dtype
+from polyhal.torch.table.random import normal_numbers, uniform_numbers
+
+FUNCTIONAL: dict[str, Callable[..., Any]] = {}
+"""By overload, as in `clone.default`."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _recorded(*names: str) -> Callable[[Function], Function]:
+    def declare(function: Function) -> Function:
+        FUNCTIONAL.update({full_name(name): function for name in names})
+        return function
+
+    return declare
+
+
+# --- views ----------------------------------------------------------------------------------------------------------
+
+
+@_recorded("alias", "detach", "lift_fresh")
+def same(x: Any) -> Any:
+    """The tensor itself."""
+    return x
+
+
+@_recorded("slice.Tensor")
+def slice_along(x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    """Every `step`-th element from `start` to before `end` along an axis."""
+    axis = dim % x.ndim
+    first, last, _ = slice(start, end, 1).indices(x.shape[axis])
+    lengths = list(x.shape)
+    lengths[axis] = max(0, -(-(last - first) // step))
+    starts, steps = [0] * x.ndim, [1] * x.ndim
+    starts[axis], steps[axis] = first, step
+    return F["slice"](x, tuple(starts), tuple(lengths), tuple(steps))
+
+
+@_recorded("squeeze", "squeeze.dim", "squeeze.dims")
+def squeeze(x: Any, dim: Any = None) -> Any:
+    """Without axes of length 1, by default all; PyTorch ignores axes that are longer."""
+    if dim is None:
+        return F["squeeze"](x)
+    axes = {d % max(x.ndim, 1) for d in (dim if isinstance(dim, (list, tuple)) else (dim,))}
+    return F["squeeze"](x, tuple(d for d in sorted(axes) if x.ndim and x.shape[d] == 1))
+
+
+@_recorded("split.Tensor")
+def split(x: Any, split_size: int, dim: int = 0) -> Any:
+    """Consecutive parts along an axis."""
+    return F["split"](x, split_size, dim)
+
+
+@_recorded("split_with_sizes")
+def split_with_sizes(x: Any, split_sizes: Any, dim: int = 0) -> Any:
+    """Consecutive parts of the given sizes along an axis."""
+    return F["split"](x, list(split_sizes), dim)
+
+
+@_recorded("unbind.int")
+def unbind(x: Any, dim: int = 0) -> Any:
+    """The slices along an axis."""
+    return F["unbind"](x, dim)
+
+
+@_recorded("diagonal")
+def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A diagonal of two axes, as the last axis."""
+    return F["diagonal"](x, offset, dim1, dim2)
+
+
+@_recorded("reshape", "_reshape_alias")
+def reshape(x: Any, shape: Any, stride: Any = None) -> Any:
+    """Another shape of the same elements."""
+    return F["reshape"](x, tuple(shape))
+
+
+# --- copies ---------------------------------------------------------------------------------------------------------
+
+
+@_recorded("clone", "lift_fresh_copy", "contiguous")
+def clone(x: Any) -> Any:
+    """A copy."""
+    return F["copy"](x)
+
+
+@_recorded("_to_copy")
+def to_copy(x: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A copy in another dtype. Everything that is compiled is on one device."""
+    return F["copy"](x) if dtype is None or dtype is x.dtype else F["cast"](x, dtype)
+
+
+@_recorded("prims.convert_element_type.default")
+def convert(x: Any, dtype: Any) -> Any:
+    """The elements in another dtype."""
+    return cast(x, dtype)
+
+
+@_recorded("copy")
+def copied(x: Any, source: Any) -> Any:
+    """What `x` is after its elements were replaced by those of `source`."""
+    return filled_to(cast(source, x.dtype), x.shape)
+
+
+@_recorded("slice_scatter")
+def slice_scatter(x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    """`x` with a slice replaced."""
+    return F["slice_scatter"](x, cast(src, x.dtype), dim, start, end, step)
+
+
+@_recorded("select_scatter")
+def select_scatter(x: Any, src: Any, dim: int, index: int) -> Any:
+    """`x` with one position along an axis replaced."""
+    return F["select_scatter"](x, cast(src, x.dtype), dim, index)
+
+
+def filled_to(x: Any, shape: tuple[int, ...]) -> Any:
+    """The tensor broadcast to a shape; itself if it has it."""
+    return x if x.shape == shape else F["broadcast_to"](x, shape)
+
+
+# --- new tensors ----------------------------------------------------------------------------------------------------
+
+
+@_recorded("full")
+def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A number everywhere."""
+    return F["full"](tuple(size), fill_value, default_dtype(dtype, fill_value), device=device)
+
+
+@_recorded("scalar_tensor")
+def scalar_tensor(s: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A number without axes, which is float32 if nothing else is said."""
+    return F["full"]((), s, dtype or dtypes.float32, device=device)
+
+
+@_recorded("zeros", "empty.memory_format")
+def zeros(size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros; also where the elements may be anything."""
+    return F["full"](tuple(size), 0, dtype or dtypes.float32, device=device)
+
+
+@_recorded("ones")
+def ones(size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Ones."""
+    return F["full"](tuple(size), 1, dtype or dtypes.float32, device=device)
+
+
+@_recorded("empty_strided", "empty_permuted")
+def empty_strided(size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros, as the elements may be anything."""
+    return zeros(size, dtype, device)
+
+
+@_recorded("full_like")
+def full_like(x: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A number everywhere, in the shape of a tensor."""
+    return F["full"](x.shape, fill_value, dtype or x.dtype, device=x.device)
+
+
+@_recorded("zeros_like", "empty_like")
+def zeros_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros in the shape of a tensor."""
+    return full_like(x, 0, dtype)
+
+
+@_recorded("ones_like")
+def ones_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Ones in the shape of a tensor."""
+    return full_like(x, 1, dtype)
+
+
+@_recorded("new_full")
+def new_full(x: Any, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A number everywhere, in the dtype of a tensor."""
+    return F["full"](tuple(size), fill_value, dtype or x.dtype, device=x.device)
+
+
+@_recorded("new_zeros", "new_empty")
+def new_zeros(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros in the dtype of a tensor."""
+    return new_full(x, size, 0, dtype)
+
+
+@_recorded("new_ones")
+def new_ones(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Ones in the dtype of a tensor."""
+    return new_full(x, size, 1, dtype)
+
+
+@_recorded("new_empty_strided")
+def new_empty_strided(x: Any, size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros in the dtype of a tensor, as the elements may be anything."""
+    return new_full(x, size, 0, dtype)
+
+
+@_recorded("fill.Scalar", "fill.Tensor")
+def fill(x: Any, value: Any) -> Any:
+    """A value everywhere, in the shape and dtype of a tensor."""
+    if hasattr(value, "ref"):
+        return filled_to(cast(value, x.dtype), x.shape)
+    return full_like(x, value)
+
+
+# --- random numbers -------------------------------------------------------------------------------------------------
+
+
+@_recorded("rand")
+def rand(size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Numbers from [0, 1)."""
+    return uniform_numbers(tuple(size), dtype or dtypes.float32, device)
+
+
+@_recorded("randn")
+def randn(size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Numbers of mean 0 and variance 1."""
+    return normal_numbers(tuple(size), dtype or dtypes.float32, device)
+
+
+@_recorded("rand_like")
+def rand_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Numbers from [0, 1) in the shape of a tensor."""
+    return uniform_numbers(x.shape, dtype or x.dtype, x.device)
+
+
+@_recorded("randn_like")
+def randn_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Numbers of mean 0 and variance 1 in the shape of a tensor."""
+    return normal_numbers(x.shape, dtype or x.dtype, x.device)
+
+
+@_recorded("randint.low")
+def randint(low: int, high: int, size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Integers from `low` to before `high`."""
+    return random.randint(low, high, tuple(size), dtype=dtype or dtypes.int64, device=device)
+
+
+@_recorded("randint")
+def randint_below(high: int, size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Integers from 0 to before `high`."""
+    return randint(0, high, size, dtype, device)

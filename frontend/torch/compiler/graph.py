@@ -1,0 +1,104 @@
+"""A compiled graph: a program for each set of shapes that it is called with, or parts with other ops between them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+
+from polyhal.hal.device import Device
+from polyhal.hal.errors import PolyhalError
+from polyhal.hal.settings.state import settings
+from polyhal.torch import tensors
+from polyhal.torch.compiler.interpreter import UnsupportedNodeError, why_not
+from polyhal.torch.compiler.layouts import Symbols, is_symbolic
+from polyhal.torch.compiler.program import Program
+from polyhal.torch.compiler.split import SplitGraph
+from polyhal.torch.device import NAME, current
+from polyhal.torch.failures import translated
+
+_PROGRAMS = 64
+"""Programs that a graph keeps; the one that was not used for longest makes room."""
+
+
+class CompiledGraph:
+    """A graph of ATen ops, called with a list of arguments that it empties."""
+
+    def __init__(
+        self, graph: torch.fx.GraphModule, kept: Collection[int] = (), device: Device | None = None, split: bool = True
+    ) -> None:
+        """`kept` are the positions of results that stay on the device. `device` is for tensors of the CPU.
+
+        A graph with ops that only PyTorch runs is split, unless `split` is False: calls then raise NotImplementedError.
+        """
+        self._graph = graph
+        self._kept = set(kept)
+        self._device = device
+        self._may_split = split
+        self._fakes = [n.meta.get("val") for n in graph.graph.nodes if n.op == "placeholder"]
+        self._is_symbolic = any(is_symbolic(fake) for fake in self._fakes)
+        self._programs: OrderedDict[Any, Program] = OrderedDict()
+        self._split: SplitGraph | None = None
+        self._unsupported: dict[torch.fx.Node, str] = {}
+        """Nodes that only PyTorch runs, with the reasons."""
+
+    def __call__(self, arguments: list[Any], symbols: Symbols | None = None) -> list[Any]:
+        """Run it. `symbols` are those of the graph that this one is a part of."""
+        try:
+            if self._split is None:
+                program = self._programs.get(self._key(arguments)) or self._compiled(arguments, symbols)
+                if program is not None:
+                    return program(arguments)
+            assert self._split is not None
+            return self._split(arguments, self._bound(arguments, symbols))
+        except PolyhalError as error:
+            raise translated(error) from error
+
+    def _key(self, arguments: Sequence[Any]) -> Any:
+        """What a program holds for, beside what PyTorch has checked before the call."""
+        if not self._is_symbolic:
+            return settings.result_key
+        # Floats are live, so that a number that changes in every step needs no new program.
+        shapes = tuple(
+            x.shape if isinstance(x, torch.Tensor) else None if isinstance(x, float) else x for x in arguments
+        )
+        return settings.result_key, shapes
+
+    def _bound(self, arguments: Sequence[Any], symbols: Symbols | None) -> Symbols:
+        found = Symbols({} if symbols is None else dict(symbols.values))
+        for fake, x in zip(self._fakes, arguments, strict=True):
+            found.bind(fake, x)
+        return found
+
+    def _compiled(self, arguments: Sequence[Any], symbols: Symbols | None) -> Program | None:
+        """A new program; None if the graph has to be split, which is then done."""
+        device = self._place(arguments)
+        self._unsupported = {n: reason for n in self._graph.graph.nodes if (reason := why_not(n, device))}
+        if not self._unsupported:
+            try:
+                program = Program(self._graph, arguments, device, self._bound(arguments, symbols), self._kept)
+            except UnsupportedNodeError as error:
+                self._unsupported[error.node] = error.reason
+            else:
+                self._programs[self._key(arguments)] = program
+                if len(self._programs) > _PROGRAMS:
+                    self._programs.popitem(last=False)
+                return program
+        if not self._may_split:
+            told = "; ".join(f"{n.target}: {reason}" for n, reason in self._unsupported.items())
+            raise NotImplementedError(f"the graph has ops that only PyTorch runs, and split is False: {told}")
+        self._split = SplitGraph(self._graph, self._unsupported, self._kept, self._part)
+        self._programs.clear()
+        return None
+
+    def _part(self, graph: torch.fx.GraphModule, kept: Collection[int]) -> CompiledGraph:
+        return CompiledGraph(graph, kept, self._device)
+
+    def _place(self, arguments: Sequence[Any]) -> Device:
+        """The device of the arguments, or for tensors of the CPU the one that was asked for."""
+        for x in arguments:
+            if isinstance(x, torch.Tensor) and x.device.type == NAME:
+                return tensors.root_of(x).device
+        return self._device or current()

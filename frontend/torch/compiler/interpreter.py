@@ -1,0 +1,270 @@
+"""Running a graph of ATen ops on Polyhal tensors, node by node, by the table. Under a recording this is compiling."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from polyhal.hal import dispatch
+from polyhal.hal.device import Device
+from polyhal.hal.errors import CaptureError, UnsupportedDTypeError, UnsupportedOpError
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.tensor import Tensor
+from polyhal.torch import tensors
+from polyhal.torch.compiler import private
+from polyhal.torch.compiler.calls import as_argument, call_of
+from polyhal.torch.compiler.functional import filled_to
+from polyhal.torch.compiler.layouts import Symbols, axis_order, is_dense
+from polyhal.torch.private import decompositions as known_decompositions
+from polyhal.torch.registration import UnsupportedArgumentsError
+from polyhal.torch.table.operands import cast
+
+_REFUSALS = (UnsupportedArgumentsError, UnsupportedOpError, UnsupportedDTypeError, CaptureError)
+"""What says that a function does not do this, here or at all; a CaptureError, that it would have to see elements."""
+
+
+_HANDLED_HERE = (torch.ops.aten.copy_.default, torch.ops.aten.as_strided.default)
+_INEXACT = (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,)
+"""Ops whose decomposition does not give all results, but those that its authors needed."""
+_SIZES = (
+    torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_numel.default,
+    torch.ops.aten.sym_storage_offset.default,
+)  # fmt: skip
+
+
+class UnsupportedNodeError(Exception):
+    """A node that has to run outside of compiled programs."""
+
+    def __init__(self, node: torch.fx.Node, reason: str) -> None:
+        super().__init__(f"{node.target}: {reason}")
+        self.node = node
+        self.reason = reason
+
+
+class Interpreter:
+    """One pass through a graph."""
+
+    def __init__(self, graph: torch.fx.GraphModule, device: Device, symbols: Symbols) -> None:
+        self._graph = graph
+        self._device = device
+        self._symbols = symbols
+        self.written: list[torch.fx.Node] = []
+        """The placeholders that the graph writes to."""
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """What the graph returns for its placeholders, nested as in its output. Raises UnsupportedNodeError."""
+        env: dict[torch.fx.Node, Any] = {}
+        given = iter(values)
+        last = last_uses(self._graph.graph)
+        for node in self._graph.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(given)
+            elif node.op == "output":
+                return pytree.tree_map(lambda x: env[x] if isinstance(x, torch.fx.Node) else x, node.args[0])
+            elif node.op == "get_attr":
+                env[node] = self._constant(node)
+            else:
+                env[node] = self._computed(node, env)
+            for done in last.get(node, ()):
+                del env[done]
+        raise AssertionError("a graph without an output")
+
+    def _constant(self, node: torch.fx.Node) -> Any:
+        value: Any = self._graph
+        for name in str(node.target).split("."):
+            value = getattr(value, name)
+        if not isinstance(value, torch.Tensor):
+            raise UnsupportedNodeError(node, "is a graph within the graph")
+        return tensors.upload(value) if value.device.type == "cpu" else tensors.unwrap(value)
+
+    def _computed(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
+        def filled(x: Any) -> Any:
+            return env[x] if isinstance(x, torch.fx.Node) else as_argument(x, self._device)
+
+        try:
+            args, kwargs = _mapped(node.args, filled), _mapped(node.kwargs, filled)
+        except TypeError as error:
+            raise UnsupportedNodeError(node, str(error)) from error
+        if node.op != "call_function":
+            raise UnsupportedNodeError(node, f"a {node.op}")
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        if is_number(node):
+            return self._number(node, args)
+        if node.target is torch.ops.aten.copy_.default:
+            return self._write(node, args[0], args[1])
+        if node.target is torch.ops.aten.as_strided.default:
+            return self._as_strided(node, *args)
+        return self._conforming(node, self._called(node, env, args, kwargs))
+
+    def _called(
+        self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """The node by the table, or else by PyTorch's decomposition."""
+        call = call_of(node.target)
+        if call is None:
+            raise UnsupportedNodeError(node, "there is no function for it")
+        try:
+            return call(self._device, list(args), kwargs)
+        except _REFUSALS as error:
+            reason = str(error) or "not with these arguments"
+            found = self._decomposition(node, env)
+            if found is None:
+                raise UnsupportedNodeError(node, reason) from error
+        try:
+            return Interpreter(found.graph, self._device, self._symbols).run(found.values)
+        except UnsupportedNodeError as inner:
+            raise UnsupportedNodeError(node, f"{reason}, nor by PyTorch's decomposition ({inner})") from inner
+
+    def _decomposition(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> _Decomposition | None:
+        """PyTorch's rule for a node as a graph, with its arguments; None if there is no rule for it."""
+        rule = all_decompositions().get(node.target)
+        if rule is None or node.target in _INEXACT:
+            return None
+        leaves, structure = pytree.tree_flatten(
+            _mapped((node.args, node.kwargs), lambda x: env[x] if isinstance(x, torch.fx.Node) else x)
+        )
+        places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+
+        def function(*given: Any) -> Any:
+            for i, x in zip(places, given, strict=True):
+                leaves[i] = x
+            args, kwargs = pytree.tree_unflatten(leaves, structure)
+            return rule(*args, **kwargs)
+
+        values = [leaves[i] for i in places]
+        layouts = [(x.shape, x.ref.strides, tensors.TORCH_DTYPES[x.dtype]) for x in values]
+        graph = private.traced(function, decompositions(), layouts)
+        return None if graph is None else _Decomposition(graph, values)
+
+    def _number(self, node: torch.fx.Node, args: list[Any]) -> Any:
+        """A size or what is computed from sizes."""
+        value = node.meta["val"]
+        if isinstance(value, torch.SymInt):
+            try:
+                return self._symbols.value(value)
+            except KeyError:
+                pass
+        if any(isinstance(x, Tensor) for x in args):
+            raise UnsupportedNodeError(node, "it makes a number of elements")
+        target: Callable[..., Any] = node.target  # type: ignore[assignment]
+        return target(*args)
+
+    def _write(self, node: torch.fx.Node, target: Any, value: Any) -> Any:
+        """A write to a placeholder, which is all that is left of mutation in these graphs."""
+        place = node.args[0]
+        if not isinstance(place, torch.fx.Node) or place.op != "placeholder":
+            raise UnsupportedNodeError(node, "it writes to what is no argument of the graph")
+        if hasattr(value, "ref"):
+            value = filled_to(cast(value, target.dtype), target.shape)
+        dispatch.thread.executor.overwrite(target, value)
+        self.written.append(place)
+        return target
+
+    def _as_strided(self, node: torch.fx.Node, x: Any, size: Any, stride: Any, offset: Any = None) -> Any:
+        """A view by strides, which are those of the memory that PyTorch thinks `x` lies in."""
+        source: Any = node.args[0]
+        fake = source.meta["val"]
+        strides = self._symbols.strides(fake)
+        if not is_dense(x.shape, strides):
+            raise UnsupportedNodeError(node, f"a view by strides of a tensor that has strides {strides}")
+        base = FUNCTIONS["permute"](x, axis_order(x.shape, strides))
+        first = 0 if offset is None else offset - self._symbols.value(fake.storage_offset())
+        try:
+            return FUNCTIONS["window"](base, tuple(size), tuple(stride), first)
+        except ValueError as error:
+            raise UnsupportedNodeError(node, str(error)) from error
+
+    def _conforming(self, node: torch.fx.Node, out: Any) -> Any:
+        """Results in the dtypes that PyTorch gives. Raises AssertionError for another shape."""
+        expected = node.meta["val"]
+        if isinstance(expected, torch.Tensor):
+            return self._as_expected(node, out, expected)
+        if isinstance(expected, (list, tuple)):
+            return [self._as_expected(node, x, e) for x, e in zip(out, expected, strict=True)]
+        return out
+
+    def _as_expected(self, node: torch.fx.Node, x: Any, expected: Any) -> Any:
+        if not isinstance(expected, torch.Tensor):
+            return x
+        if x is None:  # nobody reads it, but PyTorch may keep it
+            shape = tuple(self._symbols.value(n) for n in expected.shape)
+            return FUNCTIONS["full"](shape, 0, tensors.dtype_of(expected.dtype), device=self._device)
+        self._symbols.bind(expected, x)
+        shape = tuple(self._symbols.value(n) for n in expected.shape)
+        if x.shape != shape:
+            raise AssertionError(f"{node.target} gives shape {x.shape}; expected {shape}")
+        return cast(x, tensors.dtype_of(expected.dtype))
+
+
+def why_not(node: torch.fx.Node, device: Device) -> str:
+    """Why a node cannot be in a program, as far as that can be told beforehand; empty for one that may."""
+    if node.op in ("placeholder", "output", "get_attr"):
+        return ""
+    if node.op != "call_function":
+        return f"a {node.op}"
+    for x in (node, *node.all_input_nodes):
+        for value in pytree.tree_leaves(x.meta.get("val")):
+            if isinstance(value, torch.Tensor) and not _is_storable(value, device):
+                return f"no {value.dtype} on {device}"
+    if node.target is operator.getitem or node.target in _HANDLED_HERE:
+        return ""
+    if is_number(node):
+        reads = isinstance(node.target, torch._ops.OpOverload) and node.target not in _SIZES
+        return "it makes a number of elements" if reads else ""
+    return "" if call_of(node.target) is not None else "there is no function for it"
+
+
+def _is_storable(value: torch.Tensor, device: Device) -> bool:
+    kind = tensors.DTYPES.get(value.dtype)
+    return kind is not None and not value.is_sparse and kind in device.capabilities.storage
+
+
+def is_number(node: torch.fx.Node) -> bool:
+    """Whether a node is a size or computed from sizes, and no tensor."""
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, bool, int, float))
+
+
+def _mapped(x: Any, function: Callable[[Any], Any]) -> Any:
+    """A tree of arguments with a function applied to its leaves; tuples become lists."""
+    if isinstance(x, (list, tuple)):
+        return [_mapped(v, function) for v in x]
+    if isinstance(x, dict):
+        return {k: _mapped(v, function) for k, v in x.items()}
+    return function(x)
+
+
+def last_uses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]]:
+    """By node, what is used there for the last time."""
+    found: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+    seen: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        for used in node.all_input_nodes:
+            if used not in seen:
+                seen.add(used)
+                found.setdefault(node, []).append(used)
+    return found
+
+
+class _Decomposition(NamedTuple):
+    """A node as a graph of other ops."""
+
+    graph: torch.fx.GraphModule
+    values: list[Any]
+    """The arguments of the graph."""
+
+
+@functools.lru_cache(maxsize=1)
+def all_decompositions() -> dict[Any, Callable[..., Any]]:
+    """PyTorch's rules for ops, also for those of the table, which may decline some arguments."""
+    return known_decompositions()
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """PyTorch's rules for the ops that the table does not have."""
+    return {op: rule for op, rule in private.core_decompositions().items() if call_of(op) is None}

@@ -1,0 +1,103 @@
+"""Layouts of what enters and leaves a compiled graph: AOTAutograd takes those of its fake tensors for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from polyhal.hal import dispatch
+from polyhal.hal.layout import Ref, Spec, contiguous, extent, is_contiguous
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.tensor import Tensor, wrap
+from polyhal.torch.compiler import private
+
+
+class Symbols:
+    """The values of symbolic sizes in one call."""
+
+    def __init__(self, values: dict[Any, Any] | None = None) -> None:
+        self.values = values or {}
+
+    def bind(self, fake: Any, real: Any) -> None:
+        """Learn from a value what the symbols are in what it was while the graph was traced."""
+        if real is None:  # a gradient that is not wanted
+            return
+        if isinstance(fake, torch.Tensor):
+            for n, m in zip(fake.shape, real.shape, strict=True):
+                self.bind(n, m)
+        elif isinstance(fake, (list, tuple)):
+            for f, r in zip(fake, real, strict=True):
+                self.bind(f, r)
+        elif isinstance(fake, torch.SymInt):
+            private.bind_symbol(fake, int(real), self.values)
+
+    def value(self, size: Any) -> int:
+        """A size that may be symbolic as a number. Raises KeyError for an unknown symbol."""
+        return private.substituted(size, self.values) if isinstance(size, torch.SymInt) else int(size)
+
+    def strides(self, fake: torch.Tensor) -> tuple[int, ...]:
+        """The strides of a fake tensor."""
+        return tuple(self.value(s) for s in fake.stride())
+
+
+def is_symbolic(fake: Any) -> bool:
+    """Whether what a graph was traced with has sizes or numbers that differ from call to call."""
+    if isinstance(fake, torch.Tensor):
+        return any(isinstance(n, torch.SymInt) for n in (*fake.shape, *fake.stride()))
+    return isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)) and not isinstance(fake, bool)
+
+
+def same_layout(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether strides lead to the same elements; those of axes of length 1 do not matter."""
+    return a == b or 0 in shape or all(n == 1 or s == t for n, s, t in zip(shape, a, b, strict=True))
+
+
+def stored(x: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """A contiguous block with the elements of a tensor where these strides, from its start, find them."""
+    shape = x.shape
+    if 0 in shape:
+        return x
+    used = stored_once(shape, strides)
+    if used != shape:
+        x = FUNCTIONS["slice"](x, (0,) * x.ndim, used, (1,) * x.ndim)
+    if is_dense(used, strides):
+        return FUNCTIONS["contiguous"](FUNCTIONS["permute"](x, axis_order(used, strides)))  # type: ignore[no-any-return]
+    _, last = extent(used, strides)
+    block = FUNCTIONS["full"]((last + 1,), 0, x.dtype, device=x.device)
+    return FUNCTIONS["overwrite"](block, x, used, strides, 0)[0]  # type: ignore[no-any-return]
+
+
+def stored_once(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The shape without what a stride of 0 repeats."""
+    return tuple(1 if s == 0 else n for n, s in zip(shape, strides, strict=True))
+
+
+def axis_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The axes from the longest stride to the shortest."""
+    return tuple(sorted(range(len(shape)), key=lambda i: (-strides[i], -shape[i], i)))
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether a layout is contiguous but for the order of its axes."""
+    order = axis_order(shape, strides)
+    return is_contiguous(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
+
+
+def moved_to(x: Tensor, spec: Spec) -> Tensor:
+    """A copy of a tensor in memory of its own, in the layout of `spec`."""
+    low, last = extent(spec.shape, spec.strides)
+    block, whole = x.device.reserve(contiguous(spec.dtype, (last - low + 1,)))
+    out = wrap(x.device, block, Ref(whole.handle, spec, -low))
+    used = stored_once(spec.shape, spec.strides)
+    dispatch.thread.executor.overwrite(_part(out, used), _part(x, used))
+    return out
+
+
+def _part(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The first elements along each axis."""
+    if shape == x.shape:
+        return x
+    ref = x.ref
+    return wrap(x.device, x.buffer, Ref(ref.handle, ref.spec._replace(shape=shape), ref.offset))

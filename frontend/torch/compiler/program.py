@@ -1,0 +1,108 @@
+"""A compiled graph for one set of shapes: recorded once as a program of Polyhal, and run on PyTorch's tensors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from polyhal.autograd import no_grad
+from polyhal.hal.device import Device
+from polyhal.hal.layout import Spec
+from polyhal.hal.recording import Recording
+from polyhal.tensor import Tensor
+from polyhal.torch.compiler.host import HostTensors
+from polyhal.torch.compiler.interpreter import Interpreter
+from polyhal.torch.compiler.layouts import Symbols, moved_to, same_layout
+from polyhal.torch.compiler.results import GraphResults, ProgramRun, Result
+
+Number = bool | int | float
+
+
+class Program:
+    """Runs a graph for arguments of the shapes that it was recorded with."""
+
+    def __init__(
+        self, graph: torch.fx.GraphModule, arguments: Sequence[Any], device: Device, symbols: Symbols, kept: set[int]
+    ) -> None:
+        """`kept` are the positions of results that stay on the device, wherever PyTorch thinks they are.
+
+        Raises UnsupportedNodeError for a graph that has to be split.
+        """
+        self._device = device
+        self._host = HostTensors(device)
+        self._lock = threading.Lock()
+        self._numbers: list[Number] = []
+        """The floats of the present call, by position among them."""
+        self._floats: list[int] = []
+        self._tensors: list[tuple[int, Spec]] = []
+        """Positions of the tensors among the arguments, and the layouts that they were recorded with."""
+        self._written: list[int] = []
+        """Positions of the arguments that the graph writes to."""
+        self._results: list[Result] = []
+        self._record(graph, arguments, symbols, kept)
+
+    def _record(self, graph: torch.fx.GraphModule, arguments: Sequence[Any], symbols: Symbols, kept: set[int]) -> None:
+        recording = Recording()
+        with no_grad(), recording:
+            values = [self._argument(recording, i, x) for i, x in enumerate(arguments)]
+            interpreter = Interpreter(graph, self._device, symbols)
+            returned = interpreter.run(values)
+            returned = returned if isinstance(returned, (list, tuple)) else [returned]
+            placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+            self._written = sorted({placeholders.index(n) for n in interpreter.written})
+            inputs = {id(values[i].buffer): (i, values[i]) for i, _ in self._tensors if i not in self._written}
+            results = GraphResults(symbols, inputs)
+            for place, (node, x) in enumerate(zip(_outputs(graph), returned, strict=True)):
+                self._results.append(results.add(node, x, place in kept))
+            recording.results(results.made)
+            del values, returned, inputs, results, x  # what is left would be kept up to date after each run
+        self._program = recording.program()
+        self._count = len(self._program.captured.results)
+
+    def _argument(self, recording: Recording, position: int, x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            spec = self._host.spec(x)
+            self._tensors.append((position, spec))
+            return recording.placeholder(self._device, spec)
+        if isinstance(x, float):
+            self._floats.append(position)
+            self._numbers.append(x)
+            read: Callable[[], Number] = partial(self._numbers.__getitem__, len(self._numbers) - 1)
+            return recording.recorder.runtime_scalar(read, f"argument {position}")
+        return x
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        """Run it. Takes the arguments out of their list, so that their memory can be used again."""
+        with self._lock:
+            self._numbers[:] = [arguments[i] for i in self._floats]
+            try:
+                given = {i: self._given(arguments[i], spec) for i, spec in self._tensors}
+                made = self._program.run(list(given.values()), self._count)
+                for i in self._written:
+                    self._host.write_back(arguments[i], given[i])
+                run = ProgramRun(arguments, given, made, self._host)
+                return [result(run) for result in self._results]
+            finally:
+                self._host.finish()
+                arguments.clear()
+
+    def _given(self, x: torch.Tensor, spec: Spec) -> Tensor:
+        """An argument on the device, in the layout that the graph was recorded with."""
+        found = self._host.given(x)
+        ref = found.ref
+        if ref.spec != spec and not (
+            (ref.spec.aligned or not spec.aligned) and same_layout(spec.shape, ref.spec.strides, spec.strides)
+        ):
+            return moved_to(found, spec)
+        return found
+
+
+def _outputs(graph: torch.fx.GraphModule) -> Sequence[Any]:
+    """The nodes and constants that a graph returns."""
+    (output,) = [n for n in graph.graph.nodes if n.op == "output"]
+    returned: Any = output.args[0]
+    return returned if isinstance(returned, (list, tuple)) else [returned]

@@ -1,0 +1,115 @@
+"""A graph with ops that have no function of Polyhal's: compiled parts, and PyTorch's own ops between them."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from polyhal.torch.compiler import private
+from polyhal.torch.compiler.interpreter import last_uses
+from polyhal.torch.compiler.layouts import Symbols
+from polyhal.torch.device import NAME
+from polyhal.torch.fallback import note_cpu
+
+Part = Callable[[torch.fx.GraphModule, Collection[int]], Any]
+"""Makes a compiled graph, given the results that stay on the device."""
+
+
+class SplitGraph:
+    """Runs a graph node by node; most nodes are compiled parts."""
+
+    def __init__(
+        self, graph: torch.fx.GraphModule, unsupported: Mapping[torch.fx.Node, str], kept: Collection[int], part: Part
+    ) -> None:
+        outside = {n.name for n in unsupported}
+
+        def is_inside(node: torch.fx.Node) -> bool:
+            # Writes to arguments stay where they are, after all that reads them.
+            writes = node.target is torch.ops.aten.copy_.default
+            return node.op == "call_function" and node.name not in outside and not writes
+
+        self._graph = private.split_graph(_copied(graph), is_inside)
+        nodes = [n for n in self._graph.graph.nodes if n.op == "call_module"]
+        modules = {n: getattr(self._graph, str(n.target)) for n in nodes}
+        self._single = {n for n, m in modules.items() if isinstance(_returned(m), torch.fx.Node)}
+        self._parts = {n: part(m, self._kept(n, kept)) for n, m in modules.items()}
+        self._last = last_uses(self._graph.graph)
+
+    def __call__(self, arguments: list[Any], symbols: Symbols) -> list[Any]:
+        """Run it. Takes the arguments out of their list."""
+        env: dict[torch.fx.Node, Any] = {}
+        given = iter(list(arguments))
+        arguments.clear()
+        for node in self._graph.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(given)
+            elif node.op == "output":
+                return _tuple(pytree.tree_map(lambda x: env[x] if isinstance(x, torch.fx.Node) else x, node.args[0]))
+            elif node.op == "get_attr":
+                env[node] = functools.reduce(getattr, str(node.target).split("."), self._graph)
+            elif node.op == "call_module":
+                made = self._parts[node]([env[x] for x in node.args], symbols)
+                env[node] = made[0] if node in self._single else made
+            else:
+                env[node] = _computed(node, env)
+                symbols.bind(node.meta.get("val"), env[node])
+            for done in self._last.get(node, ()):
+                del env[done]
+        raise AssertionError("a graph without an output")
+
+    def _kept(self, node: torch.fx.Node, kept: Collection[int]) -> set[int]:
+        """The results of a part that no op of PyTorch's reads, nor the program."""
+        returned = _returned(self._graph)
+
+        def stays(result: torch.fx.Node) -> bool:
+            places = [i for i, x in enumerate(_tuple(returned)) if x is result]
+            others = [u for u in result.users if u.op not in ("call_module", "output")]
+            return not others and all(i in kept for i in places)
+
+        if node in self._single:
+            return {0} if stays(node) else set()
+        return {int(u.args[1]) for u in node.users if u.target is operator.getitem and stays(u)}  # type: ignore[arg-type]
+
+
+def _computed(node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
+    """An op of PyTorch's on the tensors themselves, where PyTorch thinks that they are."""
+    on_device = False
+
+    def filled(x: torch.fx.Node) -> Any:
+        nonlocal on_device
+        value, fake = env[x], x.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type == NAME:
+            if isinstance(fake, torch.Tensor) and fake.device.type != NAME:
+                return value.to(fake.device)
+            on_device = True
+        return value
+
+    args: Any = torch.fx.node.map_arg(node.args, filled)
+    kwargs: Any = torch.fx.node.map_arg(node.kwargs, filled)
+    target: Callable[..., Any] = node.target  # type: ignore[assignment]
+    # On the device, the fallback of its kernels counts.
+    if isinstance(target, torch._ops.OpOverload) and not on_device and target is not torch.ops.aten.copy_.default:
+        note_cpu(str(target), 0)
+    return target(*args, **kwargs)
+
+
+def _copied(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same graph, which can be changed; nodes keep their names."""
+    nodes = torch.fx.Graph()
+    nodes.output(nodes.graph_copy(graph.graph, {}))
+    (output,) = [n for n in graph.graph.nodes if n.op == "output"]
+    nodes.output_node().meta = dict(output.meta)
+    return torch.fx.GraphModule(graph, nodes)
+
+
+def _returned(graph: torch.fx.GraphModule) -> Any:
+    return graph.graph.output_node().args[0]
+
+
+def _tuple(x: Any) -> list[Any]:
+    return list(x) if isinstance(x, (list, tuple)) else [x]
