@@ -13,7 +13,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
-from polyhal.torch import attention, autocast, device_module, generators, memory, private, storages, tensors
+from polyhal.torch import attention, autocast, device_module, generators, memory, private, recurrent, storages, tensors
 from polyhal.torch import table as _table  # noqa: F401  (fills the table)
 from polyhal.torch.device import check_ordinal, current
 from polyhal.torch.failures import translated
@@ -110,9 +110,20 @@ def kernel_of(entry: Entry, op: Any) -> Kernel:
             return fallback(op, *args, **kwargs)
         except PolyhalError as error:
             raise translated(error) from error
-        return _wrapped(result, _buffers(values))
+        out = _wrapped(result, _buffers(values))
+        return _formatted(out, args[0]) if entry.keeps_format else out
 
     return kernel
+
+
+def _formatted(results: Any, x: torch.Tensor) -> Any:
+    """Results with channels last if the input has them."""
+    order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.ndim)
+    if order is None or x.is_contiguous() or not x.is_contiguous(memory_format=order):
+        return results
+    if isinstance(results, torch.Tensor):
+        return results.contiguous(memory_format=order) if results.ndim == x.ndim else results
+    return type(results)(r if r is None else _formatted(r, x) for r in results)
 
 
 def in_place_kernel(entry: Entry, op: Any) -> Kernel:
@@ -206,3 +217,5 @@ def register() -> None:
         private.hide_from_dynamo(kernel)
         library.impl(name, kernel, "AutocastPrivateUse1")
     library.impl("scaled_dot_product_attention", attention.scaled_dot_product_attention, "AutogradPrivateUse1")
+    for name, kernel in recurrent.KERNELS.items():
+        library.impl(name, kernel, "AutogradPrivateUse1")

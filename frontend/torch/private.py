@@ -73,6 +73,11 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {**core_aten_decompositions(), **global_decomposition_table["post_autograd"]}
 
 
+def decomposed(op: Any, *args: Any) -> Any:
+    """The result of an op that PyTorch implements by others on all devices, by these."""
+    return op.decompose(*args)
+
+
 def overloads(name: str) -> Iterable[Any]:
     """All overloads of the ATen op `name`."""
     packet = getattr(torch.ops.aten, name)

@@ -31,6 +31,8 @@ class Entry(NamedTuple):
     """The op of Polyhal that the overload is, argument for argument; it can write its result in place."""
     is_view: bool
     """Whether the result lies in the memory of the first argument. The device leaves such overloads to PyTorch."""
+    keeps_format: bool = False
+    """Whether PyTorch promises results with channels last for an input that has them."""
 
 
 TABLE: dict[str, Entry] = {}
@@ -50,12 +52,12 @@ def add_entry(name: str, entry: Entry) -> None:
     TABLE[name] = entry
 
 
-def aten(*names: str, is_view: bool = False) -> Callable[[F], F]:
+def aten(*names: str, is_view: bool = False, keeps_format: bool = False) -> Callable[[F], F]:
     """Declare that a function computes these overloads: `@aten("silu_backward")`."""
 
     def declare(function: F) -> F:
         for name in names:
-            add_entry(name, Entry(function, None, is_view))
+            add_entry(name, Entry(function, None, is_view, keeps_format))
         return function
 
     return declare

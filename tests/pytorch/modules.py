@@ -44,6 +44,12 @@ def replay_database(
 
 def replay(entry: Any, dtype: torch.dtype, device: Device, *, limit: int | None = None) -> Iterator[Outcome]:
     """Replay the samples of a layer, at most `limit` evenly chosen ones of each mode."""
+    for sample, training in samples(entry, dtype, limit):
+        yield _replay_sample(entry.module_cls, sample, dtype, device, training)
+
+
+def samples(entry: Any, dtype: torch.dtype, limit: int | None) -> Iterator[tuple[Any, bool]]:
+    """Samples of a layer, on the CPU, and whether they are for training: at most `limit` evenly chosen ones of each mode."""
     if dtype not in entry.dtypes and not dtype.is_floating_point:
         return
     for training in (True, False):
@@ -57,7 +63,7 @@ def replay(entry: Any, dtype: torch.dtype, device: Device, *, limit: int | None 
         ]
         step = 1 if limit is None else max(1, len(drawn) // limit)
         for sample in drawn[::step]:
-            yield _replay_sample(entry.module_cls, sample, dtype, device, training)
+            yield sample, training
 
 
 def _replay_sample(kind: Any, sample: Any, dtype: torch.dtype, device: Device, training: bool) -> Outcome:

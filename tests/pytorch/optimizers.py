@@ -18,19 +18,19 @@ from tests.pytorch.convert import NoCounterpartError, leaves, to_polyhal
 from tests.pytorch.optimizer_errors import error_cases
 from tests.pytorch.outcome import Outcome, describe
 
-_STEPS = 4
-_SENSELESS = {"SparseAdam": "there are no sparse tensors"}
+STEPS = 4
+SENSELESS = {"SparseAdam": "there are no sparse tensors"}
 _FLAGS = ("foreach", "fused", "capturable", "differentiable")
 """Arguments that choose how a step runs, not what it computes."""
 _SCRATCH = "al"
 """What PyTorch's L-BFGS keeps to save allocations; it makes it anew where it is absent."""
-_TOLERANCES = {
+TOLERANCES = {
     "LBFGS": 64.0,  # differences of gradients that are nearly equal
     "Muon": 2 * 2.0**-8 / 1e-5,  # directions are computed in bfloat16: two units in the last place of one
 }
 """Of parameters, in PyTorch's tolerances for the dtype; 8 for the others."""
 # The reciprocal of y * s, of about 1e-6: gradients of about 1, rounded to 6e-8, leave 1e-3 of its value open.
-_STATE_TOLERANCES = {**_TOLERANCES, "LBFGS": 2048.0}
+STATE_TOLERANCES = {**TOLERANCES, "LBFGS": 2048.0}
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ def replay_database(
 def replay(entry: Any, dtype: torch.dtype, device: Device, *, limit: int | None = None) -> Iterator[Outcome]:
     """Replay the cases of an optimizer, at most `limit` evenly chosen ones."""
     outcome = functools.partial(Outcome, entry.name, str(dtype).removeprefix("torch."))
-    if entry.name in _SENSELESS:
-        yield outcome("senseless", _SENSELESS[entry.name])
+    if entry.name in SENSELESS:
+        yield outcome("senseless", SENSELESS[entry.name])
         return
     if not hasattr(optim, entry.name):
         yield outcome("missing")
         return
-    drawn = list(_cases(entry))
+    drawn = list(cases(entry))
     step = 1 if limit is None else max(1, len(drawn) // limit)
     for case in drawn[::step]:
         try:
@@ -102,9 +102,9 @@ def replay(entry: Any, dtype: torch.dtype, device: Device, *, limit: int | None 
         yield from error_cases(entry, getattr(optim, entry.name), device, outcome)
 
 
-def _cases(entry: Any) -> Iterator[Case]:
+def cases(entry: Any) -> Iterator[Case]:
     settings = [dict(i.kwargs) for i in entry.optim_inputs_func(device="cpu")]
-    flags: list[dict[str, bool]] = [{name: True} for name in _FLAGS if _has_flag(entry, name)]
+    flags: list[dict[str, bool]] = [{name: True} for name in _FLAGS if has_flag(entry, name)]
     if "foreach" in entry.supported_impls:
         flags.append({"foreach": False})
     for keywords in settings:
@@ -118,11 +118,11 @@ def _cases(entry: Any) -> Iterator[Case]:
     yield Case({"lr": 0.01}, named=True)
 
 
-def _has_flag(entry: Any, name: str) -> bool:
+def has_flag(entry: Any, name: str) -> bool:
     return bool(name in entry.supported_impls or (name == "capturable" and entry.has_capturable_arg))
 
 
-def _shapes(name: str) -> list[tuple[int, ...]]:
+def shapes_of(name: str) -> list[tuple[int, ...]]:
     return [(3, 4), (4, 2)] if name == "Muon" else [(3, 4), (5,)]
 
 
@@ -132,10 +132,10 @@ class Replay:
     def __init__(self, entry: Any, case: Case, dtype: torch.dtype, device: Device) -> None:
         self._entry, self._case, self._device = entry, case, device
         torch.manual_seed(0)
-        shapes = _shapes(entry.name)
+        shapes = shapes_of(entry.name)
         self._theirs = [torch.randn(shape).to(dtype).requires_grad_() for shape in shapes]
         self._ours: list[Tensor] = to_polyhal(self._theirs, device)
-        self._gradients = [[torch.randn(shape).to(dtype) for shape in shapes] for _ in range(_STEPS)]
+        self._gradients = [[torch.randn(shape).to(dtype) for shape in shapes] for _ in range(STEPS)]
         self._settings = dict(case.settings)
         if entry.step_requires_closure:
             self._settings["max_iter"] = 3  # both would find the minimum, whatever the way
@@ -143,7 +143,7 @@ class Replay:
     def difference(self) -> str:
         """What differs after the steps. Raises NoCounterpartError for a flag that is refused with a reason."""
         theirs, ours = self._their_optimizer(self._theirs), self._our_optimizer()
-        half = _STEPS // 2 if self._case.exchange else _STEPS
+        half = STEPS // 2 if self._case.exchange else STEPS
         self._run(ours, theirs, 0, half)
         problem = self._compared(ours, theirs)
         if self._case.exchange == "from" and not problem:
@@ -152,15 +152,15 @@ class Replay:
         elif self._case.exchange == "to" and not problem:
             theirs, state = self._their_optimizer(self._theirs), _in_torch(ours.state_dict())
             theirs.load_state_dict(state)
-        self._run(ours, theirs, half, _STEPS)
+        self._run(ours, theirs, half, STEPS)
         return problem or self._compared(ours, theirs)
 
     def _run(self, ours: Any, theirs: Any, begin: int, end: int) -> None:
         for step in range(begin, end):
             if self._entry.step_requires_closure:
-                theirs.step(_closure(theirs, self._theirs, self._gradients[0]))
+                theirs.step(closure(theirs, self._theirs, self._gradients[0]))
                 targets = to_polyhal(self._gradients[0], self._device)
-                ours.step(_closure(ours, self._ours, targets))
+                ours.step(closure(ours, self._ours, targets))
                 continue
             for number, (p, mine) in enumerate(zip(self._theirs, self._ours, strict=True)):
                 skipped = step == 1 and number == 1  # a parameter without a gradient misses the step
@@ -188,15 +188,15 @@ class Replay:
             raise
 
     def _compared(self, ours: Any, theirs: Any) -> str:
-        tolerance = _TOLERANCES.get(self._entry.name, 8.0)
+        tolerance = TOLERANCES.get(self._entry.name, 8.0)
         problem = difference(self._ours, self._theirs, tolerance=tolerance)
         if problem:
             return f"parameters: {problem}"
-        tolerance = _STATE_TOLERANCES.get(self._entry.name, 8.0)
-        return _state_difference(ours.state_dict(), theirs.state_dict(), tolerance)
+        tolerance = STATE_TOLERANCES.get(self._entry.name, 8.0)
+        return state_difference(ours.state_dict(), theirs.state_dict(), tolerance)
 
 
-def _closure(optimizer: Any, params: list[Any], targets: list[Any]) -> Callable[[], Any]:
+def closure(optimizer: Any, params: list[Any], targets: list[Any]) -> Callable[[], Any]:
     """The loss of an uneven bowl with quartic walls."""
 
     def closure() -> Any:
@@ -208,7 +208,7 @@ def _closure(optimizer: Any, params: list[Any], targets: list[Any]) -> Callable[
     return closure
 
 
-def _state_difference(ours: dict[str, Any], theirs: dict[str, Any], tolerance: float) -> str:
+def state_difference(ours: dict[str, Any], theirs: dict[str, Any], tolerance: float) -> str:
     """What differs between state dicts: names and values of state, and settings of groups."""
     for number, state in theirs["state"].items():
         expected = {k: v for k, v in state.items() if v is not None and k != _SCRATCH}
@@ -232,7 +232,7 @@ def _value_difference(ours: Any, theirs: Any, tolerance: float) -> str:
             return f"{len(list(leaves(ours)))} elements, expected {len(list(leaves(theirs)))}"
         pairs = zip(leaves(ours), leaves(theirs), strict=True)
         return next(filter(None, (_value_difference(a, b, tolerance) for a, b in pairs)), "")
-    if isinstance(ours, Tensor) and isinstance(theirs, torch.Tensor):
+    if isinstance(ours, (Tensor, torch.Tensor)) and isinstance(theirs, torch.Tensor):
         return difference(ours, theirs, tolerance=tolerance)
     ours, theirs = (v.item() if isinstance(v, (Tensor, torch.Tensor)) else v for v in (ours, theirs))
     numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in (ours, theirs))

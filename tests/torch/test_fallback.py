@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from comparison import agree
 
 import polyhal.torch
 from polyhal.torch.fallback import fallback
@@ -72,7 +71,9 @@ def test_forms_that_lead_to_each_other_end_on_the_cpu(torch_device: str, monkeyp
 
 
 def test_decompositions_stay_on_the_device(torch_device: str) -> None:
-    agree(torch.nn.functional.huber_loss, torch.randn(4, requires_grad=True), torch.randn(4), device=torch_device)
+    x, y = torch.randn(4), torch.randn(4)
+    found = fallback(torch.ops.aten.huber_loss.default, x.to(torch_device), y.to(torch_device))
+    torch.testing.assert_close(found.cpu(), torch.nn.functional.huber_loss(x, y))
     report = polyhal.torch.report()
     assert report.decomposed
     assert not report.on_cpu

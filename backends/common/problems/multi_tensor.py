@@ -63,6 +63,8 @@ class MultiTensorBuilders:
     """(runtime, partial sums in float32, output, count)"""
     fill: Callable[[Any, Spec], Launch] | None = None
     """(runtime, target); absent if the kernel `scale_all` has no variant CHECK, which reports infinities and NaN."""
+    counts_by_slot: bool = False
+    """Whether `adam_step` has a variant COUNT_BY_SLOT, where each parameter brings its own step count."""
 
 
 def copy_unless_aliased(

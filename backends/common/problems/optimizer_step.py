@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from polyhal.backends.common.launching.launch import Argument, Scalar, ScalarType, Tensor, Workspace, joint_name
@@ -66,7 +66,7 @@ class StepKernel:
     scalars: DerivedScalars
     flags: Mapping[str, bool]
     counted: bool
-    """Whether the last input is the step count, in device memory."""
+    """Whether the last inputs are step counts in device memory: one, or one for each parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def lower_step(
     gradients = {count + i: s for i, s in enumerate(tensors.kinds[_GRADIENT])}
     contiguous = make_contiguous(builders, runtime, gradients, first_workspace)
     total = first_workspace + len(contiguous.workspace)
-    launches = _launches(builders, runtime, tensors, contiguous, kernel, inputs[-1] if kernel.counted else None, total)
+    launches = _launches(builders, runtime, tensors, contiguous, kernel, _step_counts(inputs, kernel, count), total)
     steps: tuple[LaunchStep, ...] = (
         copy_unless_aliased(builders.copy, runtime, pairs, inputs, outputs),
         *contiguous.copies,
@@ -127,8 +127,14 @@ def lower_step(
     return SimpleLaunch(joint_name((*contiguous.copies, *launches)), run, contiguous.workspace)
 
 
+def _step_counts(inputs: Inputs, kernel: StepKernel, count: int) -> tuple[Spec, ...]:
+    """The step counts in device memory, which are the last inputs."""
+    return tuple(tensors_of(inputs)[count * len(kernel.operands) :]) if kernel.counted else ()
+
+
 def _check(inputs: Inputs, outputs: tuple[Spec, ...], kernel: StepKernel, count: int) -> StepTensors | Declined:
-    tensors = tensors_of(inputs[:-1] if kernel.counted else inputs)
+    steps = _step_counts(inputs, kernel, count)
+    tensors = tensors_of(inputs[: len(inputs) - len(steps)])
     if len(tensors) != count * len(kernel.operands) or too_large(tensors):
         return Declined("a parameter has 2^31 elements or more, or is a number")
     kinds = tuple(tuple(tensors[i * count : (i + 1) * count]) for i in range(len(kernel.operands)))
@@ -142,26 +148,47 @@ def _check(inputs: Inputs, outputs: tuple[Spec, ...], kernel: StepKernel, count:
 
 def _launches(
     builders: MultiTensorBuilders, runtime: Any, tensors: StepTensors, contiguous: ContiguousInputs, kernel: StepKernel,
-    step_count: object, first_scalar: int,
+    step_counts: tuple[Spec, ...], first_scalar: int,
 ) -> list[Launch]:  # fmt: skip
-    """Return the launches for each combination of dtypes. `step_count` is the spec of the step count, if there is one."""
+    """Return the launches for each combination of dtypes."""
     launches: list[Launch] = []
-    for key, members in group_by_dtypes(tensors.dtypes()).items():
-        real: ScalarType = "double" if dtypes.float64 in key else "float"
+    scalars: dict[str, Argument] = {name: Scalar(first_scalar + i) for i, name in enumerate(kernel.scalars.names)}
+    for key, members in _batches(tensors, step_counts, by_slot=builders.counts_by_slot).items():
+        types, counts = key
         definitions: dict[str, str | bool] = {
-            "PARAMETER_DTYPE": key[0].name, "GRADIENT_DTYPE": key[_GRADIENT].name,
-            "STATE_DTYPE": key[2].name if len(key) > 2 else "float32", **kernel.flags,
+            "PARAMETER_DTYPE": types[0].name, "GRADIENT_DTYPE": types[_GRADIENT].name,
+            "STATE_DTYPE": types[2].name if len(types) > 2 else "float32", **kernel.flags,
         }  # fmt: skip
-        extra: dict[str, Argument] = {}
-        if isinstance(step_count, Spec):
-            definitions |= {"COUNTED": True, "STEP_COUNT_DTYPE": step_count.dtype.name}
-            extra["step_count"] = Tensor(tensors.first_output - 1)
-        extra |= {name: Scalar(first_scalar + i) for i, name in enumerate(kernel.scalars.names)}
-        operands = tuple(
+        operands = [
             SlotOperand(name, dtype, kind == _GRADIENT)
-            for kind, (name, dtype) in enumerate(zip(kernel.operands, key, strict=True))
-        )
+            for kind, (name, dtype) in enumerate(zip(kernel.operands, types, strict=True))
+        ]
         slots = [tensors.slot(i, contiguous.arguments[tensors.count + i]) for i in members]
-        variant = MultiTensorKernel(kernel.name, operands, definitions, real)
-        launches += builders.over_slots(runtime, variant, slots, always(extra))[0]
+        extra: dict[str, Argument] = {}
+        if step_counts:
+            first = tensors.first_output - len(step_counts)
+            definitions |= {"COUNTED": True, "STEP_COUNT_DTYPE": step_counts[0].dtype.name}
+            if counts is None:
+                definitions["COUNT_BY_SLOT"] = True
+                operands.append(SlotOperand("t", step_counts[0].dtype, True))
+                slots = [
+                    replace(s, tensors=(*s.tensors, Tensor(first + i))) for s, i in zip(slots, members, strict=True)
+                ]
+            else:
+                extra["step_count"] = Tensor(first + counts)
+        real: ScalarType = "double" if dtypes.float64 in types else "float"
+        variant = MultiTensorKernel(kernel.name, tuple(operands), definitions, real)
+        launches += builders.over_slots(runtime, variant, slots, always({**extra, **scalars}))[0]
     return launches
+
+
+def _batches(
+    tensors: StepTensors, step_counts: tuple[Spec, ...], *, by_slot: bool
+) -> dict[tuple[tuple[DType, ...], int | None], list[int]]:
+    """Parameters by their dtypes and the number of the step count that they share; None if each brings its own to its slot."""
+    found: dict[tuple[tuple[DType, ...], int | None], list[int]] = {}
+    each = len(step_counts) > 1
+    for types, members in group_by_dtypes(tensors.dtypes()).items():
+        for i in members:
+            found.setdefault((types, (None if by_slot else i) if each else 0), []).append(i)
+    return found

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast
+from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast, zeros
 
-MEAN = 1
+NONE, MEAN = 0, 1
+REDUCTIONS: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
 
 
-def _reduced(losses: Any, reduction: int) -> Any:
-    return losses if reduction == 0 else F["mean" if reduction == MEAN else "sum"](losses)
+def reduced(losses: Any, reduction: int) -> Any:
+    """The losses, their mean or their sum."""
+    return losses if reduction == NONE else F["mean" if reduction == MEAN else "sum"](losses)
+
+
+def _shared(grad: Any, x: Any, reduction: int) -> Any:
+    """The gradient of each element's loss."""
+    return grad * (1 / max(x.size, 1)) if reduction == MEAN else grad
+
+
+# --- differences ----------------------------------------------------------------------------------------------------
 
 
 @aten("mse_loss")
 def mse_loss(x: Any, y: Any, reduction: int = MEAN) -> Any:
-    return _reduced(F["square"](x - y), reduction)
+    return reduced(F["square"](x - y), reduction)
 
 
 @aten("mse_loss_backward")
@@ -24,41 +34,112 @@ def mse_loss_backward(grad: Any, x: Any, y: Any, reduction: int) -> Any:
     return (x - y) * (grad * (2 / max(x.size, 1) if reduction == MEAN else 2.0))
 
 
-def _rows(x: Any, target: Any, ignore_index: int) -> tuple[Any, Any, Any]:
-    """Rows of scores, the class of each (0 if it is ignored) and whether it counts."""
-    if x.ndim == 1:
-        x, target = F["reshape"](x, (1, -1)), F["reshape"](target, (1,))
-    if x.ndim != 2:
-        raise UnsupportedArgumentsError
+@aten("smooth_l1_loss")
+def smooth_l1_loss(x: Any, y: Any, reduction: int = MEAN, beta: float = 1.0) -> Any:
+    size = F["abs"](x - y)
+    if beta <= 0:
+        return reduced(size, reduction)
+    return reduced(F["where"](size < beta, F["square"](size) * (0.5 / beta), size - 0.5 * beta), reduction)
+
+
+@aten("smooth_l1_loss_backward")
+def smooth_l1_loss_backward(grad: Any, x: Any, y: Any, reduction: int, beta: float) -> Any:
+    gap = x - y
+    slope = F["sign"](gap) if beta <= 0 else F["clip"](gap * (1 / beta), -1.0, 1.0)
+    return slope * _shared(grad, gap, reduction)
+
+
+@aten("huber_loss")
+def huber_loss(x: Any, y: Any, reduction: int = MEAN, delta: float = 1.0) -> Any:
+    size = F["abs"](x - y)
+    losses = F["where"](size < delta, F["square"](size) * 0.5, (size - 0.5 * delta) * delta)
+    return reduced(losses, reduction)
+
+
+@aten("huber_loss_backward")
+def huber_loss_backward(grad: Any, x: Any, y: Any, reduction: int, delta: float) -> Any:
+    return F["clip"](x - y, -delta, delta) * _shared(grad, x, reduction)
+
+
+# --- probabilities --------------------------------------------------------------------------------------------------
+
+
+@aten("binary_cross_entropy")
+def binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: int = MEAN) -> Any:
+    losses = F["binary_cross_entropy"](x, target)
+    return reduced(losses if weight is None else losses * weight, reduction)
+
+
+@aten("binary_cross_entropy_backward")
+def binary_cross_entropy_backward(grad: Any, x: Any, target: Any, weight: Any = None, reduction: int = MEAN) -> Any:
+    slope = (x - target) / F["maximum"]((1.0 - x) * x, 1e-12)
+    return (slope if weight is None else slope * weight) * _shared(grad, x, reduction)
+
+
+@aten("binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(
+    x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = MEAN
+) -> Any:
+    tail = F["softplus"](-x)
+    if pos_weight is not None:
+        tail = tail * ((pos_weight - 1.0) * target + 1.0)
+    losses = (1.0 - target) * x + tail
+    return reduced(losses if weight is None else losses * weight, reduction)
+
+
+@aten("soft_margin_loss")
+def soft_margin_loss(x: Any, target: Any, reduction: int = MEAN) -> Any:
+    return reduced(F["softplus"](-target * x), reduction)
+
+
+@aten("soft_margin_loss_backward")
+def soft_margin_loss_backward(grad: Any, x: Any, target: Any, reduction: int) -> Any:
+    return -target * F["sigmoid"](-target * x) * _shared(grad, x, reduction)
+
+
+# --- classes --------------------------------------------------------------------------------------------------------
+
+
+def _classes(x: Any, target: Any, ignore_index: int) -> tuple[int, Any, Any]:
+    """The axis of classes, the class of each place (0 if it is ignored) with that axis, and whether it counts."""
+    axis = min(x.ndim - 1, 1)
+    if target.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
+        if x.ndim != 1 or target.size != 1:
+            raise UnsupportedArgumentsError
+        target = F["reshape"](target, ())
+    target = F["unsqueeze"](target, axis)
     counts = F["not_equal"](target, ignore_index)
-    return x, F["where"](counts, target, 0), counts
+    return axis, F["where"](counts, target, 0), counts
 
 
 def _weights(weight: Any, safe: Any, counts: Any, dtype: Any) -> Any:
-    """The weight of each row's loss."""
+    """The weight of each place's loss."""
     out = cast(counts, dtype)
-    return out if weight is None else out * F["take_along_axis"](weight, safe, 0)
+    if weight is None:
+        return out
+    return out * F["reshape"](F["take_along_axis"](weight, F["reshape"](safe, (-1,)), 0), safe.shape)
 
 
-@aten("nll_loss_forward")
+@aten("nll_loss_forward", "nll_loss2d_forward")
 def nll_loss(x: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
-    """The loss and the sum of the weights."""
-    rows, safe, counts = _rows(x, target, ignore_index)
+    """The loss and the sum of the weights, which is 0 without a reduction."""
+    axis, safe, counts = _classes(x, target, ignore_index)
     scale = _weights(weight, safe, counts, x.dtype)
-    chosen = F["reshape"](F["take_along_axis"](rows, F["reshape"](safe, (-1, 1)), 1), (-1,))
-    losses = F["where"](counts, -chosen * scale, 0.0)
-    total = F["sum"](scale)
-    if reduction == 0:
-        return (losses if x.ndim == 2 else F["reshape"](losses, ())), total
-    return (F["sum"](losses) / total if reduction == MEAN else F["sum"](losses)), total
+    losses = F["where"](counts, -F["take_along_axis"](x, safe, axis) * scale, 0.0)
+    if reduction == NONE:
+        return F["squeeze"](losses, axis), zeros((), x.dtype, x.device)
+    total, loss = F["sum"](scale), F["sum"](losses)
+    return loss / total if reduction == MEAN else loss, total
 
 
-@aten("nll_loss_backward")
+@aten("nll_loss_backward", "nll_loss2d_backward")
 def nll_loss_backward(
     grad: Any, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total_weight: Any
 ) -> Any:
-    rows, safe, counts = _rows(x, target, ignore_index)
-    slope = -_weights(weight, safe, counts, x.dtype) * (grad / total_weight if reduction == MEAN else grad)
-    classes = F["arange"](0, rows.shape[1], 1, safe.dtype, device=x.device)
-    chosen = F["equal"](F["reshape"](classes, (1, -1)), F["reshape"](safe, (-1, 1)))
-    return F["reshape"](F["where"](chosen, F["reshape"](slope, (-1, 1)), 0.0), x.shape)
+    axis, safe, counts = _classes(x, target, ignore_index)
+    grad = grad / total_weight if reduction == MEAN else grad
+    grad = F["unsqueeze"](grad, axis) if reduction == NONE else grad
+    slope = F["where"](counts, -_weights(weight, safe, counts, x.dtype) * grad, 0.0)
+    classes = F["arange"](0, x.shape[axis], 1, safe.dtype, device=x.device)
+    chosen = F["equal"](F["reshape"](classes, (-1, *(1,) * (x.ndim - 1 - axis))), safe)
+    return F["where"](chosen, slope, 0.0)

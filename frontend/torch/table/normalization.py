@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from polyhal.hal import dtypes
+from polyhal.hal.dtypes import accumulator, finfo
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, cast
+from polyhal.torch.table.differentiation import gradients_of
+from polyhal.torch.table.operands import F, UnsupportedArgumentsError, assign, cast, zeros
 
 
 @aten("_softmax")
@@ -29,11 +32,23 @@ def log_softmax_backward(grad: Any, y: Any, dim: int, dtype: Any) -> Any:
     return cast(F["log_softmax_grad"](grad, y, dim), dtype)
 
 
+def _chosen(found: Any, mask: Any) -> tuple[Any, ...]:
+    return tuple(g if wanted else None for g, wanted in zip(found, mask, strict=True))
+
+
+# --- the last axes --------------------------------------------------------------------------------------------------
+
+
+def _kept(x: Any, axes: int) -> tuple[int, ...]:
+    """The shape of `x` with axes of length 1 in place of the last ones."""
+    return (*x.shape[: x.ndim - axes], *(1,) * axes)
+
+
 @aten("native_layer_norm")
 def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """The result, and the mean and the inverse standard deviation with axes of length 1 in place of those normalized."""
     out, mean, rstd = F["layer_norm"](x, weight, bias, len(shape), eps)
-    kept = (*x.shape[: x.ndim - len(shape)], *(1,) * len(shape))
+    kept = _kept(x, len(shape))
     return out, F["reshape"](mean, kept), F["reshape"](rstd, kept)
 
 
@@ -41,4 +56,180 @@ def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
 def layer_norm_backward(grad: Any, x: Any, shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any, mask: Any) -> Any:
     rows = x.shape[: x.ndim - len(shape)]
     found = F["layer_norm_grad"](grad, x, weight, F["reshape"](mean, rows), F["reshape"](rstd, rows), len(shape))
-    return tuple(g if wanted else None for g, wanted in zip(found, mask, strict=True))
+    return _chosen(found, mask)
+
+
+@aten("_fused_rms_norm")
+def rms_norm(x: Any, shape: Any, weight: Any, eps: float | None) -> Any:
+    """The result and the inverse root mean square."""
+    out, rstd = F["rms_norm"](x, weight, len(shape), finfo(x.dtype).eps if eps is None else eps)
+    return out, F["reshape"](rstd, _kept(x, len(shape)))
+
+
+@aten("_fused_rms_norm_backward")
+def rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: Any, mask: Any) -> Any:
+    rows = F["reshape"](rstd, x.shape[: x.ndim - len(shape)])
+    return _chosen(F["rms_norm_grad"](grad, x, weight, rows, len(shape)), mask)
+
+
+# --- channels over the batch ----------------------------------------------------------------------------------------
+
+
+def _per_channel(statistic: Any, x: Any) -> Any:
+    return F["reshape"](statistic, (1, -1, *(1,) * (x.ndim - 2)))
+
+
+def _by_statistics(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    """Channels normalized by given statistics; the result is rounded once."""
+    scale = F["rsqrt"](var + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -(mean * scale) if bias is None else bias - mean * scale
+    return cast(x * _per_channel(scale, x) + _per_channel(shift, x), x.dtype)
+
+
+def _moved(running: Any, observed: Any, momentum: float) -> Any:
+    return cast(F["lerp"](cast(running, observed.dtype), observed, momentum), running.dtype)
+
+
+def _batch_norm(
+    x: Any, weight: Any, bias: Any, running: tuple[Any, Any], training: bool, momentum: float, eps: float
+) -> Any:
+    """The result, mean and inverse standard deviation of the batch (empty in evaluation), and the statistics to keep."""
+    wide = accumulator(x.dtype)
+    if not training:
+        if running[0] is None or running[1] is None:
+            raise UnsupportedArgumentsError
+        nothing = zeros((0,), wide, x.device)
+        return _by_statistics(x, weight, bias, *running, eps), nothing, nothing, *running
+    if not x.size:
+        statistic = F["full"](x.shape[1:2], math.nan, wide, device=x.device)
+        return F["copy"](x), statistic, statistic, *running
+    out, mean, var = F["batch_norm"](x, weight, bias, eps)
+    count = x.size // x.shape[1]
+    unbiased = var * (count / (count - 1)) if count > 1 else var * math.nan
+    kept = [None if r is None else _moved(r, seen, momentum) for r, seen in zip(running, (mean, unbiased), strict=True)]
+    return out, mean, F["rsqrt"](var + eps), *kept
+
+
+def _updating(
+    x: Any, weight: Any, bias: Any, running: tuple[Any, Any], training: bool, momentum: float, eps: float
+) -> Any:
+    """Batch norm that writes running statistics in place."""
+    out, mean, rstd, *kept = _batch_norm(x, weight, bias, running, training, momentum, eps)
+    for old, new in zip(running, kept, strict=True):
+        if new is not old:
+            assign(old, new)
+    return out, mean, rstd
+
+
+@aten("native_batch_norm", "_native_batch_norm_legit", keeps_format=True)
+def batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
+    return _updating(x, weight, bias, (mean, var), training, momentum, eps)
+
+
+@aten("_native_batch_norm_legit.no_stats", keeps_format=True)
+def batch_norm_without_statistics(x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+    return _updating(x, weight, bias, (None, None), training, momentum, eps)
+
+
+@aten("_native_batch_norm_legit_no_training", keeps_format=True)
+def batch_norm_in_evaluation(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
+    return _updating(x, weight, bias, (mean, var), False, momentum, eps)
+
+
+@aten("_native_batch_norm_legit_functional", keeps_format=True)
+def batch_norm_functional(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """The results of `batch_norm`, and the statistics to keep."""
+    return _batch_norm(x, weight, bias, (mean, var), training, momentum, eps)
+
+
+@aten("_batch_norm_with_update", keeps_format=True)
+def batch_norm_with_update(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
+    """The results of `batch_norm` in training, and an empty reserve."""
+    return *_updating(x, weight, bias, (mean, var), True, momentum, eps), zeros((0,), dtypes.uint8, x.device)
+
+
+@aten("_batch_norm_with_update_functional", keeps_format=True)
+def batch_norm_with_update_functional(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> Any:
+    """The results of `batch_norm` in training, an empty reserve, and the statistics to keep."""
+    out, seen, rstd, *kept = _batch_norm(x, weight, bias, (mean, var), True, momentum, eps)
+    return out, seen, rstd, zeros((0,), dtypes.uint8, x.device), *kept
+
+
+@aten("_batch_norm_no_update", keeps_format=True)
+def batch_norm_no_update(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
+    """The results of `batch_norm` in evaluation, and an empty reserve."""
+    out, seen, rstd = _updating(x, weight, bias, (mean, var), False, momentum, eps)
+    return out, seen, rstd, zeros((0,), dtypes.uint8, x.device)
+
+
+@aten("native_batch_norm_backward", keeps_format=True)
+def batch_norm_backward(
+    grad: Any, x: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, training: bool,
+    eps: float, mask: Any,
+) -> Any:  # fmt: skip
+    """Gradients of the input, the weight and the bias."""
+    if not x.size:
+        channels = zeros(x.shape[1:2], x.dtype if weight is None else weight.dtype, x.device)
+        return _chosen((F["copy"](x), channels, channels), mask)
+    if training:
+        var = 1.0 / F["square"](rstd) - eps
+        return _chosen(F["batch_norm_grad"](grad, x, weight, mean, var, eps), mask)
+
+    over = (0, *range(2, x.ndim))
+    rstd = F["rsqrt"](running_var + eps)
+    dx = cast(grad * _per_channel(rstd if weight is None else rstd * weight, x), x.dtype) if mask[0] else None
+    dweight = None
+    if mask[1]:
+        normal = (x - _per_channel(running_mean, x)) * _per_channel(rstd, x)
+        dweight = cast(F["sum"](grad * normal, over), rstd.dtype if weight is None else weight.dtype)
+    dbias = cast(F["sum"](grad, over), rstd.dtype if weight is None else weight.dtype) if mask[2] else None
+    return dx, dweight, dbias
+
+
+@aten("batch_norm_backward", keeps_format=True)
+def batch_norm_with_update_backward(
+    grad: Any, x: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, update: bool,
+    eps: float, mask: Any, reserve: Any,
+) -> Any:  # fmt: skip
+    return batch_norm_backward(grad, x, weight, running_mean, running_var, mean, rstd, update, eps, mask)
+
+
+# --- groups of channels ---------------------------------------------------------------------------------------------
+
+
+@aten("native_group_norm", keeps_format=True)
+def group_norm(x: Any, weight: Any, bias: Any, n: int, channels: int, size: int, groups: int, eps: float) -> Any:
+    """The result, and mean and inverse standard deviation of each group."""
+    return F["group_norm"](x, weight, bias, groups, eps)
+
+
+@aten("native_group_norm_backward", keeps_format=True)
+def group_norm_backward(
+    grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, n: int, channels: int, size: int, groups: int, mask: Any
+) -> Any:
+    return _chosen(F["group_norm_grad"](grad, x, weight, mean, rstd, groups), mask)
+
+
+# --- weights --------------------------------------------------------------------------------------------------------
+
+
+def _norms(v: Any, dim: int) -> Any:
+    """Norms of the slices along an axis."""
+    return F["vector_norm"](v, tuple(a for a in range(v.ndim) if a != dim), True, 2.0)
+
+
+@aten("_weight_norm_interface")
+def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+    """`v` scaled to norms `g`, and the norms that it had."""
+    norms = F["reshape"](_norms(v, dim), g.shape)
+    return v * (g / norms), norms
+
+
+@aten("_weight_norm_interface_backward")
+def weight_norm_backward(grad: Any, v: Any, g: Any, norms: Any, dim: int) -> Any:
+    return gradients_of(lambda v, g: v * (g / F["reshape"](_norms(v, dim), g.shape)), (v, g), (True, True), grad)

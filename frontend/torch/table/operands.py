@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from polyhal.func import vjp
-from polyhal.hal import dtypes
+from polyhal.hal import dispatch, dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops import FUNCTIONS as F
 from polyhal.hal.ops import OPS
@@ -18,6 +18,7 @@ __all__ = [
     "F",
     "UnsupportedArgumentsError",
     "arange",
+    "assign",
     "axes_of",
     "cast",
     "default_dtype",
@@ -95,3 +96,8 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
 def pulled_back(function: Callable[[Any], Any], grad: Any, x: Any) -> Any:
     """The gradient of `x`, by the rules of Polyhal's ops, where `grad` is that of `function(x)`."""
     return vjp(function, x)[1](grad)[0]
+
+
+def assign(target: Any, value: Any) -> None:
+    """Replace the elements of a tensor, in place, by a number or those of a tensor of its shape, which is cast."""
+    dispatch.thread.executor.overwrite(target, value)

@@ -1,32 +1,118 @@
-"""Whole steps of optimizers, in one launch for all parameters."""
+"""Whole steps of optimizers for all parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from polyhal.hal import dispatch
+from polyhal.hal import dispatch, dtypes
+from polyhal.nn.utils.gradients import CHUNK
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import OPS, UnsupportedArgumentsError
+from polyhal.torch.table.operands import OPS, F, UnsupportedArgumentsError, assign, is_tensor
+
+Lists = Sequence[Sequence[Any]]
 
 
-def _adam(
-    decoupled: bool, params: Any, grads: Any, averages: Any, squares: Any, steps: Any, options: dict[str, Any]
-) -> None:
+def _number(x: Any) -> Any:
+    """A learning rate as a number. One on the device is not covered: it would have to be read."""
+    if is_tensor(x):
+        raise UnsupportedArgumentsError
+    return x
+
+
+def _alike(*lists: Sequence[Any]) -> Iterator[list[list[Any]]]:
+    """The lists in parts whose tensors have the same dtypes, as many as a launch takes."""
+    groups: dict[Any, list[tuple[Any, ...]]] = {}
+    for row in zip(*lists, strict=True):
+        groups.setdefault(tuple(x.dtype for x in row), []).append(row)
+    for rows in groups.values():
+        for i in range(0, len(rows), CHUNK):
+            yield [list(column) for column in zip(*rows[i : i + CHUNK], strict=True)]
+
+
+def scaled(xs: Sequence[Any], factor: Any) -> list[Any]:
+    """New tensors, multiplied by a tensor without axes."""
+    return list(OPS["scale_all"].call([*xs, factor]))
+
+
+def _gradients(grads: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
+    """The gradients as a step takes them. Those that are scaled are first divided by the scale, in place, as PyTorch has it."""
+    if options.get("grad_scale") is not None:
+        inverse = F["reciprocal"](options["grad_scale"])
+        dispatch.apply_into(OPS["scale_all"], (*grads, inverse), (), tuple(grads))
+    if options["maximize"]:
+        return scaled(grads, F["full"]((), -1, dtypes.float32, device=grads[0].device))
+    return grads
+
+
+def _unless_infinite(steps: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
+    """The numbers of the steps; 0, with which nothing changes, if a gradient was infinite or NaN."""
+    found = options.get("found_inf")
+    return steps if found is None else scaled(steps, 1.0 - F["reshape"](found, ()))
+
+
+# --- Adam -----------------------------------------------------------------------------------------------------------
+
+_MAXIMA = 4
+"""Among the lists, that of the largest squares so far."""
+
+
+def _adam(decoupled: bool, lists: Lists, options: dict[str, Any]) -> None:
     """Write new parameters and moments over the old ones. The steps have been counted already."""
-    if options["amsgrad"] or options["maximize"] or options.get("grad_scale") is not None:
-        raise UnsupportedArgumentsError
-    if options.get("found_inf") is not None:
-        raise UnsupportedArgumentsError
-    numbers = [options[n] for n in ("lr", "beta1", "beta2", "eps", "weight_decay")]
-    inputs = (*params, *grads, *averages, *squares, *numbers, steps[0])
-    dispatch.apply_into(OPS["adam_step"], inputs, (len(params), decoupled, True), (*params, *averages, *squares))
+    numbers = [_number(options[n]) for n in ("lr", "beta1", "beta2", "eps", "weight_decay")]
+    if options["amsgrad"]:
+        for part in _alike(*lists):
+            _largest_squares(decoupled, part, numbers, options)
+        return
+    for params, grads, averages, squares, steps in _alike(*(x for i, x in enumerate(lists) if i != _MAXIMA)):
+        inputs = (
+            *params, *_gradients(grads, options), *averages, *squares, *numbers, *_unless_infinite(steps, options),
+        )  # fmt: skip
+        dispatch.apply_into(OPS["adam_step"], inputs, (len(params), decoupled, True), (*params, *averages, *squares))
+
+
+def _largest_squares(decoupled: bool, lists: Lists, numbers: Sequence[float], options: dict[str, Any]) -> None:
+    params, grads, averages, squares, maxima, steps = lists
+    grads, steps = _gradients(grads, options), _unless_infinite(steps, options)
+    for p, g, average, square, largest, step in zip(params, grads, averages, squares, maxima, steps, strict=True):
+        inputs = (p, g, average, square, largest, step, *numbers)
+        dispatch.apply_into(OPS["amsgrad_step"], inputs, (1, decoupled, True), (p, average, square, largest))
 
 
 @aten("_fused_adamw_", "_fused_adamw_.tensor_lr")
 def adamw(params: Any, grads: Any, averages: Any, squares: Any, maxima: Any, steps: Any, **options: Any) -> None:
-    _adam(True, params, grads, averages, squares, steps, options)
+    _adam(True, (params, grads, averages, squares, maxima, steps), options)
 
 
 @aten("_fused_adam_", "_fused_adam_.tensor_lr")
 def adam(params: Any, grads: Any, averages: Any, squares: Any, maxima: Any, steps: Any, **options: Any) -> None:
-    _adam(False, params, grads, averages, squares, steps, options)
+    _adam(False, (params, grads, averages, squares, maxima, steps), options)
+
+
+# --- gradient descent and Adagrad -----------------------------------------------------------------------------------
+
+
+@aten("_fused_sgd_", "_fused_sgd_.tensor_lr")
+def sgd(params: Any, grads: Any, buffers: Any, **options: Any) -> None:
+    """Momentum begins with the gradient, in buffers that hold nothing yet."""
+    momentum = options["momentum"]
+    begins = momentum and options["is_first_step"]
+    numbers = [_number(options["lr"]), momentum, 0.0 if begins else options["dampening"], options["weight_decay"]]
+    for ps, gs, *kept in _alike(params, grads, *([buffers] if momentum else [])):
+        moved = kept[0] if kept else []
+        for buffer in moved if begins else ():
+            assign(buffer, 0)
+        inputs = (*ps, *_gradients(gs, options), *moved, *numbers)
+        counted = options.get("found_inf") is not None
+        if counted:
+            # Any number of a step but 0 and 1, which means that there is no dampening.
+            inputs = (*inputs, (1.0 - F["reshape"](options["found_inf"], ())) * 2.0)
+        dispatch.apply_into(OPS["sgd_step"], inputs, (len(ps), options["nesterov"], counted), (*ps, *moved))
+
+
+@aten("_fused_adagrad_", "_fused_adagrad_.tensor_lr")
+def adagrad(params: Any, grads: Any, sums: Any, steps: Any, **options: Any) -> None:
+    numbers = [_number(options[n]) for n in ("lr", "lr_decay", "weight_decay", "eps")]
+    grads, steps = _gradients(grads, options), _unless_infinite(steps, options)
+    for p, g, total, step in zip(params, grads, sums, steps, strict=True):
+        dispatch.apply_into(OPS["adagrad_step"], (p, g, total, step, *numbers), (1, True), (p, total))

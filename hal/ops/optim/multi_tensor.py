@@ -162,12 +162,15 @@ def groups_of(xs: Sequence[Any], count: int, groups: int) -> list[Sequence[Any]]
     return [xs[i * count : (i + 1) * count] for i in range(groups)]
 
 
-def checked_groups(specs: Specs, params: dict[str, Any], groups: int) -> list[Sequence[Spec]]:
-    """The specs of parameters, gradients and states. Raises ValueError if they do not match each other."""
-    count = params["count"]
-    if params["counted"]:
-        _check_step(specs[-1])
-    xs = tensors(specs[:-1] if params["counted"] else specs)
+def checked_groups(specs: Specs, params: dict[str, Any], groups: int, *, steps: int = 1) -> list[Sequence[Spec]]:
+    """The specs of parameters, gradients and states. Raises ValueError if they do not match each other.
+
+    If `counted`, `steps` numbers of steps follow behind everything else.
+    """
+    count, end = params["count"], len(specs) - steps * params["counted"]
+    for step in specs[end:]:
+        _check_step(step)
+    xs = tensors(specs[:end])
     if len(xs) != count * groups:
         raise ValueError(f"{len(xs)} tensors; expected {groups} groups of {count}")
     out = groups_of(xs, count, groups)

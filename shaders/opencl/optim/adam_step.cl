@@ -2,6 +2,7 @@
 // folded the bias corrections into `step` and `correction`: p -= step * m / (sqrt(v) * correction + eps). `shrink` is the
 // decoupled weight decay (AdamW), `coupled` that of the gradient. With COUNTED the step count lies in device memory: both
 // factors are computed from it, `step`, which is then the learning rate, and the logarithms of both betas; step 0 changes nothing.
+// With COUNT_BY_SLOT each parameter has a step count of its own, `t`.
 
 #ifndef PARAMETER_DTYPE
 #define PARAMETER_DTYPE float32
@@ -14,6 +15,9 @@
 #endif
 #ifndef COUNTED
 #define COUNTED 0
+#endif
+#ifndef COUNT_BY_SLOT
+#define COUNT_BY_SLOT 0
 #endif
 #ifndef STEP_COUNT_DTYPE
 #define STEP_COUNT_DTYPE float32
@@ -43,17 +47,24 @@
         WRITE_AS(PARAMETER_DTYPE, value, p, i); \
     }
 
-#if COUNTED
+#if COUNT_BY_SLOT
+#define STEP_COUNT_PARAMETER
+#define READ_STEP_COUNT LOAD(STEP_COUNT_DTYPE, t, 0)
+#elif COUNTED
 #define STEP_COUNT_PARAMETER __global const STORAGE(STEP_COUNT_DTYPE) *step_count, const ulong step_count_offset,
+#define READ_STEP_COUNT LOAD(STEP_COUNT_DTYPE, step_count, step_count_offset)
+#else
+#define STEP_COUNT_PARAMETER
+#endif
+#if COUNTED
 #define LOGARITHM_PARAMETERS , const REAL log_beta1, const REAL log_beta2
 // Not 1 - pow(beta, t), which cancels in single precision where beta is close to 1.
 #define CORRECT_BIAS \
-    const REAL t = LOAD(STEP_COUNT_DTYPE, step_count, step_count_offset); \
-    if (t == 0) return; \
-    step /= -expm1(t * log_beta1); \
-    correction = 1 / sqrt(-expm1(t * log_beta2));
+    const REAL steps = READ_STEP_COUNT; \
+    if (steps == 0) return; \
+    step /= -expm1(steps * log_beta1); \
+    correction = 1 / sqrt(-expm1(steps * log_beta2));
 #else
-#define STEP_COUNT_PARAMETER
 #define LOGARITHM_PARAMETERS
 #define CORRECT_BIAS
 #endif
@@ -61,9 +72,9 @@
 __kernel void optim_adam_step(SLOT_PARAMETERS, const SlotTable slots, STEP_COUNT_PARAMETER REAL step, REAL correction,
                               const REAL eps, const REAL shrink, const REAL coupled, const REAL beta1,
                               const REAL one_minus_beta1, const REAL beta2, const REAL one_minus_beta2 LOGARITHM_PARAMETERS) {
-    CORRECT_BIAS
     const uint chunk = get_group_id(0);
     FIND_SLOT
+    CORRECT_BIAS
     CHUNK_BOUNDS
     CHUNK_VECTORS STEP(V, READ, WRITE)
     CHUNK_TAIL STEP(REAL, LOAD, STORE)

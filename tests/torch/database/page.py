@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.pytorch.page import version
+from tests.torch import placement
 from tests.torch.database.core_opset import CPU, DECOMPOSED, KERNEL, PARTS
 from tests.torch.database.results import Results
 from tests.torch.database.states import STATES, EntryOutcome, Outcome, State
@@ -61,6 +62,8 @@ def page(results: Results) -> str:
         "## The Core ATen opset",
         "",
         *_core(results.core),
+        "",
+        *placement.section(placement.load()),
     ]
     for state in STATES:
         chosen = [e for e in common if e.function.state == state]

@@ -54,4 +54,4 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
     )  # fmt: skip
 
 
-LOWERINGS = optim.lowerings(MultiTensorBuilders(copy.copy, _over_slots, _total, copy.fill))
+LOWERINGS = optim.lowerings(MultiTensorBuilders(copy.copy, _over_slots, _total, copy.fill, counts_by_slot=True))

@@ -1,0 +1,185 @@
+"""Layers of recurrent networks as Polyhal's ops over whole sequences, in place of PyTorch's loops over time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.torch import tensors
+from polyhal.torch.private import decomposed
+
+_aten: Any = torch.ops.aten
+Tensors = tuple[torch.Tensor, ...]
+
+
+def _unwrapped(values: Sequence[Any]) -> list[Any]:
+    return [None if x is None else tensors.unwrap(x) for x in values]
+
+
+def _lstm_steps(gates: Any, weight: Any, hidden: Any, cell: Any, projection: Any, order: Sequence[int]) -> Tensors:
+    outs, cells = {}, {}
+    for t in order:
+        i, f, g, o = (gates[t] + functional.linear(hidden, weight)).chunk(4, -1)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        hidden = o.sigmoid() * cell.tanh()
+        hidden = hidden if projection is None else functional.linear(hidden, projection)
+        outs[t], cells[t] = hidden, cell
+    return tuple(torch.stack([states[t] for t in sorted(order)]) for states in (outs, cells))
+
+
+def _gru_steps(gates: Any, weight: Any, hidden: Any, bias: Any, order: Sequence[int]) -> Tensors:
+    outs = {}
+    for t in order:
+        (a_r, a_z, a_n), (b_r, b_z, b_n) = (x.chunk(3, -1) for x in (gates[t], functional.linear(hidden, weight, bias)))
+        n = (a_n + (a_r + b_r).sigmoid() * b_n).tanh()
+        hidden = outs[t] = n + (a_z + b_z).sigmoid() * (hidden - n)
+    return (torch.stack([outs[t] for t in sorted(order)]),)
+
+
+def _rnn_steps(gates: Any, weight: Any, hidden: Any, nonlinearity: str, order: Sequence[int]) -> Tensors:
+    outs = {}
+    for t in order:
+        hidden = outs[t] = getattr(torch, nonlinearity)(gates[t] + functional.linear(hidden, weight))
+    return (torch.stack([outs[t] for t in sorted(order)]),)
+
+
+class _Layer(torch.autograd.Function):
+    """One layer in one direction: `run(mode, reverse, gates, weight, *others)`, where all after `reverse` are tensors or None.
+
+    Gradients that shall be differentiated again are those of the loop over time steps.
+    """
+
+    @staticmethod
+    def forward(mode: str, reverse: bool, *inputs: Any) -> Tensors:
+        gates, weight, hidden, *others = _unwrapped(inputs)
+        if mode == "lstm":
+            found = FUNCTIONS["lstm"](gates, weight, hidden, others[0], others[1], None, reverse)
+        elif mode == "gru":
+            found = (FUNCTIONS["gru"](gates, weight, hidden, others[0], None, reverse),)
+        else:
+            found = (FUNCTIONS["rnn"](gates, weight, hidden, None, mode, reverse),)
+        return tuple(map(tensors.wrap, found))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mode, ctx.reverse = inputs[:2]
+        ctx.save_for_backward(*inputs[2:], *output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        count = 5 if ctx.mode == "lstm" else 4 if ctx.mode == "gru" else 3
+        inputs, outputs = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        if torch.is_grad_enabled():
+            return None, None, *_differentiable(ctx.mode, ctx.reverse, inputs, grads)
+        gates, weight, hidden, *others = _unwrapped(inputs)
+        found: Any
+        if ctx.mode == "lstm":
+            states = _unwrapped(outputs)
+            found = FUNCTIONS["lstm_grad"](
+                *_unwrapped(grads), gates, weight, hidden, others[0], *states, others[1], None, ctx.reverse
+            )
+        elif ctx.mode == "gru":
+            found = FUNCTIONS["gru_grad"](
+                *_unwrapped(grads), gates, weight, hidden, *_unwrapped(outputs), others[0], None, ctx.reverse
+            )
+        else:
+            found = FUNCTIONS["rnn_grad"](
+                *_unwrapped(grads), weight, hidden, *_unwrapped(outputs), None, ctx.mode, ctx.reverse
+            )
+        return None, None, *(None if x is None else tensors.wrap(g) for x, g in zip(inputs, found, strict=True))
+
+
+_run_layer: Callable[..., Tensors] = _Layer.apply
+
+
+def _differentiable(mode: str, reverse: bool, inputs: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+    """The gradients of a layer's inputs by PyTorch's ops."""
+    order = list(range(inputs[0].shape[0]))[:: -1 if reverse else 1]
+    with torch.enable_grad():
+        if mode == "lstm":
+            outs = _lstm_steps(*inputs, order=order)
+        else:
+            outs = (
+                _gru_steps(*inputs, order=order)
+                if mode == "gru"
+                else _rnn_steps(*inputs, nonlinearity=mode, order=order)
+            )
+        wanted = [x for x in inputs if x is not None and x.requires_grad]
+        found = iter(torch.autograd.grad(outs, wanted, grads, create_graph=True, allow_unused=True))
+    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
+
+
+def _is_ours(values: Sequence[torch.Tensor]) -> bool:
+    """Whether these are tensors with memory on the device, rather than stand-ins of a tracer or a transform."""
+    try:
+        return all(hasattr(x.untyped_storage(), "root") for x in values)
+    except (NotImplementedError, RuntimeError):  # transforms of functions hide the storage
+        return False
+
+
+def _layers(mode: str, x: Any, states: Sequence[Any], params: Sequence[Any], has_biases: bool, num_layers: int,
+            dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> tuple[Any, list[Any]]:  # fmt: skip
+    """The output, and the final states of all layers and directions."""
+    directions = 1 + bidirectional
+    each = len(params) // (num_layers * directions)
+    x = x.transpose(0, 1) if batch_first else x
+    finals: list[Tensors] = []
+    for layer in range(num_layers):
+        outs = []
+        for direction in range(directions):
+            number = layer * directions + direction
+            weights = list(params[number * each : (number + 1) * each])
+            sequences = _direction(mode, x, [s[number] for s in states], weights, has_biases, bool(direction))
+            outs.append(sequences[0])
+            finals.append(tuple(s[0 if direction else -1] for s in sequences))
+        x = torch.cat(outs, -1) if len(outs) > 1 else outs[0]
+        if dropout and layer < num_layers - 1:
+            x = torch.dropout(x, dropout, train)
+    return x.transpose(0, 1) if batch_first else x, [torch.stack(several) for several in zip(*finals, strict=True)]
+
+
+def _direction(
+    mode: str, x: Any, states: Sequence[Any], weights: list[Any], has_biases: bool, reverse: bool
+) -> Tensors:
+    """The states after each time step."""
+    projection = weights.pop() if mode == "lstm" and len(weights) == (5 if has_biases else 3) else None
+    weight_in, weight_hh, *biases = weights
+    bias = None if not has_biases else biases[0] if mode == "gru" else biases[0] + biases[1]
+    gates = functional.linear(x, weight_in, bias)
+    others: list[Any] = {"lstm": [*states[1:], projection], "gru": [biases[1] if has_biases else None]}.get(mode, [])
+    inputs = [weight_hh, states[0], *others]
+    out: Tensors = _run_layer(mode, reverse, gates, *(t if t is None else t.to(gates.dtype) for t in inputs))
+    return out
+
+
+def lstm(x: Any, states: Sequence[Any], params: Sequence[Any], *options: Any) -> Any:
+    """The output, and the final hidden and cell states."""
+    if not _is_ours([x, *states, *params]) or not x.numel():
+        return decomposed(_aten.lstm.input, x, states, params, *options)
+    out, (hidden, cell) = _layers("lstm", x, states, params, *options)
+    return out, hidden, cell
+
+
+def _single(name: str, mode: str) -> Callable[..., Any]:
+    """A network with one state."""
+
+    def compute(x: Any, state: Any, params: Sequence[Any], *options: Any) -> Any:
+        if not _is_ours([x, state, *params]) or not x.numel():
+            return decomposed(getattr(_aten, name).input, x, state, params, *options)
+        out, (final,) = _layers(mode, x, [state], params, *options)
+        return out, final
+
+    return compute
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "lstm.input": lstm,
+    "gru.input": _single("gru", "gru"),
+    "rnn_tanh.input": _single("rnn_tanh", "tanh"),
+    "rnn_relu.input": _single("rnn_relu", "relu"),
+}
+"""Taken over above autograd: to PyTorch these ops are their parts."""

@@ -1,0 +1,196 @@
+"""Maxima and means of windows and of even divisions, and maxima put back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from polyhal.nn import functional
+from polyhal.nn.functional.spatial import per_axis
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import F, UnsupportedArgumentsError, pulled_back, zeros
+
+Axes = Sequence[int]
+_MAX = {2: functional.max_pool2d, 3: functional.max_pool3d}
+_MEAN = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
+_ADAPTIVE_MAX = {2: functional.adaptive_max_pool2d, 3: functional.adaptive_max_pool3d}
+_ADAPTIVE_MEAN = {2: functional.adaptive_avg_pool2d, 3: functional.adaptive_avg_pool3d}
+_FRACTIONAL = {2: functional.fractional_max_pool2d, 3: functional.fractional_max_pool3d}
+
+
+def _put_back(values: Any, indices: Any, shape: tuple[int, ...], axes: int) -> Any:
+    """Values added up at their positions in the last axes of zeros of this shape."""
+    planes, length = math.prod(shape[: len(shape) - axes]), math.prod(shape[len(shape) - axes :])
+    base = zeros((planes, length), values.dtype, values.device)
+    if not values.size:
+        return F["reshape"](base, shape)
+    flat = (planes, values.size // planes)
+    return F["reshape"](F["scatter_add"](base, 1, F["reshape"](indices, flat), F["reshape"](values, flat)), shape)
+
+
+# --- maxima of windows ----------------------------------------------------------------------------------------------
+
+
+def _max_pool(axes: int, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool) -> Any:
+    return _MAX[axes](x, kernel, stride or None, padding, dilation, ceil_mode, True)
+
+
+@aten("max_pool2d_with_indices", keeps_format=True)
+def max_pool2d(
+    x: Any, kernel: Axes, stride: Axes = (), padding: Axes = (0,), dilation: Axes = (1,), ceil_mode: bool = False
+) -> Any:
+    return _max_pool(2, x, kernel, stride, padding, dilation, ceil_mode)
+
+
+@aten("max_pool3d_with_indices", keeps_format=True)
+def max_pool3d(
+    x: Any, kernel: Axes, stride: Axes = (), padding: Axes = (0,), dilation: Axes = (1,), ceil_mode: bool = False
+) -> Any:
+    return _max_pool(3, x, kernel, stride, padding, dilation, ceil_mode)
+
+
+@aten("max_pool2d_with_indices_backward", keeps_format=True)
+def max_pool2d_backward(
+    grad: Any, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool, indices: Any
+) -> Any:
+    """By a kernel that finds the maxima again, and needs no indices: both are the first largest elements."""
+    if not grad.size:
+        return zeros(x.shape, grad.dtype, grad.device)
+    window = [per_axis(v, 2, "window") for v in (kernel, stride or kernel, padding, dilation)]
+    planes = [F["reshape"](t, (-1, 1, *t.shape[-2:])) for t in (grad, x)]
+    return F["reshape"](F["max_pool2d_grad"](*planes, *window, ceil_mode), x.shape)
+
+
+@aten("max_pool3d_with_indices_backward", keeps_format=True)
+def max_pool3d_backward(
+    grad: Any, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool, indices: Any
+) -> Any:
+    return _put_back(grad, indices, x.shape, 3)
+
+
+# --- means of windows -----------------------------------------------------------------------------------------------
+
+
+def _avg_pool(
+    axes: int, x: Any, kernel: Axes, stride: Axes, padding: Axes, ceil_mode: bool, include: bool, divisor: int | None
+) -> Any:
+    if not x.dtype.is_floating_point:
+        raise UnsupportedArgumentsError
+    return _MEAN[axes](x, kernel, stride or None, padding, ceil_mode, include, divisor)
+
+
+@aten("avg_pool2d", keeps_format=True)
+def avg_pool2d(
+    x: Any, kernel: Axes, stride: Axes = (), padding: Axes = (0,), ceil_mode: bool = False, include: bool = True,
+    divisor: int | None = None,
+) -> Any:  # fmt: skip
+    return _avg_pool(2, x, kernel, stride, padding, ceil_mode, include, divisor)
+
+
+@aten("avg_pool3d", keeps_format=True)
+def avg_pool3d(
+    x: Any, kernel: Axes, stride: Axes = (), padding: Axes = (0,), ceil_mode: bool = False, include: bool = True,
+    divisor: int | None = None,
+) -> Any:  # fmt: skip
+    return _avg_pool(3, x, kernel, stride, padding, ceil_mode, include, divisor)
+
+
+@aten("avg_pool2d_backward", keeps_format=True)
+def avg_pool2d_backward(grad: Any, x: Any, *window: Any) -> Any:
+    return pulled_back(lambda x: _avg_pool(2, x, *window), grad, x)
+
+
+@aten("avg_pool3d_backward", keeps_format=True)
+def avg_pool3d_backward(grad: Any, x: Any, *window: Any) -> Any:
+    return pulled_back(lambda x: _avg_pool(3, x, *window), grad, x)
+
+
+# --- even divisions -------------------------------------------------------------------------------------------------
+
+
+@aten("_adaptive_avg_pool2d", keeps_format=True)
+def adaptive_avg_pool2d(x: Any, size: Axes) -> Any:
+    return _ADAPTIVE_MEAN[2](x, size)
+
+
+@aten("_adaptive_avg_pool3d", keeps_format=True)
+def adaptive_avg_pool3d(x: Any, size: Axes) -> Any:
+    return _ADAPTIVE_MEAN[3](x, size)
+
+
+@aten("_adaptive_avg_pool2d_backward", keeps_format=True)
+def adaptive_avg_pool2d_backward(grad: Any, x: Any) -> Any:
+    return pulled_back(lambda x: adaptive_avg_pool2d(x, grad.shape[-2:]), grad, x)
+
+
+@aten("_adaptive_avg_pool3d_backward", keeps_format=True)
+def adaptive_avg_pool3d_backward(grad: Any, x: Any) -> Any:
+    return pulled_back(lambda x: adaptive_avg_pool3d(x, grad.shape[-3:]), grad, x)
+
+
+@aten("adaptive_max_pool2d", keeps_format=True)
+def adaptive_max_pool2d(x: Any, size: Axes) -> Any:
+    return _ADAPTIVE_MAX[2](x, size, True)
+
+
+@aten("adaptive_max_pool3d", keeps_format=True)
+def adaptive_max_pool3d(x: Any, size: Axes) -> Any:
+    return _ADAPTIVE_MAX[3](x, size, True)
+
+
+@aten("adaptive_max_pool2d_backward", keeps_format=True)
+def adaptive_max_pool2d_backward(grad: Any, x: Any, indices: Any) -> Any:
+    return _put_back(grad, indices, x.shape, 2)
+
+
+@aten("adaptive_max_pool3d_backward", keeps_format=True)
+def adaptive_max_pool3d_backward(grad: Any, x: Any, indices: Any) -> Any:
+    return _put_back(grad, indices, x.shape, 3)
+
+
+# --- random divisions -----------------------------------------------------------------------------------------------
+
+
+@aten("fractional_max_pool2d")
+def fractional_max_pool2d(x: Any, kernel: Axes, size: Axes, samples: Any) -> Any:
+    return _FRACTIONAL[2](x, kernel, size, None, True, samples)
+
+
+@aten("fractional_max_pool3d")
+def fractional_max_pool3d(x: Any, kernel: Axes, size: Axes, samples: Any) -> Any:
+    return _FRACTIONAL[3](x, kernel, size, None, True, samples)
+
+
+@aten("fractional_max_pool2d_backward")
+def fractional_max_pool2d_backward(grad: Any, x: Any, kernel: Axes, size: Axes, indices: Any) -> Any:
+    return _put_back(grad, indices, x.shape, 2)
+
+
+@aten("fractional_max_pool3d_backward")
+def fractional_max_pool3d_backward(grad: Any, x: Any, kernel: Axes, size: Axes, indices: Any) -> Any:
+    return _put_back(grad, indices, x.shape, 3)
+
+
+# --- maxima put back ------------------------------------------------------------------------------------------------
+
+
+def _unpool(x: Any, indices: Any, lengths: Axes) -> Any:
+    """Values at their positions; of those with one position, which are equal after a pooling, the last stays."""
+    shape = (*x.shape[: x.ndim - len(lengths)], *lengths)
+    planes, length = math.prod(shape[: len(shape) - len(lengths)]), math.prod(lengths)
+    base = zeros((planes, length), x.dtype, x.device)
+    if not x.size:
+        return F["reshape"](base, shape)
+    flat = (planes, x.size // planes)
+    return F["reshape"](F["scatter"](base, 1, F["reshape"](indices, flat), F["reshape"](x, flat)), shape)
+
+
+@aten("max_unpool2d", keeps_format=True)
+def max_unpool2d(x: Any, indices: Any, size: Axes) -> Any:
+    return _unpool(x, indices, size)
+
+
+@aten("max_unpool3d")
+def max_unpool3d(x: Any, indices: Any, size: Axes, stride: Axes, padding: Axes) -> Any:
+    return _unpool(x, indices, size)

@@ -1,0 +1,37 @@
+"""Windows of images as columns and back, and channels in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polyhal.nn import functional
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import F
+
+Axes = Sequence[int]
+
+
+@aten("im2col")
+def im2col(x: Any, kernel: Axes, dilation: Axes, padding: Axes, stride: Axes) -> Any:
+    return functional.unfold(x, kernel, dilation, padding, stride)
+
+
+@aten("col2im")
+def col2im(x: Any, size: Axes, kernel: Axes, dilation: Axes, padding: Axes, stride: Axes) -> Any:
+    return functional.fold(x, size, kernel, dilation, padding, stride)
+
+
+@aten("unfold_backward")
+def unfold_backward(grad: Any, shape: Axes, dim: int, size: int, step: int) -> Any:
+    """Of windows along an axis, which lie in the last axis of `grad`."""
+    if not shape:
+        return F["sum"](grad, 0)
+    axis = dim % len(shape)
+    windows = F["moveaxis"](grad, axis, -2)
+    return F["moveaxis"](F["fold_windows"](windows, (shape[axis],), (step,), (1,)), -1, axis)
+
+
+@aten("channel_shuffle", keeps_format=True)
+def channel_shuffle(x: Any, groups: int) -> Any:
+    return functional.channel_shuffle(x, groups)
