@@ -20,7 +20,7 @@ def _unwrapped(values: Sequence[Any]) -> list[Any]:
     return [None if x is None else tensors.unwrap(x) for x in values]
 
 
-def _lstm_steps(gates: Any, weight: Any, hidden: Any, cell: Any, projection: Any, order: Sequence[int]) -> Tensors:
+def _lstm_steps(order: Sequence[int], gates: Any, weight: Any, hidden: Any, cell: Any, projection: Any) -> Tensors:
     outs, cells = {}, {}
     for t in order:
         i, f, g, o = (gates[t] + functional.linear(hidden, weight)).chunk(4, -1)
@@ -31,7 +31,7 @@ def _lstm_steps(gates: Any, weight: Any, hidden: Any, cell: Any, projection: Any
     return tuple(torch.stack([states[t] for t in sorted(order)]) for states in (outs, cells))
 
 
-def _gru_steps(gates: Any, weight: Any, hidden: Any, bias: Any, order: Sequence[int]) -> Tensors:
+def _gru_steps(order: Sequence[int], gates: Any, weight: Any, hidden: Any, bias: Any) -> Tensors:
     outs = {}
     for t in order:
         (a_r, a_z, a_n), (b_r, b_z, b_n) = (x.chunk(3, -1) for x in (gates[t], functional.linear(hidden, weight, bias)))
@@ -40,7 +40,7 @@ def _gru_steps(gates: Any, weight: Any, hidden: Any, bias: Any, order: Sequence[
     return (torch.stack([outs[t] for t in sorted(order)]),)
 
 
-def _rnn_steps(gates: Any, weight: Any, hidden: Any, nonlinearity: str, order: Sequence[int]) -> Tensors:
+def _rnn_steps(order: Sequence[int], nonlinearity: str, gates: Any, weight: Any, hidden: Any) -> Tensors:
     outs = {}
     for t in order:
         hidden = outs[t] = getattr(torch, nonlinearity)(gates[t] + functional.linear(hidden, weight))
@@ -101,13 +101,9 @@ def _differentiable(mode: str, reverse: bool, inputs: Sequence[Any], grads: Sequ
     order = list(range(inputs[0].shape[0]))[:: -1 if reverse else 1]
     with torch.enable_grad():
         if mode == "lstm":
-            outs = _lstm_steps(*inputs, order=order)
+            outs = _lstm_steps(order, *inputs)
         else:
-            outs = (
-                _gru_steps(*inputs, order=order)
-                if mode == "gru"
-                else _rnn_steps(*inputs, nonlinearity=mode, order=order)
-            )
+            outs = _gru_steps(order, *inputs) if mode == "gru" else _rnn_steps(order, mode, *inputs)
         wanted = [x for x in inputs if x is not None and x.requires_grad]
         found = iter(torch.autograd.grad(outs, wanted, grads, create_graph=True, allow_unused=True))
     return [next(found) if x is not None and x.requires_grad else None for x in inputs]
