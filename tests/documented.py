@@ -143,7 +143,10 @@ def facts() -> dict[str, Callable[[], tuple[Any, ...]]]:
         rf"recorded as {NUMBER} nodes": lambda: _launches()[1:2],
         rf"submits the launches: {NUMBER} instead of {NUMBER}": lambda: (_launches()[2], _launches()[0]),
         r"(\d+) of (\d+) memory-bound workloads": _memory_bound,
-        r"and some reductions, at ([\d.]+) to ([\d.]+)\.": _slow_memory_bound,
+        r"and a reduction, at ([\d.]+) to ([\d.]+)\.": _slow_memory_bound,
+        r"Depthwise convolution is ([\d.]+) to ([\d.]+) times": lambda: _layers("depthwise", 1),
+        r"of 256 units are ([\d.]+) to ([\d.]+) times": lambda: _layers(r"(LSTM|GRU) .* 256 wide", 1),
+        r"of 1024 units ([\d.]+) to ([\d.]+) times": lambda: _layers(r"LSTM .* 1024 wide", 2),
         r"half precision reach ([\d.]+) to ([\d.]+) of PyTorch's speed": _products,
         r"convolutions in float32 ([\d.]+) to ([\d.]+)\.": _convolutions,
         r"is ([\d.]+) times as fast as PyTorch's eager one in float32": lambda: _gpt2("high"),
@@ -241,6 +244,16 @@ def _products() -> tuple[str, str]:
 def _convolutions() -> tuple[str, str]:
     ratios = _ratios(lambda r: re.fullmatch(r"conv .* highest( and gradients)?", r["name"]))
     return f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+
+
+def _layers(pattern: str, digits: int) -> tuple[str, str]:
+    """How many times as fast as PyTorch's fastest way captured layers of the H200 are."""
+    ratios = []
+    for row in _result("h200-layers"):
+        if re.match(pattern, row["name"]):
+            others = [s[0] for n, s in row["seconds"].items() if not n.startswith("opencl")]
+            ratios.append(min(others) / row["seconds"]["opencl:0 captured"][0])
+    return f"{min(ratios):.{digits}f}", f"{max(ratios):.{digits}f}"
 
 
 def _gpt2(precision: str) -> tuple[str]:

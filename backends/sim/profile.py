@@ -64,6 +64,8 @@ class DeviceProfile:
     whole device."""
     split_depth: int
     """Terms of a sum below which work-groups do not share it."""
+    sliced_flops: Mapping[str, int]
+    """Operations of a product, by dtype, up to which its sums are shared within work-groups, which takes no second kernel."""
     fill_depth: Mapping[str, float]
     """Terms of a sum for which a work-group could compute, by dtype, while it waits for its first operands and stores its
     result."""
@@ -157,6 +159,7 @@ def _parse(name: str, tables: Mapping[str, Any]) -> DeviceProfile:
         cache_bandwidth=cache.get("bandwidth_gb_s", 0) * 1e9,
         tile_outputs=shapes.get("tile_outputs", {}),
         split_depth=shapes.get("split_depth", 1),
+        sliced_flops=shapes.get("sliced_flops", {}),
         fill_depth=shapes.get("fill_depth", {}),
         half_row=shapes.get("half_row", 0.0),
         packing={operand: rate * 1e9 for operand, rate in shapes.get("packing_gb_s", {}).items()},

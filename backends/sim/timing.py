@@ -86,7 +86,8 @@ def kernel_ns(profile: DeviceProfile, cost: KernelCost) -> int:
 
 def launches(profile: DeviceProfile, cost: KernelCost) -> int:
     """Return how many kernels it takes: those that pack operands or add the parts of shared sums are kernels, too."""
-    return cost.launches + len(_packed(profile, cost)) + (_shares(profile, cost) > 1)
+    sliced = cost.family != "convolution" and cost.flops <= profile.sliced_flops.get(cost.dtype.name, 0)
+    return cost.launches + len(_packed(profile, cost)) + (_shares(profile, cost) > 1 and not sliced)
 
 
 def _packed(profile: DeviceProfile, cost: KernelCost) -> list[tuple[str, int]]:
