@@ -21,10 +21,16 @@ TYPES: tuple[tuple[type[Exception], type[Exception]], ...] = (
 """In the order in which they are looked for."""
 
 
-def translated(error: errors.PolyhalError) -> Exception:
+REFUSALS = (errors.PolyhalError, ValueError, TypeError)
+"""What Polyhal's functions raise for arguments that do not fit. PyTorch's kernels raise RuntimeError for most of them."""
+
+
+def translated(error: Exception) -> Exception:
     """The error that PyTorch's users catch, with the same message."""
-    if isinstance(error.__cause__, AxisRangeError):
+    if isinstance(error, AxisRangeError) or isinstance(error.__cause__, AxisRangeError):
         return IndexError(str(error))
+    if not isinstance(error, errors.PolyhalError):
+        return RuntimeError(str(error))
     kind = next(theirs for ours, theirs in TYPES if isinstance(error, ours))
     return kind(str(error))
 
@@ -36,7 +42,7 @@ def as_pytorch(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except errors.PolyhalError as error:
+        except REFUSALS as error:
             raise translated(error) from error
 
     return call

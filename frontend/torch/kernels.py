@@ -10,13 +10,12 @@ import torch
 
 import polyhal_autoload
 from polyhal.hal import dispatch
-from polyhal.hal.errors import PolyhalError
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.torch import attention, autocast, device_module, generators, memory, private, recurrent, storages, tensors
 from polyhal.torch import table as _table  # noqa: F401  (fills the table)
 from polyhal.torch.device import check_ordinal, current
-from polyhal.torch.failures import translated
+from polyhal.torch.failures import REFUSALS, translated
 from polyhal.torch.fallback import fallback
 from polyhal.torch.registration import HANDLED, TABLE, Entry, UnsupportedArgumentsError
 from polyhal.torch.table.random import drawing_from
@@ -44,6 +43,10 @@ def overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet, None), which, None)
 
 
+_PLAIN = frozenset({int, float, bool, str, type(None)})
+"""Types of arguments that a function of the table takes as they are; the quickest question to ask."""
+
+
 def _unwrapped(x: Any) -> Any:
     if isinstance(x, torch.Tensor):
         return tensors.unwrap(x)
@@ -57,36 +60,40 @@ def _unwrapped(x: Any) -> Any:
     return x
 
 
-def _wrapped(x: Any, memory_of_inputs: set[int]) -> Any:
+def _wrapped(x: Any, inputs: list[Any]) -> Any:
     """Results for PyTorch. Those that are no views by ATen's schema get memory of their own."""
     if isinstance(x, Tensor):
-        return tensors.wrap(FUNCTIONS["copy"](x) if id(x.buffer) in memory_of_inputs else x)
+        return tensors.wrap(FUNCTIONS["copy"](x) if _lies_in(x.buffer, inputs) else x)
     if isinstance(x, (list, tuple)):
-        return type(x)(_wrapped(v, memory_of_inputs) for v in x)
+        return type(x)([_wrapped(v, inputs) for v in x])
     return x
 
 
-def _buffers(values: Any) -> set[int]:
-    found: set[int] = set()
-    for x in values:
-        if isinstance(x, list):
-            found |= _buffers(x)
-        elif isinstance(x, Tensor):
-            found.add(id(x.buffer))
-    return found
+def _lies_in(buffer: Any, inputs: list[Any]) -> bool:
+    """Whether one of the inputs, or of the lists among them, lies in the buffer."""
+    for x in inputs:
+        if isinstance(x, Tensor):
+            if x.buffer is buffer:
+                return True
+        elif isinstance(x, list) and _lies_in(buffer, x):
+            return True
+    return False
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any], creates: bool) -> tuple[list[Any], dict[str, Any]]:
     """What a function of the table takes."""
+    values = [x if type(x) in _PLAIN else _unwrapped(x) for x in args]
+    if not (kwargs or creates):
+        return values, {}
     named = {k: _unwrapped(v) for k, v in kwargs.items() if k not in HANDLED}
     if creates:
         named["device"] = current()
-    return [_unwrapped(x) for x in args], named
+    return values, named
 
 
 def _drawn(function: Kernel, kwargs: dict[str, Any]) -> Kernel:
     """A function of the table, to draw from the generator that a call names. Raises UnsupportedArgumentsError for a CPU's."""
-    generator = kwargs.get("generator")
+    generator = kwargs.get("generator") if kwargs else None
     if generator is None:
         return function
     stream = generators.stream_of(generator)
@@ -108,9 +115,9 @@ def kernel_of(entry: Entry, op: Any) -> Kernel:
             result = _drawn(entry.function, kwargs)(*values, **named)
         except UnsupportedArgumentsError:
             return fallback(op, *args, **kwargs)
-        except PolyhalError as error:
+        except REFUSALS as error:
             raise translated(error) from error
-        out = _wrapped(result, _buffers(values))
+        out = _wrapped(result, values)
         return _formatted(out, args[0]) if entry.keeps_format else out
 
     return kernel
@@ -132,6 +139,8 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
     def kernel(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         try:
             target = tensors.unwrap(self)
+            if 0 in target.strides:
+                _check_elements_are_apart(target)
             values, named = _arguments(args, kwargs, False)
             if entry.op is not None and not named and _writes_directly(target, values):
                 dispatch.apply_into(entry.op, (target, *values), (), (target,))
@@ -142,7 +151,7 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
                 tensors.write(self, result)
         except UnsupportedArgumentsError:
             return fallback(op, self, *args, **kwargs)  # type: ignore[no-any-return]
-        except PolyhalError as error:
+        except REFUSALS as error:
             raise translated(error) from error
         return self
 
@@ -163,6 +172,15 @@ def _writes_directly(target: Any, values: list[Any]) -> bool:
         elif not isinstance(v, (bool, int, float)):
             return False
     return True
+
+
+def _check_elements_are_apart(target: Any) -> None:
+    """Raise RuntimeError, as PyTorch does, for a tensor that was expanded."""
+    if any(n > 1 and stride == 0 for n, stride in zip(target.shape, target.strides, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
 
 
 def _check_fits(target: torch.Tensor, result: Any) -> None:

@@ -108,7 +108,12 @@ def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     shape = list(size)
     if shape.count(-1) == 1:
         known = math.prod(n for n in shape if n != -1)
-        shape[shape.index(-1)] = x.numel() // known if known else 0
+        if not known:
+            raise RuntimeError(
+                f"cannot reshape tensor of {x.numel()} elements into shape {list(size)} because the unspecified dimension "
+                "size -1 can be any value and is ambiguous"
+            )
+        shape[shape.index(-1)] = x.numel() // known
     if math.prod(shape) != x.numel():
         raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {x.numel()}")
     found = layout.reshape(Spec(dtypes.float32, tuple(x.shape), x.stride()), tuple(shape))

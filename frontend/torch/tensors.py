@@ -16,6 +16,7 @@ import torch
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
@@ -34,11 +35,13 @@ _storage_of = torch.Tensor.untyped_storage
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
-    """Polyhal's dtype for PyTorch's. Raises TypeError."""
+    """Polyhal's dtype for PyTorch's. Raises UnsupportedDTypeError."""
     try:
         return DTYPES[dtype]
     except KeyError:
-        raise TypeError(f"{dtype} is not supported on {NAME}; supported are {', '.join(map(str, DTYPES))}") from None
+        raise UnsupportedDTypeError(
+            f"{dtype} is not supported on {NAME}; supported are {', '.join(map(str, DTYPES))}"
+        ) from None
 
 
 def root_of(x: torch.Tensor) -> Tensor:
@@ -53,7 +56,7 @@ def wrap(x: Tensor) -> torch.Tensor:
     spec = ref.spec
     out = private.new_tensor(spec.shape, TORCH_DTYPES[spec.dtype])
     attach(_storage_of(out), x)
-    if ref.offset or not spec.is_contiguous:
+    if ref.offset or out.stride() != spec.strides:
         return private.reinterpret(out, spec.shape, spec.strides, ref.offset)
     return out
 

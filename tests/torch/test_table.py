@@ -211,3 +211,45 @@ def test_dropout_keeps_a_share_and_its_gradient_the_same(torch_device: str) -> N
     assert torch.equal(x.grad, y)
     assert abs((y == 0).float().mean().item() - 0.25) < 0.05
     assert y.max().item() == pytest.approx(4 / 3)
+
+
+REFUSED: dict[str, tuple[type[Exception], Callable[[torch.Tensor], Any]]] = {
+    "mean of integers": (RuntimeError, lambda x: x.long().mean()),
+    "an extreme of nothing": (IndexError, lambda x: x[:0].amax(0)),
+    "an axis that is not there": (IndexError, lambda x: x.roll(1, 2)),
+    "a source of another dtype": (RuntimeError, lambda x: x.scatter(0, torch.zeros_like(x).long(), x.double())),
+    "steps of integers": (RuntimeError, lambda x: torch.lerp(x.long(), x.long(), 0.5)),
+    "quotients of integers": (RuntimeError, lambda x: torch.addcdiv(x.long(), x.long(), x.long())),
+    "a trace of three axes": (RuntimeError, lambda x: x[None].trace()),
+    "the k-th of fewer": (RuntimeError, lambda x: x.kthvalue(9)),
+    "an expanded target": (RuntimeError, lambda x: x[:1].expand(3, 3).add_(1)),
+    "a result of another category": (RuntimeError, lambda x: x.long().add_(0.5)),
+    "a result of another shape": (RuntimeError, lambda x: x[0].add_(x)),
+    "an unknown length of nothing": (RuntimeError, lambda x: x[:0].view(0, -1)),
+    "a singular matrix": (torch.linalg.LinAlgError, lambda x: torch.linalg.inv(torch.zeros_like(x))),
+    "a negative deviation": (RuntimeError, lambda x: x.normal_(0, -1)),
+    "a matrix of other columns": (RuntimeError, lambda x: x @ x[:2]),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_pytorch_refuses_is_refused_with_its_type(torch_device: str, what: str) -> None:
+    kind, call = REFUSED[what]
+    for device in ("cpu", torch_device):
+        with pytest.raises(kind):
+            call(torch.ones(3, 3, device=device))
+
+
+def test_draws_come_from_the_generator_that_is_named(torch_device: str) -> None:
+    def draws(seed: int) -> list[Any]:
+        generator = torch.Generator(torch_device).manual_seed(seed)
+        x = torch.ones(8, device=torch_device)
+        return [
+            x.exponential_(generator=generator).tolist(),
+            torch.randperm(8, device=torch_device, generator=generator).tolist(),
+            torch.multinomial(x, 4, generator=generator).tolist(),
+            torch.randint(0, 99, (8,), device=torch_device, generator=generator).tolist(),
+        ]
+
+    assert draws(3) == draws(3)
+    assert draws(3) != draws(4)

@@ -37,6 +37,8 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
 
 @aten("eye", "eye.m")
 def eye(rows: int, columns: int | None = None, *, dtype: Any = None, device: Any = None) -> Any:
+    if min(rows, rows if columns is None else columns) < 0:
+        raise RuntimeError(f"lengths must be greater or equal to 0, got {rows} and {columns}")
     return polyhal.eye(rows, columns, dtype=dtype or dtypes.float32, device=device)
 
 

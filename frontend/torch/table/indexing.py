@@ -29,8 +29,15 @@ def gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
     return F["gather"](x, dim, index)
 
 
+def _same_dtype(x: Any, src: Any) -> None:
+    """Raise RuntimeError, as PyTorch does, where a source would have to be cast."""
+    if src.dtype is not x.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+
+
 @aten("scatter.src")
 def scatter(x: Any, dim: int, index: Any, src: Any) -> Any:
+    _same_dtype(x, src)
     return F["scatter"](x, dim, index, src)
 
 
@@ -51,6 +58,7 @@ def scatter_with(x: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
 
 @aten("scatter_add")
 def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
+    _same_dtype(x, src)
     return F["scatter_add"](x, dim, index, src)
 
 

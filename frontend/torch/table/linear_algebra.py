@@ -17,6 +17,8 @@ def product(a: Any, b: Any) -> Any:
 def add_product(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     if beta == 1 and alpha == 1 and a.ndim == b.ndim == 2 and c.shape == b.shape[1:] and c.dtype is a.dtype:
         return F["linear"](a, F["permute"](b, (1, 0)), c)
+    if not c.dtype.is_floating_point:
+        beta, alpha = int(beta), int(alpha)
     out = F["matmul"](a, b)
     out = out if alpha == 1 else out * alpha
     return out if beta == 0 else out + (c if beta == 1 else c * beta)
@@ -57,4 +59,6 @@ def cross(a: Any, b: Any, *, dim: int = -1) -> Any:
 
 @aten("trace")
 def trace(x: Any) -> Any:
+    if x.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {x.ndim}")
     return F["trace"](x)

@@ -136,6 +136,8 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
 @aten("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    if is_tensor(value) and value.shape:
+        raise RuntimeError(f"masked_fill only supports a 0-dimensional value tensor, but got {value.ndim} dimension(s)")
     return F["masked_fill"](x, mask, value)
 
 
@@ -173,6 +175,8 @@ def addcmul(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
 
 @aten("addcdiv")
 def addcdiv(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
+    if not any(t.dtype.is_floating_point or t.dtype.kind == "complex" for t in (a, b)):
+        raise RuntimeError("Integer division with addcdiv is no longer supported: true_divide the tensors instead")
     if value == 1 or x.dtype.itemsize < 4:
         return F["addcdiv"](x, a, b, value)
     # Optimizers pass another number at each step: as an operand it needs no kernel of its own.
@@ -181,6 +185,8 @@ def addcdiv(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
 
 @aten("lerp.Scalar", "lerp.Tensor")
 def lerp(x: Any, end: Any, weight: Any) -> Any:
+    if not (x.dtype.is_floating_point or x.dtype.kind == "complex"):
+        raise NotImplementedError(f"lerp is not implemented for {x.dtype.name}")
     return F["lerp"](x, end, weight)
 
 

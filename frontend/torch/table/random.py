@@ -49,11 +49,15 @@ def normal_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
 
 @aten("uniform")
 def uniform(x: Any, low: float = 0.0, high: float = 1.0) -> Any:
+    if low > high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
     return uniform_numbers(x.shape, x.dtype, x.device) * (high - low) + low
 
 
 @aten("normal_functional", "normal_")
 def normal(x: Any, mean: float = 0.0, std: float = 1.0) -> Any:
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     return normal_numbers(x.shape, x.dtype, x.device) * std + mean
 
 
@@ -69,7 +73,7 @@ def bernoulli_each(x: Any, p: Any) -> Any:
 
 def _drawn(method: str, x: Any, *args: Any) -> Any:
     """What a method of Polyhal's tensors draws in the shape and dtype of `x`."""
-    return getattr(polyhal.empty(x.shape, dtype=x.dtype, device=x.device), method)(*args)
+    return getattr(polyhal.empty(x.shape, dtype=x.dtype, device=x.device), method)(*args, generator=_SOURCE.generator)
 
 
 @aten("random_")
@@ -104,6 +108,8 @@ def geometric(x: Any, p: float) -> Any:
 
 @aten("log_normal_")
 def log_normal(x: Any, mean: float = 1.0, std: float = 2.0) -> Any:
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     return _drawn("log_normal_", x, mean, std)
 
 
@@ -116,22 +122,22 @@ def normal_each(mean: Any, std: Any = 1.0) -> Any:
 
 @aten("multinomial")
 def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Any:
-    return polyhal.multinomial(x, num_samples, replacement)
+    return polyhal.multinomial(x, num_samples, replacement, generator=_SOURCE.generator)
 
 
 @aten("poisson")
 def poisson(rates: Any) -> Any:
-    return polyhal.poisson(rates)
+    return polyhal.poisson(rates, _SOURCE.generator)
 
 
 @aten("binomial")
 def binomial(count: Any, prob: Any) -> Any:
-    return polyhal.binomial(count, prob)
+    return polyhal.binomial(count, prob, _SOURCE.generator)
 
 
-@aten("randperm")
+@aten("randperm", "randperm.generator")
 def randperm(n: int, *, dtype: Any = dtypes.int64, device: Any = None) -> Any:
-    return polyhal.randperm(n, dtype=dtype or dtypes.int64, device=device)
+    return polyhal.randperm(n, dtype=dtype or dtypes.int64, device=device, generator=_SOURCE.generator)
 
 
 @aten("native_dropout")

@@ -23,6 +23,8 @@ def sum_(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> A
 @aten("mean", "mean.dim")
 def mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     x = cast(x, dtype)
+    if x.dtype.kind not in ("float", "complex"):
+        raise RuntimeError(f"mean(): input dtype must be either a floating point or complex dtype. Got: {x.dtype.name}")
     return F["mean"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
 
@@ -32,13 +34,23 @@ def prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> A
     return F["prod"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
 
+def _not_empty(name: str, x: Any, dim: Any) -> None:
+    """Raise IndexError, as PyTorch does, for an extreme along an axis that is given and has no elements."""
+    if not x.size and dim is not None:
+        for axis in dim if isinstance(dim, (list, tuple)) else [dim]:
+            if x.shape and -x.ndim <= axis < x.ndim and not x.shape[axis]:
+                raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
+
+
 @aten("amax")
 def amax(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    _not_empty("amax", x, dim)
     return F["max"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
 
 @aten("amin")
 def amin(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    _not_empty("amin", x, dim)
     return F["min"](x, axes_of(x, dim), keepdim) if x.shape else F["copy"](x)
 
 
@@ -175,6 +187,8 @@ def norm_of_all(x: Any, p: Any = 2, dtype: Any = None) -> Any:
 
 @aten("renorm")
 def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
+    if x.ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {x.ndim} dimensions")
     return F["renorm"](x, p, dim, maxnorm)
 
 

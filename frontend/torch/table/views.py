@@ -61,6 +61,10 @@ def flip(x: Any, dims: Any) -> Any:
 
 @aten("roll")
 def roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
+    if not shifts or (dims and len(shifts) != len(dims)) or (not dims and len(shifts) > 1):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    if dims and not x.shape:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
     return F["roll"](x, tuple(shifts), tuple(dims) if dims else None)
 
 

@@ -1,7 +1,8 @@
 """Replay PyTorch's database of ops on the device "polyhal": `python -m tests.torch.database --only softmax`.
 
-Without `--only` it replays everything, writes tests/torch/database/results.json and the page docs/torch-coverage.md, and takes
-some minutes. With it, it prints what is not wholly on the device; `--record` puts that into the figures and the page as well.
+Without `--only` and `--dtype` it replays everything, writes tests/torch/database/results.json and the page
+docs/torch-coverage.md, and takes some minutes. With them, it prints what is not wholly on the device; `--record` puts that
+into the figures and the page as well.
 `page` writes the page from the committed figures. POLYHAL_DEVICE chooses the device.
 """
 
@@ -41,11 +42,16 @@ def main() -> int:
             _print(o)
         counts = Counter(o.function.state for o in outcomes if not o.kind)
         print(", ".join(f"{counts[s]} {s}" for s in STATES), f"({time.perf_counter() - begin:.0f} s)")
-        if not arguments.only or arguments.record:
+        if _is_whole(arguments) or arguments.record:
             record(outcomes, core_opset(), arguments.limit, whole=not arguments.only)
-    if arguments.page or arguments.record or not arguments.only:
+    if arguments.page or arguments.record or _is_whole(arguments):
         PAGE.write_text(page(load()), encoding="utf-8")
     return int(any(o.function.state == "differs" for o in outcomes))
+
+
+def _is_whole(arguments: argparse.Namespace) -> bool:
+    """Whether everything is replayed as the figures want it."""
+    return not arguments.only and not arguments.dtype
 
 
 def _replayed(arguments: argparse.Namespace) -> Iterator[EntryOutcome]:
@@ -54,7 +60,7 @@ def _replayed(arguments: argparse.Namespace) -> Iterator[EntryOutcome]:
     torch.set_printoptions(profile="short")
     words = arguments.only.split(",")
     names = [n for n in map(full_name, op_database()) if any(n == w if arguments.exact else w in n for w in words)]
-    jobs = [(name, arguments.limit) for name in names]
+    jobs = [(name, arguments.limit, arguments.dtype) for name in names]
     # The import of the database takes long and is done once; the device is opened in each process.
     with multiprocessing.get_context("fork").Pool(
         arguments.processes, _open, (os.environ.get("POLYHAL_DEVICE"),)
@@ -68,8 +74,8 @@ def _open(device: str | None) -> None:
     set_default_device(Device(device or "numpy"))
 
 
-def _replay(job: tuple[str, int]) -> EntryOutcome | None:
-    name, limit = job
+def _replay(job: tuple[str, int, str]) -> EntryOutcome | None:
+    name, limit, dtype = job
     entry = next(e for e in op_database() if full_name(e) == name)
 
     def give_up(*_: Any) -> None:
@@ -78,7 +84,7 @@ def _replay(job: tuple[str, int]) -> EntryOutcome | None:
     signal.signal(signal.SIGALRM, give_up)
     signal.alarm(_SECONDS_PER_ENTRY)
     try:
-        return replay(entry, limit)
+        return replay(entry, limit, getattr(torch, dtype) if dtype else None)
     except Exception as error:
         return EntryOutcome(name, "", "", Outcome("refused", (), f"{type(error).__name__}: {error}"))
     finally:
@@ -98,6 +104,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("page", nargs="?", choices=["page"], help="write the page alone")
     parser.add_argument("--only", default="", help="entries whose name contains this text; several by commas")
     parser.add_argument("--exact", action="store_true", help="`--only` gives whole names")
+    parser.add_argument(
+        "--dtype", default="", help="print how entries do in this dtype, such as int64, and record nothing"
+    )
     parser.add_argument("--limit", type=int, default=SAMPLES, help="samples per entry")
     parser.add_argument("--record", action="store_true", help="write figures and page also with `--only`")
     parser.add_argument("-n", "--processes", type=int, default=2)

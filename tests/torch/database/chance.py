@@ -25,7 +25,7 @@ def elements(call: Callable[[], Any]) -> tuple[list[tuple[Any, ...]], torch.Tens
         with _other_seeds(number):
             results = [t.detach().cpu() for t in leaves(call()) if isinstance(t, torch.Tensor)]
         shapes = shapes or [(tuple(t.shape), str(t.dtype)) for t in results]
-        drawn += [t.flatten().double() for t in results]
+        drawn += [t.flatten().to(torch.float64, copy=True) for t in results]  # ops in place give the same tensor
         count = sum(t.numel() for t in drawn)
         if count >= ENOUGH or not count:
             break

@@ -23,16 +23,22 @@ from tests.torch.database.states import EntryOutcome, Kind, Outcome, worst
 DEVICE = "polyhal"
 SAMPLES = 5
 _DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
-"""An entry is replayed in the first of these that it has."""
+"""An entry is replayed in the first of these that it has, unless a dtype is given."""
 _LONGEST = 200
 """Of texts about what was refused or differs."""
 _UNSEEN = frozenset({"generator", "pin_memory"})
 """Keywords of samples that are left out: both belong to one device."""
 
 
-def replay(entry: Any, limit: int = SAMPLES) -> EntryOutcome | None:
-    """Replay up to `limit` evenly chosen samples in each form that the entry has; None without a sample that the CPU takes."""
-    dtype = next((d for d in _DTYPES if d in entry.dtypes), torch.float32)
+def replay(entry: Any, limit: int = SAMPLES, dtype: torch.dtype | None = None) -> EntryOutcome | None:
+    """Replay up to `limit` evenly chosen samples in each form that the entry has, in a dtype or the first that it has.
+
+    None without a sample that the CPU takes.
+    """
+    if dtype is None:
+        dtype = next((d for d in _DTYPES if d in entry.dtypes), torch.float32)
+    elif dtype not in entry.dtypes:
+        return None
     differentiable = bool(entry.supports_autograd and dtype.is_floating_point and not is_random(entry))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
