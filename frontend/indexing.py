@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,7 +35,7 @@ def select(x: Tensor, index: Any) -> Tensor:
     gather = _gather(x, items)
     x, positions = gather.x, gather.positions
     rest = x.shape[gather.axes :]
-    rows = _reshape(x, (-1, *rest)) if gather.axes else x
+    rows = _reshape(x, (math.prod(x.shape[: gather.axes]), *rest)) if gather.axes else x
     flat = _reshape(rows, (rows.shape[0], -1 if rows.size else 0))
     result = _reshape(_embedding(flat, positions), (*positions.shape, *rest))
     if gather.place:

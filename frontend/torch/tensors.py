@@ -61,6 +61,18 @@ def wrap(x: Tensor) -> torch.Tensor:
     return out
 
 
+def wrap_block(
+    block: Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...] | None
+) -> torch.Tensor:
+    """A PyTorch tensor in a contiguous block, in row-major order or with strides."""
+    out = private.new_tensor(shape, dtype)
+    attach(_storage_of(out), block)
+    offset = block.ref.offset
+    if strides is None and not offset:
+        return out
+    return private.reinterpret(out, shape, out.stride() if strides is None else strides, offset)
+
+
 def unwrap(x: torch.Tensor) -> Any:
     """The Polyhal tensor that a PyTorch tensor of the device is; the number in a CPU tensor without axes.
 

@@ -12,7 +12,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.settings.state import settings
 from polyhal.torch import tensors
-from polyhal.torch.compiler.interpreter import UnsupportedNodeError, why_not
+from polyhal.torch.compiler.interpreter import UnsupportedNodeError, why_not, writes_inside
 from polyhal.torch.compiler.layouts import Symbols, is_symbolic
 from polyhal.torch.compiler.program import Program
 from polyhal.torch.compiler.split import SplitGraph
@@ -89,6 +89,11 @@ class CompiledGraph:
         if not self._may_split:
             told = "; ".join(f"{n.target}: {reason}" for n, reason in self._unsupported.items())
             raise NotImplementedError(f"the graph has ops that only PyTorch runs, and split is False: {told}")
+        for node in self._graph.graph.nodes:
+            if writes_inside(node):
+                raise NotImplementedError(
+                    f"{node.target} writes to a value within a compiled graph: {node.format_node()}"
+                )
         self._split = SplitGraph(self._graph, self._unsupported, self._kept, self._part)
         self._programs.clear()
         return None

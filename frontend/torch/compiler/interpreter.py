@@ -192,11 +192,12 @@ class Interpreter:
     def _as_expected(self, node: torch.fx.Node, x: Any, expected: Any) -> Any:
         if not isinstance(expected, torch.Tensor):
             return x
-        if x is None:  # nobody reads it, but PyTorch may keep it
-            shape = tuple(self._symbols.value(n) for n in expected.shape)
-            return FUNCTIONS["full"](shape, 0, tensors.dtype_of(expected.dtype), device=self._device)
-        self._symbols.bind(expected, x)
+        if x is not None:
+            self._symbols.bind(expected, x)
         shape = tuple(self._symbols.value(n) for n in expected.shape)
+        if x is None or (not x.size and x.shape != shape):
+            # What only other devices keep for their backward pass, or a gradient that is not wanted: nobody reads it.
+            return FUNCTIONS["full"](shape, 0, tensors.dtype_of(expected.dtype), device=self._device)
         if x.shape != shape:
             raise AssertionError(f"{node.target} gives shape {x.shape}; expected {shape}")
         return cast(x, tensors.dtype_of(expected.dtype))
@@ -218,6 +219,16 @@ def why_not(node: torch.fx.Node, device: Device) -> str:
         reads = isinstance(node.target, torch._ops.OpOverload) and node.target not in _SIZES
         return "it makes a number of elements" if reads else ""
     return "" if call_of(node.target) is not None else "there is no function for it"
+
+
+def writes_inside(node: torch.fx.Node) -> bool:
+    """Whether a node writes to anything but an argument of its graph, which graphs without mutation do not."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
+        return False
+    places = zip(target._schema.arguments, node.args, strict=False)
+    written = [x for a, x in places if a.alias_info is not None and a.alias_info.is_write]
+    return any(not isinstance(x, torch.fx.Node) or x.op != "placeholder" for x in written)
 
 
 def _is_storable(value: torch.Tensor, device: Device) -> bool:

@@ -25,8 +25,9 @@ class Symbols:
         if real is None:  # a gradient that is not wanted
             return
         if isinstance(fake, torch.Tensor):
-            for n, m in zip(fake.shape, real.shape, strict=True):
-                self.bind(n, m)
+            if fake.ndim == real.ndim:
+                for n, m in zip(fake.shape, real.shape, strict=True):
+                    self.bind(n, m)
         elif isinstance(fake, (list, tuple)):
             for f, r in zip(fake, real, strict=True):
                 self.bind(f, r)

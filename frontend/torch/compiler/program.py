@@ -14,10 +14,12 @@ from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.recording import Recording
 from polyhal.tensor import Tensor
+from polyhal.torch import tensors
 from polyhal.torch.compiler.host import HostTensors
 from polyhal.torch.compiler.interpreter import Interpreter
 from polyhal.torch.compiler.layouts import Symbols, moved_to, same_layout
 from polyhal.torch.compiler.results import GraphResults, ProgramRun, Result
+from polyhal.torch.device import NAME
 
 Number = bool | int | float
 
@@ -38,8 +40,8 @@ class Program:
         self._numbers: list[Number] = []
         """The floats of the present call, by position among them."""
         self._floats: list[int] = []
-        self._tensors: list[tuple[int, Spec]] = []
-        """Positions of the tensors among the arguments, and the layouts that they were recorded with."""
+        self._tensors: list[tuple[int, Spec, Callable[[torch.Tensor, Spec], Tensor]]] = []
+        """Positions of the tensors among the arguments, the layouts that they were recorded with, and how they are taken."""
         self._written: list[int] = []
         """Positions of the arguments that the graph writes to."""
         self._results: list[Result] = []
@@ -54,19 +56,20 @@ class Program:
             returned = returned if isinstance(returned, (list, tuple)) else [returned]
             placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
             self._written = sorted({placeholders.index(n) for n in interpreter.written})
-            inputs = {id(values[i].buffer): (i, values[i]) for i, _ in self._tensors if i not in self._written}
-            results = GraphResults(symbols, inputs)
-            for place, (node, x) in enumerate(zip(_outputs(graph), returned, strict=True)):
-                self._results.append(results.add(node, x, place in kept))
+            inputs = {id(values[i].buffer): (i, values[i]) for i, _, _ in self._tensors if i not in self._written}
+            results = GraphResults(graph, symbols, inputs)
+            pairs = enumerate(zip(_outputs(graph), returned, strict=True))
+            self._results = [results.add(node, x, place in kept) for place, (node, x) in pairs]
             recording.results(results.made)
-            del values, returned, inputs, results, x  # what is left would be kept up to date after each run
+            del values, returned, inputs, results, pairs  # what is left would be kept up to date after each run
         self._program = recording.program()
         self._count = len(self._program.captured.results)
 
     def _argument(self, recording: Recording, position: int, x: Any) -> Any:
         if isinstance(x, torch.Tensor):
             spec = self._host.spec(x)
-            self._tensors.append((position, spec))
+            on_device = x.device.type == NAME
+            self._tensors.append((position, spec, self._of_device if on_device else self._of_host))
             return recording.placeholder(self._device, spec)
         if isinstance(x, float):
             self._floats.append(position)
@@ -80,25 +83,35 @@ class Program:
         with self._lock:
             self._numbers[:] = [arguments[i] for i in self._floats]
             try:
-                given = {i: self._given(arguments[i], spec) for i, spec in self._tensors}
+                given = {i: take(arguments[i], spec) for i, spec, take in self._tensors}
                 made = self._program.run(list(given.values()), self._count)
                 for i in self._written:
                     self._host.write_back(arguments[i], given[i])
-                run = ProgramRun(arguments, given, made, self._host)
+                is_separate = len({id(x.buffer) for x in made}) == len(made)
+                run = ProgramRun(arguments, given, made, self._host, is_separate)
                 return [result(run) for result in self._results]
             finally:
                 self._host.finish()
                 arguments.clear()
 
-    def _given(self, x: torch.Tensor, spec: Spec) -> Tensor:
-        """An argument on the device, in the layout that the graph was recorded with."""
-        found = self._host.given(x)
-        ref = found.ref
-        if ref.spec != spec and not (
-            (ref.spec.aligned or not spec.aligned) and same_layout(spec.shape, ref.spec.strides, spec.strides)
-        ):
-            return moved_to(found, spec)
-        return found
+    def _of_device(self, x: torch.Tensor, spec: Spec) -> Tensor:
+        """An argument on the device, in the layout that the graph was recorded with. Most have it."""
+        found: Tensor = tensors.unwrap(x)
+        if found.ref.spec is spec and found.device is self._device:
+            return found
+        return _in_layout(self._host.given(x), spec)
+
+    def _of_host(self, x: torch.Tensor, spec: Spec) -> Tensor:
+        """The same for an argument on the CPU."""
+        return _in_layout(self._host.given(x), spec)
+
+
+def _in_layout(x: Tensor, spec: Spec) -> Tensor:
+    """The tensor in a layout; itself if it has it."""
+    own = x.ref.spec
+    if own == spec or ((own.aligned or not spec.aligned) and same_layout(spec.shape, own.strides, spec.strides)):
+        return x
+    return moved_to(x, spec)
 
 
 def _outputs(graph: torch.fx.GraphModule) -> Sequence[Any]:

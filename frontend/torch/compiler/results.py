@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -27,8 +28,12 @@ class ProgramRun:
     """The arguments on the device, by position."""
     made: list[Tensor]
     host: HostTensors
+    is_separate: bool
+    """Whether each result has memory of its own."""
     wrapped: dict[int, torch.Tensor] = field(default_factory=dict)
-    """GraphResults for PyTorch, by their number among those that were made."""
+    """Results for PyTorch, by their number among those that were made."""
+    first: dict[int, tuple[int, torch.Tensor]] = field(default_factory=dict)
+    """The first result in each memory, by the identity of its buffer, and what it is a view of."""
 
 
 class Result(Protocol):
@@ -77,43 +82,68 @@ class InputView(NamedTuple):
         return x.as_strided(spec.shape, spec.strides, start + self.offset)
 
 
-class Made(NamedTuple):
+class Made:
     """What the program computes."""
 
-    number: int
-    spec: Spec
-    """The layout in which PyTorch expects it, in the block that the program returns."""
-    on_host: bool
+    __slots__ = ("_contiguous", "_dtype", "_number", "_on_host", "_origin", "_spec", "_strides")
+
+    def __init__(self, number: int, origin: int, spec: Spec, on_host: bool) -> None:
+        """`spec` is the layout in which PyTorch expects it, in the block that the program returns as its result `number`.
+
+        Results of one `origin` share memory by ATen's schemas, others must not.
+        """
+        self._number = number
+        self._origin = origin
+        self._spec = spec
+        self._on_host = on_host
+        self._dtype = tensors.TORCH_DTYPES[spec.dtype]
+        self._strides = None if spec.is_contiguous else spec.strides
+        self._contiguous: Spec | None = None
+        """The spec of a block that was found to be contiguous."""
 
     def __call__(self, run: ProgramRun) -> torch.Tensor:
-        known = run.wrapped.get(self.number)
+        known = run.wrapped.get(self._number)
         if known is None:
-            block = run.made[self.number]
-            if not block.ref.is_contiguous:
-                block = FUNCTIONS["contiguous"](block)
-            x = tensors.view_of(block, self.spec, block.ref.offset)
-            known = self._alias(x, run)
-            if known is None:
-                known = run.host.returned(x) if self.on_host else tensors.wrap(x)
-            run.wrapped[self.number] = known
+            block = run.made[self._number]
+            if block.ref.spec is not self._contiguous:
+                block = self._checked(block)
+            known = run.wrapped[self._number] = (
+                self._wrapped(block, run.host) if run.is_separate else self._among_others(block, run)
+            )
         return known
 
-    def _alias(self, x: Tensor, run: ProgramRun) -> torch.Tensor | None:
-        """A view of a result in the same memory, so that PyTorch knows if one of them is changed."""
-        for number, other in run.wrapped.items():
-            if run.made[number].buffer is x.buffer and lies_on_device(other):
-                return other.as_strided(x.shape, x.ref.strides, x.ref.offset)
-        return None
+    def _checked(self, block: Tensor) -> Tensor:
+        if not block.ref.is_contiguous:
+            return FUNCTIONS["contiguous"](block)  # type: ignore[no-any-return]
+        self._contiguous = block.ref.spec
+        return block
+
+    def _wrapped(self, block: Tensor, host: HostTensors) -> torch.Tensor:
+        if not self._on_host:
+            return tensors.wrap_block(block, self._dtype, self._spec.shape, self._strides)
+        return host.returned(tensors.view_of(block, self._spec, block.ref.offset))
+
+    def _among_others(self, block: Tensor, run: ProgramRun) -> torch.Tensor:
+        """A result that may lie in the memory of another one."""
+        origin, first = run.first.get(id(block.buffer), (self._origin, None))
+        if first is not None and origin == self._origin and lies_on_device(first):
+            # A view of PyTorch's, which notices if one of them is changed.
+            return first.as_strided(self._spec.shape, self._spec.strides, block.ref.offset)
+        out = self._wrapped(block if first is None else FUNCTIONS["copy"](block), run.host)
+        run.first.setdefault(id(block.buffer), (self._origin, out))
+        return out
 
 
 class GraphResults:
     """The values that a graph returns, while it is recorded."""
 
-    def __init__(self, symbols: Symbols, inputs: dict[int, tuple[int, Tensor]]) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, symbols: Symbols, inputs: dict[int, tuple[int, Tensor]]) -> None:
         """`inputs` are the arguments that are not written to: their positions, by the identity of their memory."""
         self._symbols = symbols
         self._inputs = inputs
+        self._origins = _origins(graph)
         self._numbers: dict[Any, int] = {}
+        self._known: dict[Any, int] = {}
         self.made: list[Tensor] = []
         """What the program has to return."""
 
@@ -125,11 +155,35 @@ class GraphResults:
             return FixedValue(x)
         source = self._inputs.get(id(x.buffer))
         if source is not None:
-            position, whole = source
-            return InputView(position, whole.ref.spec, x.ref.spec, x.ref.offset - whole.ref.offset)
+            if self._origins[node].op == "placeholder" and all(s >= 0 for s in x.ref.strides):
+                position, whole = source
+                return InputView(position, whole.ref.spec, x.ref.spec, x.ref.offset - whole.ref.offset)
+            x = FUNCTIONS["copy"](x)
         fake: torch.Tensor = node.meta["val"]
         strides = self._symbols.strides(fake)
         number = self._numbers.setdefault(node, len(self.made))
         if number == len(self.made):
             self.made.append(stored(x, strides))
-        return Made(number, Spec(x.dtype, x.shape, strides), fake.device.type != NAME and not stays)
+        origin = self._known.setdefault(self._origins[node], len(self._known))
+        return Made(number, origin, Spec(x.dtype, x.shape, strides), fake.device.type != NAME and not stays)
+
+
+def _origins(graph: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.fx.Node]:
+    """For each node the one in whose memory it lies by the schemas of ATen's ops; itself if it is no view."""
+    found: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in graph.graph.nodes:
+        found[node] = node
+        source = node.args[0] if node.op == "call_function" and node.args else None
+        if isinstance(source, torch.fx.Node) and _is_view(node):
+            found[node] = found[source]
+    return found
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    target = node.target
+    if target is operator.getitem:
+        parts: Any = node.args[0]
+        return parts.op == "call_function" and _is_view(parts)
+    return isinstance(target, torch._ops.OpOverload) and any(
+        r.alias_info is not None and not r.alias_info.is_write for r in target._schema.returns
+    )

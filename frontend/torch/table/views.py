@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import Any
 
@@ -27,7 +28,8 @@ def t(x: Any) -> Any:
 
 @aten_view("view", "_unsafe_view")
 def view(x: Any, size: Any) -> Any:
-    return F["reshape"](x, tuple(size))
+    known = math.prod(n for n in size if n != -1)
+    return F["reshape"](x, tuple((x.size // known if known else 0) if n == -1 else n for n in size))
 
 
 @aten_view("unsqueeze")
