@@ -7,20 +7,32 @@ from typing import Any
 
 import torch
 
+from polyhal.torch import private
+
 _aten = torch.ops.aten
 
 
 def is_fused(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, dropout_p: float, is_causal: bool
 ) -> bool:
-    """Whether Polyhal's op computes this attention with all gradients: no dropout, none for the mask, heads one to one."""
+    """Whether Polyhal's op computes this attention: no dropout, and heads one to one. Its gradient has none itself."""
     square = query.ndim >= 2 and query.shape[-2] == key.shape[-2]
     return (
         not dropout_p
+        and private.may_use_fused_attention()
         and (square or not is_causal)
-        and not (mask is not None and (mask.requires_grad or is_causal))
+        and not (mask is not None and is_causal)
         and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
     )
+
+
+def _grouped(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, is_causal: bool) -> Any:
+    """Queries of heads that share keys, one below the other, so that keys are not copied; None where rows have other masks."""
+    heads, (batch, kept, length) = query.shape[-3], key.shape[:-1]
+    one_row = mask is None or ((mask.ndim < 2 or mask.shape[-2] == 1) and (mask.ndim < 3 or mask.shape[-3] == 1))
+    if is_causal or not one_row or query.shape[0] != batch or heads % kept or value.shape[1:-1] != (kept, length):
+        return None
+    return query.reshape(batch, kept, -1, query.shape[-1])
 
 
 def choose(
@@ -38,9 +50,18 @@ def scaled_dot_product_attention(
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """Polyhal's op where it fits; its gradient is that of PyTorch's op for devices with kernels of their own."""
+    shape = (*query.shape[:-1], value.shape[-1])
     if enable_gqa and key.ndim >= 3 and key.shape[-3] != query.shape[-3]:
-        times = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)
+        folded = _grouped(query, key, value, attn_mask, is_causal) if query.ndim == 4 and not dropout_p else None
+        if folded is not None:
+            query = folded
+        else:
+            times = query.shape[-3] // key.shape[-3]
+            key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)
+    if is_causal and attn_mask is None and query.shape[-2] != key.shape[-2]:
+        # Polyhal's op aligns the last query with the last key, PyTorch the first ones.
+        seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
+        attn_mask, is_causal = seen.tril(), False
     if not is_fused(query, key, value, attn_mask, dropout_p, is_causal):
         out: torch.Tensor = _aten._scaled_dot_product_attention_math(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale
@@ -49,7 +70,7 @@ def scaled_dot_product_attention(
     fused: torch.Tensor = _aten._scaled_dot_product_fused_attention_overrideable(
         query, key, value, attn_mask, 0.0, is_causal, False, scale=scale
     )[0]
-    return fused
+    return fused if fused.shape == shape else fused.reshape(shape)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {"_fused_sdp_choice.default": choose}

@@ -73,6 +73,11 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {**core_aten_decompositions(), **global_decomposition_table["post_autograd"]}
 
 
+def may_use_fused_attention() -> bool:
+    """Whether `torch.nn.attention.sdpa_kernel` leaves the kernels of devices such as this one to choose from."""
+    return bool(torch._C._get_overrideable_sdp_enabled())
+
+
 def decomposed(op: Any, *args: Any) -> Any:
     """The result of an op that PyTorch implements by others on all devices, by these."""
     return op.decompose(*args)

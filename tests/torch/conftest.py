@@ -36,3 +36,15 @@ def numpy_torch() -> Iterator[None]:
     polyhal.torch.reset_report()
     yield
     polyhal.set_default_device(previous)
+
+
+@pytest.fixture
+def torch_on_numpy() -> Iterator[str]:
+    """The name of PyTorch's device while Polyhal's default device is NumPy: for tests of what no kernel has a part in."""
+    import polyhal.torch
+
+    previous = polyhal.get_default_device()
+    polyhal.set_default_device(Device("numpy"))
+    polyhal.torch.reset_report()
+    yield "polyhal"
+    polyhal.set_default_device(previous)

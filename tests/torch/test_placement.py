@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,32 +13,22 @@ from tests.torch.database.states import Outcome
 from tests.torch.placement import LEAST_SHARE, Case, Figures, figures_of, load, record, section
 
 
-@pytest.fixture
-def numpy_device(monkeypatch: pytest.MonkeyPatch) -> Iterable[None]:
-    """Fallbacks allowed, on the device of the committed figures."""
-    import polyhal.torch
-
-    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
-    previous = polyhal.get_default_device()
-    polyhal.set_default_device(polyhal.Device("numpy"))
-    yield
-    polyhal.set_default_device(previous)
-
-
 def _assert_on_device(cases: list[Case]) -> None:
     bad = [c for c in cases if c.outcome is not None and c.outcome.state != "device"]
     assert not bad, "\n".join(f"{c.name}{c.text}: {c.outcome}" for c in bad)
 
 
-def test_layers_agree_and_run_on_the_device(numpy_device: None) -> None:
+def test_layers_agree_and_run_on_the_device(torch_on_numpy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One case of every second one in training and in evaluation."""
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     cases = [c for e in module_database()[::2] for c in modules.replay(e, limit=1)]
     _assert_on_device(cases)
     assert len({c.name for c in cases if c.outcome is not None}) > 50
 
 
-def test_every_optimizer_takes_the_steps_of_the_cpu(numpy_device: None) -> None:
+def test_every_optimizer_takes_the_steps_of_the_cpu(torch_on_numpy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three cases of each; among all of them are implementations, groups and state dicts exchanged in both directions."""
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     cases = [c for e in optimizer_database() for c in optimizers.replay(e, limit=3)]
     _assert_on_device(cases)
     assert {c.name for c in cases if c.outcome is not None} == {e.name for e in optimizer_database()} - set(SENSELESS)

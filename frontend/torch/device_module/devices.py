@@ -12,6 +12,7 @@ from polyhal.torch.device import NAME, current
 
 __all__ = [
     "DeviceProperties",
+    "_initialized",
     "_is_in_bad_fork",
     "_lazy_init",
     "current_device",
@@ -96,6 +97,8 @@ def init() -> None:
 
 
 _lazy_init = init
+_initialized = True
+"""What checkpoints ask before they keep the state of random numbers."""
 
 
 def _is_in_bad_fork() -> bool:

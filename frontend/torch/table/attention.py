@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, UnsupportedArgumentsError
+from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast
 
 
 @aten("_scaled_dot_product_fused_attention_overrideable")
@@ -25,27 +26,17 @@ def attention_backward(
     grad: Any, q: Any, k: Any, v: Any, mask: Any, wanted: Any, out: Any, lse: Any, starts_q: Any, starts_k: Any,
     longest_q: Any, longest_k: Any, dropout_p: float, is_causal: bool, seed: Any, offset: Any, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """Gradients of queries, keys and values; that of the mask is not computed."""
-    return (*F["attention_grad"](grad, q, k, v, mask, out, lse, is_causal, scale), None)
+    """Gradients of queries, keys, values and of a mask that is added."""
+    found = F["attention_grad"](grad, q, k, v, mask, out, lse, is_causal, scale)
+    if not wanted[3] or mask is None or not mask.dtype.is_floating_point:
+        return *found, None
+    return *found, _mask_backward(grad, q, k, v, mask, out, lse, scale)
 
 
-@aten("_scaled_dot_product_flash_attention_for_cpu")
-def attention_of_cpu(
-    q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
-    scale: float | None = None,
-) -> Any:  # fmt: skip
-    """The op that PyTorch takes for tensors of the CPU, which compiled programs meet: the result and the logarithms."""
-    if dropout_p or q.shape[:-2] != k.shape[:-2] or (is_causal and q.shape[-2] != k.shape[-2]):
-        raise UnsupportedArgumentsError
-    return F["attention"](q, k, v, attn_mask, is_causal, scale)
-
-
-@aten("_scaled_dot_product_flash_attention_for_cpu_backward")
-def attention_of_cpu_backward(
-    grad: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, dropout_p: float, is_causal: bool, *, attn_mask: Any = None,
-    scale: float | None = None,
-) -> Any:  # fmt: skip
-    """Gradients of queries, keys and values."""
-    if dropout_p or q.shape[:-2] != k.shape[:-2] or (is_causal and q.shape[-2] != k.shape[-2]):
-        raise UnsupportedArgumentsError
-    return F["attention_grad"](grad, q, k, v, attn_mask, out, lse, is_causal, scale)
+def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, scale: float | None) -> Any:
+    """The gradient of the scores, summed where the mask was broadcast. It takes the memory of all scores."""
+    scores = F["matmul"](q, F["transpose"](k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale) + mask
+    top = F["unsqueeze"](lse, -1)
+    weights = F["where"](F["isfinite"](top), F["exp"](scores - top), 0.0)
+    slope = F["matmul"](grad, F["transpose"](v)) - F["sum"](grad * out, -1, True)
+    return cast(F["sum_to"](weights * slope, mask.shape), mask.dtype)

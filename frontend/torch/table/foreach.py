@@ -1,1 +1,57 @@
-"""."""
+"""Ops over lists of tensors that run in a few launches. PyTorch makes the others of ops on each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from polyhal.hal import dispatch, dtypes
+from polyhal.nn.utils.gradients import CHUNK
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import OPS, F, cast, is_tensor
+
+
+def _parts(*lists: Sequence[Any]) -> Iterator[tuple[list[int], bool]]:
+    """Positions of tensors of equal dtypes, as many as a launch takes; and whether they are floats."""
+    groups: dict[Any, list[int]] = {}
+    for i, row in enumerate(zip(*lists, strict=True)):
+        groups.setdefault(tuple(x.dtype for x in row), []).append(i)
+    for kinds, members in groups.items():
+        for start in range(0, len(members), CHUNK):
+            yield members[start : start + CHUNK], all(d.is_floating_point for d in kinds)
+
+
+def _factor(value: Any, like: Any) -> Any:
+    """A number or a tensor of one element as a factor: on the device, without axes."""
+    if is_tensor(value):
+        return F["reshape"](value, ())
+    kind = dtypes.float64 if like.dtype is dtypes.float64 else dtypes.float32
+    return F["full"]((), value, kind, device=like.device)
+
+
+@aten("_foreach_mul_.Scalar", "_foreach_mul_.Tensor")
+def scale_in_place(xs: Sequence[Any], value: Any) -> None:
+    for members, are_floats in _parts(xs):
+        part = [xs[i] for i in members]
+        if are_floats:
+            dispatch.apply_into(OPS["scale_all"], (*part, _factor(value, part[0])), (), tuple(part))
+            continue
+        for x in part:
+            dispatch.thread.executor.overwrite(x, cast(x * value, x.dtype))
+
+
+@aten("_foreach_copy_")
+def copy_in_place(xs: Sequence[Any], sources: Sequence[Any], non_blocking: bool = False) -> None:
+    for members, _ in _parts(xs, sources):
+        targets, values = [xs[i] for i in members], [sources[i] for i in members]
+        if all(t.dtype is v.dtype and t.shape == v.shape for t, v in zip(targets, values, strict=True)):
+            dispatch.apply_into(OPS["copies"], tuple(values), (), tuple(targets))
+            continue
+        for target, value in zip(targets, values, strict=True):
+            dispatch.thread.executor.overwrite(target, F["broadcast_to"](value, target.shape))
+
+
+@aten("_foreach_zero_")
+def zero_in_place(xs: Sequence[Any]) -> None:
+    for x in xs:
+        dispatch.thread.executor.overwrite(x, 0)

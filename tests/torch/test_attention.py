@@ -1,0 +1,64 @@
+"""Attention of every form is one op of the device, with gradients of the mask, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from comparison import agree
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import polyhal.torch
+
+
+def _leaf(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(shape[-2])).requires_grad_()
+
+
+QUERIES, KEYS, VALUES = _leaf(2, 4, 5, 8), _leaf(2, 4, 7, 8), _leaf(2, 4, 7, 6)
+ROW_OF_NOTHING = torch.zeros(5, 7).index_fill(0, torch.tensor(2), -torch.inf)
+CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "mask that learns, for all heads": ((QUERIES, KEYS, VALUES, _leaf(5, 7)), {}),
+    "mask that learns, broadcast over batch and queries": ((QUERIES, KEYS, VALUES, _leaf(4, 1, 7)), {"scale": 0.3}),
+    "row without a key": ((QUERIES, KEYS, VALUES, ROW_OF_NOTHING), {}),
+    "first queries see first keys": ((QUERIES, KEYS, VALUES), {"is_causal": True}),
+    "grouped heads": ((QUERIES, _leaf(2, 2, 7, 8), _leaf(2, 2, 7, 6)), {"enable_gqa": True}),
+    "grouped causal heads": ((QUERIES, _leaf(2, 2, 5, 8), _leaf(2, 2, 5, 6)), {"enable_gqa": True, "is_causal": True}),
+    "grouped heads, masked keys": (
+        (_leaf(2, 4, 1, 8), _leaf(2, 2, 7, 8), _leaf(2, 2, 7, 6), torch.arange(7).reshape(1, 1, 1, 7) < 5),
+        {"enable_gqa": True},
+    ),
+    "grouped heads, mask for each query": (
+        (QUERIES, _leaf(2, 2, 7, 8), _leaf(2, 2, 7, 6), torch.tril(torch.ones(5, 7, dtype=torch.bool), 2)),
+        {"enable_gqa": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attention(torch_device: str, name: str) -> None:
+    args, keywords = CASES[name]
+    agree(lambda *xs: F.scaled_dot_product_attention(*xs, **keywords), *args, device=torch_device)
+    assert str(polyhal.torch.report()) == "every op ran by a kernel of the device"
+
+
+def test_second_gradients_need_the_composition(torch_device: str) -> None:
+    def second(q: torch.Tensor) -> torch.Tensor:
+        (slope,) = torch.autograd.grad(F.scaled_dot_product_attention(q, q, q).sin().sum(), q, create_graph=True)
+        return slope
+
+    q = _leaf(1, 2, 4, 8)
+    with sdpa_kernel(SDPBackend.MATH):
+        agree(second, q, device=torch_device)
+    with pytest.raises(RuntimeError, match=r"derivative for .*fused_attention.*is not implemented"):
+        second(q.detach().to(torch_device).requires_grad_()).sum().backward()
+
+
+def test_dropout_keeps_its_share(torch_device: str) -> None:
+    q = torch.zeros(1, 1, 64, 4, device=torch_device)
+    ones = torch.ones(1, 1, 64, 1, device=torch_device)
+    out = F.scaled_dot_product_attention(q, q, ones, dropout_p=0.5)  # the mean of 64 numbers that are 0 or 2
+    assert 0.9 < out.mean().item() < 1.1
+    assert out.std().item() > 0.05
