@@ -104,3 +104,11 @@ def test_dynamo_does_not_compile_kernels() -> None:
         "sum",
         "<built-in function mul>",
     ]
+
+
+def test_decomposed_and_the_choice_of_attention() -> None:
+    x = torch.randn(2, 3)
+    assert torch.equal(private.decomposed(torch.ops.aten.square.default, x), x * x)
+    assert private.may_use_fused_attention()
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert not private.may_use_fused_attention()
