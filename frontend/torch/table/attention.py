@@ -40,3 +40,25 @@ def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: 
     weights = F["where"](F["isfinite"](top), F["exp"](scores - top), 0.0)
     slope = F["matmul"](grad, F["transpose"](v)) - F["sum"](grad * out, -1, True)
     return cast(F["sum_to"](weights * slope, mask.shape), mask.dtype)
+
+
+@aten("_scaled_dot_product_flash_attention_for_cpu")
+def attention_of_cpu(
+    q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    """The op that PyTorch takes for tensors of the CPU, which compiled programs meet: the result and the logarithms."""
+    if dropout_p or q.shape[:-2] != k.shape[:-2] or (is_causal and q.shape[-2] != k.shape[-2]):
+        raise UnsupportedArgumentsError
+    return F["attention"](q, k, v, attn_mask, is_causal, scale)
+
+
+@aten("_scaled_dot_product_flash_attention_for_cpu_backward")
+def attention_of_cpu_backward(
+    grad: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, dropout_p: float, is_causal: bool, *, attn_mask: Any = None,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    """Gradients of queries, keys and values."""
+    if dropout_p or q.shape[:-2] != k.shape[:-2] or (is_causal and q.shape[-2] != k.shape[-2]):
+        raise UnsupportedArgumentsError
+    return F["attention_grad"](grad, q, k, v, attn_mask, out, lse, is_causal, scale)
