@@ -6,12 +6,14 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from polyhal.hal import dispatch
+from polyhal.hal.capture.user_line import user_position
 from polyhal.hal.settings import env
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
@@ -154,11 +156,16 @@ def refuse_if_forbidden(name: str) -> None:
 
 def _count(name: str, moved: int) -> None:
     if COUNTERS.count_cpu(name, moved) and env.fallback_policy() == "warn":
-        warnings.warn(
+        _warn(
             f"{name} has no kernel on {NAME} and ran on the CPU: {moved} bytes were copied there and back. "
-            "polyhal.torch.report() lists such ops; POLYHAL_FALLBACK=error forbids them",
-            stacklevel=4,
+            "polyhal.torch.report() lists such ops; POLYHAL_FALLBACK=error forbids them"
         )
+
+
+def _warn(text: str) -> None:
+    """Warn at the innermost line that is neither Polyhal's nor PyTorch's."""
+    file, line = user_position((str(Path(torch.__file__).parent),))
+    warnings.warn_explicit(text, UserWarning, file or "<unknown>", line or 1)
 
 
 def _places(kwargs: dict[str, Any]) -> bool:

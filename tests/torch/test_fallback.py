@@ -30,8 +30,11 @@ def only_cpu() -> Iterator[Any]:
 def test_the_cpu_warns_once_and_is_counted(torch_device: str, only_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "warn")
     x = torch.ones(3, device=torch_device)
-    with pytest.warns(UserWarning, match=r"polyhal_tests\.twice\.default has no kernel .* 24 bytes were copied"):
+    with pytest.warns(
+        UserWarning, match=r"polyhal_tests\.twice\.default has no kernel .* 24 bytes were copied"
+    ) as caught:
         y = only_cpu.twice(x)
+    assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         only_cpu.twice(x)

@@ -33,6 +33,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "extremes": (lambda x: (*x.max(1), *x.min(0)), (_leaf(3, 4),)),
     "variance": (lambda x: (x.var(1), x.std(), x.mean(0)), (_leaf(3, 4),)),
     "scans": (lambda x: (x.cumsum(1), x.logsumexp(0)), (_leaf(3, 4),)),
+    "integer scans": (
+        lambda x: (x.cumsum(0), x.cumsum(0, dtype=torch.int32), x.cumprod(0, dtype=torch.int16)),
+        (torch.arange(1, 5),),
+    ),
+    "products by groups": (
+        lambda a, b, c, ends: (torch._grouped_mm(a, b, offs=ends), torch._grouped_mm(a.t(), c, offs=ends)),
+        (_leaf(8, 4), _leaf(3, 4, 8), _leaf(8, 4).detach(), torch.tensor([3, 3, 8], dtype=torch.int32)),
+    ),
     "softmax": (lambda x: (x.softmax(-1), F.log_softmax(x, 0)), (_leaf(3, 4),)),
     "activations": (lambda x: (F.gelu(x), F.silu(x), F.softplus(x, 2.0), F.leaky_relu(x), F.hardtanh(x)), (_leaf(9),)),
     "products": (

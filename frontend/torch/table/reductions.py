@@ -133,13 +133,13 @@ def vector_norm(x: Any, order: float = 2, dim: Any = None, keepdim: bool = False
 @aten("cumsum")
 def cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
     x = _summed(x, dtype)
-    return F["cumsum"](x, dim) if x.shape else F["copy"](x)
+    return cast(F["cumsum"](x, dim), dtype) if x.shape else F["copy"](x)
 
 
 @aten("cumprod")
 def cumprod(x: Any, dim: int, dtype: Any = None) -> Any:
     x = _summed(x, dtype)
-    return F["cumprod"](x, dim) if x.shape else F["copy"](x)
+    return cast(F["cumprod"](x, dim), dtype) if x.shape else F["copy"](x)
 
 
 @aten("cummax")

@@ -1,0 +1,29 @@
+"""Products of matrices by groups, as layers of experts use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast
+
+
+@aten("_grouped_mm")
+def grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    """The rows of `a` (s, k), or columns of `b`, up to each of `offs` by a matrix of their own; or (m, s) by (s, n), in parts.
+
+    The numbers in `offs` are read, which waits for the device.
+    """
+    if bias is not None:
+        raise UnsupportedArgumentsError
+    if offs is None:
+        return cast(F["matmul"](a, b), out_dtype)
+    ends = offs.tolist()
+    parts = list(zip([0, *ends[:-1]], ends, strict=True))
+    if a.ndim == 2 and b.ndim == 3:
+        out = F["concat"]([F["matmul"](a[start:end], b[g]) for g, (start, end) in enumerate(parts)], 0)
+    elif a.ndim == 3 and b.ndim == 2:
+        out = F["concat"]([F["matmul"](a[g], b[:, start:end]) for g, (start, end) in enumerate(parts)], 1)
+    else:
+        out = F["stack"]([F["matmul"](a[:, start:end], b[start:end]) for start, end in parts], 0)
+    return cast(out, out_dtype)

@@ -1,0 +1,133 @@
+"""Hugging Face transformers: ten architectures, trained and generating."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers as hf
+
+from tests.torch.libraries.cases import Given, Made, case, trained_case
+
+_WORDS = 64
+_TEXT = {
+    "vocab_size": _WORDS,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+_GROUPED = {**_TEXT, "num_key_value_heads": 2}
+_IMAGE = {"image_size": 16, "patch_size": 4}
+
+
+def _tokens(length: int = 9) -> torch.Tensor:
+    return torch.randint(3, _WORDS, (2, length), generator=torch.Generator().manual_seed(2))
+
+
+def _gpt2() -> Any:
+    return hf.GPT2LMHeadModel(
+        hf.GPT2Config(vocab_size=_WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2)
+    )
+
+
+def _t5() -> Any:
+    return hf.T5ForConditionalGeneration(
+        hf.T5Config(
+            vocab_size=_WORDS, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0.0,
+            decoder_start_token_id=0, eos_token_id=2, pad_token_id=0,
+        )
+    )  # fmt: skip
+
+
+def _whisper() -> Any:
+    return hf.WhisperForConditionalGeneration(
+        hf.WhisperConfig(
+            vocab_size=_WORDS, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, num_mel_bins=8, max_source_positions=16,
+            max_target_positions=32, decoder_start_token_id=1, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+        )
+    )  # fmt: skip
+
+
+CAUSAL: dict[str, Callable[[], Any]] = {
+    "GPT-2": _gpt2,
+    "Llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**_GROUPED)),
+    "Qwen3": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**_GROUPED, head_dim=8)),
+    "Mixtral": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(**_GROUPED, num_local_experts=4, num_experts_per_tok=2)),
+    "Mamba": lambda: hf.MambaForCausalLM(
+        hf.MambaConfig(
+            vocab_size=_WORDS, hidden_size=32, state_size=8, num_hidden_layers=2, bos_token_id=1, eos_token_id=2
+        )
+    ),
+}
+
+
+def _language(make: Callable[[], Any]) -> Callable[[], Made]:
+    return lambda: (make().eval(), {"input_ids": _tokens(), "labels": _tokens()})
+
+
+def _bert() -> Made:
+    mask = torch.ones(2, 9, dtype=torch.int64)
+    mask[1, 6:] = 0
+    return hf.BertForMaskedLM(hf.BertConfig(**_TEXT)).eval(), {"input_ids": _tokens(), "attention_mask": mask}
+
+
+def _seq2seq() -> Made:
+    return _t5().eval(), {"input_ids": _tokens(), "labels": _tokens(5)}
+
+
+def _speech() -> Made:
+    return _whisper().eval(), {"input_features": torch.randn(2, 8, 32), "labels": _tokens(5)}
+
+
+def _vit() -> Made:
+    config = hf.ViTConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, num_labels=3, **_IMAGE
+    )
+    return hf.ViTForImageClassification(config).eval(), {"pixel_values": torch.randn(2, 3, 16, 16)}
+
+
+def _clip() -> Made:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = hf.CLIPConfig(
+        text_config={
+            **sizes,
+            "vocab_size": _WORDS,
+            "max_position_embeddings": 16,
+            "eos_token_id": 2,
+            "bos_token_id": 1,
+        },
+        vision_config={**sizes, **_IMAGE},
+        projection_dim=16,
+    )
+    return hf.CLIPModel(config).eval(), {"input_ids": _tokens(), "pixel_values": torch.randn(2, 3, 16, 16)}
+
+
+for _name, _make in CAUSAL.items():
+    trained_case("transformers", _name, _language(_make))
+for _name, _whole in {"BERT": _bert, "T5": _seq2seq, "Whisper": _speech, "ViT": _vit, "CLIP": _clip}.items():
+    trained_case("transformers", _name, _whole)
+
+
+def _generating(name: str, make: Callable[[], Any], options: dict[str, Any]) -> None:
+    @case("transformers", f"{name}, generate")
+    def run(device: str) -> Given:
+        """The same tokens, with the cache of keys and values."""
+        torch.manual_seed(0)
+        model = make().eval().to(device)
+        inputs = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+        with torch.no_grad():
+            tokens = model.generate(**inputs, max_new_tokens=8, do_sample=False)
+        return Given([tokens.cpu()])
+
+
+for _name, _make in CAUSAL.items():
+    _generating(_name, _make, {"input_ids": _tokens(5)})
+_generating("T5", _t5, {"input_ids": _tokens(5)})
+_generating("Whisper", _whisper, {"input_features": torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(3))})
