@@ -11,11 +11,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.opencl.raw_info import raw_info
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.kernels import certified_units
 from polyhal.hal.kernels.certified_units import Units
+from polyhal.hal.kernels.library import KernelOverrides, digest
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.capabilities import OpenCLFeatures
@@ -128,5 +130,13 @@ def certified(
 ) -> tuple[OpenCLFeatures, Units]:
     """Return the features with the units that may be used, all if `forced`, and what is known of all that the device has."""
     found = present(units, device, features)
-    known = certified_units.units(info, {u.name: u.description for u in found}, KERNELS, forced=forced)
+    available = {u.name: u.description for u in found}
+    known = certified_units.units(info, available, KERNELS, _texts(info) if found else "", forced=forced)
     return replace(features, matrix_units=tuple(u for u in found if u.name in known.in_use)), known
+
+
+def _texts(info: DeviceInfo) -> str:
+    """Return the digest of the kernels and of what they include, as a device gets them."""
+    sources = SourceFolder("polyhal.shaders.opencl", KernelOverrides(info).text)
+    names = sorted(frozenset().union(*map(sources.closure, KERNELS)))
+    return digest("\0".join(f"{name}\0{sources.read(name)}" for name in names))

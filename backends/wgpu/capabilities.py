@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,8 +33,11 @@ LIMITS = (
     "max-immediate-size",
 )  # fmt: skip
 """Limits that are raised to what the adapter has."""
-_SUBGROUP_SIZES = {0x10DE: (32, 32), 0x1002: (32, 64), 0x8086: (8, 32), 0x106B: (32, 32)}
-"""By the PCI vendor id of NVIDIA, AMD, Intel and Apple. wgpu-native reports no sizes."""
+_NVIDIA, _AMD, _INTEL, _APPLE = 0x10DE, 0x1002, 0x8086, 0x106B
+_SUBGROUP_SIZES = {_NVIDIA: (32, 32), _AMD: (32, 64), _INTEL: (8, 32), _APPLE: (32, 32)}
+"""By the PCI vendor id. wgpu-native reports no sizes."""
+_VENDORS = {"nvidia": _NVIDIA, "amd": _AMD, "intel": _INTEL, "apple": _APPLE}
+"""By the first word of a name. On Metal no adapter has a vendor id."""
 _ANY_SUBGROUP_SIZE = (4, 128)
 """The bounds of the WebGPU specification."""
 _MAX_IMMEDIATE_SIZE = 128
@@ -126,7 +130,13 @@ def _subgroup_sizes(about: Any, workarounds: WGPUQuirks) -> tuple[int, int]:
         return int(about["subgroup_min_size"]), int(about["subgroup_max_size"])
     if workarounds.fixed_subgroup_size:
         return workarounds.fixed_subgroup_size, workarounds.fixed_subgroup_size
-    return _SUBGROUP_SIZES.get(int(about["vendor_id"]), _ANY_SUBGROUP_SIZE)
+    return _SUBGROUP_SIZES.get(_vendor(about), _ANY_SUBGROUP_SIZE)
+
+
+def _vendor(about: Any) -> int:
+    """Return the PCI id of an adapter's vendor, 0 if unknown."""
+    words = re.findall(r"\w+", str(about["device"]).lower())
+    return int(about["vendor_id"]) or _VENDORS.get(words[0] if words else "", 0)
 
 
 def capabilities(adapter: Any, facts: WGPUFeatures, limits: dict[str, int]) -> Capabilities:

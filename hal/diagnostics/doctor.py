@@ -5,6 +5,7 @@ The examination changes nothing, and a broken driver makes nothing raise: each f
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import inspect
 import itertools
@@ -70,6 +71,8 @@ class DriverFile:
     path: str
     library: str
     exists: bool | None
+    problem: str = ""
+    """What the dynamic linker says of a library that it cannot load. The loader of OpenCL passes over it in silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,17 @@ def _driver_file(path: Path) -> DriverFile:
     except (OSError, UnicodeDecodeError) as error:
         return DriverFile(str(path), describe(error), False)
     # The dynamic linker looks up a bare name, on its own search path.
-    return DriverFile(str(path), library, Path(library).exists() if os.path.isabs(library) else None)
+    exists = Path(library).exists() if os.path.isabs(library) else None
+    return DriverFile(str(path), library, exists, "" if exists is False else _load_problem(library))
+
+
+def _load_problem(library: str) -> str:
+    """Load a library as the loader of OpenCL does. Return what the dynamic linker says if it cannot; empty if it can."""
+    try:
+        ctypes.CDLL(library, mode=os.RTLD_LAZY | os.RTLD_LOCAL)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def _default(known: Registry) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Units of hardware that a backend uses only once `polyhal verify --units` has found them right on a device and its driver.
 
 Backends have kernels for instructions that their authors could compile but never run. Such a unit is off until its certificate
-says that the kernels compute correctly. It holds for this device, driver and version of Polyhal.
+says that the kernels compute correctly. It holds for this device, driver and version of Polyhal, and for the kernels' texts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from polyhal.hal.discovery.fingerprint import model, model_key
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
 from polyhal.hal.settings import env, json_store
 
-_SCHEMA = 1
+_SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class UnitCertificate:
     """How many checks ran."""
     date: str
     """ISO 8601, the day."""
+    texts: str
+    """The digest of the kernels that were checked (see `Units`)."""
 
     @property
     def correct(self) -> bool:
@@ -43,7 +45,7 @@ class UnitCertificate:
             found = cls(**value)
         except TypeError as error:
             raise ValueError(f"{value!r} is no certificate: {error}") from error
-        texts = (found.unit, found.problem, found.date)
+        texts = (found.unit, found.problem, found.date, found.texts)
         if not all(isinstance(t, str) for t in texts) or type(found.checks) is not int:
             raise ValueError(f"{value!r} is no certificate")
         return found
@@ -65,6 +67,8 @@ class Units:
     """In use whatever the certificates say, and then no others are; empty to go by certificates."""
     kernels: tuple[str, ...] = ()
     """The kernel files that use them."""
+    texts: str = ""
+    """The digest of all that these files consist of, as this process has them."""
 
     @property
     def in_use(self) -> frozenset[str]:
@@ -92,11 +96,13 @@ class HasUnits(Protocol):
     units: Units
 
 
-def units(info: DeviceInfo, available: Mapping[str, str], kernels: Collection[str], *, forced: bool = False) -> Units:
+def units(
+    info: DeviceInfo, available: Mapping[str, str], kernels: Collection[str], texts: str, *, forced: bool = False
+) -> Units:
     """Return the units of a device, with what is known of them. `forced` puts all in use, `POLYHAL_UNITS` those it names."""
-    certificates = load(info) if available else {}
+    certificates = load(info, texts) if available else {}
     named = env.units()
-    return Units(available, certificates, frozenset(available if forced or "all" in named else named), tuple(kernels))
+    return Units(available, certificates, frozenset(available if forced or "all" in named else named), tuple(kernels), texts)
 
 
 def path(info: DeviceInfo) -> Path:
@@ -104,8 +110,12 @@ def path(info: DeviceInfo) -> Path:
     return env.cache_dir() / "certificates" / f"{model_key(info)}-units.json"
 
 
-def load(info: DeviceInfo) -> dict[str, UnitCertificate]:
-    """Return the certificates of a device, by unit; empty if there is no usable file."""
+def load(info: DeviceInfo, texts: str) -> dict[str, UnitCertificate]:
+    """Return the certificates of a device for kernels with that digest, by unit; empty if there is no usable file."""
+    return {unit: c for unit, c in _load(info).items() if c.texts == texts}
+
+
+def _load(info: DeviceInfo) -> dict[str, UnitCertificate]:
     try:
         content = json_store.read(path(info), _SCHEMA)
         if content.get("device") != _identity(info):
@@ -123,7 +133,7 @@ def store(info: DeviceInfo, certificates: Iterable[UnitCertificate]) -> Path:
     """
     file = path(info)
     with json_store.changing(file):
-        kept = {**load(info), **{c.unit: c for c in certificates}}
+        kept = {**_load(info), **{c.unit: c for c in certificates}}
         content = [kept[unit].to_json() for unit in sorted(kept)]
         json_store.write(file, {"schema": _SCHEMA, "device": _identity(info), "certificates": content})
     return file

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -236,6 +237,27 @@ def test_driver_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "platform", "linux")
     found = doctor.driver_files()
     assert [(f.library, f.exists) for f in found] == [("libexample.so.1", None), (f"{tmp_path}/missing.so", False)]
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="builds libraries for Linux")
+def test_a_driver_that_cannot_be_loaded_is_shown_with_what_is_missing(
+    polyhal: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader of OpenCL passes over it in silence: its devices would be missing without a word."""
+    (tmp_path / "empty.c").write_text("")
+    build = ["cc", "-shared", "-fPIC", "-Wl,--no-as-needed", "-o"]
+    subprocess.run([*build, "libabsent.so", "empty.c", "-Wl,-soname,libabsent.so.1"], cwd=tmp_path, check=True)
+    subprocess.run([*build, "broken.so", "empty.c", "libabsent.so"], cwd=tmp_path, check=True)
+    subprocess.run([*build, "working.so", "empty.c"], cwd=tmp_path, check=True)
+    for name in ("broken", "working"):
+        (tmp_path / f"{name}.icd").write_text(f"{tmp_path}/{name}.so\n")
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    said = "libabsent.so.1: cannot open shared object file: No such file or directory"
+    assert [(f.exists, f.problem) for f in doctor.driver_files()] == [(True, said), (True, "")]
+    found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)])
+    monkeypatch.setattr(doctor, "registry", lambda: found)
+    shown = polyhal("doctor", "--no-test").out
+    assert f"cannot be loaded: {said}\n      fix: install the library that is named as missing" in shown
 
 
 def test_explain_shows_how_an_op_runs(polyhal: Command) -> None:

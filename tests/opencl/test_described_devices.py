@@ -171,6 +171,8 @@ def test_a_launch_beyond_the_limits_is_refused() -> None:
     backend = OpenCLDescribedBackend(replace(small, device=replace(small.device, max_parameter_size=16)))
     with pytest.raises(KernelBuildError, match="bytes of arguments, where the device takes 16"):
         polyhal.zeros((4,), device=Device.opened("described:rx480", backend))
+    # Another kernel may take its place, so tests of limits must see it all the same.
+    assert any("arguments, where" in v for noted in backend.kernels.launches for v in noted.violations(backend.runtime.device))
 
 
 def test_values_are_zeros_and_a_warning_says_so_once() -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from native_harness import Harness, as_gpu
 
+from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.opencl import matrix_units
 from polyhal.backends.opencl.described import description
 from polyhal.backends.opencl.described.backend import OpenCLDescribedBackend
@@ -171,8 +172,8 @@ def test_the_kernel_without_a_unit(device: Any, rng: Any, monkeypatch: pytest.Mo
 # --- certificates --------------------------------------------------------------------------------------------------------
 
 
-def certificate(unit: str, problem: str = "") -> UnitCertificate:
-    return UnitCertificate(unit, problem, 8, "2026-01-02")
+def certificate(unit: str, texts: str, problem: str = "") -> UnitCertificate:
+    return UnitCertificate(unit, problem, 8, "2026-01-02", texts)
 
 
 @emulated
@@ -220,7 +221,7 @@ def test_a_process_that_does_not_answer_is_a_failure(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTHONPATH", os.environ["PYTHONPATH"].partition(os.pathsep)[2])  # without the plug-in
     (lost,) = certify_units.certify_units(device)
     assert "the process ended with code 1" in lost.problem
-    assert certified_units.load(device.info) == {"dot2": lost}
+    assert certified_units.load(device.info, lost.texts) == {"dot2": lost}
 
 
 @emulated
@@ -233,22 +234,39 @@ def test_a_unit_is_checked_only_where_it_is_in_use(monkeypatch: pytest.MonkeyPat
 
 def test_certificates_are_for_one_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
-    info = OpenCLDescribedBackend(description.load("rx7900")).info
-    certified_units.store(info, [certificate("wmma")])
-    file = certified_units.store(info, [certificate("dot2", "wrong result")])
-    assert certified_units.load(info) == {"wmma": certificate("wmma"), "dot2": certificate("dot2", "wrong result")}
+    backend = OpenCLDescribedBackend(description.load("rx7900"))
+    info, texts = backend.info, backend.units.texts
+    wmma, dot2 = certificate("wmma", texts), certificate("dot2", texts, "wrong result")
+    certified_units.store(info, [wmma])
+    file = certified_units.store(info, [dot2])
+    assert certified_units.load(info, texts) == {"wmma": wmma, "dot2": dot2}
     assert [u.name for u in OpenCLDescribedBackend(description.load("rx7900")).features.matrix_units] == ["wmma"]
-    assert certified_units.load(replace(info, driver="other")) == {}
-    for text in ("{", '{"schema": 1}', file.read_text().replace('"checks": 8', '"checks": "8"')):
+    assert certified_units.load(replace(info, driver="other"), texts) == {}
+    for text in ("{", '{"schema": 2}', file.read_text().replace('"checks": 8', '"checks": "8"')):
         file.write_text(text)
-        assert certified_units.load(info) == {}
+        assert certified_units.load(info, texts) == {}
+
+
+def test_certificates_are_for_the_kernels_that_were_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In a development folder kernels change while the version stays."""
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    backend = OpenCLDescribedBackend(description.load("rx7900"))
+    certified_units.store(backend.info, [certificate("wmma", backend.units.texts)])
+    shipped = SourceFolder.shipped
+    for changed, used in (("softmax.cl", ["wmma"]), ("lib/unit_wmma.h", []), ("gemm/matrix_unit.cl", []), ("", ["wmma"])):
+
+        def edited(folder: SourceFolder, name: str, changed: str = changed) -> str:
+            return shipped(folder, name) + ("// edited" if name == changed else "")
+
+        monkeypatch.setattr(SourceFolder, "shipped", edited)
+        assert [u.name for u in OpenCLDescribedBackend(description.load("rx7900")).features.matrix_units] == used
 
 
 def test_a_forced_unit_is_the_only_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Otherwise a certified one would do the work of the one that is checked."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
-    info = OpenCLDescribedBackend(description.load("rx7900")).info
-    certified_units.store(info, [certificate("wmma")])
+    backend = OpenCLDescribedBackend(description.load("rx7900"))
+    certified_units.store(backend.info, [certificate("wmma", backend.units.texts)])
     for value, used in (("dot2", ["dot2"]), ("none", []), ("all", ["wmma", "dot2"]), ("", ["wmma"])):
         monkeypatch.setenv("POLYHAL_UNITS", value)
         assert [u.name for u in OpenCLDescribedBackend(description.load("rx7900")).features.matrix_units] == used

@@ -101,6 +101,22 @@ def test_descriptions_that_cannot_be_used_say_why(wrong: str, named: str) -> Non
         description.parse("wrong", wrong)
 
 
+@pytest.mark.parametrize(
+    ("name", "vendor_id", "sizes"),
+    [
+        ("Apple M1", 0, (32, 32)), ("AMD Radeon Pro 5500M", 0, (32, 64)), ("Intel(R) UHD Graphics 630", 0, (8, 32)),
+        ("Apple M1", 0x8086, (8, 32)), ("Pineapple", 0, (4, 128)), ("", 0, (4, 128)),
+    ],
+)  # fmt: skip
+def test_sizes_of_subgroups_are_known_by_vendor_or_where_metal_tells_none_by_name(
+    name: str, vendor_id: int, sizes: tuple[int, int]
+) -> None:
+    metal = description.load("m1-metal")
+    about = {**metal.adapter.info, "device": name, "vendor_id": vendor_id}
+    found = WGPUDescribedBackend(replace(metal, adapter=replace(metal.adapter, info=about)))
+    assert found.features.subgroup_sizes == sizes
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_training_steps_lower_within_the_limits(key: str) -> None:
     device, backend = opened(key)

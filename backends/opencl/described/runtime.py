@@ -56,10 +56,10 @@ class DescribedRuntime(Runtime):
             + dynamic_local_memory(parameters),
             argument_bytes=argument_bytes(parameters),
         )
+        self.programs.note(noted)  # first, because another kernel may take the place of one that does not fit
         if problems := list(noted.violations(self.device)):
             problem = f"{request.kernel} asks for {' and '.join(problems)}"
             raise KernelBuildError(message(request.file, problem, device=self.info.name))
-        self.programs.note(noted)
         return SimpleLaunch(request.kernel, _compute_nothing, workspace)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from polyhal.hal.diagnostics.doctor import DeviceReport, Report
 
 _REPORT_FILE = "polyhal-report.json"
+_LIBRARIES = "install the library that is named as missing, or reinstall the driver with all that it depends on"
 
 
 @reported
@@ -75,6 +76,8 @@ def _print(report: Report, console: Console) -> None:
     console.print("\nOpenCL driver files", style="bold")
     for file in report.driver_files:
         say(console, f"  {file.path}: {file.library}" + (" (missing)" if file.exists is False else ""))
+        if file.problem:
+            _problem(console, "    ", f"cannot be loaded: {file.problem}", _LIBRARIES, style="red")
     if not report.driver_files:
         say(console, "  none")
     console.print("\nDevices", style="bold")

@@ -96,7 +96,8 @@ def _verify_units(console: Console, device: Device, *, only_show: bool, json: bo
         say(messages, f"{device.name} has no matrix unit that needs a certificate")
     elif not only_show:
         certify_units(device, lambda unit: say(messages, f"checking the unit {unit} of {device.name}: {device.info.name}"))
-    found = [] if known is None else [c for u, c in certified_units.load(device.info).items() if u in known.available]
+    checked = {} if known is None else certified_units.load(device.info, known.texts)
+    found = [] if known is None else [c for u, c in checked.items() if u in known.available]
     if json:
         print_json([c.to_json() for c in found])
     elif known is not None:

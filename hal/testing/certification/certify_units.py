@@ -43,27 +43,29 @@ def certify_units(
     `started` is called with the name of each unit. A process that ends or takes longer than `timeout` seconds is a failure.
     """
     found = units_of(device)
+    if found is None:
+        return []
     certificates = []
-    for unit in found.available if found is not None else ():
+    for unit in found.available:
         started(unit)
-        certificates.append(_in_own_process(device.name, unit, timeout))
-    if certificates:
-        certified_units.store(device.info, certificates)
+        certificates.append(_in_own_process(device.name, unit, found, timeout))
+    certified_units.store(device.info, certificates)
     return certificates
 
 
-def _in_own_process(device: str, unit: str, timeout: float) -> UnitCertificate:
+def _in_own_process(device: str, unit: str, found: Units, timeout: float) -> UnitCertificate:
     command = [sys.executable, "-m", __name__, device, unit]
     given = {**os.environ, "POLYHAL_UNITS": unit}
     try:
         done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
-        return _certificate(unit, f"the checks did not end in {timeout:g} seconds")
+        return _certificate(unit, found, f"the checks did not end in {timeout:g} seconds")
     try:
         return UnitCertificate.from_json(json.loads(done.stdout.splitlines()[-1]))
     except (IndexError, ValueError):
         said = done.stderr.strip()[-_LAST_WORDS:].splitlines()
-        return _certificate(unit, f"the process ended with code {done.returncode}: {said[-1] if said else 'it said nothing'}")
+        last = said[-1] if said else "it said nothing"
+        return _certificate(unit, found, f"the process ended with code {done.returncode}: {last}")
 
 
 def check_unit(device: Device, unit: str) -> UnitCertificate:
@@ -85,11 +87,11 @@ def check_unit(device: Device, unit: str) -> UnitCertificate:
             try:
                 check_forward(target, op, dtype, Scope())
             except Exception as error:  # a driver may fail in any way
-                return _certificate(unit, f"{op.name} of {dtype.name}: {one_line(error)}", checks)
+                return _certificate(unit, found, f"{op.name} of {dtype.name}: {one_line(error)}", checks)
             checks += 1
     if len(_builds(target, found)) == before:
-        return _certificate(unit, f"no product has used {' or '.join(found.kernels)}", checks)
-    return _certificate(unit, "", checks)
+        return _certificate(unit, found, f"no product has used {' or '.join(found.kernels)}", checks)
+    return _certificate(unit, found, "", checks)
 
 
 def _checks() -> Iterator[tuple[OpDef, dtypes.DType]]:
@@ -103,8 +105,8 @@ def _builds(device: Device, found: Units) -> list[str]:
     return [b.digest for b in library(device).program_builds if b.kernel in found.kernels]
 
 
-def _certificate(unit: str, problem: str, checks: int = 0) -> UnitCertificate:
-    return UnitCertificate(unit, problem, checks, datetime.now(UTC).date().isoformat())
+def _certificate(unit: str, found: Units, problem: str, checks: int = 0) -> UnitCertificate:
+    return UnitCertificate(unit, problem, checks, datetime.now(UTC).date().isoformat(), found.texts)
 
 
 def main(name: str, unit: str) -> None:

@@ -31,6 +31,7 @@ var<workgroup> matches: array<atomic<u32>, {{ WORDS }}>;
 var<workgroup> partial_sums: array<{{ V }}, {{ GROUP }}>;
 {% if not OWN_ROW %}
 var<workgroup> earlier: atomic<u32>;
+var<workgroup> works: u32;
 {% endif %}
 {{ storage.main(GROUP) }}
     let owner = group_id / p.tiles;
@@ -50,7 +51,9 @@ var<workgroup> earlier: atomic<u32>;
         if (row_at(p.o_index + i * p.index_step, p.rows) == row) { atomicStore(&earlier, 1u); }
     }
     workgroupBarrier();
-    if (row == OUT_OF_RANGE || atomicLoad(&earlier) != 0u) { return; }
+    // Barriers follow, so all invocations must be seen to leave together.
+    if (local_id == 0u) { works = u32(row != OUT_OF_RANGE && atomicLoad(&earlier) == 0u); }
+    if (workgroupUniformLoad(&works) == 0u) { return; }
 {% endif %}
     let source_begin = p.o_source + column{{ " * p.source_column" if LANES == 1 }};
     var sum = {{ V }}();
