@@ -17,7 +17,7 @@ from polyhal.hal.device import Device
 from polyhal.nn import functional as F
 
 PATH = Path(__file__).with_suffix(".json")
-DEVICES = ("vega20", "rx6800", "rx7900", "mi250", "a770", "lunarlake")
+DEVICES = ("vega20", "rx6800", "rx7900", "rx9070", "mi250", "a770", "lunarlake")
 _STAND_INS = {"lunarlake": OfflineCompiler("ocloc", ("-device", "pvc", "-internal_options", "-cl-intel-allow-zebin"))}
 """Where the compilers of Debian 12 do not know the device: one whose matrix engines have the same shape."""
 _PRODUCTS = ((4096, 4096, 4096), (512, 256, 128), (64, 128, 8192), (1000, 777, 333))

@@ -42,6 +42,7 @@ EXPECTED = {
     "vega20": ("amd", DeviceType.GPU, True, True),
     "rx6800": ("amd", DeviceType.GPU, True, True),
     "rx7900": ("amd", DeviceType.GPU, True, True),
+    "rx9070": ("amd", DeviceType.GPU, True, True),
     "strix": ("amd", DeviceType.INTEGRATED_GPU, True, True),
     "mi250": ("amd", DeviceType.GPU, True, True),
     "uhd630": ("intel_gpu", DeviceType.INTEGRATED_GPU, True, True),
@@ -54,7 +55,7 @@ EXPECTED = {
     "bare12": ("gpu", DeviceType.GPU, False, False),
 }
 ACTIVE = ActiveText(SourceFolder("polyhal.shaders.opencl").read)
-WAVES = {"rx480": 64, "vega20": 64, "mi250": 64, "rx6800": 32, "rx7900": 32, "malig78": 16, "m1": 1, "bare12": 1}
+WAVES = {"rx480": 64, "vega20": 64, "mi250": 64, "rx6800": 32, "rx7900": 32, "rx9070": 32, "malig78": 16, "m1": 1, "bare12": 1}
 """Lanes that work in step, where hardware has one width; drivers of OpenCL 1.2 do not tell."""
 TRAINING = tuple(name for name in WORKLOADS if name != "used")
 

@@ -65,8 +65,9 @@ def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ("key", "units"),
     [
         ("rx480", {}), ("vega20", {"dot2": 64}), ("rx6800", {"dot2": 32}), ("rx7900", {"wmma": 32, "dot2": 32}),
-        ("strix", {"wmma": 32, "dot2": 32}), ("mi250", {"mfma": 64, "dot2": 64}), ("uhd630", {}), ("irisxe", {}),
-        ("a770", {"xmx": 8}), ("lunarlake", {"xmx": 16}), ("m1", {}), ("malig78", {}), ("adreno730", {}), ("bare12", {}),
+        ("strix", {"wmma": 32, "dot2": 32}), ("rx9070", {"wmma_rdna4": 32, "dot2": 32}),
+        ("mi250", {"mfma": 64, "dot2": 64}), ("uhd630", {}), ("irisxe", {}), ("a770", {"xmx": 8}),
+        ("lunarlake", {"xmx": 16}), ("m1", {}), ("malig78", {}), ("adreno730", {}), ("bare12", {}),
     ],
 )  # fmt: skip
 def test_devices_have_their_units_and_use_none_without_a_certificate(key: str, units: dict[str, int]) -> None:

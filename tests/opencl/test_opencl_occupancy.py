@@ -71,9 +71,9 @@ def test_local_memory_limits_waves() -> None:
 @pytest.mark.parametrize(
     ("key", "name"),
     [
-        ("mi250", "gcn"), ("rx480", "gcn"), ("vega20", "gcn"), ("rx6800", "rdna"), ("rx7900", "rdna"), ("strix", "rdna"),
-        ("uhd630", "gen"), ("irisxe", "gen"), ("a770", "gen"), ("lunarlake", "gen"), ("m1", None), ("malig78", None),
-        ("adreno730", None), ("bare12", None),
+        ("mi250", "gcn"), ("rx480", "gcn"), ("vega20", "gcn"), ("rx6800", "rdna"), ("rx7900", "rdna"), ("rx9070", "rdna"),
+        ("strix", "rdna"), ("uhd630", "gen"), ("irisxe", "gen"), ("a770", "gen"), ("lunarlake", "gen"), ("m1", None),
+        ("malig78", None), ("adreno730", None), ("bare12", None),
     ],
 )  # fmt: skip
 def test_devices_have_their_architecture(key: str, name: str | None) -> None:

@@ -35,6 +35,13 @@ EMULATED(wmma_half, half16, half16, float8, 8, 16, (2 * i + lane / 16), (lane % 
 EMULATED(wmma_bfloat, short16, short16, float8, 8, 16, (2 * i + lane / 16), (lane % 16), row, t, column, t, emulated_bfloat)
 #define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32 wmma_half
 #define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32 wmma_bfloat
+#elif defined(EMULATE_WMMA_RDNA432)
+EMULATED(wmma_half, half8, half8, float8, 8, 16, (lane / 16 * 8 + i), (lane % 16), row + t / 8 * 16, t % 8, column + t / 8 * 16,
+         t % 8, emulated_half)
+EMULATED(wmma_bfloat, short8, short8, float8, 8, 16, (lane / 16 * 8 + i), (lane % 16), row + t / 8 * 16, t % 8,
+         column + t / 8 * 16, t % 8, emulated_bfloat)
+#define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12 wmma_half
+#define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12 wmma_bfloat
 #elif defined(EMULATE_MFMA64)
 EMULATED(mfma_half, half4, half4, float4, 4, 16, (lane / 16 * 4 + i), (lane % 16), row + t / 4 * 16, t % 4, column + t / 4 * 16,
          t % 4, emulated_half)

@@ -32,6 +32,8 @@ for nbytes, extension in enumerate(("spv", "hlsl", "metal"), 1):
 READS = "assert '@compute' in sys.stdin.read()\n"
 FIGURES: dict[str, dict[str, int]] = json.loads(translation_figures.PATH.read_text(encoding="utf-8"))
 ALL = bool(os.environ.get("POLYHAL_TEST_ALL"))
+_OTHER_VERSION = 0.25
+"""How far sizes may differ: versions of naga write other text. What they refuse is an error, whatever its size."""
 
 
 @pytest.fixture
@@ -144,4 +146,9 @@ def test_every_shader_that_graphics_cards_get_was_translated() -> None:
 
 @pytest.mark.skipif(not ALL, reason="minutes: make vendors")
 def test_naga_and_the_tools_behind_it_accept_every_shader() -> None:
-    assert translation_figures.figures() == FIGURES, "see tests/wgpu/translation_figures.py"
+    found = translation_figures.figures()
+    assert found.keys() == FIGURES.keys(), "see tests/wgpu/translation_figures.py"
+    for name, figures in found.items():
+        for what, number in figures.items():
+            allowed = _OTHER_VERSION * FIGURES[name][what] if what.endswith("_bytes") else 0
+            assert abs(number - FIGURES[name][what]) <= allowed, (name, what)

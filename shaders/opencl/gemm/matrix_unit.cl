@@ -63,7 +63,7 @@
 #define PITCH (DEPTH + 8)
 
 // Unrolled, dot products take twice the registers, and for UNIT_XMX sums are kept in memory.
-#if UNIT == UNIT_WMMA || UNIT == UNIT_MFMA
+#if UNIT == UNIT_WMMA || UNIT == UNIT_WMMA_RDNA4 || UNIT == UNIT_MFMA
 #define UNROLL_STEPS _Pragma("unroll")
 #else
 #define UNROLL_STEPS _Pragma("unroll 1")

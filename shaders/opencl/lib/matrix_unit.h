@@ -20,6 +20,7 @@
 #define UNIT_WMMA 2
 #define UNIT_MFMA 3
 #define UNIT_XMX 4
+#define UNIT_WMMA_RDNA4 5
 #ifndef UNIT
 #define UNIT UNIT_NONE
 #endif
@@ -37,7 +38,7 @@
 #endif
 #endif
 
-#if UNIT == UNIT_WMMA
+#if UNIT == UNIT_WMMA || UNIT == UNIT_WMMA_RDNA4
 #include "lib/unit_wmma.h"
 #elif UNIT == UNIT_MFMA
 #include "lib/unit_mfma.h"
