@@ -26,7 +26,7 @@ def _factor(value: Any, like: Any) -> Any:
     if is_tensor(value):
         return F["reshape"](value, ())
     kind = dtypes.float64 if like.dtype is dtypes.float64 else dtypes.float32
-    return F["full"]((), value, kind, device=like.device)
+    return F["broadcast_scalar"](value, (), kind, device=like.device)  # live in a recorded step
 
 
 @aten("_foreach_mul_.Scalar", "_foreach_mul_.Tensor")
