@@ -126,10 +126,77 @@ def _resnet18(classes: int) -> nn.Module:
     )  # fmt: skip
 
 
+class _Bottleneck(nn.Module):
+    """Three convolutions beside a shortcut, as in a ResNet-50."""
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        outputs = 4 * width
+        self.branch = nn.Sequential(
+            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
+        )  # fmt: skip
+        self.shortcut = nn.Sequential()
+        if inputs != outputs or stride != 1:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.branch(x) + self.shortcut(x))
+
+
+def _resnet50(classes: int) -> nn.Module:
+    stages: list[nn.Module] = []
+    inputs = 64
+    for width, count in zip((64, 128, 256, 512), (3, 4, 6, 3), strict=True):
+        for i in range(count):
+            stages.append(_Bottleneck(inputs, width, 2 if i == 0 and width > 64 else 1))
+            inputs = 4 * width
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1), *stages,
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes),
+    )  # fmt: skip
+
+
+class _EncoderLayer(nn.Module):
+    """Attention and a perceptron, each normalised after its sum, as in BERT."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, t, w = x.shape
+        q, k, v = (p(x).view(b, t, self.heads, -1).transpose(1, 2) for p in (self.query, self.key, self.value))
+        mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, t, w)
+        x = self.first(x + self.out(mixed))
+        return self.second(x + self.mlp(x))
+
+
+class Encoder(nn.Module):
+    """A small BERT with a language model's head."""
+
+    def __init__(self, vocabulary: int, width: int, layers: int, heads: int, length: int = 512) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.norm = nn.LayerNorm(width)
+        self.layers = nn.Sequential(*(_EncoderLayer(width, heads) for _ in range(layers)))
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(ids.shape[1], device=ids.device)
+        return self.head(self.layers(self.norm(self.words(ids) + self.places(places))))
+
+
 def classifier(name: str) -> nn.Module:
-    """`MLP((784, 512, 10))`, `CNN()` or `resnet18(10)` of `polyhal.models`, by the names of the workloads."""
+    """`MLP((784, 512, 10))`, `CNN()`, `resnet18(10)` or `resnet50(10)` of `polyhal.models`, by the names of the workloads."""
     if name == "mlp":
         return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
+    if name == "resnet-50":
+        return _resnet50(10)
     if name.startswith("resnet"):
         return _resnet18(10)
     return nn.Sequential(

@@ -51,7 +51,7 @@ class StartupCompetitor:
         command = [sys.executable, "-m", "benchmarks.first_step", self.framework, self.device, str(data)]
         begin = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=_ROOT, env=os.environ | _cache_variables(caches), text=True,
+            command, cwd=_ROOT, env=os.environ | cache_variables(caches), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdout is not None
@@ -67,7 +67,7 @@ class StartupCompetitor:
         return seconds
 
 
-def _cache_variables(caches: Path) -> dict[str, str]:
+def cache_variables(caches: Path) -> dict[str, str]:
     """Environment variables that move every cache of compiled kernels to the folder `caches`."""
     folders = {
         "HOME": caches, "XDG_CACHE_HOME": caches / "xdg", "POLYHAL_CACHE_DIR": caches / "polyhal",

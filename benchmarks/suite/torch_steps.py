@@ -1,0 +1,131 @@
+"""Training steps of PyTorch programs on Polyhal's device, beside PyTorch's own: time per step, and the first steps.
+
+Eagerly, recorded by `polyhal.torch.jit`, compiled by `torch.compile(backend="polyhal")`, against PyTorch's eager steps and
+its compiler, on the CPU or, with `--size gpu`, on CUDA, there also beside the same steps of Polyhal's own library. Losses of
+the first steps have to agree with PyTorch's. The first steps are those of a new process with empty caches of kernels.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.arguments import choices, make_parser, open_devices
+from benchmarks.result_files import describe_machine, write
+from benchmarks.suite.startup import cache_variables
+from benchmarks.timing import alternate
+from benchmarks.training_workloads import PRECISIONS
+from polyhal import Device
+
+_ROOT = Path(__file__).resolve().parents[2]
+_TIMEOUT = 900.0
+_COMPARED = 6
+"""Steps whose losses are compared."""
+_TOLERANCE = {"highest": 1e-3, "high": 5e-3, "bfloat16": 3e-2}
+"""Relative, of losses. AdamW's first steps are as long for gradients that are rounding alone as for others."""
+_SAMPLE_SECONDS = 0.2
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        import torch
+
+        from benchmarks.torch_step_workloads import INDUCTOR, OWN, PEER, WHO, WORKLOADS_BY_SIZE
+    except ImportError:
+        print("torch_steps: PyTorch is not installed, nothing is measured")
+        return 0
+    known = tuple(dict.fromkeys(w.name for ws in WORKLOADS_BY_SIZE.values() for w in ws))
+    parser = make_parser("torch_steps", __doc__)
+    parser.add_argument("--size", choices=tuple(WORKLOADS_BY_SIZE), default="cpu")
+    parser.add_argument("--models", type=partial(choices, known=known), help=f"any of {', '.join(known)}")
+    parser.add_argument("--who", type=lambda text: text.split(","), default=list(WHO), help=f"any of {'; '.join(WHO)}")
+    parser.add_argument("--precisions", type=partial(choices, known=PRECISIONS), default=["highest"])
+    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--no-first-steps", action="store_true", help="do not start processes that measure the first steps")
+    args = parser.parse_args(arguments)
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
+    os.environ["POLYHAL_FALLBACK"] = "error"  # what runs on the CPU is no result of the device
+    devices = open_devices(args.devices)
+    machine = {**describe_machine(devices), "torch": torch.__version__}
+    result: dict[str, Any] = {"benchmark": "torch_steps", **machine, "rows": []}
+    agree = True
+    for workload in WORKLOADS_BY_SIZE[args.size]:
+        for precision in args.precisions:
+            for device in devices if args.models is None or workload.name in args.models else ():
+                place = "cuda" if device.type.value == "gpu" and torch.cuda.is_available() else "cpu"
+                who = [w for w in args.who if w in (PEER, INDUCTOR) or _is_there(w, workload.twin if w == OWN else None)]
+                first = not args.no_first_steps
+                row = measure(args.size, workload, who, device, place, precision, args.repetitions, first)
+                agree &= row["agrees"]
+                result["rows"].append(row)
+                write(args.json, result)  # after every row, so that an interrupted run keeps its results
+    return 0 if agree else 1
+
+
+def _is_there(who: str, twin: str | None) -> bool:
+    """Whether a competitor can take part: the compiler has to be installed, and Polyhal's library to have the model."""
+    from torch import _dynamo
+
+    from benchmarks.torch_step_workloads import COMPILED
+
+    if who == COMPILED:
+        return "polyhal" in _dynamo.list_backends()
+    return twin != ""
+
+
+def measure(
+    size: str, workload: Any, who: Sequence[str], device: Device, place: str, precision: str, repetitions: int, first: bool
+) -> dict[str, Any]:
+    """Measure one step in all competitors and print the results. Returns a row."""
+    from benchmarks.torch_step_workloads import OWN, PEER, prepare
+
+    steps = {w: prepare(workload, w, device, place, precision) for w in who}
+    losses = {w: [float(step()) for _ in range(_COMPARED)] for w, step in steps.items()}
+    difference = _difference({w: x for w, x in losses.items() if w != OWN}, losses.get(PEER))
+    timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS)
+    row: dict[str, Any] = {
+        "model": workload.name, "what": workload.what, "device": device.name, "place": place, "precision": precision,
+        "items": workload.items, "tokens": bool(workload.vocabulary), "difference": difference,
+        "agrees": difference <= _TOLERANCE[precision], "who": {},
+    }  # fmt: skip
+    for w, t in timings.items():
+        row["who"][w] = {"ms": t.median * 1e3, "low_ms": t.low * 1e3, "high_ms": t.high * 1e3, "losses": losses[w]}
+        if first:
+            row["who"][w]["first_s"] = _first_steps(size, workload.name, w, device, place, precision)
+        seconds = ", ".join(f"{s:.2f}" for s in row["who"][w].get("first_s", ()))
+        title = f"{device.name:<10} {workload.name:<10} {precision:<9} {w:<18}"
+        print(f"{title} {t.text(1e3, 'ms')}  first {seconds} s", flush=True)
+    print(f"{device.name:<10} {workload.name:<10} losses differ by {difference:.1e}", flush=True)
+    steps.clear()
+    gc.collect()
+    device.empty_cache()
+    return row
+
+
+def _difference(losses: Mapping[str, Sequence[float]], wanted: Sequence[float] | None) -> float:
+    """The largest relative difference of a loss from PyTorch's; 0 if PyTorch does not take part."""
+    if wanted is None:
+        return 0.0
+    return max(abs(a - b) / abs(b) for own in losses.values() for a, b in zip(own, wanted, strict=True))
+
+
+def _first_steps(size: str, model: str, who: str, device: Device, place: str, precision: str) -> list[float]:
+    """Seconds of the first steps in a new process without caches. Raises RuntimeError with its last message if it fails."""
+    with tempfile.TemporaryDirectory() as caches:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.torch_first_steps", size, model, who, device.name, place, precision],
+            cwd=_ROOT, env=os.environ | cache_variables(Path(caches)) | {"TORCHINDUCTOR_CACHE_DIR": caches},
+            capture_output=True, text=True, timeout=_TIMEOUT, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"the first steps of {who} failed: {done.stderr.strip().splitlines()[-1]}")
+    seconds: list[float] = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
+    return seconds

@@ -1,0 +1,34 @@
+"""The first steps of a PyTorch program, in a process that does nothing else.
+
+python -m benchmarks.torch_first_steps SIZE MODEL WHO DEVICE PLACE PRECISION prints as JSON the seconds of each step, from the
+model on the host on; imports and the opening of the device are not counted. The benchmark `torch_steps` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from benchmarks.torch_step_workloads import WORKLOADS_BY_SIZE, prepare
+from polyhal import Device
+
+STEPS = 4
+"""A recorded step is only replayed from the fourth on."""
+
+
+def main(size: str, model: str, who: str, device: str, place: str, precision: str) -> None:
+    opened = Device(device)
+    workload = next(w for w in WORKLOADS_BY_SIZE[size] if w.name == model)
+    seconds = []
+    begin = time.perf_counter()
+    step = prepare(workload, who, opened, place, precision)
+    for _ in range(STEPS):
+        step()
+        seconds.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+    print(json.dumps({"seconds": seconds}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,131 @@
+"""Training steps of ordinary PyTorch programs: on Polyhal's device eagerly, recorded and compiled, and in PyTorch's own ways.
+
+All train the same model from the same weights on the same batch; AdamW is fused everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+import polyhal
+import polyhal.torch
+from benchmarks import torch_models
+from benchmarks.training_workloads import WORKLOADS, TrainingWorkload, polyhal_step
+from polyhal import Device
+
+Step = Callable[[], torch.Tensor]
+"""Takes one training step, waits for it, and returns the loss."""
+EAGER, RECORDED, COMPILED = "eager", "recorded", "compiled"
+OWN = "Polyhal's own"
+PEER, INDUCTOR = "PyTorch", "PyTorch, inductor"
+WHO = (EAGER, RECORDED, COMPILED, OWN, PEER, INDUCTOR)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchWorkload:
+    """A model and a batch; `twin` is the name of the same step in Polyhal's own library."""
+
+    name: str
+    what: str
+    make: Callable[[], nn.Module]
+    inputs: tuple[int, ...]
+    vocabulary: int = 0
+    """Inputs are tokens below this, or floats if it is 0."""
+    classes: int = 10
+    twin: str = ""
+
+    @property
+    def items(self) -> int:
+        """Tokens or images per step."""
+        return self.inputs[0] * (self.inputs[1] if self.vocabulary else 1)
+
+    def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and targets."""
+        generator = torch.Generator().manual_seed(0)
+        if self.vocabulary:
+            tokens = torch.randint(self.vocabulary, (self.inputs[0], self.inputs[1] + 1), generator=generator)
+            return tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
+        return torch.randn(self.inputs, generator=generator), torch.randint(
+            self.classes, self.inputs[:1], generator=generator
+        )
+
+
+def _gpt(workload: TrainingWorkload) -> TorchWorkload:
+    config = workload.config
+    if config is None:
+        raise TypeError(f"{workload.name} is no language model")
+    name, inputs = workload.name, workload.inputs
+    return TorchWorkload(
+        name, workload.what, lambda: torch_models.TorchGPT(config), inputs, config.vocab_size, twin=name
+    )
+
+
+def _images(name: str, what: str, inputs: tuple[int, ...], twin: str = "") -> TorchWorkload:
+    return TorchWorkload(name, what, lambda: torch_models.classifier(name), inputs, twin=twin)
+
+
+def _bert() -> nn.Module:
+    return torch_models.Encoder(1000, 256, 4, 4)
+
+
+WORKLOADS_BY_SIZE: dict[str, tuple[TorchWorkload, ...]] = {
+    "cpu": (
+        _images("mlp", "perceptron 784-512-10, 128 images", (128, 784), "mlp"),
+        _images("resnet", "ResNet-18, 8 images of 64x64", (8, 3, 64, 64)),
+        _gpt(WORKLOADS["gpt"]),
+        TorchWorkload("bert", "encoder of 4 layers, width 256, 8 x 128 tokens", _bert, (8, 128), 1000),
+    ),
+    "gpu": (
+        _gpt(WORKLOADS["gpt-2"]),
+        _images("resnet-50", "ResNet-50, 64 images of 224x224", (64, 3, 224, 224), "resnet-50"),
+    ),
+}
+
+
+def prepare(workload: TorchWorkload, who: str, device: Device, place: str, precision: str) -> Step:
+    """Prepare a step of a competitor. `place` is where PyTorch's own ways run, "cpu" or "cuda"."""
+    if who == OWN:
+        step: Any = polyhal_step(WORKLOADS[workload.twin], device, precision, captured=True)
+        return lambda: torch.tensor(step().item())
+    if who in (PEER, INDUCTOR):
+        return _torch_step(workload, place, precision, who)
+    polyhal.set_default_device(device)
+    polyhal.set_float32_matmul_precision("highest" if precision == "bfloat16" else precision)  # type: ignore[arg-type]
+    return _torch_step(workload, "polyhal", precision, who)
+
+
+def _torch_step(workload: TorchWorkload, place: str, precision: str, who: str) -> Step:
+    torch.manual_seed(0)
+    model = workload.make().to(place)
+    inputs, targets = (x.to(place) for x in workload.batch())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    forward: Any = model
+    if who in (COMPILED, INDUCTOR):
+        forward = torch.compile(model, backend="polyhal" if who == COMPILED else "inductor")
+    if place == "cuda":
+        torch.set_float32_matmul_precision("highest" if precision == "highest" else "high")
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        with torch.autocast(place, torch.bfloat16, enabled=precision == "bfloat16"):
+            loss = nn.functional.cross_entropy(forward(x).flatten(0, -2), y)
+        loss.backward()
+        if workload.vocabulary:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    run = polyhal.torch.jit(step) if who == RECORDED else step
+    wait = {"cuda": torch.cuda.synchronize, "cpu": lambda: None}.get(place) or torch.accelerator.synchronize
+
+    def waited() -> torch.Tensor:
+        loss = run(inputs, targets)
+        wait()
+        return loss
+
+    return waited
