@@ -42,7 +42,7 @@ class Mixer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tokens = nn.Embedding(5, 8)
-        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.attention = nn.MultiheadAttention(8, 2, 0.1, batch_first=True)
         self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 5, bias=False)
         self.head.weight = self.tokens.weight
 

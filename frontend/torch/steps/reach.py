@@ -138,7 +138,7 @@ class Reach:
         for x in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._visit(x, f"a default of {function.__qualname__}")
         if not is_library(code):
-            for variable in names.variables & function.__globals__.keys():
+            for variable in sorted(names.variables & function.__globals__.keys()):
                 if (id(function.__globals__), variable) not in self._done:
                     self._done.add((id(function.__globals__), variable))
                     self._place(function.__globals__, variable, variable)
@@ -158,7 +158,7 @@ class Reach:
     def _visit_attributes(self, target: Any, places: Any, name: str) -> None:
         """Visit the attributes of an object that have names which code loads."""
         methods = [c for c in type(target).__mro__ if c not in (object, nn.Module, type)]
-        for attribute in list(self._names):
+        for attribute in sorted(self._names):
             if (id(target), attribute) in self._done:
                 continue
             if attribute in places:

@@ -72,8 +72,7 @@ class RecordedStep:
             and len(self._inputs) == len(other._inputs)
             and all(map(_same_input, self._inputs, other._inputs))
             and self.results.same_as(other.results)
-            and len(self._leaves) == len(other._leaves)
-            and all(a is b for a, b in zip(self._leaves, other._leaves, strict=True))
+            and {id(x) for x in self._leaves} == {id(x) for x in other._leaves}
         )
 
     def adopt(self, other: RecordedStep) -> None:
@@ -82,6 +81,7 @@ class RecordedStep:
         self._inputs = other._inputs
         self._memories = other._memories
         self._written = other._written
+        self._leaves = other._leaves
         self._finals = other._finals
         self._initial = other._initial
         self.guards = other.guards

@@ -166,13 +166,13 @@ class StepWatch:
 
     def note_use(self, x: torch.Tensor) -> None:
         """Note a tensor of the device that an op uses."""
-        if x.requires_grad and x.is_leaf:
-            self.note_leaf(x)
         storage = x.untyped_storage()
         root = getattr(storage, "root", None)
-        if root is None or id(storage) in self.memories or id(storage) in self.arguments:
+        if root is None or isinstance(root.buffer, FakeBuffer):  # made in the step
             return
-        if isinstance(root.buffer, FakeBuffer):
+        if x.requires_grad and x.is_leaf:
+            self.note_leaf(x)
+        if id(storage) in self.memories or id(storage) in self.arguments:
             return
         memory = self.memories[id(storage)] = Memory(storage, root.buffer)
         if getattr(storage, "moves", False):

@@ -1,0 +1,45 @@
+"""Steps, recorded or not, leave nothing behind: the short form of `python -m benchmarks torch_soak`."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+import polyhal
+import polyhal.torch
+from benchmarks.suite.torch_soak import soak
+
+pytestmark = pytest.mark.usefixtures("numpy_torch")
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_steps_do_not_grow(recorded: bool) -> None:
+    row = soak(polyhal.get_default_device(), recorded, 45, times=3)
+    assert row["findings"] == []
+
+
+def test_a_step_that_is_dropped_gives_its_memory_back() -> None:
+    device = polyhal.get_default_device()
+    gc.collect()
+    before = device.memory_stats().used
+    model = torch.nn.Linear(64, 64).to("polyhal")
+    x = torch.ones(32, 64, device="polyhal")
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        model.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    recorded = polyhal.torch.jit(step)
+    for _ in range(4):
+        recorded(x)
+    assert len(recorded.steps) == 1
+    program = weakref.ref(recorded.steps[0])
+    del recorded, step, model, x
+    gc.collect()
+    assert program() is None
+    assert device.memory_stats().used == before
