@@ -28,7 +28,12 @@ def main(arguments: Sequence[str]) -> int:
         print("torch_soak: PyTorch is not installed, nothing is run")
         return 0
     devices = open_devices(args.devices)
-    result: dict[str, Any] = {"benchmark": "torch_soak", **describe_machine(devices), "torch": torch.__version__, "rows": []}
+    result: dict[str, Any] = {
+        "benchmark": "torch_soak",
+        **describe_machine(devices),
+        "torch": torch.__version__,
+        "rows": [],
+    }
     grown = False
     for device in devices:
         for recorded in (False, True):

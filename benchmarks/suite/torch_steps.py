@@ -49,7 +49,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--who", type=lambda text: text.split(","), default=list(WHO), help=f"any of {'; '.join(WHO)}")
     parser.add_argument("--precisions", type=partial(choices, known=PRECISIONS), default=["highest"])
     parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--no-first-steps", action="store_true", help="do not start processes that measure the first steps")
+    parser.add_argument(
+        "--no-first-steps", action="store_true", help="do not start processes that measure the first steps"
+    )
     args = parser.parse_args(arguments)
     os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
     os.environ["POLYHAL_FALLBACK"] = "error"  # what runs on the CPU is no result of the device
@@ -61,7 +63,9 @@ def main(arguments: Sequence[str]) -> int:
         for precision in args.precisions:
             for device in devices if args.models is None or workload.name in args.models else ():
                 place = "cuda" if device.type.value == "gpu" and torch.cuda.is_available() else "cpu"
-                who = [w for w in args.who if w in (PEER, INDUCTOR) or _is_there(w, workload.twin if w == OWN else None)]
+                who = [
+                    w for w in args.who if w in (PEER, INDUCTOR) or _is_there(w, workload.twin if w == OWN else None)
+                ]
                 first = not args.no_first_steps
                 row = measure(args.size, workload, who, device, place, precision, args.repetitions, first)
                 agree &= row["agrees"]
@@ -82,7 +86,14 @@ def _is_there(who: str, twin: str | None) -> bool:
 
 
 def measure(
-    size: str, workload: Any, who: Sequence[str], device: Device, place: str, precision: str, repetitions: int, first: bool
+    size: str,
+    workload: Any,
+    who: Sequence[str],
+    device: Device,
+    place: str,
+    precision: str,
+    repetitions: int,
+    first: bool,
 ) -> dict[str, Any]:
     """Measure one step in all competitors and print the results. Returns a row."""
     from benchmarks.torch_step_workloads import OWN, PEER, prepare

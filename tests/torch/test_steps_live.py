@@ -504,3 +504,10 @@ def test_arguments_that_need_gradients_are_refused() -> None:
     x = torch.ones(3, device="polyhal", requires_grad=True)
     with pytest.raises(CaptureError, match=r"x\.detach\(\)"):
         polyhal.torch.jit(lambda x: x * 2, warm_up=False)(x)
+
+
+def test_tensors_filled_with_numbers_that_change() -> None:
+    step = polyhal.torch.jit(lambda x, value: x + torch.full((3,), value, device="polyhal"), warm_up=False)
+    for i in range(5):
+        assert step(torch.zeros(3, device="polyhal"), i - 0.5).tolist() == [i - 0.5] * 3
+    assert len(step.steps) == 1

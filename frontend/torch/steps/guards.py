@@ -95,9 +95,7 @@ class Guards:
 
     def changed(self) -> str:
         """What is no longer as it was, in words; "" if nothing is."""
-        for container, key, before, name in zip(
-            self._containers, self._keys, self._objects, self._names, strict=True
-        ):
+        for container, key, before, name in zip(self._containers, self._keys, self._objects, self._names, strict=True):
             if _item(container, key) is not before:
                 return f"{name} is another {type(before).__name__} than before"
         for container, key, before, name in zip(
@@ -175,4 +173,3 @@ class Attributes:
 
     def __setitem__(self, name: str, value: Any) -> None:
         setattr(self._target, name, value)
-

@@ -83,7 +83,9 @@ class PendingStep:
             del value, args, kwargs
         changed = self._guards.changed()
         if changed:
-            raise NotReplayableError(f"{changed} after the call", "change tensors in place, and count outside of the step")
+            raise NotReplayableError(
+                f"{changed} after the call", "change tensors in place, and count outside of the step"
+            )
         finals = [leaf.grad for leaf, _ in watch.leaves.values()]
         captured = self._recording.finish()
         for gradient in finals:

@@ -15,7 +15,19 @@ from polyhal.torch import private
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.tree import children, map_leaves
 
-_BY_VALUE = (int, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.memory_format, np.generic, enum.Enum)
+_BY_VALUE = (
+    int,
+    bool,
+    str,
+    bytes,
+    complex,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.memory_format,
+    np.generic,
+    enum.Enum,
+)
 
 
 class SameObject:
@@ -95,7 +107,9 @@ class Call:
             self.key.append((kind, x.shape, x.stride(), x.dtype))
             self.host.append(x)
         else:
-            raise CaptureError(message("jit", f"an argument is on {x.device}", expected=f"tensors on {NAME} or the CPU"))
+            raise CaptureError(
+                message("jit", f"an argument is on {x.device}", expected=f"tensors on {NAME} or the CPU")
+            )
 
     def _add_object(self, value: Any) -> None:
         if isinstance(value, np.ndarray):

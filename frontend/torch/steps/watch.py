@@ -14,13 +14,14 @@ from polyhal.hal.capture.fake_buffer import FakeBuffer
 from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.dispatch import Array, ForwardingExecutor
 from polyhal.hal.errors import CaptureError, message
-from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.recording import Recording
 from polyhal.torch import private, tensors
 from polyhal.torch.steps.host import HostProgram, NotReplayableError, Slot
 from polyhal.torch.steps.numbers import LiveNumber, stand_in
 
 _TORCH = str(Path(torch.__file__).parent)
+_FULL = OPS["full"]
 _OPTIMIZERS = str(Path(torch.optim.__file__).parent)
 
 
@@ -204,6 +205,12 @@ class LiveOperands(ForwardingExecutor):
         return x.scalar if isinstance(x, LiveNumber) else x
 
     def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+        if op is _FULL:
+            shape, value, dtype = params
+            filling = self._operand(value)
+            if filling is not value and dtype.is_floating_point:
+                ones = self.base.apply(op, inputs, (shape, 1, dtype), device)
+                return self.base.apply(OPS["multiply"], (ones, filling), ())
         return self.base.apply(op, tuple(map(self._operand, inputs)), params, device)
 
     def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
