@@ -58,11 +58,13 @@ def alternate(
     warmups: int = 2,
     settle: Callable[[], object] = lambda: None,
     min_seconds: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, TimingSummary]:
     """Seconds per call of several functions in alternation, so that a slow spell of the machine affects all alike.
 
     `settle` is called before each sample; work that an earlier function left unfinished is not counted then. A sample
-    consists of as many calls as take `min_seconds`.
+    consists of as many calls as take `min_seconds`. `clock` may be `time.process_time`: on a machine that others use, too,
+    the time of the process on one core says more than time that passes.
     """
     calls = {}
     for name, function in competitors.items():
@@ -74,8 +76,8 @@ def alternate(
         for name, function in competitors.items():
             settle()
             time.sleep(SETTLE_SECONDS)
-            begin = time.perf_counter()
+            begin = clock()
             for _ in range(calls[name]):
                 function()
-            samples[name].append((time.perf_counter() - begin) / calls[name])
+            samples[name].append((clock() - begin) / calls[name])
     return {name: summarize(s) for name, s in samples.items()}

@@ -22,7 +22,7 @@ Step = Callable[[], torch.Tensor]
 """Takes one training step, waits for it, and returns the loss."""
 EAGER, RECORDED, COMPILED = "eager", "recorded", "compiled"
 OWN = "Polyhal's own"
-PEER, INDUCTOR = "PyTorch", "PyTorch, inductor"
+PEER, INDUCTOR = "PyTorch", "PyTorch compiled"
 WHO = (EAGER, RECORDED, COMPILED, OWN, PEER, INDUCTOR)
 
 

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -46,18 +47,24 @@ def main(arguments: Sequence[str]) -> int:
     parser = make_parser("torch_steps", __doc__)
     parser.add_argument("--size", choices=tuple(WORKLOADS_BY_SIZE), default="cpu")
     parser.add_argument("--models", type=partial(choices, known=known), help=f"any of {', '.join(known)}")
-    parser.add_argument("--who", type=lambda text: text.split(","), default=list(WHO), help=f"any of {'; '.join(WHO)}")
+    parser.add_argument("--who", type=partial(choices, known=WHO), default=list(WHO), help=f"any of {', '.join(WHO)}")
     parser.add_argument("--precisions", type=partial(choices, known=PRECISIONS), default=["highest"])
     parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument(
+        "--one-core", action="store_true", help="run on one core and measure the processor's time, for machines in use"
+    )
     parser.add_argument(
         "--no-first-steps", action="store_true", help="do not start processes that measure the first steps"
     )
     args = parser.parse_args(arguments)
     os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
     os.environ["POLYHAL_FALLBACK"] = "error"  # what runs on the CPU is no result of the device
+    if args.one_core:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        torch.set_num_threads(1)
     devices = open_devices(args.devices)
     machine = {**describe_machine(devices), "torch": torch.__version__}
-    result: dict[str, Any] = {"benchmark": "torch_steps", **machine, "rows": []}
+    result: dict[str, Any] = {"benchmark": "torch_steps", **machine, "one_core": args.one_core, "rows": []}
     agree = True
     for workload in WORKLOADS_BY_SIZE[args.size]:
         for precision in args.precisions:
@@ -67,7 +74,9 @@ def main(arguments: Sequence[str]) -> int:
                     w for w in args.who if w in (PEER, INDUCTOR) or _is_there(w, workload.twin if w == OWN else None)
                 ]
                 first = not args.no_first_steps
-                row = measure(args.size, workload, who, device, place, precision, args.repetitions, first)
+                row = measure(
+                    args.size, workload, who, device, place, precision, args.repetitions, first, args.one_core
+                )
                 agree &= row["agrees"]
                 result["rows"].append(row)
                 write(args.json, result)  # after every row, so that an interrupted run keeps its results
@@ -94,6 +103,7 @@ def measure(
     precision: str,
     repetitions: int,
     first: bool,
+    one_core: bool,
 ) -> dict[str, Any]:
     """Measure one step in all competitors and print the results. Returns a row."""
     from benchmarks.torch_step_workloads import OWN, PEER, prepare
@@ -101,7 +111,8 @@ def measure(
     steps = {w: prepare(workload, w, device, place, precision) for w in who}
     losses = {w: [float(step()) for _ in range(_COMPARED)] for w, step in steps.items()}
     difference = _difference({w: x for w, x in losses.items() if w != OWN}, losses.get(PEER))
-    timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS)
+    clock = time.process_time if one_core else time.perf_counter
+    timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS, clock=clock)
     row: dict[str, Any] = {
         "model": workload.name, "what": workload.what, "device": device.name, "place": place, "precision": precision,
         "items": workload.items, "tokens": bool(workload.vocabulary), "difference": difference,

@@ -1,4 +1,4 @@
-"""Steps, recorded or not, leave nothing behind: the short form of `python -m benchmarks torch_soak`."""
+"""Steps, recorded or not, leave nothing behind: the short form of `python -m benchmarks.torch_soak`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 import polyhal
 import polyhal.torch
-from benchmarks.suite.torch_soak import soak
+from benchmarks.torch_soak import soak
 
 pytestmark = pytest.mark.usefixtures("numpy_torch")
 
@@ -25,12 +25,12 @@ def test_a_step_that_is_dropped_gives_its_memory_back() -> None:
     device = polyhal.get_default_device()
     gc.collect()
     before = device.memory_stats().used
-    model = torch.nn.Linear(64, 64).to("polyhal")
+    parts = [torch.nn.Linear(64, 64).to("polyhal")]
     x = torch.ones(32, 64, device="polyhal")
 
     def step(x: torch.Tensor) -> torch.Tensor:
-        model.zero_grad()
-        loss = model(x).square().mean()
+        parts[0].zero_grad()
+        loss = parts[0](x).square().mean()
         loss.backward()
         return loss
 
@@ -39,7 +39,8 @@ def test_a_step_that_is_dropped_gives_its_memory_back() -> None:
         recorded(x)
     assert len(recorded.steps) == 1
     program = weakref.ref(recorded.steps[0])
-    del recorded, step, model, x
+    del recorded, step, x
+    parts.clear()
     gc.collect()
     assert program() is None
     assert device.memory_stats().used == before

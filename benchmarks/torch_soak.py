@@ -1,5 +1,7 @@
 """Thousands of training steps of a PyTorch program on Polyhal's device, eager and recorded: nothing may grow.
 
+python -m benchmarks.torch_soak [--devices NAMES] [--steps 10000]
+
 A GPT with a plain AdamW, whose step counts are CPU tensors, and a scheduler; new batches come from the CPU.
 """
 
@@ -20,6 +22,7 @@ _SLACK = {"resident": 8 << 20, "reserved": 1 << 20}
 
 def main(arguments: Sequence[str]) -> int:
     parser = make_parser("torch_soak", __doc__, devices="opencl")
+    parser.prog = "python -m benchmarks.torch_soak"
     parser.add_argument("--steps", type=int, default=10_000)
     args = parser.parse_args(arguments)
     try:
@@ -87,3 +90,7 @@ def prepare(device: Device, recorded: bool) -> Callable[[], object]:
 
     run = polyhal.torch.jit(step) if recorded else step
     return lambda: run(torch.randint(32, (4, 9))).item()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

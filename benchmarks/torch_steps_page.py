@@ -1,0 +1,50 @@
+"""The table of training steps of PyTorch programs for docs/performance.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_RECORDED, _PEER = "recorded", "PyTorch"
+
+
+def torch_steps_table(result: dict[str, Any]) -> list[str]:
+    """Time per step of every competitor, the speed of recorded steps relative to PyTorch's, and the first steps."""
+    how = (
+        "The processor's time on one core, so that other work on the machine does not count."
+        if result.get("one_core")
+        else "Time that passes until a step is done."
+    )
+    everyone = list(dict.fromkeys(who for row in result["rows"] for who in row["who"]))
+    head = ["model", "precision", "device", *everyone, "PyTorch : recorded"]
+    lines = [f"PyTorch {result['torch']}. {how}", "", _row(head), "|---|---|---|" + "---:|" * (len(head) - 3)]
+    for row in result["rows"]:
+        cells = [_time(row["who"].get(who)) for who in everyone]
+        lines.append(_row([row["what"], row["precision"], f"`{row['device']}`", *cells, _speedup(row)]))
+    if any("first_s" in t for row in result["rows"] for t in row["who"].values()):
+        lines += ["", "Seconds that the first four steps took in a new process without caches of kernels:", ""]
+        lines += [_row(["model", *everyone]), "|---|" + "---:|" * len(everyone)]
+        for row in result["rows"]:
+            lines.append(_row([row["what"], *(_first(row["who"].get(who)) for who in everyone)]))
+    return lines
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _time(t: Mapping[str, Any] | None) -> str:
+    if t is None:
+        return ""
+    spread = (t["high_ms"] - t["low_ms"]) / 2 / t["ms"]
+    return f"{t['ms']:.2f} ms ±{spread:.1%}"
+
+
+def _first(t: Mapping[str, Any] | None) -> str:
+    return "" if t is None or "first_s" not in t else ", ".join(f"{s:.2f}" for s in t["first_s"])
+
+
+def _speedup(row: Mapping[str, Any]) -> str:
+    """How many of PyTorch's steps take as long as one recorded step: more than 1 if recorded steps are faster."""
+    who = row["who"]
+    return f"{who[_PEER]['ms'] / who[_RECORDED]['ms']:.2f}" if _PEER in who and _RECORDED in who else ""
