@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.planning_page import planning_page, scaling_table
+from benchmarks.torch_steps_page import torch_steps_table
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -375,6 +376,7 @@ _SECTIONS: dict[str, tuple[str, Section | None]] = {
     "kernels": ("single ops", _kernels),
     "layers": ("layers and functions", _layers),
     "training_step": ("whole training steps", _training_step),
+    "torch_steps": ("training steps of PyTorch programs", torch_steps_table),
     "train_command": ("`polyhal train`", _train_command),
     "decode": ("generating text with a GPT-2 of 124 million parameters", _decode),
     "replay": ("host time per replayed launch", _replay),
