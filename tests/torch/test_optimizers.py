@@ -20,12 +20,12 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def _steps(kind: str, device: str, *, scaled: bool) -> tuple[list[torch.Tensor], list[Any]]:
+def _steps(kind: str, device: str, *, scaled: bool = False, rate: Any = 0.1) -> tuple[list[torch.Tensor], list[Any]]:
     """Parameters and state after steps of which parameters miss some, with infinite gradients in the second."""
     optimizer_of, settings = KINDS[kind]
     random = torch.Generator().manual_seed(0)
     params = [torch.randn(n, generator=random).to(device).requires_grad_() for n in (3, 40, 1)]
-    optimizer = optimizer_of(params, lr=0.1, fused=True, **settings)
+    optimizer = optimizer_of(params, lr=rate, fused=True, **settings)
     scaler = torch.amp.GradScaler(device, init_scale=4.0) if scaled else None
     for step in range(4):
         for i, p in enumerate(params):
@@ -50,6 +50,14 @@ def test_fused_steps_are_those_of_the_cpu(torch_device: str, kind: str, scaled: 
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     for a, b in zip(state, expected_state, strict=True):
         torch.testing.assert_close(torch.as_tensor(a).cpu(), torch.as_tensor(b), rtol=1e-5, atol=1e-6)
+    assert not polyhal.torch.report().on_cpu, str(polyhal.torch.report())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rate_on_the_device(torch_on_numpy: str, kind: str) -> None:
+    expected, _ = _steps(kind, "cpu")
+    found, _ = _steps(kind, torch_on_numpy, rate=torch.tensor(0.1, device=torch_on_numpy))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     assert not polyhal.torch.report().on_cpu, str(polyhal.torch.report())
 
 

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.nn.utils.gradients import CHUNK
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import OPS, F, UnsupportedArgumentsError, assign, is_tensor
+from polyhal.torch.table.operands import OPS, F, assign, cast, is_tensor
 
 Lists = Sequence[Sequence[Any]]
 
 
-def _number(x: Any) -> Any:
-    """A learning rate as a number. One on the device is not covered: it would have to be read."""
-    if is_tensor(x):
-        raise UnsupportedArgumentsError
-    return x
+def _any_rate(step: Callable[..., None]) -> Callable[..., None]:
+    """Let the learning rate be a tensor of the device, which cannot be read: it weighs the way that a step of rate 1 goes."""
+
+    @wraps(step)
+    def run(params: Sequence[Any], *lists: Any, **options: Any) -> None:
+        rate = options["lr"]
+        if not is_tensor(rate):
+            step(params, *lists, **options)
+            return
+        ends = OPS["copies"].call(list(params))
+        step(ends, *lists, **{**options, "lr": 1.0})
+        for p, end in zip(params, ends, strict=True):
+            assign(p, F["lerp"](p, end, cast(F["reshape"](rate, ()), p.dtype)))
+
+    return run
 
 
 def _alike(*lists: Sequence[Any]) -> Iterator[list[list[Any]]]:
@@ -59,7 +70,7 @@ _MAXIMA = 4
 
 def _adam(decoupled: bool, lists: Lists, options: dict[str, Any]) -> None:
     """Write new parameters and moments over the old ones. The steps have been counted already."""
-    numbers = [_number(options[n]) for n in ("lr", "beta1", "beta2", "eps", "weight_decay")]
+    numbers = [options[n] for n in ("lr", "beta1", "beta2", "eps", "weight_decay")]
     if options["amsgrad"]:
         for part in _alike(*lists):
             _largest_squares(decoupled, part, numbers, options)
@@ -80,11 +91,13 @@ def _largest_squares(decoupled: bool, lists: Lists, numbers: Sequence[float], op
 
 
 @aten("_fused_adamw_", "_fused_adamw_.tensor_lr")
+@_any_rate
 def adamw(params: Any, grads: Any, averages: Any, squares: Any, maxima: Any, steps: Any, **options: Any) -> None:
     _adam(True, (params, grads, averages, squares, maxima, steps), options)
 
 
 @aten("_fused_adam_", "_fused_adam_.tensor_lr")
+@_any_rate
 def adam(params: Any, grads: Any, averages: Any, squares: Any, maxima: Any, steps: Any, **options: Any) -> None:
     _adam(False, (params, grads, averages, squares, maxima, steps), options)
 
@@ -93,11 +106,12 @@ def adam(params: Any, grads: Any, averages: Any, squares: Any, maxima: Any, step
 
 
 @aten("_fused_sgd_", "_fused_sgd_.tensor_lr")
+@_any_rate
 def sgd(params: Any, grads: Any, buffers: Any, **options: Any) -> None:
     """Momentum begins with the gradient, in buffers that hold nothing yet."""
     momentum = options["momentum"]
     begins = momentum and options["is_first_step"]
-    numbers = [_number(options["lr"]), momentum, 0.0 if begins else options["dampening"], options["weight_decay"]]
+    numbers = [options["lr"], momentum, 0.0 if begins else options["dampening"], options["weight_decay"]]
     for ps, gs, *kept in _alike(params, grads, *([buffers] if momentum else [])):
         moved = kept[0] if kept else []
         for buffer in moved if begins else ():
@@ -111,8 +125,9 @@ def sgd(params: Any, grads: Any, buffers: Any, **options: Any) -> None:
 
 
 @aten("_fused_adagrad_", "_fused_adagrad_.tensor_lr")
+@_any_rate
 def adagrad(params: Any, grads: Any, sums: Any, steps: Any, **options: Any) -> None:
-    numbers = [_number(options[n]) for n in ("lr", "lr_decay", "weight_decay", "eps")]
+    numbers = [options[n] for n in ("lr", "lr_decay", "weight_decay", "eps")]
     grads, steps = _gradients(grads, options), _unless_infinite(steps, options)
     for p, g, total, step in zip(params, grads, sums, steps, strict=True):
         dispatch.apply_into(OPS["adagrad_step"], (p, g, total, step, *numbers), (1, True), (p, total))
