@@ -18,11 +18,18 @@ _ANY_DEVICE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAuto
 new_tensor: Callable[[tuple[int, ...], torch.dtype], torch.Tensor] = _acc.create_empty_tensor
 """A tensor of the device with a storage of 0 bytes of its own: `new_tensor(shape, dtype)`."""
 
+_in_inference_mode: Callable[[], bool] = torch.is_inference_mode_enabled
 _reinterpret: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # type: ignore[attr-defined]
 
 
 def reinterpret(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset_increment: int) -> torch.Tensor:
-    """A view of other shape, strides and offset, without checks. Since PyTorch 2.15 it takes nothing but tuples."""
+    """A view of other shape, strides and offset, without checks. Since PyTorch 2.15 it takes nothing but tuples.
+
+    In inference mode it would be an inference tensor, which a view of an ordinary one may not be.
+    """
+    if _in_inference_mode() and not x.is_inference():
+        with torch.inference_mode(False):
+            return _reinterpret(x, tuple(shape), tuple(strides), offset_increment)
     return _reinterpret(x, tuple(shape), tuple(strides), offset_increment)
 
 

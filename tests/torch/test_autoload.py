@@ -34,9 +34,7 @@ def _run(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-def test_importing_pytorch_loads_next_to_nothing() -> None:
-    code = """
-import sys, torch
+IMPORT = """
 torch.manual_seed(3)
 ours = [m for m in sys.modules if m.startswith("polyhal")]
 print(len(ours) <= 5, "polyhal" in sys.modules, torch.device("polyhal"), torch.polyhal.is_initialized())
@@ -48,23 +46,14 @@ import polyhal
 polyhal.manual_seed(3)
 print(polyhal.rand(1).item())
 """
-    first, second, third, fourth, fifth = _run(code).splitlines()
-    assert first == "True False polyhal False"
-    assert second == "polyhal True 1"
-    assert third == "[0, 1, 2, 3] False"
-    assert fourth == f"{fifth} True"
-
-
-def test_the_device_is_there_at_its_first_use() -> None:
-    """Each use is the first in a forked child; an old PyTorch is this one with another number."""
-    code = """
+FORKS = """
 import io, os, sys, torch
 for use in USES:
     sys.stdout.flush()
     child = os.fork()
     if not child:
         exec(use)
-        print(x.device, (x + 1).device, flush=True)
+        sys.stdout.flush()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0, use
 torch.__version__ = "2.9.1"
@@ -73,9 +62,16 @@ try:
 except ImportError as error:
     print(error)
 """
-    *uses, old = _run(code.replace("USES", repr(FIRST_USES))).splitlines()
-    assert uses == ["polyhal:0 polyhal:0"] * len(FIRST_USES)
-    assert old == "polyhal.torch needs PyTorch 2.10 or later and found 2.9.1; pip install -U torch"
+
+
+def test_importing_pytorch_loads_next_to_nothing_and_the_device_is_there_at_its_first_use() -> None:
+    """Each use is the first in a forked child; an old PyTorch is this one with another number."""
+    uses = [f"{use}; print(x.device, (x + 1).device)" for use in FIRST_USES]
+    lines = _run(FORKS.replace("USES", repr([IMPORT, *uses]))).splitlines()
+    assert lines[:3] == ["True False polyhal False", "polyhal True 1", "[0, 1, 2, 3] False"]
+    assert lines[3] == f"{lines[4]} True"
+    assert lines[5:-1] == ["polyhal:0 polyhal:0"] * len(FIRST_USES)
+    assert lines[-1] == "polyhal.torch needs PyTorch 2.10 or later and found 2.9.1; pip install -U torch"
 
 
 def test_without_autoload_the_import_names_the_device_unless_another_package_has() -> None:

@@ -113,6 +113,21 @@ def test_ties_survive_the_move(torch_device: str) -> None:
     assert weight.device.type == torch_device
 
 
+def test_inference_mode(torch_device: str) -> None:
+    """Views of ordinary tensors are ordinary, and those of results of the block are not, as on the CPU."""
+    seen = []
+    for device in ("cpu", torch_device):
+        x, weight = torch.ones(3, 3, device=device), torch.ones(3, 3, device=device, requires_grad=True)
+        with torch.inference_mode():
+            of_old, of_new = x[0], (x + 1).t()
+            of_old.add_(1)
+            y = x @ weight.t()
+        seen.append([of_old.is_inference(), of_new.is_inference(), y.is_inference(), x._version, x.tolist(), y.tolist()])
+        (weight.t() * 2).sum().backward()
+        assert weight.grad is not None
+    assert seen[0] == seen[1]
+
+
 def test_root_is_the_whole_memory(torch_device: str) -> None:
     x = torch.ones(4, 5, device=torch_device)
     assert tensors.root_of(x[1:, 2]).shape == (4, 5)

@@ -182,5 +182,5 @@ def _predictions(device: str) -> Given:
     torch.manual_seed(0)
     model = DetectionModel("yolov8n.yaml", nc=3, verbose=False).to(device).eval()
     images = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(1)).to(device)
-    with torch.no_grad():
+    with torch.inference_mode():
         return Given(on_cpu(list(floats(model(images)))[:1]))
