@@ -185,14 +185,12 @@ def _check_in_place(call: OpCall, device: Device) -> None:
 def replaced_inputs(call: OpCall) -> tuple[int, ...]:
     """The input that each output replaces.
 
-    Inputs come in groups of `count` tensors: parameters, gradients, then states; last, if `counted`, the number of the
-    step. The outputs are the parameters and the states.
+    Inputs come in groups of `count` tensors: parameters, gradients, then states. The outputs are the parameters and the
+    states.
     """
-    tensors = sum(1 for v in call.values if isinstance(v, np.ndarray)) - bool(call.params.get("counted"))
     outputs = len(expected_results(call).outputs)
     count = call.params.get("count", outputs)
-    states = outputs - count
-    return (*range(count), *range(tensors - states, tensors))
+    return (*range(count), *range(2 * count, count + outputs))
 
 
 @without_index_checks()
