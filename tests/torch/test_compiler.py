@@ -64,6 +64,16 @@ def test_cnn_with_batch_norm(place: str) -> None:
     train(model, cross_entropy, [(torch.randn(5, 3, 8, 8), torch.randint(4, (5,))) for _ in range(3)], place)
 
 
+@ON_CPU
+def test_attention_of_grouped_heads(place: str) -> None:
+    def f(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    q, k, v = (torch.randn(2, heads, 5, 4, requires_grad=True) for heads in (6, 2, 2))
+    compare(f, [(q, k, v)], place)
+    assert not polyhal.torch.report().on_cpu
+
+
 class Recurrent(nn.Module):
     """An LSTM as a loop over its steps."""
 
@@ -151,6 +161,36 @@ def test_results_in_one_memory_stay_so(place: str) -> None:
     y, flat = f(torch.zeros(2, 3, device=place))
     flat[0] = 5
     assert y[0, 0].item() == 5
+
+
+def test_views_by_strides_are_read_and_replaced(place: str) -> None:
+    def f(x: torch.Tensor) -> Any:
+        y = x.as_strided((2, 2), (1, 2), 1)
+        z = (x.t() + 1).as_strided((3,), (2,))
+        x.as_strided((3,), (3,), 1).mul_(5)
+        return y * 2, z * 3, torch.as_strided_scatter(x * 1, x[0, :2] * 0, (2,), (2,), 3)
+
+    compare(f, [(torch.randn(3, 4),)] * 2, place)
+
+
+@ON_DEVICE
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("options", [{}, {"foreach": False}, {"capturable": True}])
+def test_optimizers(place: str, options: dict[str, Any]) -> None:
+    runs = []
+    for where in ("cpu", place):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4)).to(where)
+        chosen = options if where == place else {}
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, eps=1e-4, **chosen)
+        step = torch.compile(optimizer.step, backend="polyhal") if where == place else optimizer.step
+        for k in range(3):
+            model(torch.full((5, 6), 0.1 * k + 1).to(where)).square().sum().backward()
+            step()
+            optimizer.zero_grad()
+        runs.append([p.detach() for p in model.parameters()])
+    assert not polyhal.torch.report().on_cpu
+    check(runs[1], runs[0], place)
 
 
 def test_layouts_of_results(place: str) -> None:
@@ -241,7 +281,7 @@ def test_graph_breaks(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     def loss(called: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         out = called(x)
         value = F.mse_loss(out, y)
-        print(f"loss {value.item():.3f}")
+        print("loss", value.item())
         return value * 2
 
     train(model, torch.compile(loss, backend="polyhal"), [(torch.randn(3, 4), torch.randn(3, 2))] * 2, place)
@@ -404,6 +444,7 @@ def test_a_tensor_of_the_cpu_among_those_of_the_device() -> None:
 
 
 @ON_CPU
+@pytest.mark.filterwarnings("ignore:remat_using_tags_for_fwd_loss_bwd_graph")
 def test_checkpoints(place: str) -> None:
     from torch.utils.checkpoint import checkpoint
 

@@ -130,6 +130,9 @@ OPS: list[tuple[str, tuple[Any, ...]]] = [
     ("clone.default", (X,)), ("copy.default", (X, X[0, :1])), ("full_like.default", (M, 3)), ("fill.Scalar", (M, 2)),
     ("fill.Tensor", (X, torch.tensor(2.0))), ("slice_scatter.default", (X, X[:, :1], 1, 2, 3)),
     ("select_scatter.default", (X, X[0], 0, 1)), ("new_full.default", (M, [2, 2], 5)), ("ones_like.default", (X,)),
+    ("unfold.default", (X, 2, 3, 1)), ("unfold.default", (X, -2, 2, 1)), ("repeat.default", (X, [2, 1, 3])),
+    ("repeat.default", (M, [2, 1, 2])), ("constant_pad_nd.default", (X, [1, 2, -1, 1], 3.0)),
+    ("constant_pad_nd.default", (X, [-1, -1])),
     ("zeros_like.default", (M,)), ("new_ones.default", (X, [3])), ("reshape.default", (X, [4, -1])),
 ]  # fmt: skip
 
@@ -146,6 +149,29 @@ def test_ops_of_graphs(name: str, args: tuple[Any, ...]) -> None:
     for a, b in zip(found, expected, strict=True) if isinstance(expected, (list, tuple)) else [(found, expected)]:
         assert tensors.TORCH_DTYPES[a.dtype] is b.dtype
         np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+LISTS: list[tuple[str, tuple[Any, ...]]] = [
+    ("_foreach_add.Scalar", ([X, M], 2)), ("_foreach_add.List", ([X, X], [X, X + 1])), ("_foreach_sqrt.default", ([X],)),
+    ("_foreach_mul.ScalarList", ([X, X], [2.0, 3.0])), ("_foreach_div.Tensor", ([X, X], torch.tensor(4.0))),
+    ("_foreach_pow.ScalarAndTensor", (0.9, [X, X[0]])), ("_foreach_maximum.List", ([X, X], [X[0], 5 - X])),
+    ("_foreach_addcmul.Scalar", ([X], [X + 1], [X + 2], 0.5)), ("_foreach_lerp.Scalar", ([X], [X + 1], 0.25)),
+    ("_foreach_addcdiv.ScalarList", ([X, X], [X, X], [X + 1, X + 2], [0.5, 2.0])), ("_foreach_neg.default", ([X, M],)),
+    ("_foreach_clamp_min.Scalar", ([X], 3)), ("_foreach_norm.Scalar", ([X, X[0]], 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "args"), LISTS, ids=[n for n, _ in LISTS])
+def test_ops_over_lists(name: str, args: tuple[Any, ...]) -> None:
+    device = polyhal.Device("numpy")
+    call = call_of(overload(name))
+    assert call is not None
+    ours = torch.utils._pytree.tree_map(
+        lambda x: tensors.upload_to(x, device) if isinstance(x, torch.Tensor) else x, list(args)
+    )
+    for a, b in zip(call(device, ours, {}), overload(name)(*args), strict=True):
+        assert tensors.TORCH_DTYPES[a.dtype] is b.dtype
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-7)
 
 
 def test_ops_that_write_have_no_function() -> None:

@@ -12,6 +12,7 @@ from polyhal.hal.device import Device
 from polyhal.torch import table as _table  # noqa: F401  (fills the table)
 from polyhal.torch import tensors
 from polyhal.torch.compiler.functional import FUNCTIONAL
+from polyhal.torch.compiler.lists import list_function
 from polyhal.torch.registration import HANDLED, TABLE
 
 
@@ -40,7 +41,7 @@ def call_of(target: Any) -> TableCall | None:
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
         return None
     name = str(target).removeprefix("aten.")
-    function = FUNCTIONAL.get(name)
+    function = FUNCTIONAL.get(name) or list_function(name)
     if function is None:
         entry = TABLE.get(name)
         if entry is None or name.partition(".")[0].endswith("_"):  # writes to its arguments, which graphs do not

@@ -88,6 +88,19 @@ def reshape(x: Any, shape: Any, stride: Any = None) -> Any:
     return F["reshape"](x, tuple(shape))
 
 
+@_recorded("unfold")
+def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+    """Windows along an axis, as the last one."""
+    x = F["contiguous"](x)
+    if not x.ndim:
+        return F["reshape"](x, (size,))
+    axis = dimension % x.ndim
+    shape, strides = [*x.shape, size], [*x.ref.strides, x.ref.strides[axis]]
+    shape[axis] = (shape[axis] - size) // step + 1
+    strides[axis] *= step
+    return F["window"](x, tuple(shape), tuple(strides), 0)
+
+
 # --- copies ---------------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +122,12 @@ def convert(x: Any, dtype: Any) -> Any:
     return cast(x, dtype)
 
 
+@_recorded("prims.fma.default")
+def multiply_add(a: Any, b: Any, c: Any) -> Any:
+    """`a * b + c`, rounded once in half precision."""
+    return F["addcmul"](c, a, b)
+
+
 @_recorded("copy")
 def copied(x: Any, source: Any) -> Any:
     """What `x` is after its elements were replaced by those of `source`."""
@@ -125,6 +144,27 @@ def slice_scatter(x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = 
 def select_scatter(x: Any, src: Any, dim: int, index: int) -> Any:
     """`x` with one position along an axis replaced."""
     return F["select_scatter"](x, cast(src, x.dtype), dim, index)
+
+
+@_recorded("repeat")
+def repeat(x: Any, repeats: Any) -> Any:
+    """The tensor beside itself along each axis; PyTorch adds axes in front."""
+    return F["copy"](x) if not repeats else F["tile"](x, tuple(repeats))
+
+
+@_recorded("constant_pad_nd")
+def constant_pad(x: Any, pad: Any, value: Any = 0) -> Any:
+    """Elements added before and after along the last axes, or taken away where the number is negative."""
+    sides = [(0, 0)] * (x.ndim - len(pad) // 2) + [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
+    starts = tuple(max(-before, 0) for before, _ in sides)
+    lengths = tuple(n - max(-before, 0) - max(-after, 0) for n, (before, after) in zip(x.shape, sides, strict=True))
+    inner = F["slice"](x, starts, lengths, (1,) * x.ndim)
+    return F["pad"](inner, tuple((max(before, 0), max(after, 0)) for before, after in sides), value)
+
+
+@_recorded("_linalg_check_errors")
+def unchecked(info: Any, api_name: str, *, is_matrix: bool) -> None:
+    """PyTorch asks here whether a decomposition has failed. Programs read no elements; NaN shows it."""
 
 
 def filled_to(x: Any, shape: tuple[int, ...]) -> Any:

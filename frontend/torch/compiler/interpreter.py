@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -28,7 +29,9 @@ _REFUSALS = (UnsupportedArgumentsError, UnsupportedOpError, UnsupportedDTypeErro
 """What says that a function does not do this, here or at all; a CaptureError, that it would have to see elements."""
 
 
-_HANDLED_HERE = (torch.ops.aten.copy_.default, torch.ops.aten.as_strided.default)
+_HANDLED_HERE = (
+    torch.ops.aten.copy_.default, torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default,
+)  # fmt: skip
 _INEXACT = (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,)
 """Ops whose decomposition does not give all results, but those that its authors needed."""
 _SIZES = (
@@ -99,7 +102,9 @@ class Interpreter:
         if node.target is torch.ops.aten.copy_.default:
             return self._write(node, args[0], args[1])
         if node.target is torch.ops.aten.as_strided.default:
-            return self._as_strided(node, *args)
+            return self._as_strided(node, args[0], args[1:])
+        if node.target is torch.ops.aten.as_strided_scatter.default:
+            return self._as_strided(node, args[0], args[2:], args[1])
         return self._conforming(node, self._called(node, env, args, kwargs))
 
     def _called(
@@ -166,22 +171,27 @@ class Interpreter:
         self.written.append(place)
         return target
 
-    def _as_strided(self, node: torch.fx.Node, x: Any, size: Any, stride: Any, offset: Any = None) -> Any:
-        """A view by strides, which are those of the memory that PyTorch thinks `x` lies in."""
+    def _as_strided(self, node: torch.fx.Node, x: Any, geometry: list[Any], replacement: Any = None) -> Any:
+        """A view by strides, which are those of the memory that PyTorch thinks `x` lies in; or `x` with that view replaced."""
         source: Any = node.args[0]
         fake = source.meta["val"]
         strides = self._symbols.strides(fake)
         if not is_dense(x.shape, strides):
             raise UnsupportedNodeError(node, f"a view by strides of a tensor that has strides {strides}")
-        base = FUNCTIONS["permute"](x, axis_order(x.shape, strides))
+        order = axis_order(x.shape, strides)
+        base = FUNCTIONS["contiguous"](FUNCTIONS["permute"](x, order))
+        size, stride, offset = (*geometry, None)[:3]
         first = 0 if offset is None else offset - self._symbols.value(fake.storage_offset())
         try:
-            return FUNCTIONS["window"](base, tuple(size), tuple(stride), first)
+            if replacement is None:
+                return FUNCTIONS["window"](base, tuple(size), tuple(stride), first)
+            (changed,) = FUNCTIONS["overwrite"](base, cast(replacement, x.dtype), tuple(size), tuple(stride), first)
+            return FUNCTIONS["permute"](changed, sorted(range(x.ndim), key=order.__getitem__))
         except ValueError as error:
             raise UnsupportedNodeError(node, str(error)) from error
 
     def _conforming(self, node: torch.fx.Node, out: Any) -> Any:
-        """Results in the dtypes that PyTorch gives. Raises AssertionError for another shape."""
+        """Results in the dtypes that PyTorch gives. Raises UnsupportedNodeError for other shapes."""
         expected = node.meta["val"]
         if isinstance(expected, torch.Tensor):
             return self._as_expected(node, out, expected)
@@ -195,11 +205,11 @@ class Interpreter:
         if x is not None:
             self._symbols.bind(expected, x)
         shape = tuple(self._symbols.value(n) for n in expected.shape)
-        if x is None or (not x.size and x.shape != shape):
-            # What only other devices keep for their backward pass, or a gradient that is not wanted: nobody reads it.
+        if x is None or (x.shape != shape and not (x.size and math.prod(shape))):
+            # What devices keep for their backward pass, each something else, or a gradient that is not wanted.
             return FUNCTIONS["full"](shape, 0, tensors.dtype_of(expected.dtype), device=self._device)
         if x.shape != shape:
-            raise AssertionError(f"{node.target} gives shape {x.shape}; expected {shape}")
+            raise UnsupportedNodeError(node, f"it gives shape {x.shape}; expected {shape}")
         return cast(x, tensors.dtype_of(expected.dtype))
 
 

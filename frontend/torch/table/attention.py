@@ -42,14 +42,23 @@ def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: 
     return cast(F["sum_to"](weights * slope, mask.shape), mask.dtype)
 
 
+def _times(q: Any, k: Any, dropout_p: float, is_causal: bool) -> int:
+    """How many heads of queries share one of keys. Raises UnsupportedArgumentsError for what Polyhal's op does not compute."""
+    fits = q.ndim == 4 and k.shape[0] == q.shape[0] and q.shape[1] % k.shape[1] == 0
+    if dropout_p or not fits or (is_causal and q.shape[-2] != k.shape[-2]):
+        raise UnsupportedArgumentsError
+    return int(q.shape[1] // k.shape[1])
+
+
 @aten("_scaled_dot_product_flash_attention_for_cpu")
 def attention_of_cpu(
     q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
     scale: float | None = None,
 ) -> Any:  # fmt: skip
     """The op that PyTorch takes for tensors of the CPU, which compiled programs meet: the result and the logarithms."""
-    if dropout_p or q.shape[:-2] != k.shape[:-2] or (is_causal and q.shape[-2] != k.shape[-2]):
-        raise UnsupportedArgumentsError
+    times = _times(q, k, dropout_p, is_causal)
+    if times > 1:
+        k, v = (F["repeat_interleave"](x, times, 1) for x in (k, v))
     return F["attention"](q, k, v, attn_mask, is_causal, scale)
 
 
@@ -58,7 +67,11 @@ def attention_of_cpu_backward(
     grad: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, dropout_p: float, is_causal: bool, *, attn_mask: Any = None,
     scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """Gradients of queries, keys and values."""
-    if dropout_p or q.shape[:-2] != k.shape[:-2] or (is_causal and q.shape[-2] != k.shape[-2]):
-        raise UnsupportedArgumentsError
-    return F["attention_grad"](grad, q, k, v, attn_mask, out, lse, is_causal, scale)
+    """Gradients of queries, keys and values; heads that share keys add theirs up."""
+    times = _times(q, k, dropout_p, is_causal)
+    if times == 1:
+        return F["attention_grad"](grad, q, k, v, attn_mask, out, lse, is_causal, scale)
+    wide = (F["repeat_interleave"](x, times, 1) for x in (k, v))
+    of_q, *others = F["attention_grad"](grad, q, *wide, attn_mask, out, lse, is_causal, scale)
+    shape = (k.shape[0], k.shape[1], times, *k.shape[2:])
+    return (of_q, *(F["sum"](F["reshape"](x, (*shape[:-1], x.shape[-1])), 2) for x in others))
