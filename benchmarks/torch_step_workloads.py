@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 import polyhal
-import polyhal.torch
 from benchmarks import torch_models
 from benchmarks.training_workloads import WORKLOADS, TrainingWorkload, polyhal_step
 from polyhal import Device
@@ -93,13 +92,16 @@ def prepare(workload: TorchWorkload, who: str, device: Device, place: str, preci
         step: Any = polyhal_step(WORKLOADS[workload.twin], device, precision, captured=True)
         return lambda: torch.tensor(step().item())
     if who in (PEER, INDUCTOR):
-        return _torch_step(workload, place, precision, who)
+        return torch_step(workload, place, precision, who)
     polyhal.set_default_device(device)
     polyhal.set_float32_matmul_precision("highest" if precision == "bfloat16" else precision)  # type: ignore[arg-type]
-    return _torch_step(workload, "polyhal", precision, who)
+    return torch_step(workload, "polyhal", precision, who)
 
 
-def _torch_step(workload: TorchWorkload, place: str, precision: str, who: str) -> Step:
+def torch_step(workload: TorchWorkload, place: str, precision: str, who: str) -> Step:
+    """Prepare the step of a PyTorch program on one of PyTorch's devices."""
+    if place == "polyhal":
+        import polyhal.torch
     torch.manual_seed(0)
     model = workload.make().to(place)
     inputs, targets = (x.to(place) for x in workload.batch())
@@ -121,7 +123,7 @@ def _torch_step(workload: TorchWorkload, place: str, precision: str, who: str) -
         return loss.detach()
 
     run = polyhal.torch.jit(step) if who == RECORDED else step
-    wait = {"cuda": torch.cuda.synchronize, "cpu": lambda: None}.get(place) or torch.accelerator.synchronize
+    wait = (lambda: None) if place == "cpu" else torch.get_device_module(place).synchronize
 
     def waited() -> torch.Tensor:
         loss = run(inputs, targets)

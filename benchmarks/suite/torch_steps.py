@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from benchmarks.arguments import choices, make_parser, open_devices
 from benchmarks.result_files import describe_machine, write
 from benchmarks.suite.startup import cache_variables
 from benchmarks.timing import alternate
+from benchmarks.torch_peer import PeerProcess
 from benchmarks.training_workloads import PRECISIONS
 from polyhal import Device
 
@@ -106,13 +108,19 @@ def measure(
     one_core: bool,
 ) -> dict[str, Any]:
     """Measure one step in all competitors and print the results. Returns a row."""
-    from benchmarks.torch_step_workloads import OWN, PEER, prepare
+    from benchmarks.torch_step_workloads import INDUCTOR, OWN, PEER, prepare
 
-    steps = {w: prepare(workload, w, device, place, precision) for w in who}
-    losses = {w: [float(step()) for _ in range(_COMPARED)] for w, step in steps.items()}
-    difference = _difference({w: x for w, x in losses.items() if w != OWN}, losses.get(PEER))
     clock = time.process_time if one_core else time.perf_counter
-    timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS, clock=clock)
+    with ExitStack() as processes:
+        steps: dict[str, Any] = {}
+        for w in who:
+            if place == "cuda" and w in (PEER, INDUCTOR):
+                steps[w] = processes.enter_context(PeerProcess(size, workload.name, w, precision))
+            else:
+                steps[w] = prepare(workload, w, device, place, precision)
+        losses = {w: [float(step()) for _ in range(_COMPARED)] for w, step in steps.items()}
+        timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS, clock=clock)
+    difference = _difference({w: x for w, x in losses.items() if w != OWN}, losses.get(PEER))
     row: dict[str, Any] = {
         "model": workload.name, "what": workload.what, "device": device.name, "place": place, "precision": precision,
         "items": workload.items, "tokens": bool(workload.vocabulary), "difference": difference,
