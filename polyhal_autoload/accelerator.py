@@ -42,14 +42,16 @@ def install(module: DeviceModule) -> None:
 
 
 def _answers(module: DeviceModule) -> dict[str, Callable[..., Any]]:
-    """Functions below `torch.accelerator` that PyTorch's own would only refuse. Packages' devices are always its device."""
+    """Functions below `torch.accelerator` that PyTorch cannot answer for a device without C++, or ends the process in."""
     return {
         "_accelerator_synchronizeDevice": lambda index: module.synchronize(index),
         "_accelerator_emptyCache": lambda: module.empty_cache(),
+        "_accelerator_emptyHostCache": lambda: None,
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_getDeviceStats": lambda index: module.memory_stats(index),
         "_accelerator_getMemoryInfo": lambda index: module.mem_get_info(index),
         "_accelerator_resetPeakStats": lambda index: module.reset_peak_memory_stats(index),
+        "_accelerator_resetAccumulatedStats": lambda index: module.reset_accumulated_memory_stats(index),
         "_accelerator_getDeviceCapability": lambda index: module.get_device_capability(index),
     }
 

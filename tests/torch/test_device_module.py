@@ -59,6 +59,10 @@ def test_memory(torch_device: str) -> None:
     assert module.memory_stats() == torch.accelerator.memory_stats()
     assert module.memory_stats()["reserved_bytes.all.current"] == module.memory_reserved() == reserved + (4 << 20)
     torch.accelerator.empty_cache()
+    if hasattr(torch.accelerator, "empty_host_cache"):
+        torch.accelerator.empty_host_cache()
+    with pytest.raises(RuntimeError, match="cannot begin anew"):
+        torch.accelerator.reset_accumulated_memory_stats()
     torch.accelerator.reset_peak_memory_stats()
     assert module.memory_reserved() == reserved
     assert module.max_memory_reserved() == reserved
@@ -98,6 +102,7 @@ def test_the_only_stream_and_its_events(torch_device: str) -> None:
         stream.wait_stream(stream)
     event.synchronize()
     stream.synchronize()
+    x.record_stream(torch.accelerator.current_stream())
     assert event.query()
     assert stream.query()
     with pytest.raises(RuntimeError, match="has one stream"):

@@ -18,6 +18,7 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
@@ -51,6 +52,11 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     """Restart the measurement of both peaks from now."""
     check_index(device)
     current().pool.reset_peak()
+
+
+def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """Raise RuntimeError: the pool counts from its start."""
+    raise RuntimeError("the counts of the pool cannot begin anew; reset_peak_memory_stats restarts the peaks")
 
 
 def memory_stats(device: Any = None) -> OrderedDict[str, int]:
