@@ -151,6 +151,14 @@ def test_a_launch_beyond_the_limits_is_refused(limit: str, value: int, op: str, 
     assert any(said in v for v in violations(backend))
 
 
+def test_causal_attention_of_other_lengths_needs_no_64_bit_integers() -> None:
+    device, backend = opened("webgpu")
+    query, key = (polyhal.zeros((1, 2, n, 8), device=device) for n in (5, 7))
+    for dropout in (0.0, 0.5):
+        polyhal.nn.functional.scaled_dot_product_attention(query, key, key, is_causal=True, dropout_p=dropout)
+    assert violations(backend) == []
+
+
 def test_groups_of_a_launch_are_spread_over_two_axes_of_limited_length() -> None:
     _, backend = opened("webgpu-int64")
     assert backend.runtime.spread(65535) == (65535, 1)
