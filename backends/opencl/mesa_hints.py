@@ -21,8 +21,9 @@ def no_device() -> tuple[str, str]:
         reason = f"it lists no device, because {_VARIABLE} is not set"
         return reason, f"if your GPU has no other OpenCL driver, set {_VARIABLE} to the name of Mesa's: {_NAMES}"
     fix = (
-        f"see that it names the GPU's driver: {_NAMES}, with commas between several; and that you may open the GPU's node "
-        "/dev/dri/renderD* (as a member of the group `render`; in a container with `--device /dev/dri`)"
+        f"see that it names the GPU's driver: {_NAMES}, with commas between several; that you may open the GPU's node "
+        "/dev/dri/renderD* (as a member of the group `render`; in a container with `--device /dev/dri`); and that the built-in "
+        "functions are installed, spirv64-mesa3d-.spv (Debian, Ubuntu: libclc-VERSION, on which mesa-opencl-icd depends)"
     )
     return f"it lists no device for {_VARIABLE}={named}", fix
 

@@ -87,6 +87,7 @@ def test_a_wrong_value_of_the_variable_is_shown(
     assert left_out.reason == "it lists no device for RUSTICL_ENABLE=radeon"
     assert "radeonsi (AMD)" in left_out.fix
     assert "/dev/dri/renderD*" in left_out.fix
+    assert "libclc-VERSION" in left_out.fix
 
 
 def test_the_older_driver_is_mentioned_only_where_the_newer_one_is_missing(
