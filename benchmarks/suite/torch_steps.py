@@ -1,4 +1,4 @@
-"""Training steps of PyTorch programs on Polyhal's device, beside PyTorch's own: time per step, and the first steps.
+"""Training steps of PyTorch programs on Polyhal's device beside PyTorch's own: time per step, and the first steps.
 
 Eagerly, recorded by `polyhal.torch.jit`, compiled by `torch.compile(backend="polyhal")`, against PyTorch's eager steps and
 its compiler, on the CPU or, with `--size gpu`, on CUDA, there also beside the same steps of Polyhal's own library. Losses of
