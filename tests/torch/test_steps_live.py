@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR, StepLR
+from torch.utils.checkpoint import checkpoint
 
 import polyhal.torch
 from polyhal.hal.errors import CaptureError
@@ -511,3 +512,34 @@ def test_tensors_filled_with_numbers_that_change() -> None:
     for i in range(5):
         assert step(torch.zeros(3, device="polyhal"), i - 0.5).tolist() == [i - 0.5] * 3
     assert len(step.steps) == 1
+
+
+@pytest.mark.parametrize("preserve", [True, False])
+def test_recomputed_parts_may_not_ask_for_the_state_of_random_numbers(preserve: bool) -> None:
+    class Recomputing(Task):
+        def step(self, x: torch.Tensor) -> torch.Tensor:
+            first, *rest = self.model
+            hidden = checkpoint(lambda x: rest[0](first(x)), x, use_reentrant=False, preserve_rng_state=preserve)
+            self.optimizer.zero_grad()
+            loss = rest[1](hidden).square().mean()
+            loss.backward()
+            self.optimizer.step()
+            return loss
+
+    def run(task: Task, step: Callable[..., Any]) -> None:
+        task.seen += [step(x).item() for x in inputs(5)]
+
+    if not preserve:
+        both(run, Recomputing)
+        return
+    with pytest.raises(CaptureError, match="preserve_rng_state=False"):
+        both(run, Recomputing)
+
+
+def test_seeds_are_not_set_in_a_step() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)
+        return F.dropout(x)
+
+    with pytest.raises(CaptureError, match="the seed of random numbers is set"):
+        polyhal.torch.jit(step, warm_up=False)(torch.ones(3, device="polyhal"))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from polyhal import random
+from polyhal.hal import dispatch
 from polyhal.torch.device import NAME
 from polyhal.torch.device_module.devices import check_index
 
@@ -24,8 +25,20 @@ __all__ = [
 ]
 
 
+def _require_no_recording(what: str) -> None:
+    dispatch.thread.executor.require_execution(
+        "random",
+        f"{what} in a recorded step, whose random numbers each run draws anew",
+        fix="do it outside; torch.utils.checkpoint does without by preserve_rng_state=False where nothing is random",
+    )
+
+
 def as_seed(seed: int) -> int:
-    """A seed of Polyhal's for one of PyTorch's, which may be negative or have 64 bits."""
+    """A seed of Polyhal's for one of PyTorch's, which may be negative or have 64 bits.
+
+    Raises CaptureError in a recorded step, where a new seed would be lost.
+    """
+    _require_no_recording("the seed of random numbers is set")
     return int(seed) & (2**63 - 1)
 
 
@@ -39,6 +52,7 @@ manual_seed_all = manual_seed
 
 def seed() -> int:
     """Restart the random numbers of the device with a seed of the operating system's. Returns it."""
+    _require_no_recording("the seed of random numbers is set")
     return random.seed()
 
 
@@ -74,13 +88,15 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 
 def packed(generator: random.Generator) -> torch.Tensor:
-    """The state of a generator as 16 bytes on the CPU."""
+    """The state of a generator as 16 bytes on the CPU. Raises CaptureError in a recorded step, where it is not known."""
+    _require_no_recording("the state of random numbers is read")
     state = generator.get_state()
     return torch.tensor([state["seed"], state["offset"]], dtype=torch.int64, device="cpu").view(torch.uint8)
 
 
 def unpack(generator: random.Generator, state: torch.Tensor) -> None:
     """Give a generator the state that `packed` gave. Raises RuntimeError for anything else."""
+    _require_no_recording("the state of random numbers is set")
     if state.device.type != "cpu" or state.dtype is not torch.uint8 or state.numel() != 16:
         raise RuntimeError(
             f"expected a state of {NAME}, 16 bytes on the CPU, and got {state.numel()} elements of {state.dtype}"
