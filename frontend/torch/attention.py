@@ -63,6 +63,9 @@ def scaled_dot_product_attention(
         seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
         attn_mask, is_causal = seen.tril(), False
     if not is_fused(query, key, value, attn_mask, dropout_p, is_causal):
+        if attn_mask is not None and attn_mask.dtype is torch.bool:
+            # The composition adds its mask.
+            attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
         out: torch.Tensor = _aten._scaled_dot_product_attention_math(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale
         )[0]

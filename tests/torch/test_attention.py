@@ -62,3 +62,15 @@ def test_dropout_keeps_its_share(torch_device: str) -> None:
     out = F.scaled_dot_product_attention(q, q, ones, dropout_p=0.5)  # the mean of 64 numbers that are 0 or 2
     assert 0.9 < out.mean().item() < 1.1
     assert out.std().item() > 0.05
+
+
+def test_the_composition_leaves_out_masked_keys(torch_device: str) -> None:
+    mask = torch.tensor([[True, False, True], [False, False, False]])
+    with sdpa_kernel(SDPBackend.MATH):
+        agree(F.scaled_dot_product_attention, _leaf(1, 2, 4), _leaf(1, 3, 4), _leaf(1, 3, 5), mask, device=torch_device)
+    q, k = torch.zeros(1, 2, 4, device=torch_device), torch.zeros(1, 3, 4, device=torch_device)
+    keys = torch.eye(3, device=torch_device)[None]
+    for options in ({"attn_mask": mask.to(torch_device)}, {"is_causal": True}):
+        seen = sum(F.scaled_dot_product_attention(q, k, keys, dropout_p=0.5, **options) for _ in range(40))
+        expected = mask if "attn_mask" in options else torch.ones(2, 3).tril().bool()
+        assert torch.equal((seen != 0).cpu()[0], expected)  # each key that is seen is kept once in 40 draws
