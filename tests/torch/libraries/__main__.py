@@ -21,7 +21,16 @@ from tests.torch.libraries.cases import CASES
 from tests.torch.libraries.comparison import Result, compare
 from tests.torch.libraries.page import PAGE, load, page, record
 
-_FILES = ("transformers_models", "vision_models", "other_libraries")
+_FILES = (
+    "transformers_models",
+    "torchvision_models",
+    "timm_models",
+    "diffusers_models",
+    "peft_models",
+    "graph_models",
+    "lightning_trainer",
+    "ultralytics_models",
+)
 
 
 def main() -> int:

@@ -1,0 +1,81 @@
+"""Lightning: its Trainer, with an accelerator for the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch.strategies import SingleDeviceStrategy
+
+from tests.torch.libraries.cases import Given, case
+
+
+class _Regression(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+        self.losses: list[float] = []
+
+    def training_step(self, batch: Any, index: int) -> torch.Tensor:
+        x, y = batch
+        loss = torch.nn.functional.mse_loss(self.net(x), y)
+        self.losses.append(loss.item())
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+
+class PolyhalAccelerator(lightning.pytorch.accelerators.Accelerator):
+    """What Lightning asks of a device that it does not know: its own documented way to bring one."""
+
+    def setup_device(self, device: torch.device) -> None:
+        """There is nothing to set up."""
+
+    def teardown(self) -> None:
+        """There is nothing to tear down."""
+
+    @staticmethod
+    def parse_devices(devices: Any) -> Any:
+        """The number that was asked for."""
+        return devices
+
+    @staticmethod
+    def get_parallel_devices(devices: Any) -> list[torch.device]:
+        """The one device."""
+        return [torch.device("polyhal", 0)]
+
+    @staticmethod
+    def auto_device_count() -> int:
+        """1"""
+        return 1
+
+    @staticmethod
+    def is_available() -> bool:
+        """True"""
+        return True
+
+    @staticmethod
+    def name() -> str:
+        """As in `Trainer(accelerator=...)`."""
+        return "polyhal"
+
+    def get_device_stats(self, device: Any) -> dict[str, Any]:
+        """What the pool knows."""
+        return dict(torch.polyhal.memory_stats(device))  # type: ignore[attr-defined]
+
+
+@case("lightning", "Trainer")
+def _trainer(device: str) -> Given:
+    lightning.seed_everything(0, verbose=False)
+    data = torch.utils.data.TensorDataset(torch.randn(32, 6), torch.randn(32, 1))
+    model = _Regression()
+    strategy = SingleDeviceStrategy(torch.device(device), PolyhalAccelerator()) if device != "cpu" else "auto"
+    trainer = lightning.Trainer(
+        max_epochs=3, accelerator="cpu" if device == "cpu" else "auto", strategy=strategy, devices=1, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, gradient_clip_val=1.0,
+    )  # fmt: skip
+    trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=8))
+    parameters = [p.detach().cpu() for p in model.parameters()]
+    return Given([torch.tensor(model.losses), *parameters])
