@@ -18,4 +18,4 @@ def deserialize(storage: Any, place: str) -> Any:
         return None
     from polyhal.torch.storages import to_device
 
-    return to_device(storage)
+    return to_device(storage, place)

@@ -106,8 +106,12 @@ def uploaded_bytes(storage: torch.UntypedStorage) -> Tensor:
     return polyhal_tensor(device, *device.upload(host.numpy(), uint8))
 
 
-def to_device(storage: Any) -> Storage:
-    """A storage on the device with the bytes of one in the CPU's memory, for `torch.load`."""
+def to_device(storage: Any, place: str = NAME) -> Storage:
+    """A storage on the device with the bytes of one in the CPU's memory, for `torch.load`.
+
+    Raises RuntimeError for another place than the one device.
+    """
+    check_ordinal(torch.device(place))
     untyped = storage if isinstance(storage, torch.UntypedStorage) else storage.untyped()
     return of_bytes(uploaded_bytes(untyped))
 

@@ -58,6 +58,8 @@ def test_places_of_loaded_tensors(torch_device: str) -> None:
     for mapped in (torch_device, torch.device(torch_device, 0), {"cpu": torch_device}):
         assert _through_file(there, map_location=mapped).device == here.device
     assert _through_file(there).device.type == "cpu"
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        _through_file(there, map_location=f"{torch_device}:1")
 
 
 def test_modules(torch_device: str) -> None:
