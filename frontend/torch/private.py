@@ -136,9 +136,8 @@ without_functions: Callable[[], Any] = torch._C.DisableTorchFunction
 """A context in which modes and classes that override PyTorch's functions do not see them."""
 
 
-def storage_key(x: torch.Tensor) -> int:
-    """A number that is the same for tensors in one storage, as long as that lives."""
-    return torch._C._storage_id(x)  # type: ignore[attr-defined,no-any-return]
+storage_key: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]
+"""A number that is the same for tensors in one storage, as long as that lives. No Python: steps call it for all tensors."""
 
 
 def current_node() -> Any:

@@ -543,3 +543,37 @@ def test_seeds_are_not_set_in_a_step() -> None:
 
     with pytest.raises(CaptureError, match="the seed of random numbers is set"):
         polyhal.torch.jit(step, warm_up=False)(torch.ones(3, device="polyhal"))
+
+
+def test_what_the_step_refers_to_is_not_passed_as_well() -> None:
+    task = Task()
+    weight = task.model[0].weight
+
+    @polyhal.torch.jit
+    def step(x: torch.Tensor) -> torch.Tensor:
+        weight.add_(1)
+        return x * 2
+
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(4, 3, device="polyhal")
+            assert torch.equal(step(x), x * 2)
+        with pytest.raises(CaptureError, match="pass a clone"):
+            step(weight)
+        assert torch.equal(step(x), x * 2)
+
+
+def test_methods_may_be_recorded() -> None:
+    class Scaled(Task):
+        factor = 2.0
+
+        @polyhal.torch.jit
+        def step(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor
+
+    first, second = Scaled(), Scaled()
+    second.factor = 3.0
+    for x in inputs():
+        assert torch.equal(first.step(x), x * 2)
+        assert torch.equal(second.step(x), x * 3)
+    assert len(Scaled.step.steps) == 2

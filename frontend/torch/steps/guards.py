@@ -6,6 +6,7 @@ Before each run all of it is compared in a few passes over flat lists.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from operator import attrgetter, getitem
 from typing import Any
 
@@ -113,6 +114,11 @@ class Guards:
             if x.requires_grad != flag:
                 return f"a tensor of shape {tuple(x.shape)} {'no longer needs' if flag else 'needs'} gradients"
         return ""
+
+    def sharing(self, arguments: Iterable[torch.Tensor]) -> torch.Tensor | None:
+        """The first argument that lies in the memory of a tensor that is compared."""
+        known = set(self._storages)
+        return next((x for x in arguments if private.storage_key(x) in known), None)
 
     def changed_settings(self) -> frozenset[str]:
         """The settings of optimizers that are floats and no longer what they were."""

@@ -9,6 +9,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import torch
@@ -62,6 +63,10 @@ class RecordedFunction(Generic[P, R]):
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._lock = threading.RLock()
 
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """The function itself, or as a method of an object."""
+        return self if instance is None else MethodType(self, instance)
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if not _may_replay():
             return self._function(*args, **kwargs)
@@ -77,7 +82,7 @@ class RecordedFunction(Generic[P, R]):
             if entry.is_eager:
                 return self._function(*args, **kwargs)
             for step in reversed(entry.steps):
-                if step.confirmed and step.holds():
+                if step.confirmed and step.holds(call):
                     try:
                         return step.run(call)  # type: ignore[no-any-return]
                     except DecisionChangedError:
@@ -110,7 +115,7 @@ class RecordedFunction(Generic[P, R]):
         except NotReplayableError as error:
             return self._run_as_it_stands(entry, call, error)
         try:
-            step = self._matching(entry, pending.step)
+            step = self._matching(entry, pending.step, call)
             if step is None:
                 pending.abandon()
                 return self._function(*call.args, **call.kwargs)
@@ -120,14 +125,14 @@ class RecordedFunction(Generic[P, R]):
             pending.abandon()
             raise
 
-    def _matching(self, entry: _Entry, step: RecordedStep) -> RecordedStep | None:
+    def _matching(self, entry: _Entry, step: RecordedStep, call: Call) -> RecordedStep | None:
         """The known step that a recording repeats, or the new one. None if capture is given up for such calls."""
         for known in entry.steps:
             if known.same_as(step):
                 known.adopt(step)
                 known.confirmed = True
                 return known
-        expected = next((s for s in reversed(entry.steps) if not s.confirmed and s.holds()), None)
+        expected = next((s for s in reversed(entry.steps) if not s.confirmed and s.holds(call)), None)
         problem = "" if expected is None else _difference(expected, step)
         if not problem and len(entry.steps) >= self._max_graphs:
             reason = entry.steps[-1].guards.changed() or "Python took another path"

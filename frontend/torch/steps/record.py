@@ -12,6 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from polyhal.hal import dispatch
+from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.recording import Recording
 from polyhal.torch.steps.host import HostProgram, NotReplayableError, Slot
 from polyhal.torch.steps.modes import FunctionWatch, OpWatch
@@ -58,6 +59,9 @@ class PendingStep:
         reach.visit_all({"the step": function, **{f"argument {i}": x for i, x in enumerate(call.roots)}})
         reach.visit_all({type(o).__name__: o for o in optimizers})
         self._guards = reach.guards
+        shared = self._guards.sharing(call.on_device)
+        if shared is not None:
+            raise _refers_to_argument(shared)
         self._optimizers = {id(o): o for o in (*reach.optimizers, *optimizers)}
         self._states = [(o, {p: dict(s) for p, s in o.state.items()}) for o in self._optimizers.values()]
         for parameter in reach.parameters:
@@ -129,6 +133,17 @@ class PendingStep:
             return watch.number(lambda values: values[index], f"float {index}", "argument", index)
 
         return self._call.mapped(tensor, number)
+
+
+def _refers_to_argument(x: torch.Tensor) -> CaptureError:
+    return CaptureError(
+        message(
+            "jit",
+            f"an argument of shape {tuple(x.shape)} lies in memory to which the step also refers by itself",
+            expected="a tensor that is either passed or referred to",
+            fix="leave the argument out, or pass a clone",
+        )
+    )
 
 
 class _RandomStates:

@@ -51,6 +51,7 @@ class RecordedStep:
         """Whether a second recording gave the same."""
         self._inputs = watch.inputs
         self._memories = [m for m in watch.memories.values() if m not in watch.inputs]
+        self._known = frozenset(m.storage._cdata for m in watch.memories.values())
         self._written = list(watch.written.values())
         self._leaves = [leaf for leaf, _ in watch.leaves.values()]
         self._initial = [_initial_gradient(g, watch) for _, g in watch.leaves.values()]
@@ -80,14 +81,20 @@ class RecordedStep:
         self.captured.live_outs = other.captured.live_outs
         self._inputs = other._inputs
         self._memories = other._memories
+        self._known = other._known
         self._written = other._written
         self._leaves = other._leaves
         self._finals = other._finals
         self._initial = other._initial
         self.guards = other.guards
 
-    def holds(self) -> bool:
-        """Whether the program's objects, gradients and memory are as they were when the step was recorded."""
+    def holds(self, call: Call) -> bool:
+        """Whether the program's objects, gradients and memory are as they were when the step was recorded.
+
+        What is passed must not lie in memory that the step also knows by itself.
+        """
+        if self._known.intersection(map(private.storage_key, call.on_device)):
+            return False
         for leaf, wanted in zip(self._leaves, self._initial, strict=True):
             now = leaf.grad
             if now is not wanted and (wanted is not _PRESENT or now is None):
