@@ -184,8 +184,9 @@ class AliasTable:
         if any(r is not root and r.overlaps(ref) for r in contents.roots):
             raise _overlap_error(ref)
         whole = root.ref.spec.shape == ref.shape and root.ref.offset == ref.offset and ref.is_contiguous
-        if whole and isinstance(value, Value) and self._graph.spec_of(value) == contiguous(ref.dtype, ref.shape):
-            root.value = value.index
+        replacement = self._replacement(value, ref, target.device) if whole else None
+        if replacement is not None:
+            root.value = replacement
         else:
             params = (ref.shape, ref.strides, ref.offset - root.ref.offset)
             operands = (Value(root.value), value)
@@ -193,6 +194,20 @@ class AliasTable:
         contents.changed = True
         contents.values = {(r.ref.spec, r.ref.offset): r.value for r in contents.roots}
         target.buffer.version += 1
+
+    def _replacement(self, value: Operand, ref: Ref, device: Device) -> int | None:
+        """The value of memory after all of it was overwritten, which passes may fuse with others; None if it takes a window."""
+        spec = self._graph.spec_of(value)
+        if isinstance(value, (bool, int, float)):
+            op, operands, params = "full", (), (ref.shape, value, ref.dtype)
+        elif not isinstance(value, Value) or not isinstance(spec, Spec) or spec.shape != ref.shape:
+            return None
+        elif spec == contiguous(ref.dtype, ref.shape):
+            return value.index
+        else:
+            op, operands, params = ("copy", (value,), ()) if spec.dtype is ref.dtype else ("cast", (value,), (ref.dtype,))
+        (made,), _ = self._graph.add_node(OPS[op], operands, params, device)
+        return made
 
     def restore_versions(self) -> None:
         """Give all buffers the versions that they had before."""
