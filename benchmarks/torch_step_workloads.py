@@ -37,6 +37,8 @@ class TorchWorkload:
     """Inputs are tokens below this, or floats if it is 0."""
     classes: int = 10
     twin: str = ""
+    rate: float = 1e-3
+    """Of learning: small for deep networks, whose losses after a few steps of 1e-3 depend on how sums are rounded."""
 
     @property
     def items(self) -> int:
@@ -64,8 +66,8 @@ def _gpt(workload: TrainingWorkload) -> TorchWorkload:
     )
 
 
-def _images(name: str, what: str, inputs: tuple[int, ...], twin: str = "") -> TorchWorkload:
-    return TorchWorkload(name, what, lambda: torch_models.classifier(name), inputs, twin=twin)
+def _images(name: str, what: str, inputs: tuple[int, ...], twin: str = "", rate: float = 1e-3) -> TorchWorkload:
+    return TorchWorkload(name, what, lambda: torch_models.classifier(name), inputs, twin=twin, rate=rate)
 
 
 def _bert() -> nn.Module:
@@ -81,7 +83,7 @@ WORKLOADS_BY_SIZE: dict[str, tuple[TorchWorkload, ...]] = {
     ),
     "gpu": (
         _gpt(WORKLOADS["gpt-2"]),
-        _images("resnet-50", "ResNet-50, 64 images of 224x224", (64, 3, 224, 224), "resnet-50"),
+        _images("resnet-50", "ResNet-50, 64 images of 224x224", (64, 3, 224, 224), "resnet-50", rate=1e-5),
     ),
 }
 
@@ -105,7 +107,7 @@ def torch_step(workload: TorchWorkload, place: str, precision: str, who: str) ->
     torch.manual_seed(0)
     model = workload.make().to(place)
     inputs, targets = (x.to(place) for x in workload.batch())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=workload.rate, fused=True)
     forward: Any = model
     if who in (COMPILED, INDUCTOR):
         forward = torch.compile(model, backend="polyhal" if who == COMPILED else "inductor")
