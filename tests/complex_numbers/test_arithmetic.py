@@ -38,6 +38,13 @@ def test_functions_of_one_number_are_numpys(name: str) -> None:
     np.testing.assert_allclose(getattr(ph, name)(ph.tensor(z, device="numpy")).numpy(), expected, rtol=2e-5, atol=2e-6)
 
 
+def test_atanh_is_odd_near_its_poles() -> None:
+    z = ph.tensor(np.array([-1 + 1e-4j, 1 - 1e-4j, -0.992 - 0.0241j, 0j], np.complex64), device="numpy")
+    expected = np.arctanh(z.numpy().astype(np.complex128))
+    np.testing.assert_allclose(ph.atanh(z).numpy(), expected, rtol=1e-6)
+    assert gradcheck(ph.atanh, (ph.tensor(np.array([0.3j, -0.5 + 0.2j, 0.5]), device="numpy", requires_grad=True),))
+
+
 def test_arithmetic_is_numpys_on_every_device(device: ph.Device) -> None:
     a, b, r = numbers(3, 4), numbers(4, seed=1), np.linspace(1, 2, 4, dtype=np.float32)
     x, y, s = (ph.tensor(v, device=device) for v in (a, b, r))

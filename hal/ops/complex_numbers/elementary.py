@@ -193,9 +193,11 @@ def _acosh(x: Any) -> Any:
 
 @complex_rule(atanh)
 def _atanh(x: Any) -> Any:
-    """log((1 + z) / (1 - z)) / 2: the real part without cancellation near 0."""
+    """log((1 + z) / (1 - z)) / 2: the real part, an odd function of z's, without cancellation near 0 and -1."""
     a, b = x.real, x.imag
-    re = log1p(a * 4.0 / (square(1.0 - a) + square(b))) * 0.25
+    side = where(less(a, 0.0), -1.0, 1.0)
+    size = a * side
+    re = log1p(size * 4.0 / (square(1.0 - size) + square(b))) * side * 0.25
     return join(re, atan2(b * 2.0, (1.0 - a) * (a + 1.0) - square(b)) * 0.5)
 
 
