@@ -7,12 +7,25 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 import polyhal_autoload
 from polyhal.hal import dispatch
+from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
-from polyhal.torch import attention, autocast, device_module, generators, memory, private, recurrent, storages, tensors
+from polyhal.torch import (
+    attention,
+    autocast,
+    complex_parts,
+    device_module,
+    generators,
+    memory,
+    private,
+    recurrent,
+    storages,
+    tensors,
+)
 from polyhal.torch import table as _table  # noqa: F401  (fills the table)
 from polyhal.torch.device import check_ordinal, current
 from polyhal.torch.failures import REFUSALS, translated
@@ -51,7 +64,7 @@ def _unwrapped(x: Any) -> Any:
     if isinstance(x, torch.Tensor):
         return tensors.unwrap(x)
     if isinstance(x, torch.dtype):
-        return tensors.dtype_of(x)
+        return complex_parts.COMPLEX.get(x) or tensors.dtype_of(x)
     if isinstance(x, (list, tuple)):
         return [_unwrapped(v) for v in x]
     if isinstance(x, torch.device):
@@ -63,7 +76,8 @@ def _unwrapped(x: Any) -> Any:
 def _wrapped(x: Any, inputs: list[Any]) -> Any:
     """Results for PyTorch. Those that are no views by ATen's schema get memory of their own."""
     if isinstance(x, Tensor):
-        return tensors.wrap(FUNCTIONS["copy"](x) if _lies_in(x.buffer, inputs) else x)
+        shared = any(_lies_in(buffer, inputs) for buffer in complex_parts.buffers(x))
+        return tensors.wrap(FUNCTIONS["copy"](x) if shared else x)
     if isinstance(x, (list, tuple)):
         return type(x)([_wrapped(v, inputs) for v in x])
     return x
@@ -73,7 +87,7 @@ def _lies_in(buffer: Any, inputs: list[Any]) -> bool:
     """Whether one of the inputs, or of the lists among them, lies in the buffer."""
     for x in inputs:
         if isinstance(x, Tensor):
-            if x.buffer is buffer:
+            if buffer in complex_parts.buffers(x):
                 return True
         elif isinstance(x, list) and _lies_in(buffer, x):
             return True
@@ -102,6 +116,14 @@ def _drawn(function: Kernel, kwargs: dict[str, Any]) -> Kernel:
     return drawing_from(stream)(function)
 
 
+def _is_about_complex_numbers(error: Exception, args: Any, kwargs: Any) -> bool:
+    """Whether an op was refused that Polyhal has for real numbers alone: the CPU can do it."""
+    if not isinstance(error, UnsupportedDTypeError):
+        return False
+    given = pytree.tree_leaves((args, kwargs))
+    return any((isinstance(x, torch.Tensor) and x.is_complex()) or isinstance(x, complex) for x in given)
+
+
 def kernel_of(entry: Entry, op: Any) -> Kernel:
     """The kernel of an overload that returns new tensors."""
     creates = any(a.name == "device" for a in op._schema.arguments)
@@ -116,6 +138,8 @@ def kernel_of(entry: Entry, op: Any) -> Kernel:
         except UnsupportedArgumentsError:
             return fallback(op, *args, **kwargs)
         except REFUSALS as error:
+            if _is_about_complex_numbers(error, args, kwargs):
+                return fallback(op, *args, **kwargs)
             raise translated(error) from error
         out = _wrapped(result, values)
         return _formatted(out, args[0]) if entry.keeps_format else out
@@ -152,6 +176,8 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
         except UnsupportedArgumentsError:
             return fallback(op, self, *args, **kwargs)  # type: ignore[no-any-return]
         except REFUSALS as error:
+            if _is_about_complex_numbers(error, (self, *args), kwargs):
+                return fallback(op, self, *args, **kwargs)  # type: ignore[no-any-return]
             raise translated(error) from error
         return self
 
@@ -176,7 +202,7 @@ def _writes_directly(target: Any, values: list[Any]) -> bool:
 
 def _check_elements_are_apart(target: Any) -> None:
     """Raise RuntimeError, as PyTorch does, for a tensor that was expanded."""
-    if any(n > 1 and stride == 0 for n, stride in zip(target.shape, target.strides, strict=True)):
+    if target.size and any(n > 1 and stride == 0 for n, stride in zip(target.shape, target.strides, strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."

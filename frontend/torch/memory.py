@@ -125,6 +125,40 @@ def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     return private.reinterpret(x, found.shape, found.strides, 0)
 
 
+@_view("view_as_real.default")
+def view_as_real(x: torch.Tensor) -> torch.Tensor:
+    """The parts of complex numbers along a new last axis."""
+    if x.is_conj():
+        raise RuntimeError("view_as_real doesn't work on unresolved conjugated tensors; call resolve_conj() first")
+    here: Any = x.storage_offset()
+    return _in_memory_of(x, x.dtype.to_real(), (*x.shape, 2), (*(2 * s for s in x.stride()), 1), 2 * here)
+
+
+@_view("view_as_complex.default")
+def view_as_complex(x: torch.Tensor) -> torch.Tensor:
+    """The complex numbers whose parts lie along the last axis."""
+    here: Any = x.storage_offset()
+    *shape, parts = x.shape or (0,)
+    *strides, step = x.stride() or (0,)
+    if parts != 2 or step != 1 or here % 2 or any(s % 2 for s in strides):
+        raise RuntimeError(
+            f"view_as_complex takes a last axis of 2 neighbours and other strides that are even, not shape {list(x.shape)} "
+            f"and strides {list(x.stride())}"
+        )
+    return _in_memory_of(x, x.dtype.to_complex(), shape, [s // 2 for s in strides], here // 2)
+
+
+def _in_memory_of(
+    x: torch.Tensor, dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int], offset: int
+) -> torch.Tensor:
+    """A tensor, of the same or another dtype, in the same memory."""
+    if x.dtype is dtype:
+        return private.reinterpret(x, shape, strides, offset)
+    out = private.new_tensor((0,), dtype)
+    tensors.share(out, x.untyped_storage(), offset, shape, strides)
+    return out
+
+
 @_view("unfold.default")
 def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
     """Windows along an axis."""
@@ -176,10 +210,10 @@ def set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 def copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """Replace the elements of `x` by those of `source`, from any device to any device."""
     if x.device.type != NAME:
-        x.copy_(tensors.download(tensors.unwrap(source)))
+        x.copy_(tensors.download(tensors.resolved(source)))
     elif x.numel():
         here = source.device.type == NAME
-        tensors.write(x, tensors.unwrap(source) if here else tensors.upload(source))
+        tensors.write(x, tensors.resolved(source) if here else tensors.upload(source))
     return x
 
 
@@ -207,7 +241,7 @@ def to_copy(x: torch.Tensor, *, non_blocking: bool = False, **options: Any) -> t
 def clone(x: torch.Tensor, *, memory_format: Any = torch.preserve_format) -> torch.Tensor:
     """A copy, which keeps the order of a dense tensor's axes as PyTorch's does."""
     if x.is_contiguous() and memory_format in (None, torch.preserve_format, torch.contiguous_format):
-        return tensors.wrap(FUNCTIONS["copy"](tensors.unwrap(x)))
+        return tensors.wrap(FUNCTIONS["copy"](tensors.resolved(x)))
     out = torch.empty_like(x, memory_format=memory_format or torch.preserve_format)
     return copy(out, x)
 
@@ -221,8 +255,8 @@ def as_strided_scatter(
     whole = x if ref.offset == 0 and ref.spec.is_contiguous else clone(x)
     here: Any = whole.storage_offset()
     memory = tensors.wrap(FUNCTIONS["copy"](tensors.root_of(whole)))
-    copy(private.reinterpret(memory, size, stride, here if offset is None else offset), source)
-    return private.reinterpret(memory, whole.shape, whole.stride(), here)
+    copy(_in_memory_of(memory, x.dtype, size, stride, here if offset is None else offset), source)
+    return _in_memory_of(memory, x.dtype, whole.shape, whole.stride(), here)
 
 
 @_kernel("_local_scalar_dense.default")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from polyhal.complex_tensor import ComplexTensor
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
@@ -21,15 +22,15 @@ from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_stri
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
-from polyhal.torch import private
+from polyhal.torch import complex_parts, private
 from polyhal.torch.device import NAME, current
 from polyhal.torch.storages import attach
 
 DTYPES: dict[torch.dtype, DType] = {
     getattr(torch, d.name.rstrip("_")): d for d in dtypes.ALL if hasattr(torch, d.name.rstrip("_"))
 }
-"""Polyhal's dtypes by PyTorch's."""
-TORCH_DTYPES = {ours: theirs for theirs, ours in DTYPES.items()}
+"""Polyhal's dtypes by PyTorch's: those that memory has, which are real."""
+TORCH_DTYPES = {ours: theirs for theirs, ours in {**DTYPES, **complex_parts.COMPLEX}.items()}
 
 _storage_of = torch.Tensor.untyped_storage
 
@@ -52,6 +53,8 @@ def root_of(x: torch.Tensor) -> Tensor:
 
 def wrap(x: Tensor) -> torch.Tensor:
     """A PyTorch tensor with a new storage around a Polyhal tensor."""
+    if isinstance(x, ComplexTensor):
+        return wrap_block(complex_parts.memory_of(x), TORCH_DTYPES[x.dtype], x.shape, None)
     ref = x.ref
     spec = ref.spec
     out = private.new_tensor(spec.shape, TORCH_DTYPES[spec.dtype])
@@ -76,7 +79,8 @@ def wrap_block(
 def unwrap(x: torch.Tensor) -> Any:
     """The Polyhal tensor that a PyTorch tensor of the device is; the number in a CPU tensor without axes.
 
-    Raises RuntimeError for other tensors of other devices.
+    The conjugate of a view, or its negative, is computed where PyTorch has put it off. Raises RuntimeError for other tensors of
+    other devices.
     """
     try:
         root = root_of(x)
@@ -89,16 +93,36 @@ def unwrap(x: torch.Tensor) -> Any:
     spec = ref.spec
     shape, strides = x.shape, x.stride()
     offset: Any = x.storage_offset()
-    if offset == ref.offset and shape == spec.shape and strides == spec.strides and DTYPES[x.dtype] is spec.dtype:
+    if offset == ref.offset and shape == spec.shape and strides == spec.strides and DTYPES.get(x.dtype) is spec.dtype:
         return root
-    view = Spec(dtype_of(x.dtype), tuple(shape), strides, offset % ALIGNMENT == 0)
-    out = polyhal_tensor(root.device, root.buffer, Ref(ref.handle, view, offset))
+    out = _view(x, root)
+    if x.is_conj():
+        out = FUNCTIONS["conj"](out)
+    return FUNCTIONS["negative"](out) if x.is_neg() else out
+
+
+def _view(x: torch.Tensor, root: Tensor) -> Tensor:
+    """The elements of `x` as they lie in memory."""
+    offset: Any = x.storage_offset()
+    shape, strides = tuple(x.shape), x.stride()
+    if x.dtype in complex_parts.PARTS:
+        return complex_parts.view(root, x.dtype, shape, strides, offset)
+    spec = Spec(dtype_of(x.dtype), shape, strides, offset % ALIGNMENT == 0)
+    out = polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, spec, offset))
     dispatch.thread.executor.track(out, root)
     return out
 
 
+def resolved(x: torch.Tensor) -> Any:
+    """As `unwrap`, for what PyTorch calls without having computed conjugates and negatives: copies."""
+    out = unwrap(x)
+    return FUNCTIONS["negative"](out) if x.is_neg() and out is root_of(x) else out
+
+
 def allocate(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """A contiguous tensor of the device, whose elements are whatever lies there."""
+    if dtype in complex_parts.PARTS:
+        return wrap_block(root_of(allocate((*shape, 2), dtype.to_real())), dtype, tuple(shape), None)
     device = current()
     if dispatch.thread.executor.fuses_later:  # in a recorded step memory is made by ops
         return wrap(FUNCTIONS["full"](tuple(shape), 0, dtype_of(dtype), device=device))
@@ -128,15 +152,21 @@ def share(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], stri
         root = storage.root
         storage = private.new_storage(x.device, nbytes)
         attach(storage, root)
-    _give_type(storage, dtype_of(x.dtype), offset, shape, strides)
+    _give_type(storage, x.dtype, offset, shape, strides)
     private.set_geometry(x, storage, offset, shape, strides)
 
 
-def _give_type(storage: Any, dtype: DType, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+def _give_type(storage: Any, dtype: torch.dtype, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
     """Describe the memory of a loaded storage as the tensor that has all of it, which then needs no view of bytes."""
     root = storage.root
-    whole = contiguous(dtype, shape)
-    if offset == 0 and strides == whole.strides and whole.nbytes == storage.nbytes() and root.dtype is not dtype:
+    kind, lengths = dtype_of(dtype.to_real()), (*shape, 2) if dtype in complex_parts.PARTS else shape
+    whole = contiguous(kind, lengths)
+    if (
+        offset == 0
+        and strides == contiguous_strides(shape)
+        and whole.nbytes == storage.nbytes()
+        and root.dtype is not kind
+    ):
         storage.root = polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, whole, 0))
 
 
@@ -152,6 +182,9 @@ def upload(x: torch.Tensor) -> Tensor:
 
 def upload_to(x: torch.Tensor, device: Device) -> Tensor:
     """Copy a CPU tensor to a device of Polyhal's."""
+    if x.dtype in complex_parts.PARTS:
+        parts = upload_to(torch.view_as_real(x.detach().resolve_conj().contiguous()), device)
+        return complex_parts.view(parts, x.dtype, tuple(x.shape), contiguous_strides(tuple(x.shape)), 0)
     kind = dtype_of(x.dtype)
     source = x.detach().resolve_conj().resolve_neg().contiguous()
     bits = source.view(torch.int16) if kind is dtypes.bfloat16 else source
@@ -170,10 +203,18 @@ def download(x: Tensor) -> torch.Tensor:
 
 def write(target: torch.Tensor, value: Any) -> None:
     """Replace the elements of a tensor of the device by a number, or by those of a Polyhal tensor, broadcast and cast."""
-    place = unwrap(target)
+    put_off = target.is_conj() or target.is_neg()
+    place = _view(target, root_of(target)) if put_off else unwrap(target)
+    if target.is_conj():
+        value = FUNCTIONS["conj"](value) if hasattr(value, "ref") else value.conjugate()
+    if target.is_neg():
+        value = -value
     if hasattr(value, "ref"):
         if value.shape != place.shape:
             value = FUNCTIONS["broadcast_to"](value, place.shape)
-        if value.buffer is place.buffer and value.ref is not place.ref:
+        if value is not place and not {*complex_parts.buffers(value)}.isdisjoint(complex_parts.buffers(place)):
             value = FUNCTIONS["copy"](value)
-    dispatch.thread.executor.overwrite(place, value)
+    if isinstance(place, ComplexTensor) or dispatch.is_complex(value):
+        complex_parts.overwrite(place, value)
+    else:
+        dispatch.thread.executor.overwrite(place, value)

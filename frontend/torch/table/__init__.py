@@ -9,6 +9,7 @@ from polyhal.torch.table import (  # noqa: F401
     distances,
     embeddings,
     foreach,
+    fourier,
     grouped_products,
     indexing,
     linear_algebra,

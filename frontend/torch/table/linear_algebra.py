@@ -17,7 +17,7 @@ def product(a: Any, b: Any) -> Any:
 def add_product(c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     if beta == 1 and alpha == 1 and a.ndim == b.ndim == 2 and c.shape == b.shape[1:] and c.dtype is a.dtype:
         return F["linear"](a, F["permute"](b, (1, 0)), c)
-    if not c.dtype.is_floating_point:
+    if c.dtype.kind not in ("float", "complex"):
         beta, alpha = int(beta), int(alpha)
     out = F["matmul"](a, b)
     out = out if alpha == 1 else out * alpha

@@ -10,6 +10,7 @@ from typing import Any
 
 import polyhal
 from polyhal.hal import dtypes
+from polyhal.hal.dtypes import component
 from polyhal.random import Generator, default_generator
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, cast, is_tensor
@@ -39,11 +40,15 @@ def take(count: int) -> tuple[int, int]:
 
 def uniform_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
     """Numbers from [0, 1)."""
+    if dtype.is_complex:
+        return F["view_as_complex"](uniform_numbers((*shape, 2), component(dtype), device))
     return F["uniform"](*take(math.prod(shape)), shape, dtype, device=device)
 
 
 def normal_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
-    """Numbers of mean 0 and variance 1."""
+    """Numbers of mean 0 and variance 1, which is the sum of those of both parts if they are complex."""
+    if dtype.is_complex:
+        return F["view_as_complex"](normal_numbers((*shape, 2), component(dtype), device) * math.sqrt(0.5))
     return F["normal"](*take(2 * math.prod(shape)), shape, dtype, device=device)
 
 

@@ -12,20 +12,24 @@ import torch
 from tests.pytorch.convert import leaves
 
 ENOUGH = 1000
-_MOST_CALLS = 200
+_MOST_CALLS = 300
 UNDEFINED = ("empty", "svd_lowrank", "pca_lowrank")
 """Ops, by the beginning of their names without a module, whose elements follow no distribution, or not one each."""
 
 
-def elements(call: Callable[[], Any]) -> tuple[list[tuple[Any, ...]], torch.Tensor]:
-    """Shapes and dtypes of the results of a call, and the elements of as many calls as give enough of them."""
+def elements(call: Callable[[], Any], dependent: bool) -> tuple[list[tuple[Any, ...]], torch.Tensor]:
+    """Shapes and dtypes of the results of a call, and the elements of as many calls as give enough of them.
+
+    One of each call, another each time, if they are `dependent`: dropped together, for example.
+    """
     shapes: list[tuple[Any, ...]] = []
     drawn: list[torch.Tensor] = []
     for number in range(_MOST_CALLS):
         with _other_seeds(number):
             results = [t.detach().cpu() for t in leaves(call()) if isinstance(t, torch.Tensor)]
         shapes = shapes or [(tuple(t.shape), str(t.dtype)) for t in results]
-        drawn += [t.flatten().to(torch.float64, copy=True) for t in results]  # ops in place give the same tensor
+        parts = [t.flatten().to(torch.float64, copy=True) for t in results]  # ops in place give the same tensor
+        drawn += [p[7 * number % len(p)][None] if dependent and len(p) else p for p in parts]
         count = sum(t.numel() for t in drawn)
         if count >= ENOUGH or not count:
             break
@@ -45,9 +49,9 @@ def distance(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((below[0] - below[1]).abs().max())
 
 
-def difference(name: str, ours: Callable[[], Any], theirs: Callable[[], Any]) -> str:
+def difference(name: str, ours: Callable[[], Any], theirs: Callable[[], Any], *, dependent: bool = False) -> str:
     """What differs between the results of random calls, or nothing. Chance alone says so once in a million times."""
-    (mine, drawn), (expected, reference) = elements(ours), elements(theirs)
+    (mine, drawn), (expected, reference) = elements(ours, dependent), elements(theirs, dependent)
     if mine != expected:
         return f"{mine}, expected {expected}"
     if not len(drawn) or not len(reference) or name.split(".")[-1].removeprefix("new_").startswith(UNDEFINED):

@@ -1,0 +1,59 @@
+"""Complex numbers: PyTorch's lie in memory as real and imaginary parts in turn, Polyhal's tensors are pairs of real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from polyhal.complex_tensor import ComplexTensor, paired
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.tensor import Tensor
+from polyhal.tensor import wrap as polyhal_tensor
+
+PARTS: dict[torch.dtype, DType] = {torch.complex64: dtypes.float32, torch.complex128: dtypes.float64}
+"""The dtype of the parts."""
+COMPLEX: dict[torch.dtype, DType] = {torch.complex64: dtypes.complex64, torch.complex128: dtypes.complex128}
+
+
+def view(root: Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
+    """The complex tensor at a place in memory, given as PyTorch counts: in complex elements."""
+    doubled = tuple(2 * s for s in strides)
+
+    def part(at: int) -> Tensor:
+        spec = Spec(PARTS[dtype], shape, doubled, at % ALIGNMENT == 0)
+        out = polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, spec, at))
+        dispatch.thread.executor.track(out, root)
+        return out
+
+    return paired(part(2 * offset), part(2 * offset + 1))
+
+
+def memory_of(x: ComplexTensor) -> Tensor:
+    """The parts of `x` in turn, along a new last axis: where they lie, if they do already."""
+    real, imag = x.real.ref, x.imag.ref
+    if x.real.buffer is x.imag.buffer and (real.offset, imag.offset) == (0, 1):
+        doubled = tuple(2 * s for s in contiguous_strides(x.shape))
+        if real.spec.strides == imag.spec.strides == doubled:
+            whole = contiguous(x.real.dtype, (*x.shape, 2))
+            return polyhal_tensor(x.device, x.real.buffer, Ref(real.handle, whole, 0))
+    out: Tensor = FUNCTIONS["stack"]([x.real, x.imag], -1)
+    return out
+
+
+def overwrite(place: Tensor, value: Any) -> None:
+    """Replace the elements of a tensor by a number or a tensor of its shape, of which either may be complex."""
+    real, imag = (value.real, value.imag) if dispatch.is_complex(value) else (value, 0)
+    if not isinstance(place, ComplexTensor):
+        dispatch.thread.executor.overwrite(place, real)
+        return
+    dispatch.thread.executor.overwrite(place.real, real)
+    dispatch.thread.executor.overwrite(place.imag, imag)
+
+
+def buffers(x: Tensor) -> tuple[Any, ...]:
+    """The memory of a tensor, or of its parts."""
+    return (x.real.buffer, x.imag.buffer) if isinstance(x, ComplexTensor) else (x.buffer,)

@@ -1,0 +1,71 @@
+"""Fourier transforms, and complex numbers of real ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from polyhal import linalg
+from polyhal.torch.registration import aten
+from polyhal.torch.table.operands import F
+
+_BY_ROOT, _BY_LENGTH = 1, 2
+
+
+def _scale(normalization: int, count: int) -> float:
+    """What PyTorch's number for a normalization multiplies by, where `count` elements are transformed."""
+    return {_BY_ROOT: 1 / math.sqrt(max(count, 1)), _BY_LENGTH: 1 / max(count, 1)}.get(normalization, 1.0)
+
+
+def _count(x: Any, dim: Any) -> int:
+    return math.prod(x.shape[a] for a in dim)
+
+
+@aten("_fft_c2c")
+def complex_to_complex(x: Any, dim: Any, normalization: int, forward: bool) -> Any:
+    if not dim:
+        return F["copy"](x)
+    return F["complex"](*F["fourier"](x.real, x.imag, tuple(dim), not forward, _scale(normalization, _count(x, dim))))
+
+
+@aten("_fft_r2c")
+def real_to_complex(x: Any, dim: Any, normalization: int, onesided: bool) -> Any:
+    scale = _scale(normalization, _count(x, dim))
+    if onesided:
+        return F["complex"](*F["real_fourier"](x, tuple(dim), scale))
+    return F["complex"](*F["fourier"](x, x * 0, tuple(dim), False, scale))
+
+
+@aten("_fft_c2r")
+def complex_to_real(x: Any, dim: Any, normalization: int, last_dim_size: int) -> Any:
+    count = _count(x, dim[:-1]) * last_dim_size
+    return F["half_fourier"](x.real, x.imag, tuple(dim), last_dim_size, _scale(normalization, count))
+
+
+@aten("complex")
+def complex_of(real: Any, imag: Any) -> Any:
+    if real.dtype is not imag.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {real.dtype.name} but got {imag.dtype.name} for second argument"
+        )
+    return F["complex"](real, imag)
+
+
+@aten("polar")
+def polar(magnitude: Any, angle: Any) -> Any:
+    return F["polar"](magnitude, angle)
+
+
+@aten("_conj_physical", "conj_physical", "conj_physical_")
+def conj(x: Any) -> Any:
+    return F["conj"](x)
+
+
+@aten("linalg_eig")
+def eig(a: Any) -> Any:
+    return tuple(linalg.eig(a))
+
+
+@aten("_linalg_eigvals", "linalg_eigvals")
+def eigvals(a: Any) -> Any:
+    return linalg.eigvals(a)
