@@ -397,6 +397,18 @@ def test_numbers_that_change(place: str) -> None:
     compare(f, [(x, s, n) for s, n in ((0.5, 1), (0.7, 1), (0.9, 2), (0.3, 2), (1.5, 1))], place)
 
 
+@ON_DEVICE
+@torch._dynamo.config.patch(capture_scalar_outputs=True)
+def test_numbers_that_are_read_within_a_graph(place: str) -> None:
+    def f(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        total = (x * 2).sum().item()
+        count = n.item()
+        torch._check(count >= 0)
+        return (x.exp() * total + count) * total
+
+    compare(f, [(torch.randn(3), torch.tensor(k)) for k in (2, 5)], place)
+
+
 def test_dropout_differs_from_call_to_call_and_its_gradient_fits(place: str) -> None:
     compiled = torch.compile(lambda x: F.dropout(x, 0.4) * 3, backend="polyhal")
     masks = []

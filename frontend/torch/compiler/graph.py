@@ -48,7 +48,7 @@ class CompiledGraph:
         """Run it. `symbols` are those of the graph that this one is a part of."""
         try:
             if self._split is None:
-                program = self._programs.get(self._key(arguments)) or self._compiled(arguments, symbols)
+                program = self._known(self._key(arguments)) or self._compiled(arguments, symbols)
                 if program is not None:
                     return program(arguments)
             assert self._split is not None
@@ -65,6 +65,13 @@ class CompiledGraph:
             x.shape if isinstance(x, torch.Tensor) else None if isinstance(x, float) else x for x in arguments
         )
         return settings.result_key, shapes
+
+    def _known(self, key: Any) -> Program | None:
+        """The program for a key, which is now the one that was used last."""
+        program = self._programs.get(key)
+        if program is not None and self._is_symbolic:
+            self._programs.move_to_end(key)
+        return program
 
     def _bound(self, arguments: Sequence[Any], symbols: Symbols | None) -> Symbols:
         found = Symbols({} if symbols is None else dict(symbols.values))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from polyhal.autograd import no_grad
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.recording import Recording
@@ -79,7 +80,13 @@ class Program:
         return x
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
-        """Run it. Takes the arguments out of their list, so that their memory can be used again."""
+        """Run it. Takes the arguments out of their list, so that their memory can be used again.
+
+        Raises CaptureError in a step that is being recorded.
+        """
+        dispatch.thread.executor.require_execution(
+            "torch.compile", "a compiled graph is called in a step that is recorded"
+        )
         with self._lock:
             self._numbers[:] = [arguments[i] for i in self._floats]
             try:

@@ -92,8 +92,14 @@ def _computed(node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
     args: Any = torch.fx.node.map_arg(node.args, filled)
     kwargs: Any = torch.fx.node.map_arg(node.kwargs, filled)
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
-    # On the device, the fallback of its kernels counts.
-    if isinstance(target, torch._ops.OpOverload) and not on_device and target is not torch.ops.aten.copy_.default:
+    # On the device, the fallback of its kernels counts. What only reads or checks a number is no work that has moved.
+    makes = any(isinstance(x, torch.Tensor) for x in pytree.tree_leaves(node.meta.get("val")))
+    if (
+        isinstance(target, torch._ops.OpOverload)
+        and makes
+        and not on_device
+        and target is not torch.ops.aten.copy_.default
+    ):
         note_cpu(str(target), 0)
     return target(*args, **kwargs)
 
