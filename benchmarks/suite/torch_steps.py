@@ -32,8 +32,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 _TIMEOUT = 900.0
 _COMPARED = 6
 """Steps whose losses are compared."""
-_TOLERANCE = {"highest": 1e-3, "high": 5e-3, "bfloat16": 3e-2}
-"""Relative, of losses. AdamW's first steps are as long for gradients that are rounding alone as for others."""
+_TOLERANCE = {"highest": 4e-3, "high": 1e-2, "bfloat16": 3e-2}
+"""Relative, of losses. AdamW's first steps are as long for gradients that are rounding alone as for others: after six steps
+of ResNet-18 on 8 images of 64x64, PyTorch's losses with oneDNN and without it differ by 1.4e-3."""
 _SAMPLE_SECONDS = 0.2
 
 
