@@ -198,6 +198,8 @@ class AliasTable:
     def _replacement(self, value: Operand, ref: Ref, device: Device) -> int | None:
         """The value of memory after all of it was overwritten, which passes may fuse with others; None if it takes a window."""
         spec = self._graph.spec_of(value)
+        operands: tuple[Operand, ...]
+        params: tuple[Any, ...]
         if isinstance(value, (bool, int, float)):
             op, operands, params = "full", (), (ref.shape, value, ref.dtype)
         elif not isinstance(value, Value) or not isinstance(spec, Spec) or spec.shape != ref.shape:
