@@ -130,9 +130,9 @@ class OpenCLBackend(CoreMethods):
 
     def device_address(self, handle: cl.Buffer) -> DeviceAddress | None:
         """Return where the host or CUDA finds an allocation; None if it is in another memory."""
-        if self.features.cpu:
-            here = self._memory.host_address(handle)
-            return None if here is None else DeviceAddress(_HOST, 0, here)
+        here = self._memory.host_address(handle) if self.features.cpu else None
+        if here is not None:
+            return DeviceAddress(_HOST, 0, here)
         exported = self._memory.exported
         address = exported.address(handle) if exported is not None else None
         return DeviceAddress(_CUDA, exported.device.number, address) if exported is not None and address else None

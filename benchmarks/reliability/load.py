@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import polyhal as ph
-from benchmarks.reliability.machine_devices import left_on
+from benchmarks.reliability.machine_devices import left_on, used_on
 from benchmarks.reliability.processes import environment
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.errors import OutOfMemoryError, PolyhalError
@@ -85,6 +85,7 @@ def load(
     """Run all parts on each device. `launches` are shared out among the devices."""
     findings: list[str] = []
     rows: dict[str, dict[str, int]] = {}
+    before = used_on(devices)
     share = -(-launches // len(devices))
     for name in devices:
         row = rows[name] = {"launches": share, "live tensors": tensors, "threads": _THREADS}
@@ -105,7 +106,7 @@ def load(
             sizes: list[int] = []
             findings += _guarded(f"{name}: large tensors", lambda n, out=sizes: out.append(large_tensors(n)), name)
             rows.setdefault(name, {})["bytes in large tensors"] = sum(sizes)
-    leaks = [*left_on(devices)]
+    leaks = [*left_on(before)]
     largest = max(row.get("bytes in large tensors", 0) for row in rows.values())
     total = {key: sum(row.get(key, 0) for row in rows.values()) for key in ("launches", "exits", "forks")}
     return LoadResult(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import polyhal as ph
 from polyhal.hal.discovery.registry import registry
@@ -17,9 +17,14 @@ def names(backend: str = "") -> list[str]:
     return [n for n in found if n.partition(":")[0] == backend] if backend else [*found, SIMULATED]
 
 
-def left_on(devices: Iterable[str]) -> Iterator[str]:
-    """Yield what a campaign has left on its devices."""
+def used_on(devices: Iterable[str]) -> dict[str, int]:
+    """Bytes of the pool in use on each device. What a process holds before a campaign is not left by it."""
     gc.collect()
-    for name in devices:
-        if used := ph.Device(name).memory_stats().used:
-            yield f"{name}: {used} bytes of the pool are left"
+    return {name: ph.Device(name).memory_stats().used for name in devices}
+
+
+def left_on(before: Mapping[str, int]) -> Iterator[str]:
+    """Yield what a campaign has left on its devices, by what was in use before it."""
+    for name, used in used_on(before).items():
+        if used > before[name]:
+            yield f"{name}: {used - before[name]} bytes of the pool are left"

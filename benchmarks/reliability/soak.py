@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polyhal as ph
-from benchmarks.reliability.machine_devices import left_on
+from benchmarks.reliability.machine_devices import left_on, used_on
 from benchmarks.reliability.trainings import RECIPES, Training, weights_of
 
 _TURN = 10
@@ -94,6 +94,7 @@ def soak(minutes: float, names: Sequence[str], recipes: Sequence[str] = tuple(RE
     """Train models on devices in turn for so many minutes, eagerly and captured, each and new ones each time."""
     begin = time.monotonic()
     devices = [ph.Device(name) for name in names]
+    before = used_on(names)
     run = _Soak(devices, begin + 60 * minutes)
     course = list(_laps(run, begin, recipes))
     first = next(held for minute, held in course if minute >= minutes / 10)
@@ -104,7 +105,7 @@ def soak(minutes: float, names: Sequence[str], recipes: Sequence[str] = tuple(RE
         for name, amount in growth.items()
         if amount > _SLACK.get(name, 0)
     ]
-    leaks = [*left_on(names)]
+    leaks = [*left_on(before)]
     last = course[-1][0]
     kept = [min(course, key=lambda lap: abs(lap[0] - last * row / _ROWS)) for row in range(_ROWS + 1)]
     rows = {f"{minute:.1f} min": held._asdict() for minute, held in kept}

@@ -100,6 +100,7 @@ def as_card(
     backend.runtime.driver.create_buffer = imports
     backend.runtime.driver.acquire_external = imports.acquire
     backend.runtime.driver.release_external = imports.release
+    backend._memory.host_address = lambda handle: None  # a card's memory is not the host's
     return imports
 
 
