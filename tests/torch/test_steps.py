@@ -116,7 +116,7 @@ def pair(make: Callable[[], nn.Module], optimizer: Callable[[Any], torch.optim.O
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_optimizers(numpy_torch: None, kind: str) -> None:
+def test_optimizers(torch_on_numpy: None, kind: str) -> None:
     eager, recorded = pair(Counted, OPTIMIZERS[kind])
     for trained in (eager, recorded):
         step = polyhal.torch.jit(trained.step) if trained is recorded else trained.step

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 import polyhal.torch
 from polyhal.hal.errors import CaptureError
 
-pytestmark = pytest.mark.usefixtures("numpy_torch")
+pytestmark = pytest.mark.usefixtures("torch_on_numpy")
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import polyhal
 import polyhal.torch
 from benchmarks.torch_soak import soak
 
-pytestmark = pytest.mark.usefixtures("numpy_torch")
+pytestmark = pytest.mark.usefixtures("torch_on_numpy")
 
 
 @pytest.mark.parametrize("recorded", [False, True])

@@ -15,21 +15,19 @@ def constant_pad(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
     return functional.pad(x, pad, "constant", value) if any(pad) else F["copy"](x)
 
 
-@aten("reflection_pad1d", "reflection_pad2d", "reflection_pad3d", keeps_format=True)
-def reflection_pad(x: Any, pad: Sequence[int]) -> Any:
-    return functional.pad(x, pad, "reflect")
+def _add_padding(name: str, mode: str) -> None:
+    """Declare the pads of a mode along one to three axes, and their gradients."""
+
+    def pad(x: Any, pad: Sequence[int]) -> Any:
+        return functional.pad(x, pad, mode)
+
+    def pad_backward(grad: Any, x: Any, pad: Sequence[int]) -> Any:
+        return pulled_back(lambda x: functional.pad(x, pad, mode), grad, x)
+
+    for axes in (1, 2, 3):
+        aten(f"{name}{axes}d", keeps_format=True)(pad)
+        aten(f"{name}{axes}d_backward", keeps_format=True)(pad_backward)
 
 
-@aten("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward", keeps_format=True)
-def reflection_pad_backward(grad: Any, x: Any, pad: Sequence[int]) -> Any:
-    return pulled_back(lambda x: functional.pad(x, pad, "reflect"), grad, x)
-
-
-@aten("replication_pad1d", "replication_pad2d", "replication_pad3d", keeps_format=True)
-def replication_pad(x: Any, pad: Sequence[int]) -> Any:
-    return functional.pad(x, pad, "replicate")
-
-
-@aten("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward", keeps_format=True)
-def replication_pad_backward(grad: Any, x: Any, pad: Sequence[int]) -> Any:
-    return pulled_back(lambda x: functional.pad(x, pad, "replicate"), grad, x)
+_add_padding("reflection_pad", "reflect")
+_add_padding("replication_pad", "replicate")
