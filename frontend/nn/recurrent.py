@@ -14,6 +14,7 @@ import numpy as np
 
 from polyhal import functions as ops
 from polyhal.creation import empty, zeros
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
@@ -334,8 +335,10 @@ class LSTM(RNNBase):
         self, x: Tensor, weights: _Weights, states: tuple[Tensor, ...], lengths: Tensor | None, reverse: bool
     ) -> tuple[Tensor, ...]:
         gates = weights.project(x, True)
-        sequences: tuple[Tensor, ...] = _lstm(gates, weights.weight_hh, *states, weights.weight_hr, lengths, reverse)
-        return sequences
+        needed = (gates, weights.weight_hh, *states, weights.weight_hr)
+        taped = dispatch.thread.grad_enabled and any(t is not None and t.requires_grad for t in needed)
+        out, cells, _ = _lstm(gates, weights.weight_hh, *states, weights.weight_hr, lengths, reverse, taped)
+        return out, cells
 
     def forward(
         self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None

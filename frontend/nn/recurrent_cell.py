@@ -145,5 +145,5 @@ class LSTMCell(RNNCellBase):
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """The next hidden and cell states, each (B, hidden_size) or (hidden_size,)."""
         x, states = self._start(input, *((None, None) if hx is None else hx))
-        out, cells = _lstm(ops.linear(x, self.weight_ih, self._joint_bias()), self.weight_hh, *states)
+        out, cells, _ = _lstm(ops.linear(x, self.weight_ih, self._joint_bias()), self.weight_hh, *states)
         return _result(out, input), _result(cells, input)

@@ -48,16 +48,18 @@ def _rnn_steps(order: Sequence[int], nonlinearity: str, gates: Any, weight: Any,
 
 
 class _Layer(torch.autograd.Function):
-    """One layer in one direction: `run(mode, reverse, gates, weight, *others)`, where all after `reverse` are tensors or None.
+    """One layer in one direction: `run(mode, reverse, keep, gates, weight, *others)`; after `keep` are tensors or None.
 
-    Gradients that shall be differentiated again are those of the loop over time steps.
+    With `keep` an LSTM has its gates as a third result, which its gradient takes. Gradients that shall be differentiated
+    again are those of the loop over time steps.
     """
 
     @staticmethod
-    def forward(mode: str, reverse: bool, *inputs: Any) -> Tensors:
+    def forward(mode: str, reverse: bool, keep: bool, *inputs: Any) -> Tensors:
         gates, weight, hidden, *others = _unwrapped(inputs)
         if mode == "lstm":
-            found = FUNCTIONS["lstm"](gates, weight, hidden, others[0], others[1], None, reverse)
+            found = FUNCTIONS["lstm"](gates, weight, hidden, others[0], others[1], None, reverse, keep)
+            found = found if keep else found[:2]
         elif mode == "gru":
             found = (FUNCTIONS["gru"](gates, weight, hidden, others[0], None, reverse),)
         else:
@@ -67,21 +69,26 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.mode, ctx.reverse = inputs[:2]
-        ctx.save_for_backward(*inputs[2:], *output)
+        ctx.save_for_backward(*inputs[3:], *output)
+        if len(output) == 3:
+            ctx.mark_non_differentiable(output[2])
+        ctx.set_materialize_grads(False)  # it would make zeros for the gates, too
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         count = 5 if ctx.mode == "lstm" else 4 if ctx.mode == "gru" else 3
         inputs, outputs = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        grads = tuple(torch.zeros_like(o) if g is None else g for o, g in zip(outputs[:2], grads[:2], strict=True))
         if torch.is_grad_enabled():
-            return None, None, *_differentiable(ctx.mode, ctx.reverse, inputs, grads)
+            return None, None, None, *_differentiable(ctx.mode, ctx.reverse, inputs, grads)
         gates, weight, hidden, *others = _unwrapped(inputs)
         found: Any
         if ctx.mode == "lstm":
-            states = _unwrapped(outputs)
+            out, cells, *kept = _unwrapped(outputs)
             found = FUNCTIONS["lstm_grad"](
-                *_unwrapped(grads), gates, weight, hidden, others[0], *states, others[1], None, ctx.reverse
-            )
+                *_unwrapped(grads), gates, weight, hidden, others[0], out, cells, others[1], None, *(kept or [None]),
+                ctx.reverse,
+            )  # fmt: skip
         elif ctx.mode == "gru":
             found = FUNCTIONS["gru_grad"](
                 *_unwrapped(grads), gates, weight, hidden, *_unwrapped(outputs), others[0], None, ctx.reverse
@@ -90,7 +97,7 @@ class _Layer(torch.autograd.Function):
             found = FUNCTIONS["rnn_grad"](
                 *_unwrapped(grads), weight, hidden, *_unwrapped(outputs), None, ctx.mode, ctx.reverse
             )
-        return None, None, *(None if x is None else tensors.wrap(g) for x, g in zip(inputs, found, strict=True))
+        return None, None, None, *(None if x is None else tensors.wrap(g) for x, g in zip(inputs, found, strict=True))
 
 
 _run_layer: Callable[..., Tensors] = _Layer.apply
@@ -147,9 +154,9 @@ def _direction(
     bias = None if not has_biases else biases[0] if mode == "gru" else biases[0] + biases[1]
     gates = functional.linear(x, weight_in, bias)
     others: list[Any] = {"lstm": [*states[1:], projection], "gru": [biases[1] if has_biases else None]}.get(mode, [])
-    inputs = [weight_hh, states[0], *others]
-    out: Tensors = _run_layer(mode, reverse, gates, *(t if t is None else t.to(gates.dtype) for t in inputs))
-    return out
+    inputs = [gates, *(t if t is None else t.to(gates.dtype) for t in (weight_hh, states[0], *others))]
+    keep = mode == "lstm" and torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
+    return _run_layer(mode, reverse, keep, *inputs)[: 2 if mode == "lstm" else 1]
 
 
 def lstm(x: Any, states: Sequence[Any], params: Sequence[Any], *options: Any) -> Any:

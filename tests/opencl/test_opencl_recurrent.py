@@ -42,7 +42,9 @@ def check_layers(device: Any, rng: Any, steps: int, batch: int, size: int, rever
     floor = {"magnitude": 4.0, "ulps": 64}
     states = draw(batch, size), draw(batch, size)
     weight = draw(4 * size, size) / size
-    check(device, "lstm", [draw(steps, batch, 4 * size), weight, *states, None, None], **floor, reverse=reverse)
+    inputs = [draw(steps, batch, 4 * size), weight, *states, None, None]
+    for keep in (False, True):
+        check(device, "lstm", inputs, **floor, reverse=reverse, keep_gates=keep)
     grads = draw(steps, batch, size), draw(steps, batch, size)
     inputs = [*grads, draw(steps, batch, 4 * size), weight, states[0], draw(steps, batch, size)]
     check(device, "lstm_steps_grad", inputs, **floor, reverse=reverse)
@@ -141,7 +143,7 @@ def _check_groups_that_wait(selector: str) -> None:
     resident_tiles._launch = lambda *args: launched.append(args[1]) or launch(*args)  # type: ignore[func-returns-value]
     for batch, reverse in ((20, True), (150, False)):
         check_layers(device, rng, 3, batch, 64, reverse)
-    assert len(launched) == 10, launched
+    assert len(launched) == 12, launched
 
 
 # Terms in one pass and in several, tiles that are full and one that is not.

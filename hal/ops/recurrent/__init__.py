@@ -1,6 +1,6 @@
 """Recurrent layers: one op for each runs a layer over a whole sequence, and one for its gradient.
 
 The products with the input are made before, over all time steps at once; the ops take their results. The gradient ops
-compute the gates of all steps again with one product, and the gradient of the weights with another; only what depends
-on the next step is computed step by step.
+take the gates of all steps that an LSTM kept, or compute them again with one product, and the gradient of the weights
+with another; only what depends on the next step is computed step by step.
 """

@@ -49,24 +49,30 @@ from polyhal.hal.ops.recurrent.steps_grad import lstm_steps_grad
 
 
 def _lstm(
-    x: Any, weight: Any, hidden: Any, cell: Any, projection: Any = None, lengths: Any = None, *, reverse: bool = False
-) -> Any:
-    """Hidden states (T, B, P) and cell states (T, B, H) after each time step of an LSTM layer.
+    x: Any, weight: Any, hidden: Any, cell: Any, projection: Any = None, lengths: Any = None, *, reverse: bool = False,
+    keep_gates: bool = False,
+) -> Any:  # fmt: skip
+    """Hidden states (T, B, P) and cell states (T, B, H) after each time step of an LSTM layer, and gates for the gradient.
 
     `x` (T, B, 4 H) is what the input adds to the gates i, f, g, o, with biases; `weight` (4 H, P); `hidden` (B, P) and
     `cell` (B, H) are the states before; `projection` (P, H), without which P = H. `reverse` runs from the last step to
-    the first. Sequences end after `lengths` (B,) steps, outside of which states are held.
+    the first. Sequences end after `lengths` (B,) steps, outside of which states are held. The gates are those before
+    their functions, (T, B, 4 H) with `keep_gates` and else (0, B, 4 H).
     """
+    gates = np.empty(x.shape if keep_gates else (0, *x.shape[1:]))
     outs, cells = np.empty((*x.shape[:2], weight.shape[1])), np.empty((*x.shape[:2], x.shape[2] // 4))
     in_use = np_steps_in_use(lengths, *x.shape[:2])
     for t in time_order(len(x), reverse):
-        i, f, g, o = np.split(x[t] + hidden @ weight.T, 4, -1)
+        joined = x[t] + hidden @ weight.T
+        if keep_gates:
+            gates[t] = joined
+        i, f, g, o = np.split(joined, 4, -1)
         new_cell = np_sigmoid(f) * cell + np_sigmoid(i) * np.tanh(g)
         new = np_sigmoid(o) * np.tanh(new_cell)
         new = new if projection is None else new @ projection.T
         hidden, cell = np.where(in_use[t], new, hidden), np.where(in_use[t], new_cell, cell)
         outs[t], cells[t] = hidden, cell
-    return outs, cells
+    return outs, cells, gates
 
 
 def _check(specs: Specs, states: tuple[int, int], projection: int) -> tuple[int, int, int, int]:
@@ -84,14 +90,18 @@ def _check(specs: Specs, states: tuple[int, int], projection: int) -> tuple[int,
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     length, batch, width, size = _check(specs, (2, 3), 4)
     dtype = tensor_at(specs, 0).dtype
-    return [(dtype, (length, batch, width)), (dtype, (length, batch, size))]
+    kept = length if params["keep_gates"] else 0
+    return [(dtype, (length, batch, width)), (dtype, (length, batch, size)), (dtype, (kept, batch, 4 * size))]
 
 
-def _decomposed(x: Any, weight: Any, hidden: Any, cell: Any, projection: Any, lengths: Any, *, reverse: bool) -> Any:
+def _decomposed(
+    x: Any, weight: Any, hidden: Any, cell: Any, projection: Any, lengths: Any, *, reverse: bool, keep_gates: bool
+) -> Any:
     in_use = steps_in_use(lengths, x.shape[0])
-    outs, cells = {}, {}
+    outs, cells, gates = {}, {}, {}
     for t in time_order(x.shape[0], reverse):
-        i, f, g, o = parts(fused_linear(hidden, weight, None, step_of(x, t)), 4)
+        gates[t] = fused_linear(hidden, weight, None, step_of(x, t))
+        i, f, g, o = parts(gates[t], 4)
         new_cell = sigmoid(f) * cell + sigmoid(i) * tanh(g)
         new = sigmoid(o) * tanh(new_cell)
         new = new if projection is None else linear(new, projection)
@@ -100,7 +110,8 @@ def _decomposed(x: Any, weight: Any, hidden: Any, cell: Any, projection: Any, le
         else:
             hidden, cell = where(step_of(in_use, t), new, hidden), where(step_of(in_use, t), new_cell, cell)
         outs[t], cells[t] = hidden, cell
-    return stacked(outs), stacked(cells)
+    kept = stacked(gates) if keep_gates else full((0, *x.shape[1:]), 0.0, x.dtype)
+    return stacked(outs), stacked(cells), kept
 
 
 class _Factors(NamedTuple):
@@ -137,16 +148,20 @@ def _lstm_grad(
     cells: Any,
     projection: Any = None,
     lengths: Any = None,
+    gates: Any = None,
     *,
     reverse: bool = False,
 ) -> Any:
-    """Gradients of `lstm` with respect to x, weight, hidden, cell and projection (no rows without one), from its results."""
+    """Gradients of `lstm` with respect to x, weight, hidden, cell and projection (no rows without one), from its results.
+
+    `gates` are those that it kept; without them they are computed again.
+    """
     before, cells_before = np_states_before(hidden, outs, reverse), np_states_before(cell, cells, reverse)
     in_use = np_steps_in_use(lengths, *x.shape[:2])
     d_x, d_hidden, d_cell = np.zeros(x.shape), np.zeros(hidden.shape), np.zeros(cell.shape)
     d_projection = np.zeros((0 if projection is None else len(projection), cell.shape[1]))
     for t in reversed(time_order(len(x), reverse)):
-        i, f, g, o = np.split(x[t] + before[t] @ weight.T, 4, -1)
+        i, f, g, o = np.split(x[t] + before[t] @ weight.T if gates is None else np.asarray(gates[t]), 4, -1)
         i, f, g, o = np_sigmoid(i), np_sigmoid(f), np.tanh(g), np_sigmoid(o)
         bounded = np.tanh(cells[t])
         d_out, d_cell = d_hidden + grad[t], d_cell + grad_cells[t]
@@ -166,6 +181,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     length, batch, width, size = _check(specs[2:6] + specs[8:10], (2, 3), 4)
     for name, at, shape in (("grad", 0, width), ("grad_cells", 1, size), ("outs", 6, width), ("cells", 7, size)):
         check(name, tensor_at(specs, at), (length, batch, shape))
+    check("gates", specs[10], (length, batch, 4 * size))
     dtype = tensor_at(specs, 2).dtype
     shapes = [tensor_at(specs, i).shape for i in range(2, 6)]
     return [(dtype, s) for s in (*shapes, (0 if specs[8] is None else width, size))]
@@ -182,13 +198,15 @@ def _grad_decomposed(
     cells: Any,
     projection: Any,
     lengths: Any,
+    gates: Any,
     *,
     reverse: bool,
 ) -> Any:
     length, batch, size = cells.shape
     in_use = steps_in_use(lengths, length)
     before = rows(states_before(hidden, outs, reverse))
-    gates = reshape(fused_linear(before, weight, None, rows(x)), x.shape)
+    if gates is None:
+        gates = reshape(fused_linear(before, weight, None, rows(x)), x.shape)
     if projection is None and lengths is None:
         d_x, d_hidden, d_cell = lstm_steps_grad(grad, grad_cells, gates, weight, cell, cells, reverse)
         d_weight = op_matmul(permute(rows(d_x), (1, 0)), before)
@@ -220,7 +238,10 @@ def _grad_decomposed(
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
-    def case(length: int, batch: int, size: int, width: int = 0, lengths: Any = None, reverse: bool = False) -> Sample:
+    def case(
+        length: int, batch: int, size: int, width: int = 0, lengths: Any = None, reverse: bool = False,
+        keep_gates: bool = False,
+    ) -> Sample:  # fmt: skip
         def draw(*shape: int) -> Any:
             return rng.uniform(-1, 1, shape)
 
@@ -229,23 +250,24 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         states = draw(batch, width), draw(batch, size)
         ends = None if lengths is None else np.array(lengths)
         inputs = (draw(length, batch, 4 * size), draw(4 * size, width), *states, projection, ends)
-        return Sample(inputs, {"reverse": reverse})
+        return Sample(inputs, {"reverse": reverse, "keep_gates": keep_gates})
 
     return [
-        case(3, 2, 4),
+        case(3, 2, 4, keep_gates=True),
         case(1, 1, 3, reverse=True),
         case(3, 2, 3, width=2, lengths=[1, 3], reverse=True),
-        case(2, 3, 2, lengths=[2, 1, 0]),
+        case(2, 3, 2, lengths=[2, 1, 0], keep_gates=True),
     ]
 
 
 def _grad_samples(rng: np.random.Generator) -> list[Sample]:
     results = []
     for number, s in enumerate(_samples(rng)):
-        outs, cells = _lstm(*s.inputs, **s.params)
+        outs, cells, gates = _lstm(*s.inputs, **s.params)
         grads = rng.uniform(-1, 1, outs.shape), rng.uniform(-1, 1, cells.shape)
-        inputs = (*grads, *s.inputs[:4], outs, cells, *s.inputs[4:])
-        results.append(Sample(inputs, s.params, differentiable=number == 2))
+        kept = gates if s.params["keep_gates"] else None
+        inputs = (*grads, *s.inputs[:4], outs, cells, *s.inputs[4:], kept)
+        results.append(Sample(inputs, {"reverse": s.params["reverse"]}, differentiable=number == 2))
     return results
 
 
@@ -272,14 +294,17 @@ def _gradient(
     cell: Any,
     out: Any,
     cells: Any,
+    gates: Any,
     projection: Any,
     lengths: Any,
     *,
     reverse: bool,
+    keep_gates: bool,
 ) -> Any:
     if g_cells is None:
         g_cells = full(cells.shape, 0.0, cells.dtype)
-    *grads, d_projection = lstm_grad(g, g_cells, x, weight, hidden, cell, out, cells, projection, lengths, reverse)
+    kept = gates if keep_gates else None
+    *grads, d_projection = lstm_grad(g, g_cells, x, weight, hidden, cell, out, cells, projection, lengths, kept, reverse)
     return (*grads, None if projection is None else d_projection)
 
 
@@ -289,7 +314,7 @@ lstm = declare(
     family="recurrent",
     public=False,
     infer=_infer,
-    outputs=("out", "cells"),
+    outputs=("out", "cells", "gates"),
     lowering=Decompose(_decomposed),
     gradient=_gradient,
     samples=_samples,

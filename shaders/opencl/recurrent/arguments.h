@@ -9,6 +9,10 @@
 #ifndef BIAS
 #define BIAS 0
 #endif
+// 1: an LSTM stores its gates before their functions in `kept_gates`, (steps, batch, gates * size), for the gradient.
+#ifndef KEEP_GATES
+#define KEEP_GATES 0
+#endif
 
 #if CELL == LSTM
 #define STATE_PARAMETER __global const float *state, const ulong state_offset,
@@ -25,6 +29,11 @@
 #define FED_BACK_PARAMETER __global const float *fed_back, const ulong fed_back_offset,
 #define D_FED_BACK_PARAMETER __global float *d_fed_back, const ulong d_fed_back_offset,
 #endif
+#if KEEP_GATES
+#define KEPT_PARAMETER __global float *kept_gates, const ulong kept_gates_offset,
+#else
+#define KEPT_PARAMETER
+#endif
 #if BIAS
 #define BIAS_PARAMETER __global const float *bias, const ulong bias_offset,
 #else
@@ -35,7 +44,7 @@
 // step, `outs` and `states` those after each.
 #define STEPS_PARAMETERS                                                                                         \
     __global const float *x, const ulong x_offset, __global const float *hidden, const ulong hidden_offset,      \
-    STATE_PARAMETER BIAS_PARAMETER __global float *outs, const ulong outs_offset, STATES_PARAMETER
+    STATE_PARAMETER BIAS_PARAMETER __global float *outs, const ulong outs_offset, STATES_PARAMETER KEPT_PARAMETER
 #define STEPS_STRIDES x_step, x_row, hidden_row, state_row
 #define STEPS_LENGTHS steps, batch, size, reverse
 

@@ -35,6 +35,9 @@ typedef VEC(float) V;
 #include "recurrent/cpu_lanes.h"
 // Vectors of the next part of a panel that a tile prefetches per term.
 #define AHEAD ((GATE_COUNT * ROWS + BLOCK - 1) / BLOCK)
+// Where the gates g of a sequence are kept, from unit j of step t on.
+#define GATES_TO_KEEP(sequence, g) \
+    (kept_gates + kept_gates_offset + ((ulong)(t * batch + (sequence)) * GATE_COUNT + (g)) * size + j)
 
 typedef struct {
     long STEPS_STRIDES;
@@ -104,8 +107,12 @@ __kernel NO_AUTOVEC void recurrent_cpu_steps(
 #pragma unroll
                         for (uint r = 0; r < ROWS; r++)
 #pragma unroll
-                            for (uint g = 0; g < GATE_COUNT; g++)
+                            for (uint g = 0; g < GATE_COUNT; g++) {
                                 PREFETCH_L2(x + t * geometry.x_step + row[tile + r] * geometry.x_row + g * size + j + lanes - 1);
+#if KEEP_GATES
+                                PREFETCH_L2(GATES_TO_KEEP(row[tile + r], g) + lanes - 1);
+#endif
+                            }
                     __global const float *panel = part;
                     // Each tile prefetches a share of what comes next.
                     const uint step = tile / ROWS * AHEAD < GATE_COUNT ? AHEAD * WIDTH : 0;
@@ -143,6 +150,11 @@ __kernel NO_AUTOVEC void recurrent_cpu_steps(
 #endif
                         }
                         const ulong at = slice + (ulong)line * size + j;
+#if KEEP_GATES
+#pragma unroll
+                        for (uint g = 0; g < GATE_COUNT; g++)
+                            store_lanes(from_x[g] + acc[r][g], GATES_TO_KEEP(line, g), lanes);
+#endif
 #if CELL == LSTM
                         __global const float *from =
                             s == 0 ? state + line * geometry.state_row

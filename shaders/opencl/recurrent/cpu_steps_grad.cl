@@ -112,12 +112,31 @@ __kernel NO_AUTOVEC void recurrent_cpu_steps_grad(
         for (uint p = 0; p < panels; p++) {
             // Back and forth, as in the forward pass.
             const uint number = s % 2 ? panels - 1 - p : p, next_number = s % 2 ? max(number, 1u) - 1 : min(number + 1, panels - 1);
-            const uint j = number * PANEL;
+            const uint j = number * PANEL, passes = (width + TERMS - 1) / TERMS, following = geometry.reverse ? t + 1 : t - 1;
             for (ulong start = 0; start < width; start += TERMS) {
                 const uint terms = min((ulong)TERMS, width - start);
                 __global const float *part = packed + (ulong)j * width + start * PANEL;
                 __global const float *next =
                     start + TERMS < width ? part + TERMS * PANEL : packed + (ulong)next_number * PANEL * width;
+                // A share of what the gates of the next step read and write.
+                if (s + 1 < steps)
+                    for (uint r = start / TERMS; r < rows; r += passes) {
+                        const uint row = first_row + r, units = min((uint)PANEL, size - j);
+                        const ulong out = ((ulong)following * batch + row) * width + j;
+                        __global const float *gate = gates + following * geometry.gates_step + row * geometry.gates_row + j;
+                        __global const float *d_out = grad + following * geometry.grad_step + row * geometry.grad_row + j;
+                        for (uint k = 0; k < units; k += WIDTH) {
+                            PREFETCH_L2(d_out + k);
+#if CELL == LSTM
+                            PREFETCH_L2(grad_states + following * geometry.grad_states_step +
+                                        row * geometry.grad_states_row + j + k);
+#endif
+                            for (uint g = 0; g < GATE_COUNT; g++) {
+                                PREFETCH_L2(gate + (ulong)g * size + k);
+                                PREFETCH_L2(d_gates + out + (ulong)g * size + k);
+                            }
+                        }
+                    }
                 for (uint tile = 0; tile < BLOCK; tile += ROWS) {
                     V acc[ROWS][COLUMNS];
                     __global const float *product[ROWS];

@@ -130,6 +130,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_resid
             const float value = cell_step(from_x, acc, &cell);
             publish(exchange + (ulong)(s % 2) * batch * size + at, s + 1, value);
             outs[outs_offset + (ulong)t * batch * size + at] = value;
+#if KEEP_GATES
+#pragma unroll
+            for (uint g = 0; g < GATE_COUNT; g++)
+                kept_gates[kept_gates_offset + ((ulong)(t * batch + first + r) * GATE_COUNT + g) * size + u] = from_x[g] + acc[g];
+#endif
 #if CELL == LSTM
             states[states_offset + (ulong)t * batch * size + at] = cell;
 #endif

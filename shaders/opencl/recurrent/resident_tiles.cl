@@ -111,6 +111,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_resid
                 const uint row = first_row + ROW_OF(me, slice * SLICE_ROWS + i);
                 if (row >= batch) continue;
                 const ulong at = ((ulong)t * batch + row) * size;
+#if KEEP_GATES
+#pragma unroll
+                for (uint g = 0; g < GATE_COUNT; g++)
+#pragma unroll
+                    for (uint k = 0; k < 2; k++)
+                        kept_gates[kept_gates_offset + at * GATE_COUNT + g * size + u + k] =
+                            from_x[i][k][g] + add[g][k] + totals[i * LANE_COLUMNS + g * 2 + k];
+#endif
 #pragma unroll
                 for (uint k = 0; k < 2; k++) {
                     outs[at + k] = values[i][k];

@@ -102,6 +102,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_steps
                         for (uint other = 0; other < SLICES - 1; other++) acc[r][g] += sums[other][r][g][lane];
 #endif
                     const ulong at = step + (ulong)(first + r) * size + u;
+#if KEEP_GATES
+#pragma unroll
+                    for (uint g = 0; g < GATE_COUNT; g++)
+                        kept_gates[kept_gates_offset + ((ulong)(t * batch + first + r) * GATE_COUNT + g) * size + u] =
+                            from_x[r][g] + acc[r][g];
+#endif
 #if CELL == LSTM
                     // The work-item that reads the last state of a cell wrote it.
                     float cell = s == 0 ? state[(first + r) * geometry.state_row + u]

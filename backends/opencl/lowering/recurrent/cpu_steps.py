@@ -49,7 +49,7 @@ def forward(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
     rows, tiles = _tiles(runtime, p.batch)
     panels = Workspace(p.first_workspace)
     definitions: dict[str, str | int | bool] = {
-        "CELL": p.cell, "WIDTH": width, "ROWS": rows, "BLOCK": tiles * rows, "BIAS": "bias" in p.tensors,
+        **p.forward_definitions(), "WIDTH": width, "ROWS": rows, "BLOCK": tiles * rows,
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
     }  # fmt: skip
     pack = runtime.launch(

@@ -12,7 +12,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
 _FORWARD = {
-    "LSTM": ("x", "weight", "hidden", "state", "projection", "lengths", "outs", "states"),
+    "LSTM": ("x", "weight", "hidden", "state", "projection", "lengths", "outs", "states", "kept_gates"),
     "GRU": ("x", "weight", "hidden", "bias", "lengths", "outs"),
 }
 _GRADIENT = {
@@ -38,7 +38,7 @@ def _lowering(cell: str, *, gradient: bool) -> Callable[..., Launch | Declined]:
         if reason:
             return Declined(reason)
         length, batch, size = present["outs" if "outs" in present else "grad"][1].shape
-        problem = LayerSteps(cell, present, length, batch, size, params["reverse"])
+        problem = LayerSteps(cell, present, length, batch, size, params["reverse"], params.get("keep_gates", False))
         if runtime.features.cpu:
             return cpu_steps.gradient(runtime, problem) if gradient else cpu_steps.forward(runtime, problem)
         division = resident_steps.shares(runtime, problem, gradient=gradient)

@@ -27,6 +27,8 @@ class LayerSteps:
     batch: int
     size: int
     reverse: bool
+    keep_gates: bool = False
+    """Whether an LSTM stores its gates for the gradient."""
 
     @property
     def gates(self) -> int:
@@ -40,6 +42,11 @@ class LayerSteps:
     def first_workspace(self) -> int:
         """Position of the first workspace in the argument list: behind the last result."""
         return 1 + max(place for place, _ in self.tensors.values())
+
+    def forward_definitions(self) -> dict[str, str | int | bool]:
+        """What kernels of a layer are compiled for, beside the division of the work."""
+        found: dict[str, str | int | bool] = {"CELL": self.cell, "BIAS": "bias" in self.tensors}
+        return {**found, "KEEP_GATES": True} if self.keep_gates else found
 
     def _results(self, *names: str) -> dict[str, Argument]:
         """Contiguous tensors as kernel arguments, those of `names` that the cell has."""
@@ -67,7 +74,7 @@ class LayerSteps:
         """What kernels of a layer take besides the weight: STEPS_PARAMETERS of recurrent/arguments.h."""
         return {
             **self._sequences("x"), **self._states("hidden", "state"), **self._results("bias", "outs", "states"),
-            **self._numbers(),
+            **(self._results("kept_gates") if self.keep_gates else {}), **self._numbers(),
         }  # fmt: skip
 
     def steps_grad_args(self) -> dict[str, Argument]:

@@ -66,7 +66,7 @@ def shares(runtime: Runtime, p: LayerSteps, *, gradient: bool) -> ResidentShares
 
 def forward(runtime: Runtime, p: LayerSteps, division: ResidentShares) -> Launch:
     """Build the launch of a layer."""
-    definitions: dict[str, str | int | bool] = {"CELL": p.cell, "BIAS": "bias" in p.tensors}
+    definitions = p.forward_definitions()
     return _launch(runtime, "recurrent/resident_steps", p, division, definitions, p.steps_args(), p.size)
 
 

@@ -69,7 +69,7 @@ def tiles(runtime: Runtime, p: LayerSteps, *, gradient: bool) -> ResidentTiles |
 
 def forward(runtime: Runtime, p: LayerSteps, division: ResidentTiles) -> Launch:
     """Build the launch of a layer."""
-    definitions: dict[str, str | int | bool] = {"CELL": p.cell, "BIAS": "bias" in p.tensors}
+    definitions = p.forward_definitions()
     return _launch(runtime, "recurrent/resident_tiles", p, division, definitions, p.steps_args(), 2 * p.size, 1)
 
 

@@ -52,7 +52,7 @@ def forward(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
     turned = weight._replace(shape=weight.shape[::-1], strides=weight.strides[::-1])
     packed, at = contiguous(dtypes.float32, turned.shape), p.first_workspace
     pack = copy.to_workspace(runtime, turned, place, packed, at)
-    definitions = {**_definitions(runtime, p), "BIAS": "bias" in p.tensors}
+    definitions = {**_definitions(runtime, p), **p.forward_definitions()}
     run = _launch(runtime, "recurrent/steps", definitions, {**p.steps_args(), "packed": Workspace(at)}, p)
     return LaunchSequence((pack, run), (packed.nbytes,))
 
