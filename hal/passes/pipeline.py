@@ -15,6 +15,7 @@ from polyhal.hal.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.hal.passes.layout.sink_reshapes import sink_reshapes
 from polyhal.hal.passes.simplify.algebra import simplify_algebra
+from polyhal.hal.passes.simplify.canonical_views import canonicalize_views
 from polyhal.hal.passes.simplify.common_subexpressions import merge_common_subexpressions
 from polyhal.hal.passes.simplify.constant_folding import fold_constants
 from polyhal.hal.passes.simplify.dead_code import remove_dead_code
@@ -23,6 +24,7 @@ from polyhal.hal.passes.simplify.views import simplify_views
 _TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subexpressions, remove_dead_code)
 
 PASSES = (
+    canonicalize_views,
     *_TIDYING,
     gather_again,
     match_patterns,

@@ -11,6 +11,7 @@ MEANT = {
     "hal/discovery/op_plugins.py": "finds the op that a package offers under a name",
     "hal/passes/simplify/algebra.py": "identities are about single ops",
     "hal/passes/simplify/constant_folding.py": "full is the one op whose elements are one literal",
+    "hal/passes/simplify/canonical_views.py": "windows and copies are single ops, which it replaces by others",
     "hal/passes/layout/pad_gemm.py": "pads the logits that linear makes and cross entropy reads",
     "hal/passes/layout/propagate_layouts.py": "undoes permutations and reshapes, each in its own way",
     "hal/passes/layout/sink_reshapes.py": "moves reshapes",

@@ -1,0 +1,56 @@
+"""Writes windows and copies with the ops that other passes look through: reshapes, permutations and `contiguous`.
+
+Holders of arrays with views of their own, such as PyTorch, record each view as a window of the memory that it lies in, and copy
+where their tensors shall lie in row-major order.
+"""
+
+from __future__ import annotations
+
+from polyhal.hal.ir.graph import Graph, Node
+from polyhal.hal.ir.rewriter import GraphRewriter
+from polyhal.hal.layout import contiguous_strides
+from polyhal.hal.ops.opdef import OPS
+
+
+def canonicalize_views(graph: Graph) -> Graph:
+    """Replace windows that show every element once, and copies inside of the graph, whose memory nobody asks for."""
+    rewriter = GraphRewriter(graph)
+    for node in graph.nodes:
+        order = _order(graph, node) if node.op is OPS["window"] else None
+        if order is not None:
+            _rearrange(rewriter, node, order)
+        elif node.op is OPS["copy"] and not _leaves(graph, node.outputs[0]):
+            rewriter.replace(node, OPS["contiguous"], rewriter.operands(node), ())
+        else:
+            rewriter.keep(node)
+    return rewriter.finish()
+
+
+def _order(graph: Graph, node: Node) -> tuple[int, ...] | None:
+    """The axes of a window from the longest step to the shortest, if they reach every element of a tensor once."""
+    base, out = graph.tensor(node.value(0)), graph.tensor(node.outputs[0])
+    if not base.size or base.size != out.size or not base.is_contiguous or node.bound["offset"]:
+        return None
+    order = tuple(sorted(range(out.ndim), key=lambda axis: -out.strides[axis]))
+    expected = contiguous_strides(tuple(out.shape[axis] for axis in order))
+    return order if expected == tuple(out.strides[axis] for axis in order) else None
+
+
+def _rearrange(rewriter: GraphRewriter, node: Node, order: tuple[int, ...]) -> None:
+    """Write a window as the view that has its axes in `order`, permuted."""
+    (source,) = rewriter.operands(node)
+    shape = tuple(rewriter.old.tensor(node.outputs[0]).shape[axis] for axis in order)
+    axes = tuple(order.index(axis) for axis in range(len(order)))
+    if order == tuple(range(len(order))):
+        rewriter.replace(node, OPS["reshape"], [source], (shape,))
+        return
+    if shape != rewriter.tensor(source).shape:
+        (source,) = rewriter.add(OPS["reshape"], [source], (shape,), node.origin)
+    rewriter.replace(node, OPS["permute"], [source], (axes,))
+
+
+def _leaves(graph: Graph, value: int) -> bool:
+    """Whether a value or a view of it is a result of the graph."""
+    return graph.is_live_out(value) or any(
+        graph.is_view(n) and _leaves(graph, n.outputs[0]) for n in graph.users(value)
+    )

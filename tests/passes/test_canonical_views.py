@@ -1,0 +1,106 @@
+"""Windows and copies that a recording holds become reshapes, permutations and `contiguous`."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyhal import Device
+from polyhal.hal.ir.parse import parse
+from polyhal.hal.layout import contiguous_strides
+from polyhal.hal.passes.simplify.canonical_views import canonicalize_views
+
+from .golden import check
+from .rich_device import rich_device
+
+
+def test_windows_of_whole_tensors() -> None:
+    check(
+        canonicalize_views,
+        """
+        %0: float32[4, 6]
+        on it
+        %1 = window(%0, shape=(24,), strides=(1,), offset=0): float32[24]
+        %2 = window(%0, shape=(6, 4), strides=(1, 6), offset=0): float32[6, 4] strides [1, 6]
+        %3 = window(%0, shape=(3, 4, 2), strides=(2, 6, 1), offset=0): float32[3, 4, 2] strides [2, 6, 1]
+        return %1, %2, %3
+        """,
+        """
+        %0: float32[4, 6]
+        on it
+        %1 = reshape(%0, shape=(24,)): float32[24]
+        %2 = permute(%0, axes=(1, 0)): float32[6, 4] strides [1, 6]
+        %3 = reshape(%0, shape=(4, 3, 2)): float32[4, 3, 2]
+        %4 = permute(%3, axes=(1, 0, 2)): float32[3, 4, 2] strides [2, 6, 1]
+        return %1, %2, %4
+        """,
+        rich_device(),
+    )
+
+
+def test_parts_stay_windows() -> None:
+    text = """
+        %0: float32[4, 6]
+        on it
+        %1 = window(%0, shape=(4, 3), strides=(6, 1), offset=3): float32[4, 3] strides [6, 1]
+        %2 = window(%0, shape=(4, 6), strides=(0, 1), offset=0): float32[4, 6] strides [0, 1]
+        return %1, %2
+        """
+    check(canonicalize_views, text, text, rich_device())
+
+
+def test_copies_whose_memory_leaves_the_graph_stay() -> None:
+    check(
+        canonicalize_views,
+        """
+        %0: float32[4, 6]
+        on it
+        %1 = copy(%0): float32[4, 6]
+        %2 = exp(%1): float32[4, 6]
+        %3 = copy(%0): float32[4, 6]
+        %4 = copy(%0): float32[4, 6]
+        %5 = permute(%4, axes=(1, 0)): float32[6, 4] strides [1, 6]
+        return %2, %3, %5
+        """,
+        """
+        %0: float32[4, 6]
+        on it
+        %1 = contiguous(%0): float32[4, 6]
+        %2 = exp(%1): float32[4, 6]
+        %3 = copy(%0): float32[4, 6]
+        %4 = copy(%0): float32[4, 6]
+        %5 = permute(%4, axes=(1, 0)): float32[6, 4] strides [1, 6]
+        return %2, %3, %5
+        """,
+        rich_device(),
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.permutations(range(3)), st.tuples(*[st.integers(1, 4)] * 3))
+def test_renamed_windows_show_the_same_elements(order: list[int], lengths: tuple[int, ...]) -> None:
+    """The window's axis i is axis order[i] of a row-major layout."""
+    steps = contiguous_strides(lengths)
+    shape, strides = tuple(lengths[i] for i in order), tuple(steps[i] for i in order)
+    size = int(np.prod(lengths))
+    spec = f"float32[{', '.join(map(str, shape))}] strides [{', '.join(map(str, strides))}]"
+    if strides == contiguous_strides(shape):
+        spec = spec.partition(" strides")[0]
+    graph = parse(
+        f"%0: float32[{size}]\non numpy\n"
+        f"%1 = window(%0, shape={shape}, strides={strides}, offset=0): {spec}\n%2 = exp(%1): float32{list(shape)}\nreturn %2",
+        Device("numpy"),
+    )
+    x = np.arange(size)
+    value = x
+    for node in canonicalize_views(graph).nodes:
+        if node.op.name == "exp":
+            break
+        (param,) = node.params if node.op.name != "window" else (None,)
+        if param is None:  # an axis of length 1 whose step no row-major layout has
+            assert 1 in shape
+            return
+        value = value.reshape(param) if node.op.name == "reshape" else value.transpose(param)
+    wanted = np.lib.stride_tricks.as_strided(x, shape, tuple(s * x.itemsize for s in strides))
+    np.testing.assert_array_equal(value, wanted)
