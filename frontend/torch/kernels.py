@@ -18,6 +18,7 @@ from polyhal.torch import (
     attention,
     autocast,
     complex_parts,
+    cross_entropy,
     device_module,
     generators,
     memory,
@@ -255,11 +256,13 @@ def register() -> None:
         implement(name, functools.partial(fallback, overload(name)))
     private.hide_from_dynamo(fallback)
     private.hide_from_dynamo(attention.scaled_dot_product_attention)
+    private.hide_from_dynamo(cross_entropy.cross_entropy_loss)
     everything.fallback(fallback, _KEY)
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     for name, kernel in autocast.kernels(overload).items():
         private.hide_from_dynamo(kernel)
         library.impl(name, kernel, "AutocastPrivateUse1")
     library.impl("scaled_dot_product_attention", attention.scaled_dot_product_attention, "AutogradPrivateUse1")
+    library.impl("cross_entropy_loss", cross_entropy.cross_entropy_loss, "AutogradPrivateUse1")
     for name, kernel in recurrent.KERNELS.items():
         library.impl(name, kernel, "AutogradPrivateUse1")

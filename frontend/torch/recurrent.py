@@ -116,14 +116,6 @@ def _differentiable(mode: str, reverse: bool, inputs: Sequence[Any], grads: Sequ
     return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
-def _is_ours(values: Sequence[torch.Tensor]) -> bool:
-    """Whether these are tensors with memory on the device, rather than stand-ins of a tracer or a transform."""
-    try:
-        return all(hasattr(x.untyped_storage(), "root") for x in values)
-    except (NotImplementedError, RuntimeError):  # transforms of functions hide the storage
-        return False
-
-
 def _layers(mode: str, x: Any, states: Sequence[Any], params: Sequence[Any], has_biases: bool, num_layers: int,
             dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> tuple[Any, list[Any]]:  # fmt: skip
     """The output, and the final states of all layers and directions."""
@@ -161,7 +153,7 @@ def _direction(
 
 def lstm(x: Any, states: Sequence[Any], params: Sequence[Any], *options: Any) -> Any:
     """The output, and the final hidden and cell states."""
-    if not _is_ours([x, *states, *params]) or not x.numel():
+    if not tensors.have_memory(x, *states, *params) or not x.numel():
         return decomposed(_aten.lstm.input, x, states, params, *options)
     out, (hidden, cell) = _layers("lstm", x, states, params, *options)
     return out, hidden, cell
@@ -171,7 +163,7 @@ def _single(name: str, mode: str) -> Callable[..., Any]:
     """A network with one state."""
 
     def compute(x: Any, state: Any, params: Sequence[Any], *options: Any) -> Any:
-        if not _is_ours([x, state, *params]) or not x.numel():
+        if not tensors.have_memory(x, state, *params) or not x.numel():
             return decomposed(getattr(_aten, name).input, x, state, params, *options)
         out, (final,) = _layers(mode, x, [state], params, *options)
         return out, final

@@ -101,6 +101,14 @@ def unwrap(x: torch.Tensor) -> Any:
     return FUNCTIONS["negative"](out) if x.is_neg() else out
 
 
+def have_memory(*xs: torch.Tensor) -> bool:
+    """Whether these are tensors with memory on the device, rather than stand-ins of a tracer or a transform."""
+    try:
+        return all(hasattr(x.untyped_storage(), "root") for x in xs)
+    except (NotImplementedError, RuntimeError):  # transforms of functions hide the storage
+        return False
+
+
 def _view(x: torch.Tensor, root: Tensor) -> Tensor:
     """The elements of `x` as they lie in memory."""
     offset: Any = x.storage_offset()
