@@ -11,7 +11,9 @@ translates to its language:
 - `shift_left(x, n)`, `shift_right(x, n)`: shifts by 0 <= n < BITS, arithmetic on signed integers;
 - any other function name refers to the dialect's runtime library.
 
-Comparisons follow IEEE 754: a NaN makes `<`, `>` and `==` false.
+Comparisons follow IEEE 754: a NaN makes `<`, `>` and `==` false. A choice between the operands of a comparison is an
+exception: compilers of WGSL turn it into `min` or `max`, which return the operand that is no NaN. Where a NaN has to
+pass through such a choice, `isnan` makes the last one.
 """
 
 from __future__ import annotations
@@ -82,6 +84,7 @@ _GUARDED = "select(y, K(1), (y == K(0)) | (y == K(-1)))"
 """A divisor that cannot trap: x / 0 and INT_MIN / -1 kill the process on some CPUs."""
 _SAFE = "select(y, K(1), y == K(0))"
 
+_RELU6 = "select(select(x, K(0), x < K(0)), K(6), x > K(6))"
 _SIGMOID = "K(1) / (K(1) + exp(-x))"
 _GELU_TANH_INNER = "((x + K(0.044715) * x * x * x) * K(1.5957691216057308))"
 """2 sqrt(2/pi) (x + 0.044715 x^3). With tanh(u) = 2 sigmoid(2u) - 1, gelu(x) = x sigmoid of this."""
@@ -220,15 +223,17 @@ EXPRESSIONS: dict[str, Expression] = {
     "gelu_grad": _float("x * gelu_derivative(y)", 2),
     "gelu_tanh": _float(f"x / (K(1) + exp(-{_GELU_TANH_INNER}))"),
     "gelu_tanh_grad": _float("x * gelu_tanh_derivative(y)", 2),
-    "hardtanh": _float("select(select(x, min_val, x < min_val), max_val, x > max_val)", params=("min_val", "max_val")),
-    "relu6": _numeric("select(select(x, K(0), x < K(0)), K(6), x > K(6))", 1),
-    "hardsigmoid": _float("select(select(x + K(3), K(0), x < K(-3)), K(6), x > K(3)) / K(6)"),
+    "hardtanh": _float(
+        "select(select(select(x, min_val, x < min_val), max_val, x > max_val), x, isnan(x))", params=("min_val", "max_val")
+    ),
+    "relu6": _numeric(_RELU6, 1, float=f"select({_RELU6}, x, isnan(x))"),
+    "hardsigmoid": _float("select(select(select(x + K(3), K(0), x < K(-3)), K(6), x > K(3)) / K(6), x, isnan(x))"),
     "hardswish": _float("x * select(select(x + K(3), K(0), x < K(-3)), K(6), x > K(3)) / K(6)"),
-    "hardshrink": _float("select(x, K(0), (x >= -lambd) & (x <= lambd))", params=("lambd",)),
+    "hardshrink": _float("select(select(x, K(0), (x >= -lambd) & (x <= lambd)), x, isnan(x))", params=("lambd",)),
     "softshrink": _float(
         "select(select(select(K(0), x + lambd, x < -lambd), x - lambd, x > lambd), x, isnan(x))", params=("lambd",)
     ),
-    "threshold": _float("select(x, value, x <= threshold)", params=("threshold", "value")),
+    "threshold": _float("select(select(x, value, x <= threshold), x, isnan(x))", params=("threshold", "value")),
     "parametric_relu": _float("select(x * y, x, x > K(0))", 2),
     "celu": _float("select(alpha * expm1(x / alpha), x, x > K(0))", params=("alpha",)),
     "selu": _float("K(1.0507009873554805) * select(K(1.6732632423543772) * expm1(x), x, x > K(0))"),
