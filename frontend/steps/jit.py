@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -25,6 +24,7 @@ from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport, report
 from polyhal.hal.settings.state import settings
+from polyhal.steps.lru_cache import LRUCache
 from polyhal.steps.record import RecordedCall, record_call
 from polyhal.steps.signature import CallArguments, describe_key
 from polyhal.steps.step import CapturedStep
@@ -52,7 +52,7 @@ class Jitted(Generic[P, R]):
         self._function = function
         self._name = getattr(function, "__qualname__", type(function).__name__)
         self._max_graphs = max_graphs
-        self._cache: OrderedDict[Any, _CacheEntry] = OrderedDict()
+        self._cache: LRUCache[tuple[Any, ...], _CacheEntry] = LRUCache(max_graphs)
         self._warmed_up = not warm_up
         self._budget = budget
         self._evicted = False
@@ -85,22 +85,18 @@ class Jitted(Generic[P, R]):
         return tuple(arguments.key), settings.result_key, dispatch.thread.grad_enabled, autocast_dtype()
 
     def _entry(self, key: tuple[Any, ...]) -> _CacheEntry:
-        """The cache entry of a signature. If there are too many, the least recently used one is evicted."""
+        """The cache entry of a signature, which may be a new one."""
         entry = self._cache.get(key)
         if entry is not None:
-            self._cache.move_to_end(key)
             return entry
-        if len(self._cache) >= self._max_graphs:
-            if not self._evicted:
-                self._warn(
-                    f"it is called with more than {self._max_graphs} signatures, now {describe_key(key[0])}",
-                    expected=" or ".join(describe_key(k[0]) for k in self._cache),
-                    fix="pad tensors to few shapes, pass numbers that change as floats or tensors, or raise max_graphs",
-                )
+        if self._cache.is_full and not self._evicted:
             self._evicted = True
-            self._cache.popitem(last=False)
-        entry = self._cache[key] = _CacheEntry()
-        return entry
+            self._warn(
+                f"it is called with more than {self._max_graphs} signatures, now {describe_key(key[0])}",
+                expected=" or ".join(describe_key(k[0]) for k in self._cache),
+                fix="pad tensors to few shapes, pass numbers that change as floats or tensors, or raise max_graphs",
+            )
+        return self._cache.add(key, _CacheEntry())
 
     def _record_and_run(
         self, entry: _CacheEntry, expected: CapturedStep | None, tensors: list[Tensor], args: Any, kwargs: Any
@@ -207,7 +203,7 @@ class Jitted(Generic[P, R]):
         """
         with self._lock:
             arguments = CallArguments(args, kwargs)
-            step = _matching(self._cache.get(self._key(arguments), _CacheEntry()), arguments.tensors)
+            step = _matching(self._cache.get(self._key(arguments)) or _CacheEntry(), arguments.tensors)
             if step is not None:
                 return step.memory_report()
             self._floats[:] = arguments.floats

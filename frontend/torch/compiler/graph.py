@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.settings.state import settings
+from polyhal.steps.lru_cache import LRUCache
 from polyhal.torch import tensors
 from polyhal.torch.compiler.interpreter import UnsupportedNodeError, why_not, writes_inside
 from polyhal.torch.compiler.layouts import Symbols, is_symbolic
@@ -39,7 +39,7 @@ class CompiledGraph:
         self._may_split = split
         self._fakes = [n.meta.get("val") for n in graph.graph.nodes if n.op == "placeholder"]
         self._is_symbolic = any(is_symbolic(fake) for fake in self._fakes)
-        self._programs: OrderedDict[Any, Program] = OrderedDict()
+        self._programs: LRUCache[Any, Program] = LRUCache(_PROGRAMS)
         self._split: SplitGraph | None = None
         self._unsupported: dict[torch.fx.Node, str] = {}
         """Nodes that only PyTorch runs, with the reasons."""
@@ -48,7 +48,7 @@ class CompiledGraph:
         """Run it. `symbols` are those of the graph that this one is a part of."""
         try:
             if self._split is None:
-                program = self._known(self._key(arguments)) or self._compiled(arguments, symbols)
+                program = self._programs.get(self._key(arguments)) or self._compiled(arguments, symbols)
                 if program is not None:
                     return program(arguments)
             assert self._split is not None
@@ -66,13 +66,6 @@ class CompiledGraph:
         )
         return settings.result_key, shapes
 
-    def _known(self, key: Any) -> Program | None:
-        """The program for a key, which is now the one that was used last."""
-        program = self._programs.get(key)
-        if program is not None and self._is_symbolic:
-            self._programs.move_to_end(key)
-        return program
-
     def _bound(self, arguments: Sequence[Any], symbols: Symbols | None) -> Symbols:
         found = Symbols({} if symbols is None else dict(symbols.values))
         for fake, x in zip(self._fakes, arguments, strict=True):
@@ -89,10 +82,7 @@ class CompiledGraph:
             except UnsupportedNodeError as error:
                 self._unsupported[error.node] = error.reason
             else:
-                self._programs[self._key(arguments)] = program
-                if len(self._programs) > _PROGRAMS:
-                    self._programs.popitem(last=False)
-                return program
+                return self._programs.add(self._key(arguments), program)
         if not self._may_split:
             told = "; ".join(f"{n.target}: {reason}" for n, reason in self._unsupported.items())
             raise NotImplementedError(f"the graph has ops that only PyTorch runs, and split is False: {told}")

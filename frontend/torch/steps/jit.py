@@ -6,7 +6,6 @@ import functools
 import threading
 import warnings
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import MethodType
@@ -21,6 +20,7 @@ from polyhal.hal.errors import message
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.settings.state import settings
+from polyhal.steps.lru_cache import LRUCache
 from polyhal.torch import private
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.host import DecisionChangedError, NotReplayableError
@@ -55,7 +55,7 @@ class RecordedFunction(Generic[P, R]):
         self._function = function
         self._name = getattr(function, "__qualname__", type(function).__name__)
         self._max_graphs = max_graphs
-        self._cache: OrderedDict[Any, _Entry] = OrderedDict()
+        self._cache: LRUCache[tuple[Any, ...], _Entry] = LRUCache(max_graphs)
         self._warmed_up = not warm_up
         self._evicted = False
         self._live_settings = frozenset({"lr"})
@@ -90,21 +90,17 @@ class RecordedFunction(Generic[P, R]):
             return self._record_and_run(entry, call)
 
     def _entry(self, key: tuple[Any, ...]) -> _Entry:
-        """The entry of a kind of call. If there are too many, the least recently used one is evicted."""
+        """The entry of a kind of call, which may be a new one."""
         entry = self._cache.get(key)
         if entry is not None:
-            self._cache.move_to_end(key)
             return entry
-        if len(self._cache) >= self._max_graphs:
-            if not self._evicted:
-                self._warn(
-                    f"it is called with more than {self._max_graphs} combinations of shapes and arguments",
-                    fix="pad tensors to few shapes, pass numbers that change as floats or tensors, or raise max_graphs",
-                )
+        if self._cache.is_full and not self._evicted:
             self._evicted = True
-            self._cache.popitem(last=False)
-        entry = self._cache[key] = _Entry()
-        return entry
+            self._warn(
+                f"it is called with more than {self._max_graphs} combinations of shapes and arguments",
+                fix="pad tensors to few shapes, pass numbers that change as floats or tensors, or raise max_graphs",
+            )
+        return self._cache.add(key, _Entry())
 
     def _record_and_run(self, entry: _Entry, call: Call) -> R:
         """Record the function again. Run the step that does the same if there is one, else a new step."""
