@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -79,11 +80,31 @@ def empty_strided(
     return private.reinterpret(tensors.allocate((last + 1,), kind), size, stride, 0)
 
 
+def _check_within(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> None:
+    """Raise RuntimeError, as PyTorch does on the CPU, unless such a view of `x` lies in its memory."""
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    if stride and min(stride) < 0:
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    itemsize = x.element_size()
+    needed = (offset + sum(map(operator.mul, size, stride)) - sum(stride) + 1) * itemsize
+    there = tensors.storage_of(x).room
+    if needed > there and 0 not in size:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {itemsize} "
+            f"requiring a storage size of {needed} are out of bounds for storage of size {there}"
+        )
+
+
 @_view("as_strided.default")
 def as_strided(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> torch.Tensor:
-    """A view; PyTorch makes almost all others of this one."""
+    """A view; PyTorch makes almost all others of this one. Raises RuntimeError if it would leave the memory of `x`."""
     here: Any = x.storage_offset()
-    return private.reinterpret(x, size, stride, 0 if offset is None else offset - here)
+    there = here if offset is None else offset
+    _check_within(x, size, stride, there)
+    return private.reinterpret(x, size, stride, there - here)
 
 
 @_view("as_strided_.default")
@@ -92,7 +113,9 @@ def as_strided_in_place(
 ) -> torch.Tensor:
     """Another view of its memory; PyTorch makes `transpose_` and its kin of this one."""
     here: Any = x.storage_offset()
-    tensors.share(x, x.untyped_storage(), here if offset is None else offset, size, stride)
+    there = here if offset is None else offset
+    _check_within(x, size, stride, there)
+    tensors.share(x, x.untyped_storage(), there, size, stride)
     return x
 
 
@@ -187,8 +210,12 @@ def resize(x: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -
 def set_storage(
     x: torch.Tensor, source: Any, offset: int, size: Sequence[int], stride: Sequence[int] = ()
 ) -> torch.Tensor:
-    """Make `x` a view of another storage."""
-    tensors.share(x, source, offset, size, stride or contiguous_strides(tuple(size)))
+    """Make `x` a view of another storage. Raises RuntimeError if that is too small: it would have to grow."""
+    size, stride = tuple(size), tuple(stride) or contiguous_strides(tuple(size))
+    _, last = extent(size, stride)
+    if last >= 0 and (offset + last + 1) * x.element_size() > source.nbytes():
+        raise RuntimeError(f"Trying to resize storage that is not resizable: it has {source.nbytes()} bytes")
+    tensors.share(x, source, offset, size, stride)
     return x
 
 
@@ -251,6 +278,8 @@ def as_strided_scatter(
     x: torch.Tensor, source: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> torch.Tensor:
     """A copy of `x` whose elements at that view are those of `source`."""
+    start: Any = x.storage_offset()
+    _check_within(x, size, stride, start if offset is None else offset)
     ref = tensors.root_of(x).ref
     whole = x if ref.offset == 0 and ref.spec.is_contiguous else clone(x)
     here: Any = whole.storage_offset()

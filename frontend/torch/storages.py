@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NoReturn
 
 import torch
@@ -21,6 +22,11 @@ class Storage(torch.UntypedStorage):
     """The storage of a tensor on the device. `root` is all of its memory, as a Polyhal tensor."""
 
     root: Tensor
+
+    @cached_property
+    def room(self) -> int:
+        """As `nbytes`, for what asks with each view: a storage keeps its memory."""
+        return self.nbytes()
 
     def nbytes(self) -> int:
         """Size of the memory in bytes, to the last element of `root`."""

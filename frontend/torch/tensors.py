@@ -7,7 +7,7 @@ share it. It is therefore the place of the buffer, which returns to the pool wit
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,8 @@ DTYPES: dict[torch.dtype, DType] = {
 """Polyhal's dtypes by PyTorch's: those that memory has, which are real."""
 TORCH_DTYPES = {ours: theirs for theirs, ours in {**DTYPES, **complex_parts.COMPLEX}.items()}
 
-_storage_of = torch.Tensor.untyped_storage
+storage_of: Callable[[torch.Tensor], Any] = torch.Tensor.untyped_storage
+"""The storage of a tensor; of one of the device, a `Storage`."""
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
@@ -47,7 +48,7 @@ def dtype_of(dtype: torch.dtype) -> DType:
 
 def root_of(x: torch.Tensor) -> Tensor:
     """All of the memory that `x` lies in."""
-    root: Tensor = _storage_of(x).root  # type: ignore[attr-defined]
+    root: Tensor = storage_of(x).root
     return root
 
 
@@ -58,7 +59,7 @@ def wrap(x: Tensor) -> torch.Tensor:
     ref = x.ref
     spec = ref.spec
     out = private.new_tensor(spec.shape, TORCH_DTYPES[spec.dtype])
-    attach(_storage_of(out), x)
+    attach(storage_of(out), x)
     if ref.offset or out.stride() != spec.strides:
         return private.reinterpret(out, spec.shape, spec.strides, ref.offset)
     return out
@@ -69,7 +70,7 @@ def wrap_block(
 ) -> torch.Tensor:
     """A PyTorch tensor in a contiguous block, in row-major order or with strides."""
     out = private.new_tensor(shape, dtype)
-    attach(_storage_of(out), block)
+    attach(storage_of(out), block)
     offset = block.ref.offset
     if strides is None and not offset:
         return out
@@ -145,9 +146,9 @@ def resize(x: torch.Tensor, shape: Sequence[int]) -> None:
     strides = contiguous_strides(tuple(shape))
     offset: Any = x.storage_offset()
     count = offset + math.prod(shape)
-    storage = _storage_of(x)
+    storage = storage_of(x)
     if count * x.element_size() > storage.nbytes():
-        storage = _storage_of(allocate((count,), x.dtype))
+        storage = storage_of(allocate((count,), x.dtype))
     share(x, storage, offset, shape, strides)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -35,6 +36,46 @@ def test_views_share_memory_and_writes_through_them_are_seen(torch_device: str) 
         return x
 
     agree(write, torch.randn(3, 4), device=torch_device)
+
+
+LEAVING: list[tuple[Callable[[torch.Tensor], object], str]] = [
+    (lambda x: x.as_strided((3,), (3,)), "setStorage: sizes .3., .*size of 28 are out of bounds for storage of size 24"),
+    (lambda x: x.as_strided((3,), (2,), 2), "storage offset 2, .*are out of bounds"),
+    (lambda x: x[2:].as_strided((2, 2), (4, 1)), "size of 32 are out of bounds for storage of size 24"),
+    (lambda x: x.as_strided_((4,), (2,)), "out of bounds"),
+    (lambda x: torch.as_strided_scatter(x, x[:4], (4,), (2,)), "out of bounds"),
+    (lambda x: x.as_strided((2,), (-1,), 3), "Negative strides are not supported"),
+    (lambda x: x.as_strided((2,), (1,), -3), "invalid storage offset -3"),
+    (lambda x: x.as_strided((2,), (1, 3)), "mismatch in length of strides and shape"),
+]
+
+
+@pytest.mark.parametrize(("view", "told"), LEAVING)
+def test_views_may_not_leave_the_memory(torch_device: str, view: Callable[[torch.Tensor], object], told: str) -> None:
+    for device in ("cpu", torch_device):
+        with pytest.raises(RuntimeError, match=told):
+            view(torch.arange(6.0, device=device))
+
+
+def test_views_to_the_last_element(torch_device: str) -> None:
+    def views(x: torch.Tensor) -> list[torch.Tensor]:
+        complex_ones = torch.view_as_complex(x.view(3, 2))
+        return [
+            x.as_strided((2, 2), (3, 2)),
+            x[4:].as_strided((6,), (1,), 0),
+            x.as_strided((0, 3), (9, 9), 50),
+            x.as_strided((), (), 5),
+            complex_ones.as_strided((2,), (2,)).real,
+        ]
+
+    agree(views, torch.arange(6.0), device=torch_device)
+
+
+def test_storages_do_not_grow(torch_device: str) -> None:
+    x = torch.zeros(6, device=torch_device)
+    with pytest.raises(RuntimeError, match="not resizable"):
+        torch.empty(0, device=torch_device).set_(x.untyped_storage(), 1, (6,))
+    assert torch.empty(0, device=torch_device).set_(x.untyped_storage(), 1, (5,)).shape == (5,)
 
 
 def test_memory_returns_with_the_last_view(torch_device: str) -> None:

@@ -62,3 +62,13 @@ def test_pytorchs_generators_are_still_generators(torch_device: str) -> None:
     assert issubclass(torch._C.Generator, torch.Generator)
     loader = torch.utils.data.DataLoader(list(range(4)), shuffle=True, generator=torch.Generator(device=torch_device))
     assert sorted(x.item() for x in loader) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("replacement", [False, True])
+def test_choices_by_weights_that_are_none_are_positions(torch_device: str, count: int, replacement: bool) -> None:
+    """Nothing checks the weights, which would wait for the device, but what is drawn can be used as an index."""
+    inf, nan = float("inf"), float("nan")
+    rows = [[0.0] * 5, [-1.0] * 5, [nan] * 5, [inf] * 5, [1, nan, 2, 0, 1], [1, inf, -inf, 3, 0], [0, -1, 2, -3, 0]]
+    drawn = torch.multinomial(torch.tensor(rows, device=torch_device), count, replacement)
+    assert 0 <= drawn.min().item() <= drawn.max().item() < 5
