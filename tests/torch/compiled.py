@@ -6,8 +6,10 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 
@@ -26,6 +28,10 @@ cubed.register_autograd(
     lambda ctx, g: 3 * g * ctx.saved_tensors[0] ** 2,
     setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
 )
+
+ON_DEVICE = pytest.mark.parametrize("place", ["polyhal"])
+ON_CPU = pytest.mark.parametrize("place", ["cpu"])
+"""For what takes long, and goes the same way in both places."""
 
 
 def moved(tree: Any, place: str) -> Any:
@@ -121,3 +127,7 @@ def train(
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
     return [x for x in pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+def cross_entropy(model: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(model(x), y)

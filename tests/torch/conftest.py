@@ -39,3 +39,20 @@ def torch_on_numpy() -> Iterator[str]:
     """The name of PyTorch's device while Polyhal's default device is NumPy, which compiles nothing."""
     with _default("numpy") as name:
         yield name
+
+
+@pytest.fixture
+def fresh_compiler(torch_on_numpy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile anew, on NumPy's device, which has no kernels to build."""
+    import torch
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.manual_seed(0)
+    monkeypatch.setenv("POLYHAL_FALLBACK", "warn")
+
+
+@pytest.fixture(params=["polyhal", "cpu"])
+def place(request: pytest.FixtureRequest) -> str:
+    """The device of PyTorch's that tensors of compiled programs are on."""
+    return str(request.param)

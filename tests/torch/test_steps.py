@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,16 +12,11 @@ from torch.nn import functional as F
 
 import polyhal.torch
 
+pytestmark = pytest.mark.filterwarnings("error")
+"""A step that is not replayed after all says so in a warning."""
+
 STEPS = 10
 Batch = tuple[torch.Tensor, torch.Tensor]
-
-
-@pytest.fixture(autouse=True)
-def _no_warnings() -> Iterator[None]:
-    """A step that is not replayed after all says so in a warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
 
 
 class Counted(nn.Module):

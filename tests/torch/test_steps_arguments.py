@@ -1,0 +1,81 @@
+"""Arguments and results of recorded steps: trees, views, tensors that are changed in place, methods of objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from recorded import Task, inputs
+
+import polyhal.torch
+
+pytestmark = [pytest.mark.usefixtures("torch_on_numpy"), pytest.mark.filterwarnings("error")]
+
+
+@dataclass
+class Pair:
+    left: torch.Tensor
+    right: Any
+
+
+def test_trees_of_arguments_and_results() -> None:
+    @polyhal.torch.jit
+    def step(batch: Any, *, name: str, flags: tuple[bool, int]) -> Any:
+        total = batch["x"] + batch["more"][0].left * batch["more"][0].right
+        return Pair(total, {"name": name, "sum": total.sum()}), batch["x"], None, flags[1]
+
+    for i in range(5):
+        x, y = torch.randn(3, device="polyhal"), torch.randn(3, device="polyhal")
+        batch = {"x": x, "more": [Pair(y, 0.5 + i)]}
+        pair, same_x, nothing, flag = step(batch, name="n", flags=(True, 3))
+        assert isinstance(pair, Pair)
+        assert torch.equal(pair.left, x + y * (0.5 + i))
+        assert pair.right["name"] == "n"
+        assert torch.equal(pair.right["sum"], pair.left.sum())
+        assert same_x is x
+        assert (nothing, flag) == (None, 3)
+    assert len(step.steps) == 1
+
+
+def test_views_and_shapes_among_the_arguments() -> None:
+    step = polyhal.torch.jit(lambda x: (x[:, 1:].sum(), x.t()[0] + 1))
+    for i, shape in enumerate([(4, 3)] * 4 + [(2, 3)] * 3 + [(4, 3)] * 2):
+        base = torch.randn(shape[1], shape[0], device="polyhal")
+        x = base.t() if i % 2 else torch.cat([base.t()] * 2)[: shape[0]]
+        total, row = step(x)
+        assert torch.equal(row, x[:, 0] + 1)
+        assert total.item() == pytest.approx(x[:, 1:].sum().item(), rel=1e-6)
+
+
+def test_arguments_may_be_changed_in_place() -> None:
+    @polyhal.torch.jit
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(y)
+        y[0] = 7.0
+        return x[1:]
+
+    for _ in range(5):
+        x, y = torch.ones(3, device="polyhal"), torch.arange(3.0, device="polyhal")
+        rest = step(x, y)
+        assert x.tolist() == [1, 2, 3]
+        assert y.tolist() == [7, 1, 2]
+        x.fill_(0)
+        assert rest.tolist() == [0, 0]  # a view of the argument
+
+
+def test_methods_may_be_recorded() -> None:
+    class Scaled(Task):
+        factor = 2.0
+
+        @polyhal.torch.jit
+        def step(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor
+
+    first, second = Scaled(), Scaled()
+    second.factor = 3.0
+    for x in inputs():
+        assert torch.equal(first.step(x), x * 2)
+        assert torch.equal(second.step(x), x * 3)
+    assert len(Scaled.step.steps) == 2

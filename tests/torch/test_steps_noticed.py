@@ -1,0 +1,144 @@
+"""What makes a recorded step be recorded anew, or seen in place: modes, replaced tensors, gradients, numbers behind it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from recorded import Task, both, equal, inputs
+from torch import nn
+
+import polyhal.torch
+
+pytestmark = [pytest.mark.usefixtures("torch_on_numpy"), pytest.mark.filterwarnings("error")]
+
+
+def test_modes_and_frozen_parameters() -> None:
+    def run(task: Task, step: Callable[..., Any]) -> None:
+        task.model[1] = nn.Dropout(0.5)
+        torch.polyhal.manual_seed(1)
+        for i, x in enumerate(inputs(12)):
+            task.model.train(i % 4 < 2)
+            task.model[0].weight.requires_grad = i < 6
+            task.seen.append(step(x).item())
+
+    both(run)
+
+
+def test_replaced_tensors() -> None:
+    def run(task: Task, step: Callable[..., Any]) -> None:
+        for i, x in enumerate(inputs(14)):
+            if i == 4:
+                task.model.load_state_dict({k: v * 0.5 for k, v in task.model.state_dict().items()})
+            if i == 5:
+                task.model[0].weight.data = torch.ones(4, 3, device="polyhal")
+            if i == 8:
+                task.optimizer.load_state_dict(copy.deepcopy(task.optimizer.state_dict()))
+            if i == 11:
+                torch.manual_seed(5)
+                task.model[2] = nn.Linear(4, 2).to("polyhal")
+                task.optimizer.add_param_group({"params": list(task.model[2].parameters()), "lr": 0.01})
+            task.seen.append(step(x).item())
+
+    both(run)
+
+
+def test_gradients() -> None:
+    def run(task: Task, step: Callable[..., Any]) -> None:
+        for i, x in enumerate(inputs(9)):
+            if i == 5:
+                task.optimizer.zero_grad()
+            task.seen.append(step(x).item())
+            task.seen += [p.grad.sum().item() for p in task.model.parameters() if p.grad is not None]
+
+    both(run)
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_accumulated_gradients(to_none: bool) -> None:
+    class Accumulating(Task):
+        def step(self, x: torch.Tensor) -> torch.Tensor:
+            loss = self.model(x).square().mean()
+            loss.backward()
+            return loss.detach()
+
+    def run(task: Task, step: Callable[..., Any]) -> None:
+        for i, x in enumerate(inputs(16)):
+            task.seen.append(step(x).item())
+            if i % 3 == 2:
+                task.optimizer.step()
+                task.optimizer.zero_grad(set_to_none=to_none)
+
+    both(run, Accumulating)
+
+
+def test_two_steps_share_gradients() -> None:
+    eager, recorded = Task(), Task()
+
+    def backward(task: Task, x: torch.Tensor) -> None:
+        task.optimizer.zero_grad()
+        task.model(x).square().mean().backward()
+
+    first = polyhal.torch.jit(lambda x: backward(recorded, x))
+    second = polyhal.torch.jit(lambda: recorded.optimizer.step())
+    for x in inputs(10):
+        backward(eager, x)
+        eager.optimizer.step()
+        first(x)
+        second()
+        assert equal(eager.state(), recorded.state())
+    assert len(second.steps) == 1
+
+
+SCALE = 1.0
+
+
+def test_python_numbers_behind_the_function() -> None:
+    global SCALE
+    settings = {"offset": 0.0}
+    power = 2
+
+    def change(to: int) -> None:
+        nonlocal power
+        power = to
+
+    @polyhal.torch.jit(warm_up=False)
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x**power * SCALE + settings["offset"]
+
+    for i in range(9):
+        SCALE, settings["offset"] = float(i // 5), float(i // 4)
+        change(2 + i // 7)
+        x = torch.arange(3.0, device="polyhal")
+        assert torch.equal(step(x), x**power * SCALE + settings["offset"])
+
+
+def test_memory_that_is_written_between_calls_is_seen() -> None:
+    bias = torch.zeros(3, device="polyhal")
+    step = polyhal.torch.jit(lambda x: x + bias)
+    for i in range(5):
+        bias.fill_(i)
+        assert step(torch.zeros(3, device="polyhal")).tolist() == [i] * 3
+
+
+def test_stale_graphs_of_autograd_are_refused() -> None:
+    task = Task()
+    step = polyhal.torch.jit(task.step)
+    for x in inputs(4):
+        step(x)
+    loss = task.model(x).square().mean()
+    step(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_autocast() -> None:
+    def run(task: Task, step: Callable[..., Any]) -> None:
+        for i, x in enumerate(inputs(9)):
+            with torch.autocast("polyhal", torch.bfloat16, enabled=i % 5 > 1):
+                task.seen.append(step(x).item())
+
+    both(run)

@@ -1,0 +1,178 @@
+"""What a replay could not repeat: it is refused, or runs eagerly and says why; nothing is silently old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from recorded import Task, both, equal, inputs
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import polyhal.torch
+from polyhal.hal.errors import CaptureError
+
+pytestmark = [pytest.mark.usefixtures("torch_on_numpy"), pytest.mark.filterwarnings("error")]
+
+
+def _branch(task: Task, x: torch.Tensor) -> Any:
+    return x if task.model(x).sum() > 0 else -x
+
+
+def _item(task: Task, x: torch.Tensor) -> Any:
+    return task.step(x).item()
+
+
+def _shape(task: Task, x: torch.Tensor) -> Any:
+    return task.model(x[x > 0][:3])
+
+
+def _numpy(task: Task, x: torch.Tensor) -> Any:
+    return task.model(x).detach().cpu().numpy()
+
+
+@pytest.mark.parametrize("function", [_branch, _item, _shape, _numpy])
+def test_values_cannot_be_read(function: Callable[..., Any]) -> None:
+    task = Task()
+    task.step(next(inputs()))
+    before, gradient = task.state(), task.model[0].weight.grad
+    step = polyhal.torch.jit(lambda x: function(task, x), warm_up=False)
+    with pytest.raises(CaptureError, match=f"test_steps_refused.py:{function.__code__.co_firstlineno + 1}"):
+        step(next(inputs()))
+    assert equal(before, task.state())
+    assert task.model[0].weight.grad is gradient
+    assert isinstance(task.optimizer.param_groups[0]["lr"], float)
+    task.step(next(inputs()))
+
+
+def test_an_optimizer_that_reads_values_says_what_to_do() -> None:
+    task = Task(lambda p: torch.optim.ASGD(p, lr=0.1))
+    step = polyhal.torch.jit(task.step)
+    x = next(inputs())
+    step(x)
+    before = task.state()
+    with pytest.raises(CaptureError, match="capturable=True"):
+        step(x)
+    assert equal(before, task.state())
+    task = Task(lambda p: torch.optim.ASGD(p, lr=0.1, capturable=True))
+    for x in inputs(3):
+        polyhal.torch.jit(task.step)(x)
+
+
+def test_results_with_gradients_are_refused() -> None:
+    task = Task()
+    step = polyhal.torch.jit(lambda x: task.model(x))
+    x = next(inputs())
+    step(x).sum().backward()
+    with pytest.raises(CaptureError, match="from which gradients may still be computed"):
+        step(x)
+    with torch.no_grad():
+        for _ in range(3):
+            assert torch.equal(step(x), task.model(x))
+
+
+def test_ops_of_the_cpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+
+    @torch.library.custom_op("polyhal_tests::doubled_on_cpu", mutates_args=(), device_types="cpu")
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    step = polyhal.torch.jit(lambda x: doubled(x), warm_up=False)
+    with pytest.raises(CaptureError, match="would run on the CPU"):
+        step(torch.eye(3, device="polyhal"))
+
+
+@pytest.mark.parametrize("kind", ["counter", "list", "state", "number"])
+def test_what_a_replay_would_not_repeat_runs_eagerly_and_says_why(kind: str) -> None:
+    class Stateful(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+            self.history: list[torch.Tensor] = []
+            self.register_buffer("hidden", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if kind == "counter":
+                self.calls += 1
+                return x * self.calls
+            if kind == "list":
+                self.history.append(x.sum())
+                return x * len(self.history)
+            if kind == "state":
+                self.hidden = self.hidden + x.sum(0)
+                return x + self.hidden
+            return x * float(np.random.rand())
+
+    model, other = Stateful().to("polyhal"), Stateful().to("polyhal")
+    step = polyhal.torch.jit(lambda x: model(x))
+    np.random.seed(0)
+    with pytest.warns(UserWarning, match="runs eagerly from now on"):
+        replayed = [step(x).cpu() for x in inputs()]
+    np.random.seed(0)
+    assert equal(replayed, [other(x).cpu() for x in inputs()])
+    assert step.steps == []
+
+
+def test_arrays_of_numpy_are_no_arguments() -> None:
+    with pytest.raises(CaptureError, match="from_numpy"):
+        polyhal.torch.jit(lambda x: x, warm_up=False)(np.zeros(3))
+
+
+def test_arguments_that_need_gradients_are_refused() -> None:
+    x = torch.ones(3, device="polyhal", requires_grad=True)
+    with pytest.raises(CaptureError, match=r"x\.detach\(\)"):
+        polyhal.torch.jit(lambda x: x * 2, warm_up=False)(x)
+
+
+@pytest.mark.parametrize("preserve", [True, False])
+def test_recomputed_parts_may_not_ask_for_the_state_of_random_numbers(preserve: bool) -> None:
+    class Recomputing(Task):
+        def step(self, x: torch.Tensor) -> torch.Tensor:
+            first, *rest = self.model
+            hidden = checkpoint(lambda x: rest[0](first(x)), x, use_reentrant=False, preserve_rng_state=preserve)
+            self.optimizer.zero_grad()
+            loss = rest[1](hidden).square().mean()
+            loss.backward()
+            self.optimizer.step()
+            return loss
+
+    def run(task: Task, step: Callable[..., Any]) -> None:
+        task.seen += [step(x).item() for x in inputs(5)]
+
+    if not preserve:
+        both(run, Recomputing)
+        return
+    with pytest.raises(CaptureError, match="preserve_rng_state=False"):
+        both(run, Recomputing)
+
+
+def test_seeds_are_not_set_in_a_step() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)
+        return F.dropout(x)
+
+    with pytest.raises(CaptureError, match="the seed of random numbers is set"):
+        polyhal.torch.jit(step, warm_up=False)(torch.ones(3, device="polyhal"))
+
+
+def test_what_the_step_refers_to_is_not_passed_as_well() -> None:
+    task = Task()
+    weight = task.model[0].weight
+
+    @polyhal.torch.jit
+    def step(x: torch.Tensor) -> torch.Tensor:
+        weight.add_(1)
+        return x * 2
+
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(4, 3, device="polyhal")
+            assert torch.equal(step(x), x * 2)
+        with pytest.raises(CaptureError, match="pass a clone"):
+            step(weight)
+        assert torch.equal(step(x), x * 2)
