@@ -14,6 +14,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUNTIME := $(VENV)/.installed-runtime
 DEVELOPMENT := $(VENV)/.installed-development
+# What pip builds from. Python run in this folder reads its entry points instead of those installed, however old it is.
+LEFT_OVER := polyhal.egg-info
 
 .DEFAULT_GOAL := help
 .PHONY: help train test conformance torches vendors generate lint typecheck bench clean
@@ -35,11 +37,13 @@ $(BIN)/python:
 
 $(RUNTIME): $(BIN)/python pyproject.toml
 	$(PIP) -e ".[cpu,wgpu,plot]"
+	@rm -rf $(LEFT_OVER)
 	@touch $@
 
 $(DEVELOPMENT): $(BIN)/python pyproject.toml
 	$(PIP) "$(TORCH)"
 	$(PIP) -e ".[dev,cpu]"
+	@rm -rf $(LEFT_OVER)
 	@touch $@ $(RUNTIME)
 
 train: $(RUNTIME)
@@ -81,4 +85,4 @@ bench: $(DEVELOPMENT)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(VENV)-torch* .typecheck .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-torch* .typecheck .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist $(LEFT_OVER)
