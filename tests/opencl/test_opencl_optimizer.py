@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from native_harness import as_gpu
-from native_ops import check, upload
+from native_ops import check, lower, run, upload
 from optimizer_cases import (
     ADAM,
     COUNT,
+    SHAPES,
     tensors,
     test_adam_in_place,
     test_adam_keeps_half_precision_parameters_beside_single_precision_state,
@@ -80,6 +81,7 @@ def test_gpus_take_aligned_tensors_in_vectors_and_others_one_by_one(gpu: Any, rn
     bases = [rng.uniform(-1, 1, n).astype(np.float32) for n in (9001, 40, 5000, 3, 1)]
     views = [x[i % 2 :] for i, x in enumerate(bases)]
     check(gpu, "sum_of_squares", views, ulps=64)
+    check(gpu, "norms", [*views, views[0][:0]], ulps=64)
     refs = [upload(gpu, x) for x in (*views, np.float32(factor)[None])]
     refs[-1] = gpu.view(refs[-1], (), (), 0)
     specs = tuple(r.spec for r in refs)
@@ -89,6 +91,14 @@ def test_gpus_take_aligned_tensors_in_vectors_and_others_one_by_one(gpu: Any, rn
     launch(*refs, *refs[:-1])
     for ref, x in zip(refs, views, strict=False):
         np.testing.assert_array_equal(gpu.download(ref), x * np.float32(factor))
+
+
+def test_norms_of_tensors_of_several_dtypes(device: Any, rng: Any) -> None:
+    xs = [rng.uniform(-1, 1, shape).astype(kind) for shape, kind in zip(SHAPES, itertools.cycle("fdf"), strict=False)]
+    launch, _ = lower(device, "norms", [upload(device, x) for x in xs], {})
+    assert launch.name == "squares_of_chunks, norms_of_tensors"
+    (got,) = run(device, "norms", xs)
+    np.testing.assert_allclose(got, [np.linalg.norm(x.astype(np.float64).ravel()) for x in xs], rtol=2e-6)
 
 
 def test_adam_on_gpus(gpu: Any, rng: Any) -> None:

@@ -77,6 +77,43 @@ def test_copies_whose_memory_leaves_the_graph_stay() -> None:
     )
 
 
+def test_parts_put_together_again() -> None:
+    check(
+        canonicalize_views,
+        """
+        %0: float32[3]
+        %1: float32[2]
+        on it
+        %2 = exp(%0): float32[3]
+        %3 = window(%2, shape=(1,), strides=(1,), offset=0): float32[1]
+        %4 = window(%2, shape=(2,), strides=(1,), offset=1): float32[2]
+        %5 = concat(%3, %4, axis=0): float32[3]
+        %6 = concat(%4, %3, axis=0): float32[3]
+        %7 = concat(%3, %1, axis=0): float32[3]
+        %8 = concat(%3, %4, axis=0): float32[3]
+        %9 = add(%5, %6): float32[3]
+        %10 = add(%9, %7): float32[3]
+        return %10, %8
+        """,
+        """
+        %0: float32[3]
+        %1: float32[2]
+        on it
+        %2 = exp(%0): float32[3]
+        %3 = window(%2, shape=(1,), strides=(1,), offset=0): float32[1]
+        %4 = window(%2, shape=(2,), strides=(1,), offset=1): float32[2]
+        %5 = reshape(%2, shape=(3,)): float32[3]
+        %6 = concat(%4, %3, axis=0): float32[3]
+        %7 = concat(%3, %1, axis=0): float32[3]
+        %8 = concat(%3, %4, axis=0): float32[3]
+        %9 = add(%5, %6): float32[3]
+        %10 = add(%9, %7): float32[3]
+        return %10, %8
+        """,
+        rich_device(),
+    )
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.permutations(range(3)), st.tuples(*[st.integers(1, 4)] * 3))
 def test_renamed_windows_show_the_same_elements(order: list[int], lengths: tuple[int, ...]) -> None:

@@ -79,3 +79,20 @@ def test_lists_of_tensors(torch_device: str) -> None:
     found = run([x.to(torch_device) for x in made])
     torch.testing.assert_close([x.cpu() for x in found], expected)
     assert not polyhal.torch.report().on_cpu
+
+
+def test_norms_of_lists(torch_device: str) -> None:
+    made = [torch.randn(3, 4), torch.randn(5).half(), torch.randn(300, 41).t(), torch.randn(()), torch.zeros(0, 2)]
+    for order, dtype in ((2, None), (2, torch.float32), (1, None), (float("inf"), None)):
+        several = made[:4] if order == float("inf") else made  # the maximum of nothing is an error
+        found = torch._foreach_norm([x.to(torch_device) for x in several], order, dtype=dtype)
+        expected = [x.double().norm(order).to(dtype or x.dtype) for x in several]
+        torch.testing.assert_close([x.cpu() for x in found], expected, rtol=1e-3 if dtype is None else 1e-6, atol=0)
+    clipped = [torch.nn.Parameter(x.float().to(torch_device)) for x in made]
+    for p in clipped:
+        p.grad = p.detach().clone()
+    total = torch.nn.utils.clip_grad_norm_(clipped, 1.5)
+    wanted = torch.cat([x.double().flatten() for x in made]).norm()
+    torch.testing.assert_close(total.cpu().double(), wanted, rtol=1e-6, atol=0)
+    torch.testing.assert_close(clipped[2].grad.cpu(), made[2] * float(1.5 / wanted), rtol=1e-5, atol=1e-8)
+    assert not polyhal.torch.report().on_cpu

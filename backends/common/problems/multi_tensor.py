@@ -63,6 +63,10 @@ class MultiTensorBuilders:
     """(runtime, partial sums in float32, output, count)"""
     fill: Callable[[Any, Spec], Launch] | None = None
     """(runtime, target); absent if the kernel `scale_all` has no variant CHECK, which reports infinities and NaN."""
+    chunk_ranges: Callable[[Any, Sequence[TensorSlot]], list[tuple[int, int]]] | None = None
+    """(runtime, slots): the first chunk of each slot as `over_slots` counts them, and the number of its chunks."""
+    norms: Callable[[Any, Workspace, Tensor, Sequence[tuple[int, int]]], Launch] | None = None
+    """(runtime, partial sums in float32, output, chunks of each tensor): a root of a sum for each. It needs `chunk_ranges`."""
     counts_by_slot: bool = False
     """Whether `adam_step` has a variant COUNT_BY_SLOT, where each parameter brings its own step count."""
 

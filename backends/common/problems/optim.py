@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, ScalarType, Tensor, Workspace
@@ -34,7 +35,7 @@ def lowerings(builders: MultiTensorBuilders) -> dict[str, LoweringFunction]:
     """Return the lowering functions of this family on one backend's kernels."""
     functions = {
         "adam_step": _adam, "sgd_step": _sgd, "scale_all": _scale_all, "unscale_all": _unscale_all,
-        "sum_of_squares": _sum_of_squares,
+        "sum_of_squares": _sum_of_squares, "norms": _norms,
     }  # fmt: skip
     return {op: _bind(builders, function) for op, function in functions.items()}
 
@@ -179,27 +180,60 @@ def _partial_sums(partial: Workspace, before: int) -> ExtraArguments:
     return lambda chunks: {"partial": partial, "first": before + chunks}
 
 
+@dataclass(frozen=True, slots=True)
+class _Squares:
+    """Launches that write the sums of squares of the tensors' chunks to the first workspace."""
+
+    steps: list[LaunchStep]
+    partial: Workspace
+    workspace: tuple[int, ...]
+    chunks: int
+    ranges: list[tuple[int, int]]
+    """The first chunk of each tensor, and their number, if the backend can tell."""
+
+
+def _squares(builders: MultiTensorBuilders, runtime: Any, inputs: Inputs) -> _Squares:
+    tensors = tensors_of(inputs)
+    # The partial sums are the first workspace.
+    partial = Workspace(len(inputs) + 1)
+    contiguous = make_contiguous(builders, runtime, dict(enumerate(tensors)), partial.index + 1)
+    steps: list[LaunchStep] = list(contiguous.copies)
+    chunks, ranges = 0, [(0, 0)] * len(tensors)
+    for (dtype,), members in group_by_dtypes([(s.dtype,) for s in tensors]).items():
+        operand = SlotOperand("x", dtype, read_only=True)
+        kernel = MultiTensorKernel("squares_of_chunks", (operand,), {"DTYPE": dtype.name}, _real(dtype))
+        slots = [_slot(contiguous.arguments[i], tensors[i]) for i in members]
+        if builders.chunk_ranges is not None:
+            for i, (first, count) in zip(members, builders.chunk_ranges(runtime, slots), strict=True):
+                ranges[i] = (chunks + first, count)
+        launches, launch_chunks = builders.over_slots(runtime, kernel, slots, _partial_sums(partial, chunks))
+        steps += launches
+        chunks += launch_chunks
+    return _Squares(steps, partial, (chunks * 4, *contiguous.workspace), chunks, ranges)
+
+
 def _sum_of_squares(
     builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     refusal = _refusal(inputs)
     if refusal:
         return Declined(refusal)
-    tensors = tensors_of(inputs)
-    # The partial sums are the first workspace.
-    partial = Workspace(len(inputs) + 1)
-    contiguous = make_contiguous(builders, runtime, dict(enumerate(tensors)), partial.index + 1)
-    steps: list[LaunchStep] = list(contiguous.copies)
-    chunks = 0
-    for (dtype,), members in group_by_dtypes([(s.dtype,) for s in tensors]).items():
-        operand = SlotOperand("x", dtype, read_only=True)
-        kernel = MultiTensorKernel("squares_of_chunks", (operand,), {"DTYPE": dtype.name}, _real(dtype))
-        slots = [_slot(contiguous.arguments[i], tensors[i]) for i in members]
-        launches, launch_chunks = builders.over_slots(runtime, kernel, slots, _partial_sums(partial, chunks))
-        steps += launches
-        chunks += launch_chunks
-    steps.append(builders.total(runtime, partial, Tensor(len(inputs)), chunks))
-    return LaunchSequence(steps, (chunks * 4, *contiguous.workspace))
+    squares = _squares(builders, runtime, inputs)
+    total = builders.total(runtime, squares.partial, Tensor(len(inputs)), squares.chunks)
+    return LaunchSequence([*squares.steps, total], squares.workspace)
+
+
+def _norms(
+    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    refusal = _refusal(inputs)
+    if refusal:
+        return Declined(refusal)
+    if builders.norms is None:
+        return Declined("no kernel adds up the chunks of each tensor")
+    squares = _squares(builders, runtime, inputs)
+    roots = builders.norms(runtime, squares.partial, Tensor(len(inputs)), squares.ranges)
+    return LaunchSequence([*squares.steps, roots], squares.workspace)
 
 
 def _slot(argument: Tensor | Workspace, spec: Spec) -> TensorSlot:

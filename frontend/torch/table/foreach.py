@@ -51,6 +51,20 @@ def copy_in_place(xs: Sequence[Any], sources: Sequence[Any], non_blocking: bool 
             dispatch.thread.executor.overwrite(target, F["broadcast_to"](value, target.shape))
 
 
+@aten("_foreach_norm.Scalar")
+def norms(xs: Sequence[Any], ord: float = 2, dtype: Any = None) -> list[Any]:  # noqa: A002
+    """Norms without axes. Those of one dtype lie in one vector, in their order, which clipping puts together again."""
+    kinds = [dtype or x.dtype for x in xs]
+    if ord != 2 or any(d is dtypes.float64 or not d.is_floating_point for d in (*kinds, *(x.dtype for x in xs))):
+        return [cast(F["vector_norm"](cast(x, kind), None, False, float(ord)), kind) for x, kind in zip(xs, kinds, strict=True)]
+    found: dict[int, Any] = {}
+    for kind in dict.fromkeys(kinds):
+        members = [i for i, k in enumerate(kinds) if k is kind]
+        vector = cast(OPS["norms"].call([xs[i] for i in members]), kind)
+        found |= {i: F["reshape"](vector[at : at + 1], ()) for at, i in enumerate(members)}
+    return [found[i] for i in range(len(xs))]
+
+
 @aten("_foreach_zero_")
 def zero_in_place(xs: Sequence[Any]) -> None:
     for x in xs:

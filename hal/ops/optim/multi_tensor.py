@@ -1,4 +1,4 @@
-"""Ops over lists of tensors: the constructor of the family, and the gradient ops that clip and unscale.
+"""Ops over lists of tensors: the constructor of the family, norms, and the gradient ops that clip and unscale.
 
 One op updates all parameters of an optimizer, so that a backend can do so in one launch; compare PyTorch's
 `_foreach` and fused optimizer ops. The one variadic input holds the tensors group by group, then the numbers.
@@ -27,6 +27,9 @@ from polyhal.hal.ops.declare import (
     declare,
     tensors,
 )
+from polyhal.hal.ops.layout.regions import concat
+from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.pointwise.exponential import sqrt
 from polyhal.hal.ops.pointwise.logic import logical_not, logical_or
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.reductions.extrema import any_
@@ -97,6 +100,30 @@ sum_of_squares = multi_tensor(
     mutates=False,
     variadic_outputs=False,
     tolerance=Tolerance(4.0, terms=lambda specs, params: sum(s.size for s in tensors(specs))),
+    autocast=Autocast.FLOAT32,
+)
+
+
+def _norms(*xs: Any) -> Any:
+    """The Euclidean norm of each tensor, as a vector in float32."""
+    return np.array([np.sqrt(np.sum(np.square(np.asarray(x, np.float64)))) for x in xs], np.float32)
+
+
+def _norms_decomposed(*xs: Any) -> Any:
+    return concat([reshape(sqrt(_sum_of_squares_decomposed(x)), (1,)) for x in xs], 0)
+
+
+norms = multi_tensor(
+    _norms,
+    name="norms",
+    infer=lambda specs, params: [(dtypes.float32, (len(tensors(specs)),))],
+    decompose=_norms_decomposed,
+    samples=lambda rng: [
+        Sample(tuple(xs), differentiable=False) for xs in ([*draw(rng), np.zeros((0, 2))], draw(rng) * 7)
+    ],
+    mutates=False,
+    variadic_outputs=False,
+    tolerance=Tolerance(4.0, terms=lambda specs, params: max(s.size for s in tensors(specs))),
     autocast=Autocast.FLOAT32,
 )
 

@@ -1,24 +1,26 @@
 """Writes windows and copies with the ops that other passes look through: reshapes, permutations and `contiguous`.
 
-Holders of arrays with views of their own, such as PyTorch, record each view as a window of the memory that it lies in, and copy
-where their tensors shall lie in row-major order.
+Holders of arrays with views of their own, such as PyTorch, record each view as a window of the memory that it lies in, copy
+where their tensors shall lie in row-major order, and join lists that one op has made.
 """
 
 from __future__ import annotations
 
-from polyhal.hal.ir.graph import Graph, Node
+from polyhal.hal.ir.graph import Graph, Node, Value
 from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.layout import contiguous_strides
 from polyhal.hal.ops.opdef import OPS
 
 
 def canonicalize_views(graph: Graph) -> Graph:
-    """Replace windows that show every element once, and copies inside of the graph, whose memory nobody asks for."""
+    """Replace windows that show every element once, and copies and concatenations that nobody asks memory of their own for."""
     rewriter = GraphRewriter(graph)
     for node in graph.nodes:
         order = _order(graph, node) if node.op is OPS["window"] else None
         if order is not None:
             _rearrange(rewriter, node, order)
+        elif node.op is OPS["concat"] and (root := _whole(graph, node)) is not None:
+            rewriter.replace(node, OPS["reshape"], [rewriter.operand(Value(root))], (graph.tensor(node.outputs[0]).shape,))
         elif node.op is OPS["copy"] and not _leaves(graph, node.outputs[0]):
             rewriter.replace(node, OPS["contiguous"], rewriter.operands(node), ())
         else:
@@ -47,6 +49,22 @@ def _rearrange(rewriter: GraphRewriter, node: Node, order: tuple[int, ...]) -> N
     if shape != rewriter.tensor(source).shape:
         (source,) = rewriter.add(OPS["reshape"], [source], (shape,), node.origin)
     rewriter.replace(node, OPS["permute"], [source], (axes,))
+
+
+def _whole(graph: Graph, node: Node) -> int | None:
+    """The tensor whose parts a concatenation puts together again in their order; None if it is no such, or leaves the graph."""
+    parts = [x.index for x in node.inputs if isinstance(x, Value)]
+    out, root = graph.tensor(node.outputs[0]), graph.root(parts[0])
+    if any(n != 1 for n in out.shape[: node.bound["axis"]]) or _leaves(graph, node.outputs[0]):
+        return None
+    end = 0
+    for part in parts:
+        spec = graph.tensor(part)
+        if graph.root(part) != root or not spec.is_contiguous or (spec.size and graph.root_offset(part) != end):
+            return None
+        end += spec.size
+    whole = graph.tensor(root)
+    return root if end == whole.size == out.size and end and whole.is_contiguous else None
 
 
 def _leaves(graph: Graph, value: int) -> bool:

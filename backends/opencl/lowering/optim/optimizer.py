@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyhal.backends.common.launching.geometry import power_of_two_at_most
-from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.launching.launch import Table, Tensor, Workspace
 from polyhal.backends.common.problems import optim
 from polyhal.backends.common.problems.multi_tensor import (
     ExtraArguments,
@@ -14,7 +14,7 @@ from polyhal.backends.common.problems.multi_tensor import (
     TensorSlot,
 )
 from polyhal.backends.opencl.lowering.pointwise import copy
-from polyhal.backends.opencl.lowering.support.multi_tensor import batches, by_alignment, definitions
+from polyhal.backends.opencl.lowering.support.multi_tensor import batches, by_alignment, chunk_ranges, definitions
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
@@ -54,4 +54,15 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
     )  # fmt: skip
 
 
-LOWERINGS = optim.lowerings(MultiTensorBuilders(copy.copy, _over_slots, _total, copy.fill, counts_by_slot=True))
+def _norms(runtime: Runtime, partial: Workspace, out: Tensor, ranges: Sequence[tuple[int, int]]) -> Launch:
+    group = 1 if runtime.features.cpu else runtime.features.group_size
+    return runtime.launch(
+        "optim/sum_of_squares", definitions(runtime, (), "float", group=group),
+        {"partial": partial, "ranges": Table(tuple(n for pair in ranges for n in pair)), "out": out},
+        (len(ranges) * group,), (group,), kernel="norms_of_tensors",
+    )  # fmt: skip
+
+
+LOWERINGS = optim.lowerings(
+    MultiTensorBuilders(copy.copy, _over_slots, _total, copy.fill, chunk_ranges, _norms, counts_by_slot=True)
+)

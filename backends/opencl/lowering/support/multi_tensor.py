@@ -111,6 +111,18 @@ def batches(runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[T
     return [_batch(runtime, operands, part, per_launch) for part in parts]
 
 
+def chunk_ranges(runtime: Runtime, slots: Sequence[TensorSlot]) -> list[tuple[int, int]]:
+    """The first chunk of each slot, as launches by alignment number them, and how many it has."""
+    ranges = [(0, 0)] * len(slots)
+    first = 0
+    for aligned in (None,) if runtime.features.cpu else (True, False):
+        for i, slot in enumerate(slots):
+            if aligned in (None, slot.aligned):
+                ranges[i] = (first, ceil_div(slot.size, _chunk_size(runtime)))
+                first += ranges[i][1]
+    return ranges
+
+
 def _batch(runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], per_launch: int) -> Batch:
     """Return the launch of `slots`.
 
