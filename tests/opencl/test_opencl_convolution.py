@@ -11,8 +11,8 @@ import pytest
 from native_harness import as_gpu
 from native_ops import check, run
 
-from polyhal.backends.common.problems.conv import geometry
-from polyhal.backends.opencl.lowering.conv import cpu_implicit_gemm, cpu_weight_grad, cpu_winograd
+from polyhal.backends.common.problems.conv import Convolution, describe, geometry
+from polyhal.backends.opencl.lowering.conv import cpu_choice, cpu_implicit_gemm, cpu_weight_grad, cpu_winograd
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
@@ -42,6 +42,19 @@ def _skip_where_composed(device: Any, weight: tuple[int, ...], groups: int) -> N
         pytest.skip("this device composes convolution of windows and a product")
 
 
+def _choose_columns(monkeypatch: pytest.MonkeyPatch, chosen: bool) -> None:
+    """Whether CPUs make one matrix product of the columns of all images, wherever that can be done."""
+    for name in ("forward_pays", "input_grad_pays", "weight_grad_pays"):
+        monkeypatch.setattr(cpu_choice, name, lambda _, c: chosen and c.out.is_contiguous)
+
+
+@pytest.fixture
+def by_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPUs convolve image by image."""
+    _choose_columns(monkeypatch, False)
+
+
+@pytest.mark.usefixtures("by_image")
 @pytest.mark.parametrize(("x", "weight", "more"), CASES)
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.float64], ids=lambda d: d.name)
 def test_convolution(
@@ -75,6 +88,7 @@ IMPLICIT: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("by_image")
 @pytest.mark.parametrize("weights_bytes", [1 << 20, 1 << 10])
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
 @pytest.mark.parametrize("case", range(len(IMPLICIT)))
@@ -96,10 +110,70 @@ def test_implicit_product(
     check(device, "conv2d_input_grad", [g, kernel], dtype, ulps=16, shape=x, **params)
 
 
+COLUMNS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    *CASES,
+    # Whole planes and rows as chunks of several widths, also with a stride of 2; windows that lie outside the image.
+    ((3, 5, 2, 2), (9, 5, 3, 3), {"padding": (1, 1)}),
+    ((2, 6, 7, 7), (10, 6, 3, 3), {"padding": (1, 1)}),
+    ((2, 4, 16, 16), (6, 2, 3, 3), {"groups": 2, "stride": (2, 2), "padding": (1, 1)}),
+    ((2, 3, 10, 33), (5, 3, 3, 2), {"stride": (1, 2), "padding": (1, 0)}),
+    ((1, 4, 6, 6), (3, 4, 2, 2), {"padding": (3, 3), "dilation": (2, 2)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("case", range(len(COLUMNS)))
+def test_columns_of_all_images(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int, dtype: dtypes.DType
+) -> None:
+    """On CPUs as one matrix product of the columns of all images."""
+    _choose_columns(monkeypatch, True)
+    monkeypatch.setattr(cpu_winograd, "pays", lambda *_: False)
+    x, weight, more = COLUMNS[case]
+    params = DEFAULTS | more
+    _skip_where_composed(device, weight, params["groups"])
+    image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, weight[0])
+    g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
+    check(device, "conv2d", [image, kernel, bias], dtype, ulps=16, **params)
+    check(device, "conv2d", [image[:, :, ::-1], kernel, None], dtype, ulps=16, **params)
+    check(device, "conv2d_input_grad", [g, kernel], dtype, ulps=16, shape=x, **params)
+    check(device, "conv2d_weight_grad", [g, image], dtype, ulps=16, kernel=weight[2:], **params)
+
+
+def test_where_columns_pay(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on two cores with AVX-512: the layers of a ResNet-18 whose planes fill no tiles, and large weight gradients."""
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=16, compute_units=2))
+
+    def pay(x: tuple[int, ...], weight: tuple[int, ...], **more: Any) -> list[bool]:
+        params = DEFAULTS | more
+        images, weights, result = (
+            contiguous(dtypes.float32, shape) for shape in (x, weight, _gradient_shape(x, weight, params))
+        )
+        found = []
+        for op, pays, operands in (
+            ("conv2d", cpu_choice.forward_pays, (images, weights, result)),
+            ("conv2d_input_grad", cpu_choice.input_grad_pays, (result, weights, images)),
+            ("conv2d_weight_grad", cpu_choice.weight_grad_pays, (result, images, weights)),
+        ):
+            c = describe(op, operands[:2], operands[2:], params)
+            assert isinstance(c, Convolution)
+            found.append(pays(runtime, c))
+        return found
+
+    assert pay((8, 512, 2, 2), (512, 512, 3, 3), padding=(1, 1)) == [True] * 3
+    assert pay((8, 256, 4, 4), (512, 256, 3, 3), padding=(1, 1), stride=(2, 2)) == [True] * 3
+    assert pay((8, 512, 7, 7), (2048, 512, 1, 1)) == [True] * 3
+    assert not any(pay((2, 3, 224, 224), (64, 3, 7, 7), padding=(3, 3), stride=(2, 2))[::2])
+    assert pay((4, 64, 56, 56), (64, 64, 1, 1)) == [False] * 3
+    assert pay((128, 16, 8, 8), (32, 16, 3, 3), padding=(1, 1)) == [False] * 3
+
+
 def _shorter(chosen: Any, length: int, *shape: Any) -> cpu_weight_grad.WeightTile:
     return replace(chosen(*shape), chunk=length)
 
 
+@pytest.mark.usefixtures("by_image")
 def test_weight_gradient_in_chunks(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of an image in chunks, and small images together."""
     _skip_where_composed(device, (10, 6), 1)
@@ -119,6 +193,7 @@ CACHED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("by_image")
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
 @pytest.mark.parametrize("case", range(len(CACHED)))
 def test_many_small_images(device: Any, rng: Any, monkeypatch: Any, case: int, dtype: dtypes.DType) -> None:
@@ -152,6 +227,7 @@ def test_few_filters_on_a_gpu(device: Any, rng: Any, monkeypatch: pytest.MonkeyP
     check(device, "conv2d_weight_grad", [g, image], ulps=16, kernel=weight[2:], **params)
 
 
+@pytest.mark.usefixtures("by_image")
 @pytest.mark.parametrize("min_rows", [1, 1 << 30])
 @pytest.mark.parametrize("width", [4, 8])
 def test_narrow_registers(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, width: int, min_rows: int) -> None:

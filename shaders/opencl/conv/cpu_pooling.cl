@@ -179,3 +179,49 @@ __kernel NO_AUTOVEC void max_pool_2x2_vector_grad(__global const STORAGE(DTYPE) 
         }
     }
 }
+
+typedef struct {
+    int height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
+} WindowGeometry;
+
+// The gradient of any windows. A work-item sums in its part of `sums` the gradients of a plane's windows, each at the place of
+// the window's first maximum.
+__kernel NO_AUTOVEC void max_pool_planes_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+                                              __global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                              __global STORAGE(DTYPE) *dx, const ulong dx_offset, __global REAL *sums,
+                                              const uint planes, const uint planes_each, const uint channels, STRIDES(g),
+                                              const long g_column, STRIDES(x), const long x_column,
+                                              const WindowGeometry geometry) {
+    const int height = geometry.height, width = geometry.width, down = geometry.down, across = geometry.across;
+    const int kernel_h = geometry.kernel_h, kernel_w = geometry.kernel_w;
+    const int stride_h = geometry.stride_h, stride_w = geometry.stride_w;
+    const int padding_h = geometry.padding_h, padding_w = geometry.padding_w;
+    const int dilation_h = geometry.dilation_h, dilation_w = geometry.dilation_w;
+    const int pixels = height * width;
+    sums += (ulong)get_global_id(0) * pixels;
+    for (uint plane = FIRST_PLANE; plane < END_PLANE; plane++) {
+        __global const STORAGE(DTYPE) *from = PLANE_OF(x, plane), *grads = PLANE_OF(g, plane);
+        for (int i = 0; i < pixels; i++) sums[i] = 0;
+        for (int row = 0; row < down; row++) {
+            const int top = row * stride_h - padding_h, bottom = min(top + (kernel_h - 1) * dilation_h, height - 1);
+            const int upper = top < 0 ? top + (dilation_h - 1 - top) / dilation_h * dilation_h : top;
+            for (int column = 0; column < across; column++) {
+                const int left = column * stride_w - padding_w, right = min(left + (kernel_w - 1) * dilation_w, width - 1);
+                const int begin = left < 0 ? left + (dilation_w - 1 - left) / dilation_w * dilation_w : left;
+                // Where a window begins outside the image, its first maximum may be there, if all elements are -infinity.
+                int place = top < 0 || left < 0 ? -1 : top * width + left;
+                REAL best = -INFINITY;
+                for (int y = upper; y <= bottom; y += dilation_h)
+                    for (int at = begin; at <= right; at += dilation_w) {
+                        const REAL value = LOAD(DTYPE, from, y * x_row + at * x_column);
+                        const bool replaces = !(value <= best) && best == best;
+                        best = replaces ? value : best;
+                        place = replaces ? y * width + at : place;
+                    }
+                if (place >= 0) sums[place] += LOAD(DTYPE, grads, row * g_row + column * g_column);
+            }
+        }
+        __global STORAGE(DTYPE) *to = dx + dx_offset + (ulong)plane * pixels;
+        for (int i = 0; i < pixels; i++) STORE(DTYPE, sums[i], to, i);
+    }
+}

@@ -33,10 +33,15 @@ _MIN_ACROSS = 8
 
 def pays(p: Product, stride: Pair, phases: Sequence[Phase]) -> bool:
     """Whether this kernel takes a product, and is faster than one from tap planes."""
-    if p.weights.rows < _MIN_ROWS or stride[1] > 2 or p.images.strides[3] != 1 or min(p.images.strides) < 0:
+    if stride[1] > 2 or p.images.strides[3] != 1 or min(p.images.strides) < 0:
         return False
     taps, across = max(len(phase.taps) for phase in phases), min(phase.across for phase in phases)
-    return taps <= _KC and (taps == 1 or across >= _MIN_ACROSS)
+    return taps <= _KC and worth_packing(p.weights.rows, taps, across)
+
+
+def worth_packing(rows: int, taps: int, across: int) -> bool:
+    """Whether packing the pixels of each tap pays for that many filters, taps and results beside each other."""
+    return rows >= _MIN_ROWS and (taps == 1 or across >= _MIN_ACROSS)
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:

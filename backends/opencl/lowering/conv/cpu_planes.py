@@ -37,8 +37,9 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
 
-_WEIGHTS_BYTES = 1 << 19
-"""Weights that a work-item streams through, at most: they stay in the second-level cache for the next one."""
+WEIGHTS_BYTES = 1 << 19
+"""Weights that a work-item streams through, at most: they stay in the second-level cache for the next one.
+If there are more, planes have gaps."""
 _CHANNELS_AHEAD = 2
 """Channels of the planes that are prefetched. Loads of a tile waited for the second-level cache a third of the time."""
 _UNLIMITED = 1 << 31
@@ -117,7 +118,7 @@ def _correlate(runtime: Runtime, p: Product, plain: _Layout, gapless: _Layout | 
     workers = work_items(runtime)
     weight_bytes = p.geometry.filters * p.geometry.taps * itemsize(p.real)
     # Each image streams through all weights, so these should stay in a cache.
-    cached = p.count >= workers and weight_bytes <= _WEIGHTS_BYTES
+    cached = p.count >= workers and weight_bytes <= WEIGHTS_BYTES
     layouts = [plain, gapless] if gapless and cached and _fits_cache(p, gapless) else [plain]
     layout = _choose_layout(runtime, p, layouts)
     tile = register_tile(runtime, p.real, p.weights.rows, layout.columns)
@@ -158,7 +159,7 @@ def _prepacked_launch(
     )
     tiles, panels = ceil_div(layout.columns, tile.columns), ceil_div(p.weights.rows, tile.rows)
     panel_bytes = weights_bytes // (p.geometry.groups * panels)
-    panels_each = ceil_div(panels, ceil_div(panels, max(1, _WEIGHTS_BYTES // panel_bytes)))
+    panels_each = ceil_div(panels, ceil_div(panels, max(1, WEIGHTS_BYTES // panel_bytes)))
     while panels_each > 1 and tiles * len(layout.phases) * ceil_div(panels, panels_each) * p.count < workers:
         panels_each = ceil_div(panels_each, 2)
     multiply = runtime.launch(

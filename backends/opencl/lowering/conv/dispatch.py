@@ -5,6 +5,8 @@ from __future__ import annotations
 from polyhal.backends.common.problems.conv import Convolution, lowerings
 from polyhal.backends.common.problems.conv_planes import as_forward_conv
 from polyhal.backends.opencl.lowering.conv import (
+    cpu_choice,
+    cpu_im2col,
     cpu_implicit_gemm,
     cpu_planes,
     cpu_weight_grad,
@@ -23,6 +25,8 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
         pays = cpu_winograd.pays(runtime, c.geometry, c.out)
         if pays:
             return cpu_winograd.forward(runtime, c)
+        if cpu_choice.forward_pays(runtime, c):
+            return cpu_im2col.forward(runtime, c)
         return cpu_implicit_gemm.forward(runtime, c) or cpu_planes.forward(runtime, c)
     if depthwise.takes(c):
         return depthwise.forward(runtime, c)
@@ -36,6 +40,8 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         pays = cpu_winograd.pays(runtime, as_forward_conv(c.geometry), c.out)
         if pays:
             return cpu_winograd.input_grad(runtime, c)
+        if cpu_choice.input_grad_pays(runtime, c):
+            return cpu_im2col.input_grad(runtime, c)
         return cpu_implicit_gemm.input_grad(runtime, c) or cpu_planes.input_grad(runtime, c)
     if depthwise.takes(c):
         return depthwise.input_grad(runtime, c)
@@ -46,6 +52,8 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if runtime.features.cpu:
+        if cpu_choice.weight_grad_pays(runtime, c):
+            return cpu_im2col.weight_grad(runtime, c)
         return cpu_weight_grad.weight_grad(runtime, c)
     if depthwise.takes(c, weight_grad=True):
         return depthwise.weight_grad(runtime, c)

@@ -61,21 +61,35 @@ PANELS = Family[RegisterTile](
 )
 
 
-_TILES = {(6, 4): 1.0, (8, 3): 1.02, (12, 2): 1.06, (4, 4): 1.1, (12, 1): 1.2}
+_WIDE_TILES = {(6, 4): 1.0, (8, 3): 1.02, (12, 2): 1.06, (4, 4): 1.1, (12, 1): 1.2}
 """Rows and vectors of tiles for 32 registers, and their relative time per multiply-add; (6, 4) has the fewest loads."""
+_NARROW_TILES = {(4, 3): 1.0}
+"""The same for 16 registers."""
 
 
 def register_tile(runtime: Runtime, itemsize: int, m: int, n: int) -> RegisterTile:
     """Return the fastest tile for m x n sums of `itemsize` bytes, with regard to padding at the edges."""
-    width = runtime.features.vector_width
-    wide = width >= _AVX512_WIDTH
-    if itemsize > 4:
-        width //= 2
-    rows, vectors = (
-        min(_TILES, key=lambda t: round_up(m, t[0]) * round_up(n, t[1] * width) * _TILES[t]) if wide else (4, 3)
-    )
+    _, (rows, vectors), width = _fastest(runtime, itemsize, m, n)
     shapes = f"{size_class(m)} by {size_class(n)} of {itemsize} bytes"
     return runtime.tuning.choose(PANELS, shapes, RegisterTile(rows, vectors, width))
+
+
+def tile_time(runtime: Runtime, itemsize: int, m: int, n: int) -> float:
+    """Return the time of m x n sums in that tile, in those that the fastest tile makes without padding meanwhile."""
+    return _fastest(runtime, itemsize, m, n)[0]
+
+
+def _fastest(runtime: Runtime, itemsize: int, m: int, n: int) -> tuple[float, tuple[int, int], int]:
+    """Return that time, the rows and vectors of the tile, and the width of its vectors."""
+    width = runtime.features.vector_width
+    tiles = _WIDE_TILES if width >= _AVX512_WIDTH else _NARROW_TILES
+    if itemsize > 4:
+        width //= 2
+    time, tile = min(
+        (round_up(m, rows) * round_up(n, vectors * width) * cost, (rows, vectors))
+        for (rows, vectors), cost in tiles.items()
+    )
+    return time, tile, width
 
 
 def supports_row_sums(p: Product) -> bool:
@@ -83,8 +97,15 @@ def supports_row_sums(p: Product) -> bool:
     return p.left.row == 1 != p.left.column and p.sum_dtype is p.out_dtype
 
 
-def build(runtime: Runtime, p: Product) -> Launch:
-    """Build the launch for a product. Raises KernelBuildError."""
+def build(
+    runtime: Runtime,
+    p: Product,
+    *,
+    a: Tensor | Workspace | None = None,
+    b: Tensor | Workspace | None = None,
+    out: Tensor | Workspace | None = None,
+) -> Launch:
+    """Build the launch for a product; `a`, `b` and `out` replace its own memory. Raises KernelBuildError."""
     itemsize = p.sum_dtype.itemsize
     tile = register_tile(runtime, itemsize, p.m, p.n)
     row_major = p.left.column == 1 or p.left.row != 1
@@ -105,7 +126,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
         PARTIAL_IN_WORKSPACE=bool(partial_bytes), ROW_SUMS=p.row_sums is not None, PREFETCH_DISTANCE=prefetch_distance(runtime),
     )  # fmt: skip
     args: dict[str, Argument] = {
-        **geometry(p), **epilogue_args, "out": Tensor(p.out.place), "blocks_down": down, "blocks_across": across,
+        **geometry(p, a, b), **epilogue_args, "out": out or Tensor(p.out.place), "blocks_down": down, "blocks_across": across,
     }  # fmt: skip
     if partial_bytes:
         args["partial"] = Workspace(p.workspace)
