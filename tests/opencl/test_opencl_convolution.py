@@ -303,7 +303,8 @@ def test_channels_last_views(device: Any, rng: Any) -> None:
     [((2, 3, 6, 8), (2, 2), (2, 2), (0, 0), (1, 1)), ((1, 2, 17, 15), (3, 2), (2, 1), (1, 1), (1, 1)),
      ((2, 3, 4, 22), (2, 2), (2, 2), (0, 0), (1, 1)), ((3, 2, 8, 8), (2, 2), (2, 2), (0, 0), (1, 1)),
      ((3, 1, 4, 16), (2, 2), (2, 2), (0, 0), (1, 1)), ((2, 2, 20, 20), (3, 3), (1, 2), (1, 1), (2, 3)),
-     ((1, 1, 5, 5), (5, 5), (5, 5), (2, 2), (1, 1))],
+     ((1, 1, 5, 5), (5, 5), (5, 5), (2, 2), (1, 1)), ((3, 2, 9, 45), (3, 3), (2, 2), (1, 1), (1, 1)),
+     ((2, 1, 8, 60), (2, 4), (3, 3), (1, 2), (1, 1))],
 )  # fmt: skip
 def test_pooling(
     device: Any, rng: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, dtype: dtypes.DType
@@ -313,6 +314,8 @@ def test_pooling(
     common = {"kernel": kernel, "stride": stride, "padding": padding}
     check(device, "max_pool2d", [x], dtype, ulps=0, **common, dilation=dilation)
     g = rng.integers(-8, 8, OPS["max_pool2d"].reference(x, **common, dilation=dilation).shape).astype(float)
+    check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
+    x[0, 0, :3, :3] = -np.inf
     check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
     x.flat[::5] = np.nan
     check(device, "max_pool2d", [x], dtype, ulps=0, **common, dilation=dilation)

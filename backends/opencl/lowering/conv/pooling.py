@@ -7,11 +7,11 @@ from typing import Any
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.pooling import Pooling, describe
 from polyhal.backends.opencl.lowering.conv.arguments import Args
-from polyhal.backends.opencl.lowering.conv.cpu_layout import itemsize
+from polyhal.backends.opencl.lowering.conv.cpu_max_pool import max_pool
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
@@ -48,9 +48,9 @@ def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> Lowerin
             "channels": pooling.channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
             **_operands(operands, pooling, _AXES),
         }  # fmt: skip
+        if kernel.startswith("max_pool") and runtime.features.cpu:
+            return max_pool(runtime, pooling, out.dtype, args, gradient=gradient)
         items, function = pooling.pixels, kernel
-        if kernel == "max_pool_grad" and runtime.features.cpu:
-            return _max_pool_planes_grad(runtime, pooling, definitions, args)
         if kernel == "max_pool_grad" and (cells := _disjoint_cells(pooling)):
             items, function = cells, "max_pool_disjoint_grad"
         return runtime.launch(
@@ -96,19 +96,6 @@ def _max_pool_2x2(
         {"DTYPE": definitions["DTYPE"], "REAL": real, "MASK": "long" if real == "double" else "int"},
         args, (ceil_div(pooling.planes, planes_each),), (1,),
         kernel=kernel.replace("max_pool", "max_pool_2x2_vector" if vectors else "max_pool_2x2"),
-    )  # fmt: skip
-
-
-def _max_pool_planes_grad(runtime: Runtime, pooling: Pooling, definitions: Definitions, args: Args) -> Launch:
-    """The launch for the gradient of any windows on a CPU, where a work-item takes whole planes."""
-    planes_each = ceil_div(pooling.planes, _ITEMS_PER_UNIT * runtime.features.compute_units)
-    items, real = ceil_div(pooling.planes, planes_each), definitions["REAL"]
-    height, width = pooling.lengths[:2]
-    return runtime.launch(
-        "conv/cpu_pooling",
-        {"DTYPE": definitions["DTYPE"], "REAL": real, "MASK": "long" if real == "double" else "int"},
-        {**args, "sums": Workspace(3), "planes": pooling.planes, "planes_each": planes_each},
-        (items,), (1,), kernel="max_pool_planes_grad", workspace=(items * height * width * itemsize(str(real)),),
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ PANELS = Family[RegisterTile](
 )
 
 
-_WIDE_TILES = {(6, 4): 1.0, (8, 3): 1.02, (12, 2): 1.06, (4, 4): 1.1, (12, 1): 1.2}
+_WIDE_TILES = {(6, 4): 1.0, (8, 3): 1.02, (8, 2): 1.04, (12, 2): 1.06, (4, 4): 1.1, (12, 1): 1.2}
 """Rows and vectors of tiles for 32 registers, and their relative time per multiply-add; (6, 4) has the fewest loads."""
 _NARROW_TILES = {(4, 3): 1.0}
 """The same for 16 registers."""
