@@ -12,7 +12,13 @@ from native_harness import as_gpu
 from native_ops import check, run
 
 from polyhal.backends.common.problems.conv import Convolution, describe, geometry
-from polyhal.backends.opencl.lowering.conv import cpu_choice, cpu_implicit_gemm, cpu_weight_grad, cpu_winograd
+from polyhal.backends.opencl.lowering.conv import (
+    cpu_choice,
+    cpu_implicit_gemm,
+    cpu_weight_grad,
+    cpu_weight_grad_columns,
+    cpu_winograd,
+)
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
@@ -30,6 +36,12 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 6, 5, 5), (8, 6, 5, 5), {"padding": (4, 4)}),
     ((1, 2, 1, 4), (6, 2, 1, 2), {"stride": (3, 1), "padding": (1, 0)}),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def weight_gradients_from_planes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other kernel for weight gradients on CPUs has tests of its own."""
+    monkeypatch.setattr(cpu_weight_grad_columns, "columns", lambda *_: None)
 
 
 def _gradient_shape(x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, Any]) -> tuple[int, ...]:

@@ -47,6 +47,9 @@ typedef VEC(REAL) V;
 #define NR (VECTORS * WIDTH)
 // Reals from one term of the packed pixels to the next. Vectors may be written up to WIDTH past the end of a term.
 #define PITCH (NR + WIDTH)
+// Channels whose taps are packed one after the other: what they read stays in the first-level cache, whose sets channels share
+// that lie a multiple of a page apart.
+#define CHANNELS_AT_ONCE 8
 typedef struct __attribute__((packed)) {
     V lanes;
 } Unaligned;
@@ -182,8 +185,12 @@ __kernel NO_AUTOVEC void conv_cpu_implicit_gemm(__global const STORAGE(DTYPE) *x
                 (channels * (pass + 1) / passes - first_channel) * phase_taps;
             const bool last = pass + 1 == passes;
             const long before = plane / g->groups * g->x_image + (long)(group * channels + first_channel) * g->x_channel;
-            pack_pixels(x + before, before, g, phase_taps ? terms / phase_taps : 0, shifts, phase_taps, down, across,
-                        first, (__private REAL *)panel);
+            const uint some = phase_taps ? terms / phase_taps : 0;
+            for (uint c = 0; c < some; c += CHANNELS_AT_ONCE) {
+                const long from = before + c * g->x_channel;
+                pack_pixels(x + from, from, g, min((uint)CHANNELS_AT_ONCE, some - c), shifts, phase_taps, down, across, first,
+                            (__private REAL *)panel + c * phase_taps * PITCH);
+            }
             for (uint p = first_panel; p < last_panel; p++) {
                 __global REAL *sums_before = partial + (ulong)(p - first_panel) * ROWS * NR;
                 __global const REAL *weight =

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.problems.conv import Convolution
 from polyhal.backends.common.problems.conv_planes import input_planes
-from polyhal.backends.opencl.lowering.conv import cpu_implicit_gemm, cpu_planes
+from polyhal.backends.opencl.lowering.conv import cpu_implicit_gemm, cpu_planes, cpu_weight_grad_columns
 from polyhal.backends.opencl.lowering.conv.cpu_layout import itemsize, lanes
 from polyhal.backends.opencl.lowering.gemm.cpu_panels import tile_time
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 
-_MAX_COLUMN_BYTES = 1 << 26
+_MAX_COLUMN_BYTES = 1 << 25
 """Columns in memory, at most."""
 _MOVE = 8
 """Time to move a pixel to or from a column."""
@@ -58,7 +58,11 @@ def weight_grad_pays(runtime: Runtime, c: Convolution) -> bool:
     width = lanes(runtime, real_type(c.out.dtype))
     planes, _ = input_planes(g, width)
     columns = round_up((g.result[0] - 1) * planes.pitch + g.result[1], width)
-    return _product_time(runtime, c, g.filters, g.taps, _FAR_MOVE) < _GRAD_BY_IMAGE * columns / g.pixels
+    by_image = _GRAD_BY_IMAGE * columns / g.pixels
+    packed = cpu_weight_grad_columns.columns(runtime, c)
+    if packed is not None:
+        by_image = min(by_image, cpu_weight_grad_columns.time(c, packed) / (g.filters * g.taps * g.pixels))
+    return _product_time(runtime, c, g.filters, g.taps, _FAR_MOVE) < by_image
 
 
 def _takes(c: Convolution, weight: Spec) -> bool:

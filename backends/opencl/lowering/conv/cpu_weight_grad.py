@@ -9,6 +9,7 @@ from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Geometry
 from polyhal.backends.common.problems.conv_planes import Phase, TapPlanes, input_planes, output_grad_planes
+from polyhal.backends.opencl.lowering.conv import cpu_weight_grad_columns
 from polyhal.backends.opencl.lowering.conv.arguments import Args
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     CACHED_PLANES_BYTES,
@@ -37,6 +38,8 @@ _CHUNK = 2048
 """Default of WeightTile.chunk."""
 _REUSE = 1152
 """Default of WeightTile.reuse."""
+_SUM_COST = 1.1
+"""Time of a multiply-add with the summing of lanes, relative to that of a product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +121,14 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
     width = lanes(runtime, real)
     tile = weight_tile(runtime, real, g.filters, g.taps)
     plain, gapless = _layout(c, real, width), _layout(c, real, width, gapless=True)
+    columns = cpu_weight_grad_columns.columns(runtime, c)
     cached = [layout for layout in (plain, gapless) if _images_each(runtime, g, layout, tile, itemsize(real))]
-    if cached:
+    times = [layout.time(g) for layout in cached or [plain]]
+    if columns is not None and cpu_weight_grad_columns.time(c, columns) < _SUM_COST * min(times):
+        sums = Tensor(2) if _writes_result(columns.splits, out, real) else Workspace(5)
+        multiply, nbytes = cpu_weight_grad_columns.launch(runtime, c, columns, sums)
+        multiplication = _Multiplication((multiply,), (nbytes, 1), columns.splits)
+    elif cached:
         multiplication = _packing_launch(runtime, c, min(cached, key=lambda layout: layout.time(g)), tile)
     else:
         multiplication = _prepacked_launches(runtime, c, plain, tile)
