@@ -31,17 +31,28 @@ _LAUNCHES = {
 }
 """Kernels of ops that first make sums over work-groups, and then use them; 1 for all others."""
 
+_TENSORS_PER_LAUNCH = 24
+"""Of ops on lists that take any number of tensors: a kernel's parameters hold no more."""
+
 
 def kernel_cost(
     op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any]
 ) -> KernelCost:
     """Return the cost of an op for these specs."""
     family, flops = OPS[op].family, op_flops(op, inputs, outputs, params)
-    cost = _cost(_kind(family, params), inputs, outputs, flops)._replace(launches=_LAUNCHES.get(op, 1))
+    cost = _cost(_kind(family, params), inputs, outputs, flops)._replace(launches=_launches(op, inputs, params))
     if not outputs or not outputs[0].size or family not in ("contraction", "fused", "convolution"):
         return cost
     cost = cost._replace(outputs=outputs[0].size, depth=flops // (2 * outputs[0].size))
     return _convolution(op, cost, inputs, outputs) if family == "convolution" else cost
+
+
+def _launches(op: str, inputs: Sequence[InputSpec | None], params: Mapping[str, Any]) -> int:
+    if op == "norms":
+        return math.ceil(len(inputs) / _TENSORS_PER_LAUNCH) + 1
+    if op == "foreach_elementwise":
+        return -(-int(params["count"]) // _TENSORS_PER_LAUNCH)
+    return _LAUNCHES.get(op, 1)
 
 
 def _kind(family: str, params: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from polyhal.hal.ir.graph import Graph
 from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
+from polyhal.hal.passes.fuse.lists import fuse_lists
 from polyhal.hal.passes.fuse.patterns import match_patterns
 from polyhal.hal.passes.gather_again import gather_again
 from polyhal.hal.passes.layout.pad_gemm import pad_gemm
@@ -39,6 +40,7 @@ PASSES = (
     simplify_views,
     remove_dead_code,
     fuse_elementwise,
+    fuse_lists,
 )
 
 

@@ -205,7 +205,18 @@ class _Assigner(Generic[D]):
             return [node.replaces[position]] if node.replaces[position] >= 0 else []
         if Trait.POINTWISE in node.op.traits or _is_pointwise_group(node):
             return [i for i, x in enumerate(node.inputs) if self._has_memory(x)]
+        if node.op is OPS["foreach_elementwise"]:
+            return self._at_same_position(node, position)
         return []
+
+    def _at_same_position(self, node: Node, position: int) -> list[int]:
+        """Operands at the position of an output in lists, unless others are read from the same memory."""
+        lists, count = node.bound["lists"], node.bound["count"]
+        own = range(position % count, lists * count, count)
+        others = {
+            self._root[x.index] for i, x in enumerate(node.inputs) if isinstance(x, Value) and i not in own
+        }
+        return [i for i in own if self._has_memory(node.inputs[i]) and self._root[node.value(i)] not in others]
 
     def _has_memory(self, x: object) -> bool:
         return isinstance(x, Value) and self._of[self._root[x.index]] >= 0

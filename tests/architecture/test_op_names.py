@@ -17,7 +17,8 @@ MEANT = {
     "hal/passes/layout/sink_reshapes.py": "moves reshapes",
     "hal/passes/fuse/expressions.py": "reads sums, products, powers and views by what they compute",
     "hal/passes/fuse/epilogues.py": "looks through reshapes, and for the root op that a declaration names",
-    "hal/scheduler/buffers.py": "a group of pointwise ops may end with a reduction, which its parameters tell",
+    "hal/passes/fuse/lists.py": "a group of pointwise ops may end with a reduction, which its parameters tell",
+    "hal/scheduler/buffers.py": "a group of pointwise ops may end with a reduction, and one on lists has positions",
 }
 """The exceptions, with their reasons."""
 

@@ -121,7 +121,7 @@ def lower_fused(
         if isinstance(translation, Declined):
             return translation
         steps, values = translation
-        specs = [_scalar_precision(s, _widest(steps)) for s in inputs]
+        specs = scalars_in_precision(inputs, steps)
         results = [values[i] for i in params["results"]]
         if params["reduction"] is None:
             return group(runtime, specs, outputs, steps, results)
@@ -191,6 +191,11 @@ def _refusal(runtime: Any, step: ExpressionStep) -> str:
     return "" if step.dtype in runtime.capabilities.compute else f"the device does not compute in {step.dtype.name}"
 
 
+def scalars_in_precision(inputs: Sequence[InputSpec | None], steps: Sequence[ExpressionStep]) -> list[InputSpec | None]:
+    """The inputs, whose Python floats keep their precision where steps compute in float64."""
+    return [_scalar_precision(s, _widest(steps)) for s in inputs]
+
+
 def _widest(steps: Sequence[ExpressionStep]) -> DType:
     return dtypes.float64 if any(s.dtype is dtypes.float64 for s in steps) else dtypes.float32
 
@@ -213,8 +218,7 @@ def _lower_op(group: GroupGenerator, op: str) -> LoweringFunction:
         if isinstance(translation, Declined):
             return translation
         steps, values = translation
-        specs = [_scalar_precision(s, _widest(steps)) for s in inputs]
-        return group(runtime, specs, outputs, steps, [values[-1]])
+        return group(runtime, scalars_in_precision(inputs, steps), outputs, steps, [values[-1]])
 
     return lower
 

@@ -46,7 +46,7 @@ from polyhal.backends.opencl.lowering.gather import gather as gather_rows
 from polyhal.backends.opencl.lowering.gather import scatter_add
 from polyhal.backends.opencl.lowering.gemm import dispatch as gemm
 from polyhal.backends.opencl.lowering.optim import optimizer
-from polyhal.backends.opencl.lowering.pointwise import copies, copy, elementwise, random
+from polyhal.backends.opencl.lowering.pointwise import copies, copy, elementwise, foreach, random
 from polyhal.backends.opencl.lowering.recurrent import dispatch as recurrent
 from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
 from polyhal.backends.opencl.lowering.reduction import fused, scan
@@ -54,8 +54,8 @@ from polyhal.backends.opencl.lowering.rowwise import batch_norm, cross_entropy, 
 from polyhal.backends.opencl.lowering.sort import dispatch as sort
 
 _FAMILIES = (
-    elementwise, fused, copy, copies, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention, random, conv,
-    pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent,
+    elementwise, foreach, fused, copy, copies, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention,
+    random, conv, pooling, banded_matmul, banded_planes, batch_norm, group_norm, scan, sort, recurrent,
 )  # fmt: skip
 
 BUILDERS = Builders(

@@ -1,0 +1,103 @@
+"""`foreach_elementwise`: a group of pointwise ops on each of many tensors, which a backend can run in a few kernels.
+
+Optimizers and graph passes make it of ops on tensors so small that a launch takes longer than the work. Steps are those of
+`fused_elementwise`: values are numbered from 0, first the lists, then what all share, then the results of the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.declare import Decompose, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, call_steps, reference_steps, values_of
+
+
+def rows(xs: Any, lists: int, count: int) -> Iterator[tuple[Any, ...]]:
+    """For each position of the lists the inputs of the steps. `xs` holds list by list, then what is shared."""
+    for i in range(count):
+        yield (*xs[i : lists * count : count], *xs[lists * count :])
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    lists, count, results = params["lists"], params["count"], params["results"]
+    if lists < 1 or count < 1 or not results or len(specs) < lists * count:
+        raise ValueError(f"{len(specs)} inputs for {lists} lists of {count}, and results {results}")
+    if any(s.shape != () for s in specs[lists * count :] if isinstance(s, Spec)):
+        raise ValueError("what all tensors share are numbers and tensors without axes")
+    columns: list[list[Output]] = []
+    for row in rows(specs, lists, count):
+        first, *others = row[:lists]
+        kinds = [None if s is None else (s.dtype, isinstance(s, Spec)) for s in row]
+        if not isinstance(first, Spec) or any(s is None or s.shape != first.shape for s in others):
+            raise ValueError(f"tensors {row[:lists]} at one position; expected one shape")
+        if not columns:
+            values, expected = values_of(row, params["steps"]), kinds
+            found = [values[r].dtype for r in results]
+        elif kinds != expected:
+            raise ValueError(f"dtypes {kinds} at one position and {expected} at another")
+        columns.append([(dtype, first.shape) for dtype in found])
+    return [column[r] for r in range(len(results)) for column in columns]
+
+
+def _foreach_elementwise(*xs: Any, lists: int = 1, count: int = 1, steps: Any = (), results: Any = ()) -> Any:
+    """The values `results` of pointwise `steps` on the tensors at each position of the lists; result by result."""
+    found = [reference_steps(row, steps) for row in rows(xs, lists, count)]
+    return tuple(values[r] for r in results for values in found)
+
+
+def _decomposed(*xs: Any, lists: int, count: int, steps: Any, results: Any) -> Any:
+    found = [call_steps(row, steps) for row in rows(xs, lists, count)]
+    return tuple(values[r] for r in results for values in found)
+
+
+_LERP: tuple[GroupStep, ...] = (("subtract", (1, 0), ()), ("multiply", (3, 2), ()), ("add", (0, 4), ()))
+_CAST: tuple[GroupStep, ...] = (("cast", (0,), (dtypes.float32,)),)
+_ROOT: tuple[GroupStep, ...] = (
+    ("sqrt", (0,), ()),
+    ("divide", (3, 1), ()),
+    ("leaky_relu", (4,), (0.1,)),
+    ("add", (5, 2), ()),
+)
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    def draw(shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+        return [rng.uniform(0.1, 2, s) for s in shapes]
+
+    def group(lists: int, count: int, steps: Any, *results: int) -> dict[str, Any]:
+        return {"lists": lists, "count": count, "steps": steps, "results": results}
+
+    few: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 65)]
+    many = [(3 * i + 1,) for i in range(27)]
+    special = [np.array([np.inf, -np.inf, np.nan, -0.0]), np.array(np.nan)]
+    return [
+        Sample((*draw(few), *draw(few), np.array(0.3)), group(2, 4, _LERP, 5, 3), differentiable=False),
+        Sample((*draw([(0, 2), (5,)]), 0.3), group(1, 2, (("multiply", (0, 1), ()),), 2), differentiable=False),
+        Sample(tuple(draw(many)), group(1, 27, _CAST, 1), differentiable=False),
+        Sample((*draw(many[:3]), np.array(0.7), 0.5), group(1, 3, _ROOT, 6), differentiable=False),
+        Sample((*special, 2.0), group(1, 2, (("multiply", (0, 1), ()),), 2), special=True),
+    ]
+
+
+def _flops(inputs: Specs, outputs: Sequence[Spec], params: Params) -> int:
+    return len(params["steps"]) * sum(s.size for s in inputs[: params["count"]] if isinstance(s, Spec))
+
+
+foreach_elementwise = declare(
+    _foreach_elementwise,
+    name="foreach_elementwise",
+    family="optimizer",
+    variadic_outputs=True,
+    infer=_infer,
+    lowering=Decompose(_decomposed),
+    public=False,
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(8.0, floor=1.0),
+    flops=_flops,
+)

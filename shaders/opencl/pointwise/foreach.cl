@@ -1,0 +1,61 @@
+// A group of elementwise ops on each of several contiguous tensors. The parts that depend on the ops are generated
+// (lowering/pointwise/foreach.py), as for pointwise/elementwise.cl: SHARED declares tensors and numbers that all slots use and
+// LOCATE their addresses, LOAD_FULL and LOAD_PART fill the input registers, COMPUTE_ALL evaluates, STORE_FULL and STORE_PART write.
+// The defaults copy floats.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#include "lib/multi_tensor.h"
+#include "lib/operands.h"
+
+#ifndef SLOT_PARAMETERS
+#define SLOT_PARAMETERS __global const float *q00, const ulong q00_offset, __global float *q10, const ulong q10_offset
+#define FIND_SLOT \
+    __global const float *q0 = q00 + q00_offset; \
+    __global float *q1 = q10 + q10_offset; \
+    const uint size = slots.size[0], start = slots.start[0];
+#define LOCATE
+#define REGISTERS VEC(float) r0;
+#define LOAD_FULL LOAD_CONTIGUOUS(float32, r0, q0)
+#define LOAD_PART LOAD_CONTIGUOUS_PART(float32, r0, q0)
+#define COMPUTE_ALL
+#define STORE_FULL STORE_CONTIGUOUS(float32, r0, q1)
+#define STORE_PART STORE_CONTIGUOUS_PART(float32, r0, q1)
+#endif
+#ifndef SHARED
+#define SHARED
+#endif
+
+#ifdef NUMBERS
+typedef struct {
+    NUMBERS
+} ForeachNumbers;
+#define NUMBERS_PARAMETER , const ForeachNumbers numbers
+#else
+#define NUMBERS_PARAMETER
+#define UNPACK_NUMBERS
+#endif
+
+__kernel void pointwise_foreach(SLOT_PARAMETERS, const SlotTable slots SHARED NUMBERS_PARAMETER) {
+    const uint chunk = get_group_id(0);
+    UNPACK_NUMBERS
+    FIND_SLOT
+    CHUNK_BOUNDS
+    LOCATE
+    for (uint at = begin + LANE_ID * WIDTH; at < whole; at += GROUP * WIDTH) {
+        REGISTERS
+        LOAD_FULL
+        COMPUTE_ALL
+        STORE_FULL
+    }
+#if WIDTH > 1
+    if (LANE_ID == 0 && whole < end) {
+        const uint at = whole, left = end - whole;
+        REGISTERS
+        LOAD_PART
+        COMPUTE_ALL
+        STORE_PART
+    }
+#endif
+}

@@ -1,0 +1,130 @@
+"""Small pointwise ops that do the same to many tensors become one op."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal import jit
+from polyhal.hal.passes.fuse.lists import fuse_lists
+
+from .golden import check
+from .rich_device import rich_device
+
+
+def test_casts_of_inputs_and_of_results() -> None:
+    check(
+        fuse_lists,
+        """
+        %0: float32[2]
+        %1: float32[3]
+        %2: float32[2, 5]
+        %3: float32[]
+        on it
+        %4 = cast(%0, dtype=polyhal.bfloat16): bfloat16[2]
+        %5 = sum(%4, axis=(0,), keepdims=False): bfloat16[]
+        %6 = cast(%5, dtype=polyhal.float32): float32[]
+        %7 = cast(%1, dtype=polyhal.bfloat16): bfloat16[3]
+        %8 = sum(%7, axis=(0,), keepdims=False): bfloat16[]
+        %9 = cast(%8, dtype=polyhal.float32): float32[]
+        %10 = cast(%2, dtype=polyhal.bfloat16): bfloat16[2, 5]
+        %11 = sum(%10, axis=(0, 1), keepdims=False): bfloat16[]
+        %12 = cast(%11, dtype=polyhal.float32): float32[]
+        %13 = cast(%3, dtype=polyhal.bfloat16): bfloat16[]
+        %14 = sum(%13, axis=(), keepdims=False): bfloat16[]
+        %15 = cast(%14, dtype=polyhal.float32): float32[]
+        %16 = reshape(%6, shape=(1,)): float32[1]
+        return %16, %9, %12, %15
+        """,
+        """
+        %0: float32[2]
+        %1: float32[3]
+        %2: float32[2, 5]
+        %3: float32[]
+        on it
+        %4, %5, %6, %7 = foreach_elementwise(%0, %1, %2, %3, lists=1, count=4, steps=(('cast', (0,), (polyhal.bfloat16,)),), results=(1,)): bfloat16[2], bfloat16[3], bfloat16[2, 5], bfloat16[]
+        %8 = sum(%4, axis=(0,), keepdims=False): bfloat16[]
+        %9 = sum(%5, axis=(0,), keepdims=False): bfloat16[]
+        %10 = sum(%6, axis=(0, 1), keepdims=False): bfloat16[]
+        %11 = sum(%7, axis=(), keepdims=False): bfloat16[]
+        %12, %13, %14, %15 = foreach_elementwise(%8, %9, %10, %11, lists=1, count=4, steps=(('cast', (0,), (polyhal.float32,)),), results=(1,)): float32[], float32[], float32[], float32[]
+        %16 = reshape(%12, shape=(1,)): float32[1]
+        return %16, %13, %14, %15
+        """,  # noqa: E501
+        rich_device(),
+    )
+
+
+def test_chains_of_the_same_op_shared_operands_and_groups_of_few_stay_apart() -> None:
+    text = """
+        %0: float32[2]
+        %1: float32[]
+        %2: float32 number  # rate
+        on it
+        %3 = multiply(%0, 2.0): float32[2]
+        %4 = multiply(%3, 2.0): float32[2]
+        %5 = multiply(%4, 2.0): float32[2]
+        %6 = multiply(%5, 2.0): float32[2]
+        %7 = multiply(%6, %1): float32[2]
+        %8 = multiply(%6, %2): float32[2]
+        %9 = multiply(%6, 2): float32[2]
+        return %7, %8, %9
+        """
+    check(fuse_lists, text, text, rich_device())
+
+
+def test_groups_share_tensors_without_axes_and_numbers() -> None:
+    rows = range(4)
+    inputs = "".join(f"        %{i}: float32[{i + 2}]\n" for i in rows) + "        %4: float32[]\n        on it\n"
+    steps = "(('multiply', (0, 1), ()), ('add', (2, 0), ()))"
+    before = "".join(
+        f"        %{i + 5} = fused_elementwise(%4, %{i}, "
+        f"steps=(('multiply', (1, 0), ()), ('add', (2, 1), ())), results=(3,), reduction=None): float32[{i + 2}]\n"
+        for i in rows
+    )
+    found = ", ".join(f"float32[{i + 2}]" for i in rows)
+    after = (
+        f"        %5, %6, %7, %8 = foreach_elementwise(%0, %1, %2, %3, %4, lists=1, count=4, steps={steps}, results=(3,)): "
+        f"{found}\n"
+    )
+    end = "        return %5, %6, %7, %8\n"
+    check(fuse_lists, inputs + before + end, inputs + after + end, rich_device())
+
+
+def test_nothing_where_the_device_has_no_kernel() -> None:
+    lines = [f"        %{i}: float32[2]" for i in range(4)] + ["        on it"]
+    lines += [f"        %{i + 4} = exp(%{i}): float32[2]" for i in range(4)] + ["        return %4, %5, %6, %7"]
+    text = "\n".join(lines) + "\n"
+    check(fuse_lists, text, text, rich_device("foreach_elementwise"))
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_updates_in_place_compute_the_same(repeated: bool) -> None:
+    """Counts that are counted up, and a vector that is exchanged with another: each value is read before it is replaced."""
+    device = rich_device()
+
+    def make() -> list[Any]:
+        rng = np.random.default_rng(0)
+        return [polyhal.tensor(rng.standard_normal(i + 1, np.float32), device=device) for i in range(9)]
+
+    def step(xs: list[Any]) -> Any:
+        for x in xs:
+            x.mul_(0.5).add_(1.0)
+        if repeated:
+            old = xs[3] * 1.0
+            for x in xs[3:8]:
+                x.add_(x)
+            return old + xs[3]
+        return xs[3] * 1.0
+
+    eager, recorded = make(), make()
+    run = jit(lambda: step(recorded))
+    for _ in range(4):
+        wanted, found = step(eager), run()
+        np.testing.assert_array_equal(found.numpy(), wanted.numpy())
+        for x, y in zip(eager, recorded, strict=True):
+            np.testing.assert_array_equal(x.numpy(), y.numpy())
+    assert "foreach_elementwise" in str(run.explain())
