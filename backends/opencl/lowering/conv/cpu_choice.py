@@ -22,6 +22,8 @@ from polyhal.hal.layout import Spec
 
 _MAX_COLUMN_BYTES = 1 << 25
 """Columns in memory, at most."""
+_MAX_PLACES = 1 << 15
+"""Taps times pixels, at most: launches have a table of them."""
 _MOVE = 8
 """Time to move a pixel to or from a column."""
 _FAR_MOVE = 16
@@ -70,8 +72,9 @@ def _takes(c: Convolution, weight: Spec) -> bool:
     g, out = c.geometry, c.out
     columns = g.images * g.groups * g.pixels * g.taps * out.dtype.itemsize
     _, channel, row, column = weight.strides
+    places = math.prod(g.kernel) * max(math.prod(g.size), g.pixels)
     together = row == column * weight.shape[3] and channel == row * weight.shape[2]
-    return together and out.is_contiguous and columns <= _MAX_COLUMN_BYTES
+    return together and out.is_contiguous and columns <= _MAX_COLUMN_BYTES and places <= _MAX_PLACES
 
 
 def _product_time(runtime: Runtime, c: Convolution, m: int, n: int, move: int) -> float:
