@@ -19,9 +19,11 @@ from polyhal.backends.sim.kernels import op_kernel, user_kernel
 from polyhal.backends.sim.launch import SimLaunch
 from polyhal.backends.sim.machine import find_machine
 from polyhal.backends.sim.profile import load_profile, profile_names
+from polyhal.backends.sim.profile_text import profile_text
 from polyhal.backends.sim.selector import SimSelector, parse_selector
 from polyhal.backends.sim.verification import Verification
 from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.diagnostics.measurements import Measurements
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.ops.opdef import OPS
@@ -109,6 +111,11 @@ class SimBackend(SimCore):
     def profiles() -> list[dict[str, Any]]:
         """Return the profiles that there are, as plain data."""
         return [load_profile(name).to_json() for name in profile_names()]
+
+    @staticmethod
+    def fitted_profile(measured: Measurements) -> str:
+        """Return the text of a profile that fits measurements. Raises ValueError if they tell too little about the device."""
+        return profile_text(measured)
 
     # --- kernels ----------------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ def _capabilities(profile: DeviceProfile, gpu: SimulatedGPU) -> Capabilities:
         limits=Limits(max_allocation=gpu.memory.max_allocation),
         features={
             "profile": profile.name,
-            "compute units": f"{profile.compute_units} at {profile.clock_mhz} MHz",
+            "compute units": f"{profile.compute_units}" + (f" at {profile.clock_mhz} MHz" if profile.clock_mhz else ""),
             "local memory": f"{profile.local_memory >> 10} KiB",
             "memory bandwidth": f"{profile.bandwidth / 1e9:g} GB/s",
             "link": f"{profile.link.kind}, {profile.link.bandwidth / 1e9:g} GB/s",

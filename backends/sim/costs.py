@@ -22,6 +22,8 @@ _FLOPS_PER_ELEMENT = {
     "resampling": 8,
 }
 """Operations per element of the largest operand, for families of ops without a rule of their own."""
+_DIRECTED = ("attention", "convolution", "norm", "pooling")
+"""Families whose gradients have kernels of their own kind. Those of products are products."""
 _LAUNCHES = {
     "batch_norm": 2,
     "batch_norm_relu": 2,
@@ -40,7 +42,10 @@ def kernel_cost(
 ) -> KernelCost:
     """Return the cost of an op for these specs."""
     family, flops = OPS[op].family, op_flops(op, inputs, outputs, params)
-    cost = _cost(_kind(family, params), inputs, outputs, flops)._replace(launches=_launches(op, inputs, params))
+    kind = _kind(op, family, params)
+    if family == "elementwise" and outputs and flops > outputs[0].size:
+        kind = "transcendental_elementwise"
+    cost = _cost(kind, inputs, outputs, flops)._replace(launches=_launches(op, inputs, params))
     if not outputs or not outputs[0].size or family not in ("contraction", "fused", "convolution"):
         return cost
     cost = cost._replace(outputs=outputs[0].size, depth=flops // (2 * outputs[0].size))
@@ -55,15 +60,21 @@ def _launches(op: str, inputs: Sequence[InputSpec | None], params: Mapping[str, 
     return _LAUNCHES.get(op, 1)
 
 
-def _kind(family: str, params: Mapping[str, Any]) -> str:
-    """The family, or the part of it whose kernels are slower: strided convolutions, pooling of windows that overlap."""
-    strided = any(s > 1 for s in params.get("stride") or ())
-    if family == "convolution" and strided:
-        return "strided_convolution"
-    overlaps = family == "pooling" and any(
-        k > s for k, s in zip(params.get("kernel", ()), params.get("stride", ()), strict=False)
-    )
-    return "overlapping_pooling" if overlaps else family
+def _kind(op: str, family: str, params: Mapping[str, Any]) -> str:
+    """The family, after words for the part of it whose kernels differ: gradients, strides, windows that overlap.
+
+    A profile that has no figure for `weight_gradient_strided_convolution` has one for the kind that the last words name.
+    """
+    if family == "pooling" and any(
+        k > s for k, s in zip(params.get("kernel", ()), params.get("stride") or (), strict=False)
+    ):
+        family = "overlapping_pooling"
+    if family == "convolution" and any(s > 1 for s in params.get("stride") or ()):
+        family = "strided_convolution"
+    if not op.endswith("_grad") or not family.endswith(_DIRECTED):
+        return family
+    operand = next((o for o in ("input", "weight") if op.endswith(f"_{o}_grad")), "")
+    return "_".join(filter(None, (operand, "gradient", family)))
 
 
 def _convolution(op: str, cost: KernelCost, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> KernelCost:

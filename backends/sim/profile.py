@@ -1,7 +1,7 @@
 """Profiles: the numbers that make a simulated device a laptop's or a data centre's.
 
-A profile is a TOML file in `profiles`. Units there are those of data sheets (GB/s, TFLOP/s, microseconds); here they are
-bytes, operations per second and nanoseconds.
+A profile is a TOML file: one in `profiles`, or one that `polyhal sim calibrate` has written. Units there are those of data
+sheets (GB/s, TFLOP/s, microseconds); here they are bytes, operations per second and nanoseconds.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from polyhal.backends.sim.profile_keys import check
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.dtypes import DType
+from polyhal.hal.dtypes import DType, float32
 
 DEFAULT = "teaching"
 """The profile of `Device("sim")`."""
+SUFFIX = ".toml"
 _GIB = 1 << 30
 _PACKAGE = "polyhal.backends.sim.profiles"
 
@@ -42,6 +45,7 @@ class DeviceProfile:
     type: DeviceType
     compute_units: int
     clock_mhz: int
+    """0 if it is not known."""
     memory: int
     """Bytes."""
     max_allocation: int
@@ -96,11 +100,14 @@ class DeviceProfile:
     def flops_per_second(self, dtype: DType, family: str) -> float:
         """Return the rate at which kernels of a family compute in a dtype.
 
-        `FAMILY_DTYPE` comes before `FAMILY`, and `strided_convolution` falls back to `convolution`.
+        `FAMILY_DTYPE` comes before `FAMILY`. A family of several words, as `strided_convolution`, falls back to the one without
+        the first of them, and the last to `default`.
         """
-        shares = self.efficiency
-        names = (f"{family}_{dtype.name}", family, family.partition("_")[2], "default")
-        return self.peak.get(dtype.name, self.peak["float32"]) * next(shares[name] for name in names if name in shares)
+        words = family.split("_")
+        families = ["_".join(words[i:]) for i in range(len(words))]
+        names = [name for f in families for name in (f"{f}_{dtype.name}", f)]
+        share = next((self.efficiency[name] for name in names if name in self.efficiency), self.efficiency["default"])
+        return self.peak.get(dtype.name, self.peak["float32"]) * share
 
     def to_json(self) -> dict[str, Any]:
         """Return the main figures as plain data."""
@@ -114,6 +121,10 @@ class DeviceProfile:
             "peak_flops_per_s": dict(self.peak),
             "memory": self.memory,
             "bandwidth": self.bandwidth,
+            "cache": self.cache,
+            "cache_bandwidth": self.cache_bandwidth,
+            "product_flops_per_s": self.flops_per_second(float32, "contraction"),
+            "launch_ns": self.launch_ns,
             "link": self.link.kind,
             "link_bandwidth": self.link.bandwidth,
             "link_latency_ns": self.link.latency_ns,
@@ -128,19 +139,44 @@ class DeviceProfile:
 def profile_names() -> list[str]:
     """Return the names of all profiles."""
     files = resources.files(_PACKAGE).iterdir()
-    return sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml"))
+    return sorted(f.name.removesuffix(SUFFIX) for f in files if f.name.endswith(SUFFIX))
+
+
+def load_profile(name: str) -> DeviceProfile:
+    """Read a profile: one of `profile_names`, or a file of one's own, whose path ends in `.toml`.
+
+    Raises ValueError for a name that no file has, and for a file that cannot be read or is no profile.
+    """
+    return _read_file(name) if name.endswith(SUFFIX) else _load_shipped(name)
 
 
 @functools.cache
-def load_profile(name: str) -> DeviceProfile:
-    """Read a profile. Raises ValueError for a name that no file has."""
+def _load_shipped(name: str) -> DeviceProfile:
     if name not in profile_names():
-        raise ValueError(f"no simulated device is called {name!r}; expected one of {', '.join(profile_names())}")
-    text = resources.files(_PACKAGE).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return _parse(name, tomllib.loads(text))
+        expected = f"one of {', '.join(profile_names())}, or the path of a {SUFFIX} file"
+        raise ValueError(f"no simulated device is called {name!r}; expected {expected}")
+    return _parse(name, resources.files(_PACKAGE).joinpath(f"{name}{SUFFIX}").read_text(encoding="utf-8"))
 
 
-def _parse(name: str, tables: Mapping[str, Any]) -> DeviceProfile:
+def _read_file(path: str) -> DeviceProfile:
+    try:
+        return _parse(path, Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ValueError(f"the profile {path} cannot be read: {reason}") from error
+
+
+def _parse(name: str, text: str) -> DeviceProfile:
+    """Read the text of a profile. Raises ValueError that says what is wrong with it."""
+    try:
+        tables = tomllib.loads(text)
+        check(tables)
+        return _profile(name, tables)
+    except ValueError as error:
+        raise ValueError(f"{name} is no profile: {error}") from error
+
+
+def _profile(name: str, tables: Mapping[str, Any]) -> DeviceProfile:
     device, driver, link, shapes = tables["device"], tables["driver"], tables["link"], tables.get("shapes", {})
     cache = tables.get("cache", {})
     return DeviceProfile(

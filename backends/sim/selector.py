@@ -1,6 +1,7 @@
 """What follows the colon in `Device("sim:...")`: `PROFILE[*COUNT][:INDEX][,OPTION=VALUE...]`.
 
 `h200*8:3,memory=64MiB,compute=off` is the fourth of eight H200 with 64 MiB each, which predict times and compute nothing.
+A profile is the name of one that comes with Polyhal, or the path of a file whose name ends in `.toml`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from polyhal.backends.sim.profile import DEFAULT
 
-_HEAD = re.compile(r"(?P<profile>[A-Za-z0-9_]*)(?:\*(?P<count>\d+))?(?::(?P<index>\d+))?")
+_HEAD = re.compile(r"(?P<profile>[A-Za-z0-9_]*|.+\.toml)(?:\*(?P<count>\d+))?(?::(?P<index>\d+))?")
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>|B|KiB|MiB|GiB|TiB)")
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _EXAMPLE = "sim:h200*8:3,memory=64MiB,compute=off"
@@ -57,10 +58,8 @@ class SimSelector:
 
 def parse_selector(text: str) -> SimSelector:
     """Read the text after the colon. Raises ValueError that says what is wrong."""
-    head, *options = text.split(",")
-    match = _HEAD.fullmatch(head)
-    if match is None:
-        raise ValueError(f"{text!r} names no simulated device; expected a form such as {_EXAMPLE}")
+    _, *options = text.split(",")
+    match = _match(text)
     count, index = int(match["count"] or 1), int(match["index"] or 0)
     if not 0 <= index < count:
         raise ValueError(f"there is no device {index} in a machine of {count}; write {_EXAMPLE}")
@@ -70,10 +69,18 @@ def parse_selector(text: str) -> SimSelector:
     return selector
 
 
+def _match(text: str) -> re.Match[str]:
+    """Match what comes before the options. Raises ValueError."""
+    match = _HEAD.fullmatch(text.partition(",")[0])
+    if match is None:
+        raise ValueError(f"{text!r} names no simulated device; expected a form such as {_EXAMPLE}")
+    return match
+
+
 def expand(text: str) -> list[str]:
     """Return the selectors of all devices of the machine, unless `text` has an index. Raises ValueError."""
     selector = parse_selector(text)
-    if ":" in text.partition(",")[0]:
+    if _match(text)["index"]:
         return [text]
     return [str(replace(selector, index=i)) for i in range(selector.count)]
 

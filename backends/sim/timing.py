@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from polyhal.backends.sim.profile import DeviceProfile, Link
 from polyhal.hal.dtypes import DType
 
+_UNSLICED = ("convolution", "input_gradient_convolution", "weight_gradient_convolution")
+
 
 class Engine:
     """A part of the device that does one thing at a time: the compute units together, or one DMA engine.
@@ -86,7 +88,7 @@ def kernel_ns(profile: DeviceProfile, cost: KernelCost) -> int:
 
 def launches(profile: DeviceProfile, cost: KernelCost) -> int:
     """Return how many kernels it takes: those that pack operands or add the parts of shared sums are kernels, too."""
-    sliced = cost.family != "convolution" and cost.flops <= profile.sliced_flops.get(cost.dtype.name, 0)
+    sliced = cost.family not in _UNSLICED and cost.flops <= profile.sliced_flops.get(cost.dtype.name, 0)
     return cost.launches + len(_packed(profile, cost)) + (_shares(profile, cost) > 1 and not sliced)
 
 

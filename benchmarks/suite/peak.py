@@ -13,26 +13,12 @@ import polyhal
 from benchmarks.arguments import make_parser, open_devices
 from benchmarks.result_files import describe_machine, write
 from polyhal import Device
+from polyhal.calibration.peak import peak_rates
+from polyhal.calibration.stopwatch import Stopwatch
 
 _COPY_BYTES = {"cpu": 16 << 20, "gpu": 1 << 30}
 """As large as the largest operands of the op workloads, some of which fit into the caches of some processors."""
 _REPETITIONS = 60
-_ACCUMULATORS, _ITERATIONS = 16, 2048
-_FMA = f"""
-__kernel void multiply_add(__global VECTOR *out, const float start) {{
-    VECTOR sums[{_ACCUMULATORS}];
-    const VECTOR factor = (VECTOR)(1.0f - start), addend = (VECTOR)(start);
-#pragma unroll
-    for (int i = 0; i < {_ACCUMULATORS}; i++) sums[i] = (VECTOR)(get_global_id(0) + i);
-    for (int k = 0; k < {_ITERATIONS}; k++)
-#pragma unroll
-        for (int i = 0; i < {_ACCUMULATORS}; i++) sums[i] = MULTIPLY_ADD(sums[i], factor, addend);
-    VECTOR total = sums[0];
-#pragma unroll
-    for (int i = 1; i < {_ACCUMULATORS}; i++) total += sums[i];
-    out[get_global_id(0)] = total;
-}}
-"""
 
 
 class Peak(NamedTuple):
@@ -44,7 +30,7 @@ class Peak(NamedTuple):
 
 def measure(device: Device, size: str) -> Peak:
     """Measure the peak rates of a device, with buffers for workloads of `size` "cpu" or "gpu"."""
-    return Peak(_copy_rate(device, size), _fma_rate(device))
+    return Peak(_copy_rate(device, size), peak_rates(Stopwatch(device)).get("float32", 0.0))
 
 
 def _fastest(call: Callable[[], object], wait: Callable[[], object]) -> float:
@@ -64,32 +50,6 @@ def _copy_rate(device: Device, size: str) -> float:
     out = polyhal.zeros((nbytes // 4,), device=device)
     seconds = _fastest(lambda: out.copy_(x), device.synchronize)
     return 2 * nbytes / seconds
-
-
-def _fma_rate(device: Device) -> float:
-    runtime = getattr(device.backend, "runtime", None)
-    if device.info.backend != "opencl" or runtime is None:
-        return 0.0
-    import numpy as np
-    import pyopencl as cl
-
-    # One vector register per sum: sixteen sums hide the latency of a multiply-add without spilling.
-    cpu = runtime.features.cpu
-    width = runtime.features.vector_width if cpu else 1
-    # Written with operators, which every compiler contracts: PoCL calls a function for the fma of a vector.
-    text = f"#define VECTOR float{width if width > 1 else ''}\n#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))\n{_FMA}"
-    kernel = cl.Kernel(cl.Program(runtime.context, text).build(["-cl-mad-enable"]), "multiply_add")
-    group = 1 if cpu else 256
-    items = runtime.features.compute_units * (64 if cpu else 256 * 32)
-    out = cl.Buffer(runtime.context, cl.mem_flags.WRITE_ONLY, 4 * width * items)
-    kernel.set_args(out, np.float32(1e-3))
-
-    def call() -> None:
-        cl.enqueue_nd_range_kernel(runtime.queue, kernel, (items,), (group,))
-
-    call()
-    seconds = _fastest(call, runtime.queue.finish)
-    return 2.0 * _ACCUMULATORS * _ITERATIONS * width * items / seconds
 
 
 def main(arguments: Sequence[str]) -> int:

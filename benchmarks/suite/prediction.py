@@ -1,6 +1,7 @@
 """Training steps in virtual time on a simulated device, beside the measured times of the real one.
 
-The same captured steps run on the real device, and on the simulated one without computing anything. The cores of a virtual
+The same captured steps run on the real device, and on the simulated one without computing anything. Its profile is made first,
+by the micro-benchmarks of `polyhal sim calibrate`, which have no part of the steps, or is one by name. The cores of a virtual
 machine are at times twice as slow as at others. Therefore a product of matrices alternates with the steps, and the prediction
 is divided by the speed at which this product runs, relative to the profile's. With `--measured` the real times come from a
 result file of the benchmark `training_step` instead, for devices that are not at hand.
@@ -8,9 +9,11 @@ result file of the benchmark `training_step` instead, for devices that are not a
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,11 +25,15 @@ from benchmarks.result_files import describe_machine, write
 from benchmarks.timing import alternate
 from benchmarks.training_workloads import PRECISIONS, WORKLOADS, TrainingWorkload, polyhal_step
 from polyhal import Device
+from polyhal.calibration import measure as measure_device
+from polyhal.calibration import profile_text
 from polyhal.hal.capabilities import DeviceType
 
 _STEPS_BEFORE = 4
 """A captured step is recorded twice before it is only replayed."""
 _SAMPLE_SECONDS = 0.05
+_MEASURED = "measured"
+"""Stands for the profile that is measured on a device."""
 _PRODUCT = {DeviceType.GPU: 4096}
 """Rows and columns of the product that tells the machine's speed, 512 on other devices: it must not be bound by the host."""
 
@@ -105,25 +112,44 @@ def read_measured(path: Path, models: Sequence[str], precisions: Sequence[str]) 
             yield MeasuredStep(row["model"], row["device"], row["precision"], *times)
 
 
-def compare(steps: Iterator[MeasuredStep], simulated: Device) -> Iterator[dict[str, Any]]:
+class Predictions:
+    """Predicts steps on the simulated devices that stand for real ones."""
+
+    def __init__(self, simulated: Callable[[str], Device]) -> None:
+        """`simulated` opens the simulated device for the name of a real one."""
+        self._open = functools.cache(simulated)
+        self._step = functools.cache(lambda name, model, how: predict(WORKLOADS[model], self._open(name), how))
+        self._product = functools.cache(lambda name: predict_product(self._open(name)))
+
+    def speed(self, step: MeasuredStep) -> float:
+        """The machine's speed when a step was measured, relative to the profile's; 1 if it was not measured."""
+        return self._product(step.device) / step.product_ms if step.product_ms else 1.0
+
+    def milliseconds(self, step: MeasuredStep) -> float:
+        """What a step takes at that speed."""
+        return self._step(step.device, step.model, step.precision) / self.speed(step)
+
+
+def compare(steps: Iterator[MeasuredStep], predictions: Predictions, profile: str) -> Iterator[dict[str, Any]]:
     """Predict each step, print the comparison, and return it as a row."""
-    predicted: dict[tuple[str, str], float] = {}
-    product = predict_product(simulated)
     for step in steps:
-        key = (step.model, step.precision)
-        if key not in predicted:
-            predicted[key] = predict(WORKLOADS[step.model], simulated, step.precision)
-        speed = product / step.product_ms if step.product_ms else 1.0
-        ms = predicted[key] / speed
+        ms, speed = predictions.milliseconds(step), predictions.speed(step)
         print(
             f"{step.device:<10} {step.model:<10} {step.precision:<9} measured {step.ms:9.3f} ms   "
             f"predicted {ms:9.3f} ms   {ms / step.ms:.2f}   speed {speed:.2f}",
             flush=True,
         )
         yield {
-            **step._asdict(), "what": WORKLOADS[step.model].what, "predicted_ms": ms, "speed": speed,
-            "simulated": simulated.name,
+            **step._asdict(), "what": WORKLOADS[step.model].what, "predicted_ms": ms, "speed": speed, "profile": profile,
         }  # fmt: skip
+
+
+def calibrated(device: Device, folder: Path) -> str:
+    """Measure a profile of a device, and return the path of its file."""
+    print(f"{device.name:<10} is calibrated", flush=True)
+    path = folder / f"{device.name.replace(':', '_')}.toml"
+    path.write_text(profile_text(measure_device(device)), encoding="utf-8")
+    return str(path)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -132,21 +158,30 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--models", type=models, default=["mlp", "cnn", "gpt", "resnet"])
     parser.add_argument("--precisions", type=partial(choices, known=PRECISIONS), default=["highest"])
     parser.add_argument("--repetitions", type=int, default=15)
-    parser.add_argument("--profile", default="cpu_2core", help="profile of the simulated device; default: %(default)s")
+    profile_help = (
+        "profile of the simulated device: a name, a file, or `measured`, the default, for one of each device's own"
+    )
+    parser.add_argument("--profile", default=_MEASURED, help=profile_help)
     parser.add_argument("--measured", type=Path, metavar="FILE", help="a result file of training_step")
     args = parser.parse_args(arguments)
     os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
-    simulated = Device(f"sim:{args.profile},compute=off")
-    if args.measured is not None:
-        source = json.loads(args.measured.read_text(encoding="utf-8"))
-        facts = {key: source[key] for key in ("date", "processor", "cores", "devices", "place") if key in source}
-        steps = read_measured(args.measured, args.models, args.precisions)
-    else:
-        devices = open_devices(args.devices)
-        facts = describe_machine(devices)
-        steps = measure(args.models, devices, args.precisions, args.repetitions)
-    result: dict[str, Any] = {"benchmark": "prediction", **facts, "rows": []}
-    for row in compare(steps, simulated):
-        result["rows"].append(row)
-        write(args.json, result)  # after every row, so that an interrupted run keeps its results
+    if args.measured is not None and args.profile == _MEASURED:
+        parser.error("--measured needs a --profile by name: its devices are not here to be measured")
+    with tempfile.TemporaryDirectory() as folder:
+        profiles: dict[str, str] = {}
+        if args.measured is not None:
+            source = json.loads(args.measured.read_text(encoding="utf-8"))
+            facts = {key: source[key] for key in ("date", "processor", "cores", "devices", "place") if key in source}
+            steps = read_measured(args.measured, args.models, args.precisions)
+        else:
+            devices = open_devices(args.devices)
+            facts = describe_machine(devices)
+            if args.profile == _MEASURED:
+                profiles = {d.name: calibrated(d, Path(folder)) for d in devices}
+            steps = measure(args.models, devices, args.precisions, args.repetitions)
+        predictions = Predictions(lambda name: Device(f"sim:{profiles.get(name, args.profile)},compute=off"))
+        result: dict[str, Any] = {"benchmark": "prediction", **facts, "rows": []}
+        for row in compare(steps, predictions, args.profile):
+            result["rows"].append(row)
+            write(args.json, result)  # after every row, so that an interrupted run keeps its results
     return 0

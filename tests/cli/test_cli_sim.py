@@ -119,3 +119,39 @@ def test_what_cannot_be_explained_is_one_sentence(
     assert expected in outcome.err
     assert outcome.err.count("\n") == 1
     assert not Path("s.html").exists()
+
+
+def test_a_calibrated_device_can_be_simulated(polyhal: Command) -> None:
+    outcome = polyhal("sim", "calibrate", "sim:laptop_igpu,compute=off", "--output", "mine.toml")
+    assert outcome.code == 0, outcome.err
+    assert "profile: mine.toml; to use it: Device('sim:mine.toml')" in outcome.out
+    assert re.search(r"arithmetic +\d\.\d+ TFLOP/s in float32", outcome.out)
+    explained = Path("s.py")
+    explained.write_text(_SCRIPT)
+    assert polyhal("sim", "explain", "s.py", "--device", "sim:mine.toml").code == 0
+    assert "Laptop graphics" in Path("s.html").read_text(encoding="utf-8")
+
+
+def test_the_file_of_a_profile_is_named_after_the_device(polyhal: Command) -> None:
+    outcome = polyhal("sim", "calibrate", "sim:teaching,compute=off")
+    assert outcome.code == 0, outcome.err
+    assert [p.name for p in Path().glob("*.toml")] == ["sim_teaching_compute_off.toml"]
+
+
+@pytest.mark.parametrize(
+    ("device", "output", "expected"),
+    [
+        ("numpyy", "x.toml", "'numpyy' is not available"),
+        ("sim:h1000", "x.toml", "no simulated device is called 'h1000'"),
+        ("described:rx6800", "x.toml", "described:rx6800 is only described: there is nothing to measure"),
+        ("numpy", "no/such/folder/x.toml", "No such file or directory"),
+        ("numpy", ".", "does not end in .toml"),
+        ("numpy", "x.txt", "x.txt does not end in .toml"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_one_sentence(polyhal: Command, device: str, output: str, expected: str) -> None:
+    outcome = polyhal("sim", "calibrate", device, "--output", output)
+    assert outcome.code == 2
+    assert expected in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert not list(Path().glob("*.toml"))

@@ -1,0 +1,97 @@
+"""The keys of a profile: what a file must have and what it may have, so that a slip of the pen is an error with a name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class ProfileKey(NamedTuple):
+    """One key of a table."""
+
+    type: type
+    """`float` takes whole numbers, too, and `dict` is a table of numbers by name."""
+    optional: bool = False
+    zero: bool = False
+    """Whether a number may be 0."""
+
+
+_REQUIRED, _TIME = ProfileKey(float), ProfileKey(float, zero=True)
+_LINK = {"kind": ProfileKey(str), "bandwidth_gb_s": _REQUIRED, "latency_us": _TIME}
+_TABLES: dict[str, dict[str, ProfileKey]] = {
+    "device": {
+        "title": ProfileKey(str), "type": ProfileKey(str), "compute_units": ProfileKey(int),
+        "clock_mhz": ProfileKey(int, zero=True), "memory_gib": _REQUIRED,
+        "max_allocation_gib": _REQUIRED, "local_memory_kib": ProfileKey(int, zero=True),
+        "bandwidth_gb_s": _REQUIRED,
+    },
+    "driver": {
+        "launch_us": _TIME, "submit_us": _TIME, "replay_us": ProfileKey(float, optional=True, zero=True), "sync_us": _TIME,
+        "watchdog_s": _REQUIRED,
+    },
+    "link": {**_LINK, "dma_engines": ProfileKey(int), "unified_memory": ProfileKey(bool)},
+    "peer_link": _LINK,
+    "cache": {"size_mib": _REQUIRED, "bandwidth_gb_s": _REQUIRED},
+    "shapes": {
+        "tile_outputs": ProfileKey(dict, optional=True), "split_depth": ProfileKey(int, optional=True),
+        "sliced_flops": ProfileKey(dict, optional=True), "fill_depth": ProfileKey(dict, optional=True),
+        "half_row": ProfileKey(float, optional=True, zero=True), "packing_gb_s": ProfileKey(dict, optional=True),
+    },
+}  # fmt: skip
+_NUMBERS = {"peak_tflop_s": ("float32",), "efficiency": ("default", "memory")}
+"""Tables of numbers by any name, and the names that must be there."""
+_OPTIONAL = ("peer_link", "cache", "shapes")
+
+
+def check(tables: Mapping[str, Any]) -> None:
+    """Raise ValueError for the first table or key that is missing, unknown, or not of its type."""
+    for name in tables:
+        if name not in _TABLES and name not in _NUMBERS:
+            raise ValueError(f"[{name}] is no table of a profile; expected {', '.join([*_NUMBERS, *_TABLES])}")
+    for name, required in _NUMBERS.items():
+        table = _table(tables, name)
+        _check_keys(name, table, {**dict.fromkeys(table, _REQUIRED), **dict.fromkeys(required, _REQUIRED)})
+    for name, keys in _TABLES.items():
+        if name in tables or name not in _OPTIONAL:
+            _check_keys(name, _table(tables, name), keys)
+
+
+def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = tables.get(name)
+    if not isinstance(table, dict):
+        raise ValueError(f"the table [{name}] is missing")
+    return table
+
+
+def _check_keys(name: str, table: Mapping[str, Any], keys: Mapping[str, ProfileKey]) -> None:
+    for key in table:
+        if key not in keys:
+            raise ValueError(f"[{name}] has no {key}; expected {', '.join(keys)}")
+    for key, expected in keys.items():
+        if key in table:
+            _check_value(f"{key} in [{name}]", table[key], expected)
+        elif not expected.optional:
+            raise ValueError(f"[{name}] lacks {key}")
+
+
+def _check_value(what: str, value: Any, expected: ProfileKey) -> None:
+    if expected.type is dict and isinstance(value, dict):
+        for name, entry in value.items():
+            _check_value(f"{name} of {what}", entry, _REQUIRED)
+        return
+    types = (int, float) if expected.type is float else expected.type
+    if not isinstance(value, types) or (isinstance(value, bool) and expected.type is not bool):
+        raise ValueError(f"{what} is {value!r}; expected {_EXPECTED[expected.type]}")
+    number: Any = value
+    if expected.type in (int, float) and not (math.isfinite(number) and number >= 0 and (number or expected.zero)):
+        raise ValueError(f"{what} is {value!r}; expected {'0 or more' if expected.zero else 'more than 0'}")
+
+
+_EXPECTED = {
+    float: "a number",
+    int: "a whole number",
+    str: "a text in quotes",
+    bool: "true or false",
+    dict: "a table of numbers",
+}

@@ -1,0 +1,75 @@
+"""How fast a device multiplies and adds in registers, without any memory: what efficiencies of kernels are shares of."""
+
+from __future__ import annotations
+
+from polyhal.calibration.stopwatch import Stopwatch, captured
+from polyhal.creation import full
+from polyhal.hal.dtypes import DType, float16, float32, float64
+from polyhal.hal.errors import PolyhalError
+from polyhal.hal.ops.opdef import OpFunction
+from polyhal.hal.ops.user_kernels import kernel
+
+_ACCUMULATORS, _ITERATIONS = 16, 2048
+"""Sixteen sums, of one vector register each, hide the latency of a multiply-add without spilling."""
+_VECTOR_BYTES = 64
+_WIDEST = 16
+"""Lanes of OpenCL's widest vectors."""
+# Written with operators, which every compiler contracts: PoCL calls a function for the fma of a vector.
+_TEXT = f"""
+{{head}}
+__kernel void multiply_add(__global const T *x, __global T *out) {{{{
+    {{vector}} sums[{_ACCUMULATORS}];
+    const {{vector}} factor = ({{vector}})(1 - x[0]), addend = ({{vector}})(x[0]);
+#pragma unroll
+    for (int i = 0; i < {_ACCUMULATORS}; i++) sums[i] = ({{vector}})((T)(get_global_id(0) + i));
+    for (int k = 0; k < {_ITERATIONS}; k++)
+#pragma unroll
+        for (int i = 0; i < {_ACCUMULATORS}; i++) sums[i] = sums[i] * factor + addend;
+    {{vector}} total = sums[0];
+#pragma unroll
+    for (int i = 1; i < {_ACCUMULATORS}; i++) total += sums[i];
+    {{store}};
+}}}}
+"""
+
+
+def peak_rates(stopwatch: Stopwatch) -> dict[str, float]:
+    """Operations per second by dtype, two for each multiply-add. Nothing for dtypes and devices without such a kernel."""
+    rates = {d.name: _rate(stopwatch, d) for d in (float32, float16, float64)}
+    return {name: rate for name, rate in rates.items() if rate}
+
+
+def _rate(stopwatch: Stopwatch, dtype: DType) -> float:
+    device = stopwatch.device
+    features = device.backend.capabilities.features
+    if dtype not in device.backend.capabilities.compute or (dtype is float16 and features.get("fp16") != "True"):
+        return 0.0  # kernels then compute in float32
+    cpu = device.type.value == "cpu"
+    # As many lanes as the widest vectors have: a compiler splits those that are too wide, and GPUs have lanes of their own.
+    width = min(_WIDEST, _VECTOR_BYTES // dtype.itemsize) if cpu else 1
+    items = int(features.get("compute_units", 1)) * (64 if cpu else 256 * 32)
+    run = _multiply_add(dtype, width, items, 1 if cpu else 256)
+    x = full((width * items,), 1e-3, dtype=dtype, device=device)
+    try:
+        step = captured(lambda: run(x))
+    except PolyhalError:  # its driver has no OpenCL C, or none for this dtype
+        return 0.0
+    seconds = min(stopwatch.replays(step) for _ in range(3))
+    return 2.0 * _ACCUMULATORS * _ITERATIONS * width * items / seconds
+
+
+def _multiply_add(dtype: DType, width: int, items: int, group: int) -> OpFunction:
+    name = {float32: "float", float16: "half", float64: "double"}[dtype]
+    text = _TEXT.format(
+        head="#pragma OPENCL EXTENSION cl_khr_fp16 : enable" if dtype is float16 else "",
+        vector=f"{name}{width}" if width > 1 else name,
+        store=f"vstore{width}(total, get_global_id(0), out)" if width > 1 else "out[get_global_id(0)] = total",
+    )
+    return kernel(
+        "multiply_add",
+        opencl=text,
+        outputs=lambda x: (x.dtype, x.shape),
+        grid=lambda x: items,
+        group=group,
+        dtypes=(dtype,),
+    )
