@@ -71,7 +71,12 @@ def _apply_rule(node: GradNode, grads: list[Tensor | None]) -> Gradients:
         rule = op.gradient
         values = [_argument(node, name, grads) for name in rule.needs]
         bound = op.bind(node.params)
-        result = rule.function(*values, **{name: bound[name] for name in rule.params})
+        # Its indices, which it saved, were looked at when it ran.
+        before, dispatch.thread.indices_checked = dispatch.thread.indices_checked, op.index_range is not None
+        try:
+            result = rule.function(*values, **{name: bound[name] for name in rule.params})
+        finally:
+            dispatch.thread.indices_checked = before
     return result if isinstance(result, tuple) else (result,)
 
 

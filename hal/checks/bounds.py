@@ -56,7 +56,7 @@ def _specs(inputs: Any) -> Specs:
 
 def check_range(device: Device, op: str, allowed: IndexRange, index: Ref, where: Callable[[], str]) -> None:
     """Raise IndexError for an index outside the range; `where` says what called the op."""
-    if all(_extremes(chunk, allowed)[2] for chunk in _chunks(device, index)):
+    if all(_inside(chunk, allowed) for chunk in _chunks(device, index)):
         return
     values = device.download(index)
     low, high, inside = _extremes(values, allowed)
@@ -83,6 +83,15 @@ def _chunks(device: Device, index: Ref) -> Iterator[np.ndarray]:
         chunk = memory[: index.size - first]
         device.backend.copy_from_device(index.handle, (index.offset + first) * index.dtype.itemsize, byte_view(chunk))
         yield chunk
+
+
+def _inside(values: np.ndarray, allowed: IndexRange) -> bool:
+    """Whether all indices are in range."""
+    if allowed.low <= 0 < allowed.high and values.dtype.kind == "i" and values.size:
+        # One pass where no index is negative: as unsigned numbers, negative ones are greater than all others.
+        unsigned = values.view(values.dtype.str.replace("i", "u"))
+        return int(unsigned.max()) < allowed.high or _extremes(values, allowed)[2]
+    return _extremes(values, allowed)[2]
 
 
 def _extremes(values: np.ndarray, allowed: IndexRange) -> tuple[int, int, bool]:

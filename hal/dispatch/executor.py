@@ -228,6 +228,8 @@ class _ThreadState(threading.local):
 
     executor: Executor
     grad_enabled: bool = True
+    indices_checked: bool = False
+    """Whether the indices that ops are called with now are known to be in range."""
     device: Device | str | None = None
     """Where ops without array inputs run if the call names no device; None: the default device."""
     region: CheckpointRegion | None = None

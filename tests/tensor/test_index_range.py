@@ -12,6 +12,8 @@ import pytest
 import polyhal
 from polyhal import Device, Tensor
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.checks.bounds import check_range
+from polyhal.hal.dispatch import observed
 from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.ops.opdef import OPS
 from polyhal.nn import functional
@@ -82,3 +84,33 @@ def test_a_recorded_step_gives_nan_for_a_label_out_of_range(numpy_device: Device
     x = Tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]], device=numpy_device)
     step = polyhal.jit(functional.cross_entropy, warm_up=False)
     assert np.isnan(step(x, Tensor([1, 7], device=numpy_device)).item())
+
+
+def test_gradients_look_at_indices_of_their_own_alone(numpy_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that an op was called with were looked at then; a custom function's backward pass may have others."""
+    looked: list[str] = []
+
+    def counted(device: Device, op: str, *rest: Any) -> None:
+        looked.append(op)
+        check_range(device, op, *rest)
+
+    monkeypatch.setattr(observed, "check_range", counted)
+    x = polyhal.ones((3, 2), device=numpy_device, requires_grad=True)
+    index = Tensor([[2, -1]], device=numpy_device)
+
+    class Lookup(polyhal.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * 2.0
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return polyhal.take_along_axis(g, Tensor([[3, 0]] * 3, device=numpy_device), 1)
+
+    polyhal.sum(polyhal.take_along_axis(x, index, 0)).backward()
+    assert looked == ["take_along_axis"]
+    np.testing.assert_array_equal(x.grad.numpy(), [[0, 0], [0, 0], [1, 1]])
+    with pytest.raises(IndexError, match=r"index 3 .*is out of range"):
+        polyhal.sum(Lookup.apply(x)).backward()
+    with pytest.raises(IndexError, match=r"index -4 .*is out of range; expected -3 to 2"):
+        polyhal.take_along_axis(x, Tensor([[2, -4]], device=numpy_device), 0)
