@@ -20,6 +20,7 @@ from polyhal.torch import (
     complex_parts,
     cross_entropy,
     device_module,
+    foreach,
     generators,
     memory,
     private,
@@ -252,6 +253,8 @@ def register() -> None:
         op = overload(f"{packet}_.{which}")
         if op is not None and not entry.is_view:
             implement(f"{packet}_.{which}", in_place_kernel(entry, op))
+    for name, kernel in foreach.kernels(overload).items():
+        implement(name, kernel)
     for name in _OUT_FORMS:
         implement(name, functools.partial(fallback, overload(name)))
     private.hide_from_dynamo(fallback)

@@ -65,7 +65,12 @@ def set_geometry(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int
 
 def to_copy(x: torch.Tensor, **options: Any) -> torch.Tensor:
     """PyTorch's kernel of `_to_copy` for all devices, which calls `empty_strided` and `copy_`."""
-    return torch.ops.aten._to_copy.default.redispatch(_ANY_DEVICE, x, **options)  # type: ignore[no-any-return]
+    return on_any_device(torch.ops.aten._to_copy.default, x, **options)  # type: ignore[no-any-return]
+
+
+def on_any_device(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """The result of PyTorch's kernel of an op for all devices, which calls other ops."""
+    return op.redispatch(_ANY_DEVICE, *args, **kwargs)
 
 
 def hide_from_dynamo(function: Callable[..., Any]) -> None:

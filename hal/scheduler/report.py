@@ -297,7 +297,7 @@ class _DeviceReport:
 def _described(node: Node) -> str:
     """The op of a node, and its module."""
     op = node.op.name
-    if op == "fused_elementwise":
+    if op in ("fused_elementwise", "foreach_elementwise"):
         op = "+".join(step[0] for step in node.bound["steps"])
     module = node.origin.module if node.origin is not None else ""
     return f"{op} in {module}" if module else op

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import polyhal.torch
+from polyhal.torch import foreach
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Adam": (torch.optim.Adam, {"weight_decay": 0.1}),
@@ -96,3 +97,79 @@ def test_norms_of_lists(torch_device: str) -> None:
     torch.testing.assert_close(total.cpu().double(), wanted, rtol=1e-6, atol=0)
     torch.testing.assert_close(clipped[2].grad.cpu(), made[2] * float(1.5 / wanted), rtol=1e-5, atol=1e-8)
     assert not polyhal.torch.report().on_cpu
+
+
+def _list_calls(xs: list[torch.Tensor], ys: list[torch.Tensor], one: torch.Tensor) -> list[torch.Tensor]:
+    """Results of list ops, and lists that others have changed."""
+    out = [
+        *torch._foreach_add(xs, 2.5), *torch._foreach_sub(xs, ys, alpha=0.3), *torch._foreach_mul(xs, one),
+        *torch._foreach_div(ys, [2.0] * len(xs)), *torch._foreach_div(ys, list(range(1, len(xs) + 1))),
+        *torch._foreach_neg(xs), *torch._foreach_sqrt(torch._foreach_abs(xs)), *torch._foreach_maximum(xs, ys),
+        *torch._foreach_addcmul(xs, ys, ys, value=0.1), *torch._foreach_lerp(xs, ys, 0.25), *torch._foreach_lerp(xs, ys, ys),
+        *torch._foreach_pow(0.9, ys), *torch._foreach_clamp_min(xs, 0.2),
+    ]  # fmt: skip
+    changed = [x.clone() for x in xs]
+    torch._foreach_add_(changed, ys, alpha=2)
+    torch._foreach_addcdiv_(changed, xs, ys, value=-0.5)
+    torch._foreach_addcdiv_(changed, xs, ys, [0.5] * len(xs))
+    torch._foreach_lerp_(changed, xs, 0.1)
+    torch._foreach_sub_(changed, 1)
+    torch._foreach_reciprocal_(changed)
+    return [*out, *changed]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32], ids=str)
+def test_elementwise_lists(torch_device: str, dtype: torch.dtype) -> None:
+    shapes = [(), (3, 4), (5,), (0, 2), (41, 300), *[(n,) for n in range(1, 24)]]
+    if not dtype.is_floating_point:
+        shapes = shapes[:3]
+    generator = torch.Generator().manual_seed(0)
+    xs, ys = ([torch.rand(s, generator=generator).mul(3).add(1).to(dtype) for s in shapes] for _ in range(2))
+    one = torch.tensor(3, dtype=dtype)
+    if dtype.is_floating_point:
+        expected = _list_calls(xs, ys, one)
+        found = _list_calls([x.to(torch_device) for x in xs], [y.to(torch_device) for y in ys], one.to(torch_device))
+    else:
+        expected = [*torch._foreach_add(xs, 2), *torch._foreach_mul(xs, ys)]
+        found = [
+            *torch._foreach_add([x.to(torch_device) for x in xs], 2),
+            *torch._foreach_mul([x.to(torch_device) for x in xs], [y.to(torch_device) for y in ys]),
+        ]
+    tolerance = {torch.float32: 2e-6, torch.float64: 1e-12, torch.bfloat16: 2e-2}.get(dtype, 0)
+    torch.testing.assert_close([x.cpu() for x in found], expected, rtol=tolerance, atol=tolerance)
+
+
+def test_lists_are_computed_as_single_tensors_are(torch_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit by bit, in place and not."""
+    generator = torch.Generator().manual_seed(0)
+    made = [[torch.rand(n, 7, generator=generator).add(0.1) for n in range(1, 30)] for _ in range(2)]
+    calls = []
+
+    def run() -> list[torch.Tensor]:
+        xs, ys = ([x.to(torch_device) for x in several] for several in made)
+        return [x.cpu() for x in _list_calls(xs, ys, torch.tensor(3.0, device=torch_device))]
+
+    original = foreach._inputs
+    monkeypatch.setattr(foreach, "_inputs", lambda call: calls.append(found := original(call)) or found)
+    found = run()
+    assert calls
+    assert None not in calls
+    monkeypatch.setattr(foreach, "_inputs", lambda call: None)
+    for x, y in zip(found, run(), strict=True):
+        assert torch.equal(x, y)
+
+
+def test_lists_that_share_memory(torch_device: str) -> None:
+    """What one position writes another reads: the order of PyTorch's loop counts."""
+
+    def run(device: str) -> list[torch.Tensor]:
+        whole = torch.arange(8.0, device=device)
+        x = torch.ones(3, device=device)
+        torch._foreach_add_([x, x, x], 1)
+        torch._foreach_mul_([x, whole[:3]], [whole[1:4], x])
+        torch._foreach_add_([whole[:4], whole[2:6]], 1.0)
+        other = torch.ones(3, device=device)
+        torch._foreach_add_([x, other], [other, x])
+        return [whole.cpu(), x.cpu(), other.cpu()]
+
+    torch.testing.assert_close(run(torch_device), run("cpu"))

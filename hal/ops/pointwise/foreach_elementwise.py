@@ -13,7 +13,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.declare import Decompose, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import Decompose, Output, Params, Sample, Specs, Tolerance, Trait, declare
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, call_steps, reference_steps, values_of
 
 
@@ -95,6 +95,7 @@ foreach_elementwise = declare(
     variadic_outputs=True,
     infer=_infer,
     lowering=Decompose(_decomposed),
+    traits=Trait.INPLACE,
     public=False,
     samples=_samples,
     dtypes=dtypes.FLOATS,

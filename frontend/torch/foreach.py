@@ -1,0 +1,174 @@
+"""Elementwise ops over lists of tensors, as optimizers call them: a few launches for all, where PyTorch has one for each.
+
+What is not alike enough for that, and what is being recorded, where graphs are fused in other ways, is PyTorch's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from polyhal.hal import dispatch
+from polyhal.hal.dispatch.eager import EagerExecutor
+from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.tensor import Tensor
+from polyhal.torch import private, tensors
+from polyhal.torch.device import NAME
+from polyhal.torch.failures import as_pytorch
+
+_UNARY = {"abs": "abs", "exp": "exp", "neg": "negative", "reciprocal": "reciprocal", "rsqrt": "rsqrt", "sqrt": "sqrt"}
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "maximum": "maximum", "minimum": "minimum",
+    "clamp_min": "maximum", "clamp_max": "minimum",
+}  # fmt: skip
+_SCALED = ("add", "sub")
+"""Their second operand is multiplied by `alpha`."""
+_FEWEST = 2
+_OP = OPS["foreach_elementwise"]
+
+
+class _Call(NamedTuple):
+    """A call as steps on the tensors at each position of `lists`, and on what they share."""
+
+    lists: tuple[Sequence[torch.Tensor], ...]
+    shared: tuple[Any, ...]
+    steps: tuple[Any, ...]
+
+
+def _one_number(values: Any) -> Any:
+    """The number that a list holds, again and again; None for several."""
+    return values[0] if values and all(v == values[0] for v in values) else None
+
+
+def _unary(op: str) -> Callable[..., _Call]:
+    return lambda xs: _Call((xs,), (), ((op, (0,), ()),))
+
+
+def _with_list(op: str) -> Callable[..., _Call]:
+    def call(xs: Any, ys: Any, *, alpha: Any = 1) -> _Call:
+        if alpha == 1:
+            return _Call((xs, ys), (), ((op, (0, 1), ()),))
+        return _Call((xs, ys), (alpha,), (("multiply", (1, 2), ()), (op, (0, 3), ())))
+
+    return call
+
+
+def _with_one(op: str) -> Callable[..., _Call]:
+    def call(xs: Any, y: Any, *, alpha: Any = 1) -> _Call:
+        if alpha == 1:
+            return _Call((xs,), (y,), ((op, (0, 1), ()),))
+        return _Call((xs,), (y, alpha), (("multiply", (1, 2), ()), (op, (0, 3), ())))
+
+    return call
+
+
+def _with_numbers(call: Callable[..., _Call]) -> Callable[..., _Call | None]:
+    """The overload whose last argument is a list of numbers, where all of them are the same."""
+
+    def compute(*args: Any) -> _Call | None:
+        number = _one_number(args[-1])
+        return None if number is None else call(*args[:-1], number)
+
+    return compute
+
+
+def _addcmul(xs: Any, a: Any, b: Any, value: Any = 1) -> _Call:
+    return _Call((xs, a, b), (), (("addcmul", (0, 1, 2), (value,)),))
+
+
+def _addcdiv(xs: Any, a: Any, b: Any, value: Any = 1) -> _Call:
+    """As for single tensors, where a number that changes is an operand."""
+    if value == 1:
+        return _Call((xs, a, b), (), (("addcdiv", (0, 1, 2), (1,)),))
+    return _Call((xs, a, b), (value,), (("divide", (1, 2), ()), ("addcmul", (0, 4, 3), (1,))))
+
+
+def _lerp(xs: Any, ends: Any, weights: Any) -> _Call:
+    if isinstance(weights, (list, tuple)):
+        return _Call((xs, ends, weights), (), (("lerp", (0, 1, 2), ()),))
+    return _Call((xs, ends), (weights,), (("lerp", (0, 1, 2), ()),))
+
+
+def _power(base: Any, exponents: Any) -> _Call:
+    return _Call((exponents,), (base,), (("pow", (1, 0), ()),))
+
+
+def _calls() -> Iterator[tuple[str, Callable[..., _Call | None]]]:
+    for name, op in _UNARY.items():
+        yield f"{name}.default", _unary(op)
+    for name, op in _BINARY.items():
+        yield f"{name}.List", _with_list(op)
+        yield f"{name}.Scalar", _with_one(op)
+        yield f"{name}.ScalarList", _with_numbers(_with_one(op))
+        yield f"{name}.Tensor", _with_one(op)
+    for name, call in (("addcmul", _addcmul), ("addcdiv", _addcdiv), ("lerp", _lerp)):
+        yield f"{name}.Scalar", call
+        yield f"{name}.ScalarList", _with_numbers(call)
+    yield "lerp.List", _lerp
+    yield "pow.ScalarAndTensor", _power
+
+
+def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
+    """The tensors of the lists and what they share, if they are alike: floats of one dtype, of one shape at each position."""
+    first, *others = call.lists
+    if not isinstance(dispatch.thread.executor, EagerExecutor) or len(first) < _FEWEST:
+        return None
+    flat = [x for xs in call.lists for x in xs]
+    dtype = first[0].dtype
+    if not dtype.is_floating_point or any(x.dtype is not dtype or x.device.type != NAME for x in flat):
+        return None
+    if (len(call.steps) > 1 and dtype.itemsize < 4) or not all(x.is_contiguous() for x in flat):
+        return None  # half precision is rounded after each step
+    if any(x.shape != y.shape for ys in others for x, y in zip(first, ys, strict=True)):
+        return None
+    shared = []
+    for value in call.shared:
+        if isinstance(value, torch.Tensor):
+            if value.dtype is not dtype or value.numel() != 1:
+                return None
+            value = FUNCTIONS["reshape"](tensors.unwrap(value), ())
+        elif type(value) not in (int, float):
+            return None
+        shared.append(value)
+    return [[tensors.unwrap(x) for x in xs] for xs in call.lists], shared
+
+
+def _are_apart(lists: list[list[Tensor]], shared: list[Any]) -> bool:
+    """Whether no tensor that is written lies in memory that another position reads or writes."""
+    owners = {id(x.buffer): i for i, x in enumerate(lists[0])}
+    if len(owners) < len(lists[0]) or any(isinstance(x, Tensor) and id(x.buffer) in owners for x in shared):
+        return False
+    return all(owners.get(id(x.buffer), i) == i for xs in lists[1:] for i, x in enumerate(xs))
+
+
+def _kernel(op: Any, make: Callable[..., _Call | None], in_place: bool) -> Callable[..., Any]:
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        call = make(*args, **kwargs)
+        found = None if call is None else _inputs(call)
+        if call is None or found is None or (in_place and not _are_apart(*found)):
+            return private.on_any_device(op, *args, **kwargs)
+        lists, shared = found
+        inputs = (*(x for xs in lists for x in xs), *shared)
+        result = len(lists) + len(shared) + len(call.steps) - 1
+        params = (len(lists), len(lists[0]), call.steps, (result,))
+        if not in_place:
+            return [tensors.wrap(x) for x in _OP.call(list(inputs), *params)]
+        dispatch.apply_into(_OP, inputs, params, tuple(lists[0]))
+        return None
+
+    return as_pytorch(compute)
+
+
+def kernels(overload: Callable[[str], Any]) -> dict[str, Callable[..., Any]]:
+    """All kernels by the name of their overload, for those that `overload` finds in this version of PyTorch."""
+    found = {}
+    for name, make in _calls():
+        packet, _, which = name.partition(".")
+        for in_place in (False, True):
+            full = f"_foreach_{packet}{'_' if in_place else ''}.{which}"
+            op = overload(full)
+            if op is not None:
+                found[full] = _kernel(op, make, in_place)
+    return found
