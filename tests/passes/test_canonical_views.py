@@ -114,6 +114,52 @@ def test_parts_put_together_again() -> None:
     )
 
 
+def test_copies_before_a_concatenation() -> None:
+    check(
+        canonicalize_views,
+        """
+        %0: float32[2, 3, 4, 5]
+        %1: float32[2, 1, 4, 5]
+        on it
+        %2 = permute(%0, axes=(0, 2, 1, 3)): float32[2, 4, 3, 5] strides [60, 5, 20, 1]
+        %3 = copy(%2): float32[2, 4, 3, 5]
+        %4 = window(%3, shape=(2, 4, 15), strides=(60, 15, 1), offset=0): float32[2, 4, 15]
+        %5 = permute(%1, axes=(0, 2, 1, 3)): float32[2, 4, 1, 5] strides [20, 5, 20, 1]
+        %6 = copy(%5): float32[2, 4, 1, 5]
+        %7 = window(%6, shape=(2, 4, 5), strides=(20, 5, 1), offset=0): float32[2, 4, 5]
+        %8 = concat(%4, %7, axis=2): float32[2, 4, 20]
+        return %8
+        """,
+        """
+        %0: float32[2, 3, 4, 5]
+        %1: float32[2, 1, 4, 5]
+        on it
+        %2 = permute(%0, axes=(0, 2, 1, 3)): float32[2, 4, 3, 5] strides [60, 5, 20, 1]
+        %3 = permute(%1, axes=(0, 2, 1, 3)): float32[2, 4, 1, 5] strides [20, 5, 20, 1]
+        %4 = concat(%2, %3, axis=2): float32[2, 4, 4, 5]
+        %5 = reshape(%4, shape=(2, 4, 20)): float32[2, 4, 20]
+        return %5
+        """,
+        rich_device(),
+    )
+
+
+def test_copies_along_other_axes_are_joined_as_they_are() -> None:
+    text = """
+        %0: float32[2, 3]
+        %1: float32[2, 3]
+        on it
+        %2 = permute(%0, axes=(1, 0)): float32[3, 2] strides [1, 3]
+        %3 = contiguous(%2): float32[3, 2]
+        %4 = reshape(%3, shape=(6,)): float32[6]
+        %5 = contiguous(%1): float32[2, 3]
+        %6 = reshape(%5, shape=(6,)): float32[6]
+        %7 = concat(%4, %6, axis=0): float32[12]
+        return %7
+        """
+    check(canonicalize_views, text, text, rich_device())
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.permutations(range(3)), st.tuples(*[st.integers(1, 4)] * 3))
 def test_renamed_windows_show_the_same_elements(order: list[int], lengths: tuple[int, ...]) -> None:

@@ -6,7 +6,7 @@ where their tensors shall lie in row-major order, and join lists that one op has
 
 from __future__ import annotations
 
-from polyhal.hal.ir.graph import Graph, Node, Value
+from polyhal.hal.ir.graph import Graph, Node, Operand, Value
 from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.layout import contiguous_strides
 from polyhal.hal.ops.opdef import OPS
@@ -21,6 +21,9 @@ def canonicalize_views(graph: Graph) -> Graph:
             _rearrange(rewriter, node, order)
         elif node.op is OPS["concat"] and (root := _whole(graph, node)) is not None:
             rewriter.replace(node, OPS["reshape"], [rewriter.operand(Value(root))], (graph.tensor(node.outputs[0]).shape,))
+        elif node.op is OPS["concat"] and (parts := _uncopied(rewriter, node)):
+            (joined,) = rewriter.add(node.op, parts, node.params, node.origin)
+            rewriter.replace(node, OPS["reshape"], [joined], (graph.tensor(node.outputs[0]).shape,))
         elif node.op is OPS["copy"] and not _leaves(graph, node.outputs[0]):
             rewriter.replace(node, OPS["contiguous"], rewriter.operands(node), ())
         else:
@@ -65,6 +68,25 @@ def _whole(graph: Graph, node: Node) -> int | None:
         end += spec.size
     whole = graph.tensor(root)
     return root if end == whole.size == out.size and end and whole.is_contiguous else None
+
+
+def _uncopied(rewriter: GraphRewriter, node: Node) -> list[Operand]:
+    """What to join in place of tensors that were copied so that their last axes could be merged: these are merged afterwards.
+
+    Gradients of attention's queries, keys and values are joined in this way. Empty if the operands are something else.
+    """
+    axis, parts, merged = node.bound["axis"], [], set()
+    for x in rewriter.operands(node):
+        merge = rewriter.producer(x)
+        copied = None if merge is None or merge.op is not OPS["reshape"] else rewriter.producer(merge.inputs[0])
+        if merge is None or copied is None or copied.op is not OPS["contiguous"]:
+            return []
+        before, after = rewriter.tensor(copied.inputs[0]), rewriter.tensor(x)
+        if axis != after.ndim - 1 or before.shape[:axis] != after.shape[:axis] or before.ndim <= after.ndim:
+            return []
+        merged.add(before.shape[axis + 1 :])
+        parts.append(copied.inputs[0])
+    return parts if len(merged) == 1 else []
 
 
 def _leaves(graph: Graph, value: int) -> bool:
