@@ -91,7 +91,7 @@ def fit(measured: Measurements) -> FittedProfile:
     driver = measured.driver
     timed = [t for t in map(_timed, measured.samples) if t is not None and not _is_host_bound(t, driver)]
     sums = [t for t in timed if t.op == _SUM]
-    launch = _launch(driver, sums)
+    launch = _launch(driver, sums, shared=measured.facts.type == "cpu")
     memory = _memory(sums, launch)
     convolutions = [t for t in timed if t.costs[0].row and not _is_memory_bound(t, launch, memory)]
     kinds: dict[str, list[TimedKernels]] = {}
@@ -138,13 +138,13 @@ def _kind(cost: KernelCost) -> str:
     return cost.family if cost.dtype.name == "float32" else f"{cost.family}_{cost.dtype.name}"
 
 
-def _launch(driver: DriverTimes, sums: Sequence[TimedKernels]) -> float:
+def _launch(driver: DriverTimes, sums: Sequence[TimedKernels], *, shared: bool) -> float:
     """What the device takes from one kernel to the next.
 
-    Tiny kernels in a row tell, unless the host needs longer to submit them. Then it is what is left of the time of a sum of
-    vectors if its length goes to 0.
+    Tiny kernels in a row tell, unless the host needs longer to submit them, on cores that are not the device's as well. Then it
+    is what is left of the time of a sum of vectors if its length goes to 0.
     """
-    if driver.kernel > _HOST_BOUND * driver.replay:
+    if shared or driver.kernel > _HOST_BOUND * driver.replay:
         return driver.kernel
     for short, long in pairwise(sums):
         if len(short.costs) == len(long.costs) and long.nbytes == 2 * short.nbytes:

@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -84,7 +85,11 @@ def _product(device: Device) -> Callable[[], object]:
 
 
 def measure(
-    models: Sequence[str], devices: Sequence[Device], precisions: Sequence[str], repetitions: int
+    models: Sequence[str],
+    devices: Sequence[Device],
+    precisions: Sequence[str],
+    repetitions: int,
+    clock: Callable[[], float],
 ) -> Iterator[MeasuredStep]:
     """Time the steps on real devices, which alternate."""
     for model in models:
@@ -94,7 +99,7 @@ def measure(
             for step in steps.values():
                 for _ in range(_STEPS_BEFORE):
                     step()
-            times = alternate({**steps, **products}, repetitions, min_seconds=_SAMPLE_SECONDS)
+            times = alternate({**steps, **products}, repetitions, min_seconds=_SAMPLE_SECONDS, clock=clock)
             for name in steps:
                 t, product = times[name], times[f"{name} product"]
                 quartiles = (t.median * 1e3, t.low * 1e3, t.high * 1e3)
@@ -144,11 +149,11 @@ def compare(steps: Iterator[MeasuredStep], predictions: Predictions, profile: st
         }  # fmt: skip
 
 
-def calibrated(device: Device, folder: Path) -> str:
+def calibrated(device: Device, folder: Path, clock: Callable[[], float]) -> str:
     """Measure a profile of a device, and return the path of its file."""
     print(f"{device.name:<10} is calibrated", flush=True)
     path = folder / f"{device.name.replace(':', '_')}.toml"
-    path.write_text(profile_text(measure_device(device)), encoding="utf-8")
+    path.write_text(profile_text(measure_device(device, clock=clock)), encoding="utf-8")
     return str(path)
 
 
@@ -163,7 +168,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--profile", default=_MEASURED, help=profile_help)
     parser.add_argument("--measured", type=Path, metavar="FILE", help="a result file of training_step")
+    parser.add_argument(
+        "--one-core", action="store_true", help="run on one core and measure the processor's time, for machines in use"
+    )
     args = parser.parse_args(arguments)
+    clock = time.process_time if args.one_core else time.perf_counter
+    if args.one_core:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
     if args.measured is not None and args.profile == _MEASURED:
         parser.error("--measured needs a --profile by name: its devices are not here to be measured")
@@ -177,10 +188,10 @@ def main(arguments: Sequence[str]) -> int:
             devices = open_devices(args.devices)
             facts = describe_machine(devices)
             if args.profile == _MEASURED:
-                profiles = {d.name: calibrated(d, Path(folder)) for d in devices}
-            steps = measure(args.models, devices, args.precisions, args.repetitions)
+                profiles = {d.name: calibrated(d, Path(folder), clock) for d in devices}
+            steps = measure(args.models, devices, args.precisions, args.repetitions, clock)
         predictions = Predictions(lambda name: Device(f"sim:{profiles.get(name, args.profile)},compute=off"))
-        result: dict[str, Any] = {"benchmark": "prediction", **facts, "rows": []}
+        result: dict[str, Any] = {"benchmark": "prediction", **facts, "one_core": args.one_core, "rows": []}
         for row in compare(steps, predictions, args.profile):
             result["rows"].append(row)
             write(args.json, result)  # after every row, so that an interrupted run keeps its results

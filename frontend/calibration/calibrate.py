@@ -28,10 +28,14 @@ _PARTS = 32
 """No operand takes more than this part of the device's memory."""
 
 
-def measure(device: Device, progress: Callable[[str], None] = lambda text: None) -> Measurements:
-    """Run the micro-benchmarks on a device. `progress` is told what is measured."""
+def measure(
+    device: Device,
+    progress: Callable[[str], None] = lambda text: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Measurements:
+    """Run the micro-benchmarks on a device. `progress` is told what is measured; `clock` is that of `Stopwatch`."""
     begin = time.perf_counter()
-    stopwatch = Stopwatch(device)
+    stopwatch = Stopwatch(device, clock)
     progress("the driver")
     driver, link = driver_times(stopwatch), link_times(stopwatch)
     peak = peak_rates(stopwatch)

@@ -29,14 +29,16 @@ _PAUSE = 0.001
 class Stopwatch:
     """Times steps on one device."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, clock: Callable[[], float] = time.perf_counter) -> None:
+        """`clock` gives seconds; it may be `time.process_time` for a processor of one core, on which others work, too."""
         self.device = device
+        self._clock = clock
         self.is_virtual = hasattr(device.backend, "virtual_time")
 
     def now(self) -> float:
         """Seconds: of virtual time on a simulated device."""
         backend: Any = self.device.backend
-        return backend.virtual_time / 1e9 if self.is_virtual else time.perf_counter()
+        return backend.virtual_time / 1e9 if self.is_virtual else self._clock()
 
     def replays(self, step: Step) -> float:
         """Seconds per replay, of many in a row: the longer of what host and device need."""
