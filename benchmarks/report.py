@@ -329,7 +329,9 @@ def _peak(result: dict[str, Any]) -> list[str]:
 
 
 def _prediction(result: dict[str, Any]) -> list[str]:
+    clock = "The processor's time on one core, so that other work on the machine does not count."
     lines = [
+        *([clock, ""] if result.get("one_core") else []),
         "| model | precision | device | measured | machine's speed | predicted | predicted : measured |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
