@@ -173,3 +173,28 @@ def test_lists_that_share_memory(torch_device: str) -> None:
         return [whole.cpu(), x.cpu(), other.cpu()]
 
     torch.testing.assert_close(run(torch_device), run("cpu"))
+
+
+def test_recorded_clipping_is_that_of_eager_steps(torch_device: str) -> None:
+    """Bit by bit: all gradients are divided by one norm, which is added up in the same order."""
+
+    def train(record: bool) -> list[torch.Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        made = [torch.randn(n, 5, generator=generator) for n in range(1, 29)]
+        parameters = [torch.nn.Parameter(x.to(torch_device)) for x in made]
+        optimizer = torch.optim.AdamW(parameters, lr=0.1, fused=True)
+
+        def step() -> torch.Tensor:
+            optimizer.zero_grad()
+            sum((p.square().sum() for p in parameters), start=torch.zeros((), device=torch_device)).backward()
+            total = torch.nn.utils.clip_grad_norm_(parameters, 0.5)
+            optimizer.step()
+            return total
+
+        run = polyhal.torch.jit(step) if record else step
+        for _ in range(4):
+            total = run()
+        return [total.cpu(), *(p.detach().cpu() for p in parameters)]
+
+    for x, y in zip(train(False), train(True), strict=True):
+        assert torch.equal(x, y)

@@ -6,7 +6,7 @@ from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.torch.registration import aten
-from polyhal.torch.table.operands import F, UnsupportedArgumentsError, axes_of, cast, lifted, zeros
+from polyhal.torch.table.operands import OPS, F, UnsupportedArgumentsError, axes_of, cast, lifted, zeros
 
 
 def _summed(x: Any, dtype: Any) -> Any:
@@ -127,7 +127,11 @@ def std_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: boo
 
 @aten("linalg_vector_norm")
 def vector_norm(x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    return F["vector_norm"](cast(x, dtype), axes_of(x, dim), keepdim, float(order))
+    x, axes = cast(x, dtype), axes_of(x, dim)
+    if order == 2 and axes is None and not keepdim and x.dtype is dtypes.float32 and x.ref.spec.is_contiguous:
+        # An op that is not fused with others: recorded, it adds up in the same order. Clipping divides by it.
+        return F["reshape"](OPS["norms"].call([x]), ())
+    return F["vector_norm"](x, axes, keepdim, float(order))
 
 
 @aten("cumsum")
