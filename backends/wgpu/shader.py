@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import jinja2
@@ -119,8 +120,9 @@ class PipelineCache(Pipelines):
         return ComputePipeline(name, native, layout, signature, written(text))
 
 
+@lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
-    """Return the templates of shaders/wgsl. An undefined name without a default is an error."""
+    """Return the templates of shaders/wgsl, which all devices share. An undefined name without a default is an error."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("polyhal.shaders.wgsl", ""),
         undefined=jinja2.StrictUndefined,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
@@ -31,7 +32,7 @@ _NEEDS: dict[str, tuple[Sequence[str], re.Pattern[str]]] = {
 """What in a shader's text needs a feature: a pattern, and parts of it that are found faster."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NotedShader:
     """One shader as it would be compiled."""
 
@@ -43,7 +44,7 @@ class NotedShader:
     """In storage."""
     parameter_bytes: int
 
-    @property
+    @cached_property
     def group(self) -> tuple[int, ...]:
         """Invocations along each axis. Raises ValueError where they are not written as numbers."""
         found = _GROUP.search(self.text)
@@ -51,7 +52,7 @@ class NotedShader:
             raise ValueError(f"{self.file} has no @workgroup_size in numbers")
         return tuple(int(n) for n in found[1].split(",") if n.strip())
 
-    @property
+    @cached_property
     def workgroup_memory(self) -> int:
         """Bytes of all variables that a group shares. Raises ValueError for a type that is not known."""
         aliases = dict(_ALIAS.findall(self.text))

@@ -86,6 +86,7 @@ class NotedShaders(Pipelines):
     def reload(self) -> None:
         """Read all files again."""
         self._sources.forget()
+        environment.cache_clear()
         self._templates = environment()
         self._pipelines.clear()
 
