@@ -12,6 +12,8 @@ from torch.utils import _pytree as pytree
 import polyhal_autoload
 from polyhal.hal import dispatch
 from polyhal.hal.errors import UnsupportedDTypeError
+from polyhal.hal.memory.buffer import Buffer
+from polyhal.hal.memory.imports import ImportedBuffer
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.torch import (
@@ -260,6 +262,8 @@ def register() -> None:
     private.hide_from_dynamo(fallback)
     private.hide_from_dynamo(attention.scaled_dot_product_attention)
     private.hide_from_dynamo(cross_entropy.cross_entropy_loss)
+    for kind in (Buffer, ImportedBuffer):  # their memory may go back in the midst of a program that is being compiled
+        private.hide_from_dynamo(kind.__del__)
     everything.fallback(fallback, _KEY)
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     for name, kernel in autocast.kernels(overload).items():

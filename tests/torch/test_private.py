@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from polyhal.torch import private
+from polyhal.torch.device import current
 from polyhal.torch.versions import require
 
 
@@ -104,6 +105,25 @@ def test_dynamo_does_not_compile_kernels() -> None:
         "sum",
         "<built-in function mul>",
     ]
+
+
+@pytest.mark.usefixtures("torch_on_numpy")  # Dynamo would compile what is called with an array
+@pytest.mark.filterwarnings("error")
+def test_dynamo_does_not_compile_what_gives_memory_back() -> None:
+    held = [torch.ones(2, device="polyhal")]
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        held.clear()
+        return x * 2
+
+    torch._dynamo.reset()
+    before = current().memory_stats().used
+    compiled = torch.compile(program, backend=lambda graph, inputs: graph.forward)
+    x = torch.ones(2, device="polyhal")
+    assert compiled(x).tolist() == [2, 2]
+    del x
+    assert not held
+    assert current().memory_stats().used < before
 
 
 def test_decomposed_and_the_choice_of_attention() -> None:
