@@ -4,27 +4,29 @@ PYTHON ?= python3
 VENV ?= .venv
 # A plain `torch` would bring CUDA; this is only what gradients are compared with.
 TORCH ?= torch==2.13.0
-# The oldest PyTorch that polyhal.torch takes, and the newest.
+# The oldest PyTorch that polyhal.torch takes, and the newest; the tests that both run.
 TORCHES ?= torch==2.10.0 torch
+TORCH_TESTS ?= tests/torch
 # Processes that run tests at once.
 JOBS ?= 2
 ARGS ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Python compiles the modules that are imported, a small part of what is installed.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 RUNTIME := $(VENV)/.installed-runtime
 DEVELOPMENT := $(VENV)/.installed-development
 # What pip builds from. Python run in this folder reads its entry points instead of those installed, however old it is.
 LEFT_OVER := polyhal.egg-info
 
 .DEFAULT_GOAL := help
-.PHONY: help train test conformance torches vendors generate lint typecheck bench clean
+.PHONY: help train test conformance torches torches-installed vendors generate lint typecheck bench clean
 
 help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
 	@echo "make test         unit tests and the conformance kit; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
 	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
-	@echo "make torches      the tests of polyhal.torch with PyTorch's oldest and newest version, each of several GB"
+	@echo "make torches      the tests of polyhal.torch (TORCH_TESTS=... some) with PyTorch's oldest and newest version, each of 1 to 2 GB"
 	@echo "make vendors      every program of described devices through strict compilers, validators and those of vendors, which must be installed"
 	@echo "make generate     generated files, after a change of an op, a quirk, a kernel or a result"
 	@echo "make lint         ruff"
@@ -41,8 +43,7 @@ $(RUNTIME): $(BIN)/python pyproject.toml
 	@touch $@
 
 $(DEVELOPMENT): $(BIN)/python pyproject.toml
-	$(PIP) "$(TORCH)"
-	$(PIP) -e ".[dev,cpu]"
+	$(PIP) "$(TORCH)" -e ".[dev,cpu]"
 	@rm -rf $(LEFT_OVER)
 	@touch $@ $(RUNTIME)
 
@@ -55,11 +56,21 @@ test: $(DEVELOPMENT)
 conformance: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
 
-torches:
-	for torch in $(TORCHES); do \
-		$(PYTHON) -m venv $(VENV)-$$torch && \
-		$(VENV)-$$torch/bin/python -m pip install --quiet --disable-pip-version-check "$$torch" -e ".[dev,cpu]" && \
-		$(VENV)-$$torch/bin/python -m pytest -n $(JOBS) --dist worksteal tests/torch $(ARGS) || exit 1; \
+# PyTorch alone, in folders that come before the environment's: CUDA's libraries, of several GB, are replaced by stand-ins.
+torches-installed: $(DEVELOPMENT)
+	@for torch in $(TORCHES); do \
+		folder=$(VENV)-$$torch; \
+		[ -e $$folder/.installed ] || { rm -rf $$folder && \
+		$(PIP) --no-deps --no-cache-dir --target $$folder "$$torch" && \
+		$(BIN)/python tests/torch/without_cuda.py $$folder && \
+		touch $$folder/.installed; } || exit 1; \
+	done
+
+torches: torches-installed
+	@for torch in $(TORCHES); do \
+		export PYTHONPATH=$(CURDIR)/$(VENV)-$$torch; \
+		$(BIN)/python -c "import torch; print('PyTorch', torch.__version__)" && \
+		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TORCH_TESTS) $(ARGS) || exit 1; \
 	done
 
 vendors: $(DEVELOPMENT)

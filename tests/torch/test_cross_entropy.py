@@ -77,7 +77,7 @@ def test_what_the_op_does_not_cover_is_composed() -> None:
         F.cross_entropy(x.to("polyhal"), y.to("polyhal"), label_smoothing=2.0)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch itself, in each version of another kind
 def test_forward_mode_and_transforms() -> None:
     x, y = _sample()
     found = []

@@ -45,7 +45,8 @@ LEAVING: list[tuple[Callable[[torch.Tensor], object], str]] = [
     (lambda x: x.as_strided_((4,), (2,)), "out of bounds"),
     (lambda x: torch.as_strided_scatter(x, x[:4], (4,), (2,)), "out of bounds"),
     (lambda x: x.as_strided((2,), (-1,), 3), "Negative strides are not supported"),
-    (lambda x: x.as_strided((2,), (1,), -3), "invalid storage offset -3"),
+    # PyTorch 2.10 has other words on the CPU.
+    (lambda x: x.as_strided((2,), (1,), -3), "invalid storage offset -3|size calculation overflowed"),
     (lambda x: x.as_strided((2,), (1, 3)), "mismatch in length of strides and shape"),
 ]
 
