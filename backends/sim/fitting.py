@@ -190,19 +190,19 @@ def _rate(group: Sequence[TimedKernels], launch: float, memory: FittedMemory) ->
 
 
 def _peak(measured: Mapping[str, float], rates: Mapping[str, FittedRate]) -> dict[str, float]:
-    """Multiply-adds in registers, or what kernels reach if that is more.
+    """Multiply-adds in registers, or else what the fastest kernels reach.
 
-    Without the former, products of other dtypes are taken for as efficient as those of float32; dtypes that the device lacks
-    have the rate of float32.
+    Products of other dtypes are then taken for as efficient as those of float32. Dtypes that the device lacks have the rate
+    of float32. A share of the peak may be more than 1: products of a dtype may be computed in another, and the rate of
+    convolutions is that of rows without an end.
     """
-    single = max(
-        [measured.get("float32", 0.0), *(r.flops for kind, r in rates.items() if _dtype_of(kind) == "float32")]
-    )
+    fastest = max(r.flops for kind, r in rates.items() if _dtype_of(kind) == "float32")
+    single = measured.get("float32", fastest)
     peak = {"float32": single}
     for dtype in _DTYPES[1:]:
         product = rates.get(f"contraction_{dtype}")
         estimate = single * product.flops / rates["contraction"].flops if product else single
-        peak[dtype] = max(measured.get(dtype, estimate), product.flops if product else 0.0)
+        peak[dtype] = measured.get(dtype, estimate)
     return peak
 
 
@@ -213,6 +213,4 @@ def _dtype_of(kind: str) -> str:
 
 def shares(fitted: FittedProfile) -> dict[str, FittedRate]:
     """Return the rates by kind as shares of the peaks."""
-    return {
-        kind: r._replace(flops=min(1.0, r.flops / fitted.peak[_dtype_of(kind)])) for kind, r in fitted.rates.items()
-    }
+    return {kind: r._replace(flops=r.flops / fitted.peak[_dtype_of(kind)]) for kind, r in fitted.rates.items()}
