@@ -1,0 +1,307 @@
+"""The tables of results on docs/performance.md and docs/simulator.md: lines of Markdown for the results of a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def flops_text(rate: float) -> str:
+    """A rate of operations with its unit."""
+    return f"{rate / 1e12:.1f} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.0f} GFLOP/s"
+
+
+def _spread(low: float, median: float, high: float) -> str:
+    return f"±{(high - low) / 2 / median:.1%}"
+
+
+def _rate(row: Mapping[str, Any], timing: tuple[float, float, float]) -> str:
+    median, low, high = timing
+    if row["wall"]:
+        text = f"{median * 1e6:.1f} µs"
+    elif row["flops"]:
+        text = flops_text(row["flops"] / median)
+    else:
+        text = f"{row['nbytes'] / median / 1e9:,.0f} GB/s"
+    return f"{text} {_spread(low, median, high)}"
+
+
+def _share(row: Mapping[str, Any], median: float, limit: Mapping[str, float]) -> str:
+    possible = limit["flops_per_s"] if row["flops"] else limit["bytes_per_s"]
+    return f"{(row['flops'] or row['nbytes']) / median / possible:.0%}" if possible and row["limited"] else ""
+
+
+def kernels_table(result: dict[str, Any]) -> list[str]:
+    """Rate of each op, its share of what the device can do, and its speed relative to the fastest other framework."""
+    limits = result["limits"]
+    names = list(dict.fromkeys(n for row in result["rows"] for n in (*row["seconds"], *row["left_out"])))
+    ours, peers = [n for n in names if n in limits], [n for n in names if n not in limits]
+    head = ["op", "shapes", *(c for n in ours for c in (f"`{n}`", "of peak", "speedup")), *peers]
+    lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
+    for row in result["rows"]:
+        seconds = row["seconds"]
+        best = min((seconds[n][0] for n in peers if n in seconds), default=None)
+        cells = [row["name"], ", ".join("x".join(map(str, s)) for s in row["shapes"])]
+        for n in ours:
+            if n in seconds:
+                median = seconds[n][0]
+                cells += [
+                    _rate(row, seconds[n]),
+                    _share(row, median, limits[n]),
+                    f"{best / median:.2f}" if best else "",
+                ]
+            else:
+                cells += ["-", "", ""]
+        cells += [_rate(row, seconds[n]) if n in seconds else "-" for n in peers]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def layers_table(result: dict[str, Any]) -> list[str]:
+    """Times, what the limits of the device allow, and the speed relative to the fastest way to run PyTorch."""
+    limits = result["limits"]
+    names = list(dict.fromkeys(n for row in result["rows"] for n in row["seconds"]))
+    peers = [n for n in names if not any(n.startswith(f"{device} ") for device in limits)]
+    ours = [n for n in names if n not in peers]
+    head = ["workload", "bytes", "operations", "limit", *(c for n in ours for c in (f"`{n}`", "speedup")), *peers]
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    bytes_per_s, flops_per_s = (max(v[kind] for v in limits.values()) for kind in ("bytes_per_s", "flops_per_s"))
+    for row in result["rows"]:
+        seconds = row["seconds"]
+        best = min((seconds[n][0] for n in peers if n in seconds), default=None)
+        limit = max(row["nbytes"] / bytes_per_s, row["flops"] / flops_per_s if flops_per_s else 0.0)
+        cells = [row["name"], f"{row['nbytes'] / 1e6:,.0f} MB", f"{row['flops'] / 1e9:,.2f} G", _milliseconds(limit)]
+        for n in ours:
+            cells += (
+                [_duration(seconds[n]), f"{best / seconds[n][0]:.2f}" if best else ""] if n in seconds else ["-", ""]
+            )
+        cells += [_duration(seconds[n]) if n in seconds else "-" for n in peers]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:,.2f} ms"
+
+
+def _duration(timing: Sequence[float]) -> str:
+    median, low, high = timing
+    return f"{_milliseconds(median)} {_spread(low, median, high)}"
+
+
+def _step(row: Mapping[str, Any], who: str) -> str:
+    if who not in row["who"]:
+        return ""
+    t = row["who"][who]
+    time = f"{t['ms']:.2f} ms" if t["ms"] >= 1 else f"{t['ms'] * 1e3:.0f} µs"
+    text = f"{time} {_spread(t['low_ms'], t['ms'], t['high_ms'])}"
+    return f"{row['items'] / t['ms'] * 1e3:,.0f} tokens/s, {text}" if row["tokens"] else text
+
+
+def _mebibytes(row: Mapping[str, Any], who: str) -> str:
+    peak = row["who"].get(who, {}).get("peak")
+    return f"{peak / 2**20:,.0f}" if peak else ""
+
+
+def training_step_table(result: dict[str, Any]) -> list[str]:
+    """Time per step of every competitor, the speed relative to PyTorch's, memory, and the first step."""
+    everyone = list(dict.fromkeys(who for row in result["rows"] for who in row["who"]))
+    head = ["model", "precision", "device", *everyone, "speedup over PyTorch", "peak MiB", "PyTorch's", "first step"]
+    lines = ["| " + " | ".join(head) + " |", "|---|---|---|" + "---:|" * (len(head) - 3)]
+    for row in result["rows"]:
+        best = row["who"].get("captured", row["who"].get("eager"))
+        peer = row["who"].get("PyTorch")
+        cells = [
+            row["what"], row["precision"], f"`{row['device']}`", *(_step(row, who) for who in everyone),
+            f"{peer['ms'] / best['ms']:.2f}" if peer else "", _mebibytes(row, "captured"), _mebibytes(row, "PyTorch"),
+            f"{best['first_s']:.2f} s" if "first_s" in best else "",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def decode_table(result: dict[str, Any]) -> list[str]:
+    """Tokens per second, with and without the prompt."""
+    lines = ["| device | dtype | tokens/s | including the prompt | PyTorch, eager |", "|---|---|---:|---:|---:|"]
+    for row in result["rows"]:
+        us = row["polyhal"]
+        theirs = f"{1 / row['torch']['seconds'][0]:.0f}" if "torch" in row else ""
+        rates = f"{1 / us['seconds'][0]:.0f} | {1 / us['whole']:.0f} | {theirs}"
+        lines.append(f"| `{row['device']}` | {row['dtype']} | {rates} |")
+    return lines
+
+
+def train_command_table(result: dict[str, Any]) -> list[str]:
+    """Tokens per second and the first step, captured and eager."""
+    lines = [
+        "| device | captured, tokens/s | `--eager`, tokens/s | first step, captured | first step, `--eager` |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        rates = " | ".join(_median(row[mode]["tokens_per_s"], ",.0f") for mode in ("captured", "eager"))
+        firsts = " | ".join(_median(row[mode]["first_s"], ".2f") + " s" for mode in ("captured", "eager"))
+        lines.append(f"| `{row['device']}` | {rates} | {firsts} |")
+    return lines
+
+
+def _median(values: Sequence[float], form: str) -> str:
+    median, low, high = values
+    return f"{median:{form}} {_spread(low, median, high)}"
+
+
+def replay_table(result: dict[str, Any]) -> list[str]:
+    """Host time per launch: of captured steps, of bare calls of the driver, of eager steps."""
+    lines = [
+        "| device | launches | captured step, µs per launch | bare driver calls | eager step | above the driver |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        bare = next(name for name in row["who"] if name.startswith("bare"))
+        rates = " | ".join(_median(row["who"][who], ".2f") for who in ("captured step", bare, "eager step"))
+        lines.append(f"| `{row['device']}` | {row['launches']} | {rates} | {row['above']:.2f} |")
+    return lines
+
+
+def overlap_table(result: dict[str, Any]) -> list[str]:
+    """Copies, kernels, both at once, and loops that load their data ahead or on demand."""
+    lines = [
+        "| device | batches | copies, ms | kernels | both at once | loop, prefetched | loop, on demand |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        spans = " | ".join(f"{row[part] * 1e3:.1f}" for part in ("copies", "kernels", "both"))
+        loops = " | ".join(_median([t * 1e3 for t in times], ".0f") for times in row["loops"].values())
+        lines.append(f"| `{row['device']}` | {row['batches']} of {row['megabytes']} MiB | {spans} | {loops} |")
+    return lines
+
+
+def read_back_table(result: dict[str, Any]) -> list[str]:
+    """Time per turn of a loop that reads results: of the device, of the host, and of both."""
+    lines = [
+        "| device | device alone, ms per turn | host alone | `numpy` | `numpy_async` |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        loops = " | ".join(_median([t * 1e3 for t in times], ".1f") for times in row["loops"].values())
+        lines.append(f"| `{row['device']}` | {loops} |")
+    return lines
+
+
+def pairs_table(result: dict[str, Any]) -> list[str]:
+    """Steps of one device, of the other, and of both, with rows divided evenly and by speed."""
+    lines = [
+        "| model | rows | devices | first alone | second alone | pair, even rows | pair, rows by speed | at most |",
+        "|---|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        alone = row["who"]["first"]["ms"]
+        cells = [row["what"], str(row["batch"]), " and ".join(f"`{d}`" for d in row["devices"])]
+        for who in ("first", "second", "pair, even", "pair, by speed"):
+            t = row["who"].get(who)
+            cells.append(f"{t['ms']:.1f} ms {_spread(t['low_ms'], t['ms'], t['high_ms'])}" if t else "")
+            cells[-1] += f", {alone / t['ms']:.2f}x" if t and who.startswith("pair") else ""
+        lines.append("| " + " | ".join([*cells, f"{row['most']:.2f}x"]) + " |")
+    return lines
+
+
+def processes_table(result: dict[str, Any]) -> list[str]:
+    """Steps of one device, of all devices in one process, and in a process each."""
+    lines = [
+        "| model | precision | samples each | devices | one device | one process, all devices | processes | of them |",
+        "|---|---|---:|---|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        devices = " and ".join(f"`{d}`" for d in row["devices"])
+        cells = [row["what"], row["precision"], str(row["samples"]), devices]
+        several = f"{len(row['devices'])} devices, one process"
+        for who in ("one device", several, f"{row['processes']} processes"):
+            t = row["who"].get(who)
+            cells.append(f"{t['ms']:.1f} ms {_spread(t['low_ms'], t['ms'], t['high_ms'])}" if t else "")
+        lines.append("| " + " | ".join([*cells, str(row["processes"])]) + " |")
+    return lines
+
+
+def collectives_table(result: dict[str, Any]) -> list[str]:
+    """Bus bandwidth and time of each collective."""
+    everyone = list(dict.fromkeys(who for row in result["rows"] for who in row["seconds"]))
+    head = ["collective", "devices", "dtype", "size", *everyone]
+    lines = ["| " + " | ".join(head) + " |", "|---|---:|---|---:|" + "---:|" * len(everyone)]
+    for row in result["rows"]:
+        cells = [f"`{row['kind']}`", str(row["size"]), row["dtype"], f"{row['nbytes'] / 2**20:,.0f} MiB"]
+        for who in everyone:
+            t = row["seconds"].get(who)
+            cells.append(f"{row['bus_bytes'] / t[0] / 1e9:,.2f} GB/s, {_duration(t)}" if t else "-")
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def links_table(result: dict[str, Any]) -> list[str]:
+    """Bandwidth of copies between devices, one way and both ways."""
+    lines = ["| from | to | way | MiB | GB/s | both ways |", "|---|---|---|---:|---:|---:|"]
+    for row in result["rows"]:
+        both = f"{2 * row['bytes'] / row['both_seconds'] / 1e9:.1f}" if row["both_seconds"] else ""
+        rate = f"{row['bytes'] / row['seconds'] / 1e9:.1f}"
+        place = f"| `{row['from']}` | `{row['to']}` | {row['way']}"
+        lines.append(f"{place} | {row['bytes'] / 2**20:g} | {rate} | {both} |")
+    return lines
+
+
+def startup_table(result: dict[str, Any]) -> list[str]:
+    """Seconds from the start of a process to its first step, with and without caches."""
+    lines = ["| framework | caches | seconds from process start to the end of the first step |", "|---|---|---:|"]
+    for row in result["rows"]:
+        median, low, high = row["seconds"]
+        lines.append(f"| {row['name']} | {row['state']} | {median:.2f} {_spread(low, median, high)} |")
+    return lines
+
+
+def overhead_table(result: dict[str, Any]) -> list[str]:
+    """Microseconds per op."""
+    lines = ["| `a + b` | µs per op |", "|---|---:|"]
+    return [*lines, *(f"| {row['what']} | {_median(row['us'], '.2f')} |" for row in result["rows"])]
+
+
+def peak_table(result: dict[str, Any]) -> list[str]:
+    """Bandwidth of copies, and the rate of multiply-adds."""
+    lines = ["| device | copies | multiply-adds |", "|---|---:|---:|"]
+    for row in result["rows"]:
+        rates = f"{row['bytes_per_s'] / 1e9:,.1f} GB/s | {flops_text(row['flops_per_s']) if row['flops_per_s'] else ''}"
+        lines.append(f"| `{row['device']}` | {rates} |")
+    return lines
+
+
+def prediction_table(result: dict[str, Any]) -> list[str]:
+    """Measured and predicted times of steps."""
+    clock = "The processor's time on one core, so that other work on the machine does not count."
+    lines = [
+        *([clock, ""] if result.get("one_core") else []),
+        "| model | precision | device | measured | machine's speed | predicted | predicted : measured |",
+        "|---|---|---|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        measured = f"{_significant(row['ms'])} ms {_spread(row['low_ms'], row['ms'], row['high_ms'])}"
+        predicted = f"{_significant(row['predicted_ms'])} ms | {row['predicted_ms'] / row['ms']:.2f}"
+        lines.append(
+            f"| {row['what']} | {row['precision']} | `{row['device']}` | {measured} | {row['speed']:.2f} | {predicted} |"
+        )
+    return lines
+
+
+def _significant(value: float) -> str:
+    return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def model_parallel_table(result: dict[str, Any]) -> list[str]:
+    """Steps of one model on several devices, and forecasts of them."""
+    lines = [
+        "| model | precision | way | devices | measured | times one device | predicted |",
+        "|---|---|---|---|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        spread = (row["high_ms"] - row["low_ms"]) / 2 / row["ms"]
+        predicted = f"{row['predicted_ms']:.2f} ms" if row["predicted_ms"] else ""
+        lines.append(
+            f"| {row['what']} | {row['precision']} | {row['way']} | {len(row['devices'])} x `{row['devices'][0]}` | "
+            f"{row['ms']:.2f} ms ±{100 * spread:.1f}% | {row['speedup']:.2f} | {predicted} |"
+        )
+    return lines
