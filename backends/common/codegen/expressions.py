@@ -121,7 +121,8 @@ EXPRESSIONS: dict[str, Expression] = {
     "fmod": Expression(
         {
             "float": "fmod(x, y)",
-            "int": f"select(x % {_GUARDED}, K(0), (y == K(0)) | (y == K(-1)))",
+            # Not `%`: the remainder of negative integers is wrong on NVIDIA's Vulkan.
+            "int": f"select(x - x / {_GUARDED} * {_GUARDED}, K(0), (y == K(0)) | (y == K(-1)))",
             "uint": f"select(x % {_SAFE}, K(0), y == K(0))",
         },
         2,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class SectionFinder:
         }
         live = self._live()
         self.kept = self._kept(parts, live, layers)
-        gradients = self._gradients(model)
+        gradients = self._gradients(model, parts)
         self._add_memory(parts, live, layers, gradients)
         self._add_times(parts, times, gradients)
         least = peak_bytes(self._arena.intervals)
@@ -139,11 +139,16 @@ class SectionFinder:
             while pending and pending[0][0] <= at:
                 section.gradients += [GradientEvent(section.seconds, n) for n in pending.pop(0)[1]]
 
-    def _gradients(self, model: Module) -> dict[int, list[int]]:
-        """Bytes of the gradients that each node completes, by its position."""
+    def _gradients(self, model: Module, parts: list[tuple[int, bool]]) -> dict[int, list[int]]:
+        """Bytes of the gradients that each node completes, by its position.
+
+        An op may complete small gradients of many layers at once. A step that sends gradients reads them layer by layer, so
+        that there each is complete with its own layer, as it is taken to be here.
+        """
         captured, graph = self._executable.captured, self._graph
         outputs = {id(tensor): output for tensor, output in captured.live_outs}
-        known: dict[int, Any] = {id(p.buffer): p for p in model.parameters()}
+        known: dict[int, str] = {id(p.buffer): name for name, p in model.named_parameters()}
+        last = {part: k for k, (part, back) in enumerate(parts) if back}
         of_input = {
             source.position: i
             for i, source in enumerate(self._executable.plan.sources)
@@ -151,7 +156,8 @@ class SectionFinder:
         }
         found: dict[int, list[int]] = {}
         for gradient in captured.gradients:
-            if id(gradient.leaf.buffer) not in known:
+            name = known.get(id(gradient.leaf.buffer))
+            if name is None:
                 continue
             if gradient.final is not None and id(gradient.final) in outputs:
                 k = self._producer(outputs[id(gradient.final)])
@@ -159,5 +165,7 @@ class SectionFinder:
                 k = graph.producer_index(graph.root(graph.updates[of_input[gradient.position]]))
             else:
                 continue
+            layer = self._layer(name)
+            k = k if layer is None else min(k, last[layer])
             found.setdefault(max(k, 0), []).append(gradient.leaf.nbytes)
         return found

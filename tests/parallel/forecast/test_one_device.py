@@ -51,7 +51,9 @@ def test_recomputing_takes_longer_and_keeps_less() -> None:
     kept, again = (known.predict(Strategy(micro_batch=64, recompute=r)) for r in (False, True))
     assert again.seconds > 1.1 * kept.seconds
     assert again.memory.temporaries < 0.6 * kept.memory.temporaries
-    assert known.trace(TraceKey(64, recompute=True)).kept == known.trace(TraceKey(64)).boundary
+    # Small copies that are made for all layers at once, before the first, are given back layer by layer.
+    boundary = known.trace(TraceKey(64)).boundary
+    assert 0.98 * boundary < known.trace(TraceKey(64, recompute=True)).kept <= boundary
 
 
 def test_passes_whose_gradients_are_added_up_take_as_long_as_all_of_them() -> None:
