@@ -121,7 +121,7 @@ def measure(
                 steps[w] = prepare(workload, w, device, place, precision)
         losses = {w: [float(step()) for _ in range(_COMPARED)] for w, step in steps.items()}
         timings = alternate(steps, repetitions, min_seconds=_SAMPLE_SECONDS, clock=clock)
-    difference = _difference({w: x for w, x in losses.items() if w != OWN}, losses.get(PEER))
+    difference = _difference({w: x for w, x in losses.items() if w not in (OWN, INDUCTOR)}, losses.get(PEER))
     row: dict[str, Any] = {
         "model": workload.name, "what": workload.what, "device": device.name, "place": place, "precision": precision,
         "items": workload.items, "tokens": bool(workload.vocabulary), "difference": difference,
