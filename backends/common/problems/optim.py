@@ -33,10 +33,11 @@ from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 def lowerings(builders: MultiTensorBuilders) -> dict[str, LoweringFunction]:
     """Return the lowering functions of this family on one backend's kernels."""
-    functions = {
-        "adam_step": _adam, "sgd_step": _sgd, "scale_all": _scale_all, "unscale_all": _unscale_all,
-        "sum_of_squares": _sum_of_squares, "norms": _norms,
+    steps = {"adam_step": _adam, "sgd_step": _sgd}
+    of_gradients = {
+        "scale_all": _scale_all, "unscale_all": _unscale_all, "sum_of_squares": _sum_of_squares, "norms": _norms,
     }  # fmt: skip
+    functions = {**steps, **{op: _unless_refused(function) for op, function in of_gradients.items()}}
     return {op: _bind(builders, function) for op, function in functions.items()}
 
 
@@ -125,25 +126,31 @@ def _refusal(inputs: Inputs) -> str:
     return "" if all(s.dtype.is_floating_point for s in tensors) else "tensors that are not floating point"
 
 
+def _unless_refused(function: Callable[..., Launch | Declined]) -> Callable[..., Launch | Declined]:
+    """Lower only tensors that the kernels can take."""
+
+    def lower(
+        builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        refusal = _refusal(inputs)
+        return Declined(refusal) if refusal else function(builders, runtime, inputs, outputs, params)
+
+    return lower
+
+
 def _real(dtype: DType) -> ScalarType:
     return "double" if dtype is dtypes.float64 else "float"
 
 
 def _scale_all(
     builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    refusal = _refusal(inputs)
-    if refusal:
-        return Declined(refusal)
+) -> Launch:
     return _scale(builders, runtime, inputs, outputs)
 
 
 def _unscale_all(
     builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    refusal = _refusal(inputs)
-    if refusal:
-        return Declined(refusal)
     if builders.fill is None:
         return Declined("no kernel looks for infinities and NaN")
     *scaled, flag = outputs
@@ -214,10 +221,7 @@ def _squares(builders: MultiTensorBuilders, runtime: Any, inputs: Inputs) -> _Sq
 
 def _sum_of_squares(
     builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    refusal = _refusal(inputs)
-    if refusal:
-        return Declined(refusal)
+) -> Launch:
     squares = _squares(builders, runtime, inputs)
     total = builders.total(runtime, squares.partial, Tensor(len(inputs)), squares.chunks)
     return LaunchSequence([*squares.steps, total], squares.workspace)
@@ -226,9 +230,6 @@ def _sum_of_squares(
 def _norms(
     builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    refusal = _refusal(inputs)
-    if refusal:
-        return Declined(refusal)
     if builders.norms is None:
         return Declined("no kernel adds up the chunks of each tensor")
     squares = _squares(builders, runtime, inputs)

@@ -104,13 +104,7 @@ def group(
         "OFFSET": "long" if space.wide else "int",
         **dict.fromkeys(sorted(text.dialect.headers), 1),
         **text.signature(),
-        "LOCATE": "\n".join(text.locate),
-        "REGISTERS": "\n".join(text.registers),
-        "LOAD_FULL": "\n".join(text.load),
-        "LOAD_PART": "\n".join(text.load_part),
-        "COMPUTE_ALL": "\n".join(text.compute),
-        "STORE_FULL": "\n".join(text.store),
-        "STORE_PART": "\n".join(text.store_part),
+        **text.body(),
     }
     return runtime.launch(
         "pointwise/elementwise", definitions, text.args, (ceil_div(space.items, each),), (choice.group,),

@@ -97,13 +97,7 @@ def _launches(
             **dict.fromkeys(sorted(text.dialect.headers), 1),
             **({"NUMBERS": text.members(), "UNPACK_NUMBERS": text.unpack("numbers")} if text.numbers else {}),
             "SHARED": "".join(f", {p}" for p in text.parameters),
-            "LOCATE": "\n".join(text.locate),
-            "REGISTERS": "\n".join(text.registers),
-            "LOAD_FULL": "\n".join(text.load),
-            "LOAD_PART": "\n".join(text.load_part),
-            "COMPUTE_ALL": "\n".join(text.compute),
-            "STORE_FULL": "\n".join(text.store),
-            "STORE_PART": "\n".join(text.store_part),
+            **text.body(),
         }
         width = int(sizes["GROUP"])
         launches.append(

@@ -48,6 +48,18 @@ class KernelText(StatementText):
             "UNPACK_GEOMETRY": self.unpack("geometry"),
         }
 
+    def body(self) -> dict[str, str]:
+        """Return the definitions of what the kernel does with whole vectors and with the last elements."""
+        return {
+            "LOCATE": "\n".join(self.locate),
+            "REGISTERS": "\n".join(self.registers),
+            "LOAD_FULL": "\n".join(self.load),
+            "LOAD_PART": "\n".join(self.load_part),
+            "COMPUTE_ALL": "\n".join(self.compute),
+            "STORE_FULL": "\n".join(self.store),
+            "STORE_PART": "\n".join(self.store_part),
+        }
+
     def inputs(self, inputs: Sequence[InputSpec | None], operands: Sequence[ElementwiseOperand]) -> list[RegisterValue]:
         """Load each input into a register: tensors from pointers q<position>, numbers from parameters."""
         values = []
