@@ -27,8 +27,8 @@ _DIRECTED = ("attention", "convolution", "norm", "pooling")
 _LAUNCHES = {
     "batch_norm": 2,
     "batch_norm_relu": 2,
-    "batch_norm_grad": 2,
-    "batch_norm_relu_grad": 2,
+    "batch_norm_grad": 3,
+    "batch_norm_relu_grad": 3,
     "layer_norm_grad": 2,
 }
 """Kernels of ops that first make sums over work-groups, and then use them; 1 for all others."""
@@ -65,6 +65,8 @@ def _kind(op: str, family: str, params: Mapping[str, Any]) -> str:
 
     A profile that has no figure for `weight_gradient_strided_convolution` has one for the kind that the last words name.
     """
+    if op == "fused_elementwise":
+        return "elementwise"
     if family == "pooling" and any(
         k > s for k, s in zip(params.get("kernel", ()), params.get("stride") or (), strict=False)
     ):

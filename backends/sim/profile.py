@@ -22,6 +22,8 @@ DEFAULT = "teaching"
 """The profile of `Device("sim")`."""
 SUFFIX = ".toml"
 _GIB = 1 << 30
+_PRODUCTS = ("contraction", "fused", "convolution", "attention")
+"""Families that compute in the dtype of their operands, where the device can: the rates of matrix units are theirs alone."""
 _PACKAGE = "polyhal.backends.sim.profiles"
 
 
@@ -59,6 +61,9 @@ class DeviceProfile:
     efficiency: Mapping[str, float]
     """The share of the peak that kernels of a family of ops reach; `default` stands in for families that are missing.
     `memory` is the share of the bandwidth."""
+    latency: Mapping[str, float]
+    """Seconds that kernels of a family of ops take however little there is to do, besides their launches; 0 for families that are
+    missing."""
     cache: int
     """Bytes: kernels whose operands fit run at `cache_bandwidth`. 0: every kernel reads the device's memory."""
     cache_bandwidth: float
@@ -101,13 +106,17 @@ class DeviceProfile:
         """Return the rate at which kernels of a family compute in a dtype.
 
         `FAMILY_DTYPE` comes before `FAMILY`. A family of several words, as `strided_convolution`, falls back to the one without
-        the first of them, and the last to `default`.
+        the first of them, and the last to `default`. Kernels without products convert half precision to float32.
         """
-        words = family.split("_")
-        families = ["_".join(words[i:]) for i in range(len(words))]
+        families = _families(family)
         names = [name for f in families for name in (f"{f}_{dtype.name}", f)]
         share = next((self.efficiency[name] for name in names if name in self.efficiency), self.efficiency["default"])
-        return self.peak.get(dtype.name, self.peak["float32"]) * share
+        is_converted = dtype.itemsize < float32.itemsize and families[-1] not in _PRODUCTS
+        return self.peak.get("float32" if is_converted else dtype.name, self.peak["float32"]) * share
+
+    def latency_of(self, family: str) -> float:
+        """Return the seconds that a kernel of a family takes at least, besides its launches. Families fall back as for rates."""
+        return next((self.latency[f] for f in _families(family) if f in self.latency), 0.0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the main figures as plain data."""
@@ -134,6 +143,12 @@ class DeviceProfile:
             "dma_engines": self.dma_engines,
             "unified_memory": self.unified_memory,
         }
+
+
+def _families(family: str) -> list[str]:
+    """The names under which a profile may state a figure of a family, the closest first."""
+    words = family.split("_")
+    return ["_".join(words[i:]) for i in range(len(words))]
 
 
 def profile_names() -> list[str]:
@@ -191,6 +206,7 @@ def _profile(name: str, tables: Mapping[str, Any]) -> DeviceProfile:
         bandwidth=device["bandwidth_gb_s"] * 1e9,
         peak={dtype: rate * 1e12 for dtype, rate in tables["peak_tflop_s"].items()},
         efficiency=dict(tables["efficiency"]),
+        latency={family: us * 1e-6 for family, us in tables.get("latency_us", {}).items()},
         cache=int(cache.get("size_mib", 0) * (1 << 20)),
         cache_bandwidth=cache.get("bandwidth_gb_s", 0) * 1e9,
         tile_outputs=shapes.get("tile_outputs", {}),

@@ -39,9 +39,9 @@ _TABLES: dict[str, dict[str, ProfileKey]] = {
         "half_row": ProfileKey(float, optional=True, zero=True), "packing_gb_s": ProfileKey(dict, optional=True),
     },
 }  # fmt: skip
-_NUMBERS = {"peak_tflop_s": ("float32",), "efficiency": ("default", "memory")}
+_NUMBERS = {"peak_tflop_s": ("float32",), "efficiency": ("default", "memory"), "latency_us": ()}
 """Tables of numbers by any name, and the names that must be there."""
-_OPTIONAL = ("peer_link", "cache", "shapes")
+_OPTIONAL = ("peer_link", "cache", "shapes", "latency_us")
 
 
 def check(tables: Mapping[str, Any]) -> None:
@@ -50,6 +50,8 @@ def check(tables: Mapping[str, Any]) -> None:
         if name not in _TABLES and name not in _NUMBERS:
             raise ValueError(f"[{name}] is no table of a profile; expected {', '.join([*_NUMBERS, *_TABLES])}")
     for name, required in _NUMBERS.items():
+        if name in _OPTIONAL and name not in tables:
+            continue
         table = _table(tables, name)
         _check_keys(name, table, {**dict.fromkeys(table, _REQUIRED), **dict.fromkeys(required, _REQUIRED)})
     for name, keys in _TABLES.items():

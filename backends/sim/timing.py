@@ -79,9 +79,10 @@ class KernelCost(NamedTuple):
 
 
 def kernel_ns(profile: DeviceProfile, cost: KernelCost) -> int:
-    """Return the time of a kernel: the slower of memory and arithmetic, after its launches (the roofline model)."""
+    """Return the time of a kernel: the slower of memory and arithmetic, after its launches (the roofline model) and its latency."""
     arithmetic = cost.flops / (profile.flops_per_second(cost.dtype, cost.family) * _utilization(profile, cost))
     work = max(cost.nbytes / _bandwidth(profile, cost.nbytes), arithmetic)
+    work += profile.latency_of(cost.family)
     work += sum(nbytes / profile.packing[operand] for operand, nbytes in _packed(profile, cost))
     return launches(profile, cost) * profile.launch_ns + round(work * 1e9)
 

@@ -82,7 +82,7 @@ def test_rates_of_a_processor_are_found(profiles: Profiles) -> None:
 def test_rates_of_a_gpu_are_found(profiles: Profiles) -> None:
     given, found = profiles["h200"]
     for kind in ("contraction", "fused", "convolution", "weight_gradient_strided_convolution", "attention"):
-        for dtype in (dtypes.float32, dtypes.float64):
+        for dtype in (dtypes.float32, dtypes.float64)[: 1 if kind == "fused" else 2]:  # others are taken from products
             assert found.flops_per_second(dtype, kind) == pytest.approx(given.flops_per_second(dtype, kind), rel=_TILES)
 
 
