@@ -15,6 +15,7 @@ from polyhal.hal.scheduler.buffers import BufferAssignment, assign_buffers
 from polyhal.hal.scheduler.calls import NodeCall, select_calls
 from polyhal.hal.scheduler.crossings import split_crossings
 from polyhal.hal.scheduler.interleave import interleave
+from polyhal.hal.scheduler.late_results import put_off_results
 from polyhal.hal.scheduler.schedule import schedule
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_g
     `separate_gradients` they get memory of their own, as results have.
     """
     inside = frozenset() if separate_gradients else captured.write_only_gradients()
-    scheduled = interleave(schedule(optimize(captured.graph), inside)) if graph is None else graph
+    scheduled = interleave(put_off_results(schedule(optimize(captured.graph), inside))) if graph is None else graph
     sources = [*captured.sources, *scheduled.constants]
     graph = split_crossings(scheduled, _devices(sources, scheduled))
     devices = _devices(sources, graph)
