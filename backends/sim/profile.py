@@ -62,8 +62,8 @@ class DeviceProfile:
     """The share of the peak that kernels of a family of ops reach; `default` stands in for families that are missing.
     `memory` is the share of the bandwidth."""
     latency: Mapping[str, float]
-    """Seconds that kernels of a family of ops take however little there is to do, besides their launches; 0 for families that are
-    missing."""
+    """Seconds that kernels of a family of ops take besides their launches, however little there is to do; 0 for families that
+    are missing."""
     cache: int
     """Bytes: kernels whose operands fit run at `cache_bandwidth`. 0: every kernel reads the device's memory."""
     cache_bandwidth: float
@@ -115,7 +115,7 @@ class DeviceProfile:
         return self.peak.get("float32" if is_converted else dtype.name, self.peak["float32"]) * share
 
     def latency_of(self, family: str) -> float:
-        """Return the seconds that a kernel of a family takes at least, besides its launches. Families fall back as for rates."""
+        """Return the seconds that kernels of a family take at least, besides launches. Families fall back as for rates."""
         return next((self.latency[f] for f in _families(family) if f in self.latency), 0.0)
 
     def to_json(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class KernelCost(NamedTuple):
 
 
 def kernel_ns(profile: DeviceProfile, cost: KernelCost) -> int:
-    """Return the time of a kernel: the slower of memory and arithmetic, after its launches (the roofline model) and its latency."""
+    """Return the time of a kernel: launches, latency, and the slower of memory and arithmetic (the roofline model)."""
     arithmetic = cost.flops / (profile.flops_per_second(cost.dtype, cost.family) * _utilization(profile, cost))
     work = max(cost.nbytes / _bandwidth(profile, cost.nbytes), arithmetic)
     work += profile.latency_of(cost.family)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Kind
-from polyhal.hal.scheduler.crossings import COLLECTIVE, RECEIVE, START
+from polyhal.hal.scheduler.crossings import COLLECTIVE, MEMBER, RECEIVE, START
 from polyhal.hal.scheduler.timeline import Activity, Timeline, timeline
 from polyhal.hal.settings.determinism import are_deterministic_algorithms_enabled
 
@@ -244,9 +244,9 @@ def _ready(run: Timeline, devices: Sequence[Device]) -> list[float]:
             (node, *_) = span.nodes
             if span.activity is Activity.COMPUTE or (node is not None and _brings_rows(graph, node)):
                 total += span.busy
-            if node is not None and node.op is START:
-                made = graph.users(node.outputs[0])
-                if any(n.op is COLLECTIVE and n.params[0].kind is Kind.REDUCE_SCATTER for n in made):
+            if node is not None and node.op in (START, MEMBER):
+                made = [node] if node.op is MEMBER else graph.users(node.outputs[0])
+                if any(n.op in (COLLECTIVE, MEMBER) and n.params[0].kind is Kind.REDUCE_SCATTER for n in made):
                     until = total
         seconds.append((until or total) * 1e-9)
     return seconds

@@ -7,6 +7,7 @@ replicas on devices of different vendors cannot drift apart. Source: Rajbhandari
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,9 @@ from polyhal.nn.parameter import Parameter, relocate
 from polyhal.parallel.group import Group
 from polyhal.parallel.processes import divided_like, joined, joined_gradients, new_copies, shared_copies, start_alike
 from polyhal.tensor import Tensor
+
+_TEMPORARY_BYTES = 100 * 2**20
+"""The largest bucket of parameters that captured steps drop in between: two or three of them are there at once."""
 
 
 class Bucket(NamedTuple):
@@ -61,7 +65,9 @@ class Replication:
         self.across = [] if processes is None else [Group([d], processes) for d in group.devices]
         """For each device the group of those that own the same parameters in other processes; none if it is alone."""
         reduced_by = [*self.across, group] if len(group.devices) == 1 else [group]
-        most = bucket_bytes or reduced_by[0].communicator.bucket_bytes
+        most = bucket_bytes or min(
+            reduced_by[0].communicator.bucket_bytes, _TEMPORARY_BYTES if temporary else sys.maxsize
+        )
         runs = list(_runs(self._parameters, most))
         sizes = {name: p.ref.spec.nbytes for name, p in self._parameters.items()}
         self.owners = assign_owners(sizes, shares, runs)

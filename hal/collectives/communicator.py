@@ -44,6 +44,11 @@ class Communicator:
 
     bucket_bytes = BUCKET_BYTES
     """Bytes that are gathered or reduced at a time where there is much."""
+    in_line = False
+    """Whether devices carry out what is theirs of a collective in line with their other work, each on its own: `run_member`.
+
+    Else captured steps carry it out beside the other work.
+    """
 
     def __init__(
         self, devices: Sequence[Device], processes: ProcessGroup | None = None, members: Sequence[int] = ()
@@ -99,6 +104,14 @@ class Communicator:
         ProcessGroupError if another process is gone.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no run")
+
+    def run_member(self, i: int, collective: Collective, source: Ref | None, target: Ref | None) -> None:
+        """Enqueue what member `i` of this process does, on the stream that the thread has selected on its device.
+
+        For communicators that are `in_line`. All members do so, each perhaps on a thread of its own, and all come to the
+        collectives of a group in one order. The call returns before the others have come. Else like `run`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no run_member")
 
     def __repr__(self) -> str:
         local = "+".join(d.name for d in self.devices)

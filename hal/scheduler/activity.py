@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.traffic import bus_elements, traffic
-from polyhal.hal.scheduler.crossings import COLLECTIVE
+from polyhal.hal.scheduler.crossings import stands_for_collective
 from polyhal.hal.scheduler.profile import StepProfile
-from polyhal.hal.scheduler.timeline import Activity, Timeline, timeline
+from polyhal.hal.scheduler.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -108,8 +108,8 @@ class StepActivity:
         for run in self.runs:
             for span in run.spans:
                 (node, *_) = span.nodes
-                if span.activity is Activity.COMMUNICATE and node is not None and node.op is COLLECTIVE:
-                    collective, itemsize = node.params[0], _itemsize(run.executable, node)
+                if node is not None and stands_for_collective(node):
+                    collective, itemsize = node.params[0], node.params[2].itemsize
                     key = (collective.kind.value, collective.total * itemsize, bus_elements(collective) * itemsize)
                     times.setdefault(key, []).append(span.busy * 1e-9)
         for (kind, nbytes, bus), seconds in sorted(times.items(), key=lambda item: -item[0][1]):
@@ -167,17 +167,13 @@ def _links(executable: Executable) -> Counter[tuple[Device, Device]]:
     """Bytes that a run moves from device to device, by transfers and by collectives."""
     links = Counter(executable.placement().traffic)
     for node in executable.graph.nodes:
-        if node.op is COLLECTIVE:
-            collective, communicator, _ = node.params
+        if stands_for_collective(node):
+            collective, communicator, dtype, *_ = node.params
             own = dict(enumerate(communicator.devices, communicator.first))
             for (i, j), elements in traffic(collective).items():
                 if i in own and j in own:
-                    links[own[i], own[j]] += elements * _itemsize(executable, node)
+                    links[own[i], own[j]] += elements * dtype.itemsize
     return links
-
-
-def _itemsize(executable: Executable, node: Node) -> int:
-    return executable.graph.tensor(node.reads[0]).dtype.itemsize
 
 
 def _module(node: Node) -> str:

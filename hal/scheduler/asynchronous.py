@@ -62,6 +62,10 @@ class AsynchronousCall:
         """See `LaneLink`."""
         return self._waited[lane]
 
+    def is_behind(self, lane: LaneKey) -> bool:
+        """Devices begin together, in a lane beside them."""
+        return False
+
     def stop(self) -> None:
         """Let all that wait go on with LaneStoppedError."""
         for queue in self._queues():

@@ -13,7 +13,8 @@ from polyhal.hal.memory.peer_copies import copy_from_peer
 from polyhal.hal.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.protocol import Handle
 from polyhal.hal.scheduler.asynchronous import AsynchronousCall
-from polyhal.hal.scheduler.crossings import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
+from polyhal.hal.scheduler.crossings import COLLECTIVE, JOIN, MEMBER, PEER_COPY, RECEIVE, SEND, START
+from polyhal.hal.scheduler.in_line import InLineCall
 from polyhal.hal.settings.state import settings
 from polyhal.hal.transfers.lane_link import COLLECTIVES, LaneKey, LaneLink
 from polyhal.hal.transfers.relay import HostRelay
@@ -62,7 +63,7 @@ class NodeCall(NamedTuple):
 
 def select_calls(graph: Graph, aliases: Sequence[tuple[int, ...]]) -> list[NodeCall | None]:
     """The calls of all nodes, given the operands that outputs overwrite; None for views."""
-    links: dict[int, Any] = {}
+    links: dict[Any, Any] = {}
     return [
         _PARTS[n.op](graph, n, links) if n.op in _PARTS else _select(graph, n, a)
         for n, a in zip(graph.nodes, aliases, strict=True)
@@ -83,7 +84,7 @@ def _select(graph: Graph, node: Node, aliases: tuple[int, ...]) -> NodeCall | No
     return NodeCall(run, node.inputs, node.outputs, (), False, node, note)
 
 
-def _send(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
+def _send(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
     """A read of a value by its own device, through contiguous memory."""
     spec, device, (token,) = graph.tensor(node.value(0)), node.device, node.outputs
     (receiver,) = graph.users(token)
@@ -102,7 +103,7 @@ def _send(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
     return NodeCall(send, node.inputs, node.outputs, workspace, True, node, note, relay)
 
 
-def _receive(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
+def _receive(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
     relay: HostRelay = links[node.value(0)]
 
     def receive(token: Ref, target: Ref) -> None:
@@ -112,7 +113,7 @@ def _receive(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
     return NodeCall(receive, node.inputs, node.outputs, (), True, node, note, relay)
 
 
-def _start(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
+def _start(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
     made = next(n for n in graph.users(node.outputs[0]) if n.op in (COLLECTIVE, PEER_COPY))
     (key,) = made.outputs
     if key not in links:
@@ -124,7 +125,7 @@ def _start(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
     )
 
 
-def _collective(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
+def _collective(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
     """A collective, carried out by its communicator beside other work."""
     collective, communicator, _ = node.params
     count = len(communicator.devices)
@@ -148,7 +149,23 @@ def _collective(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
     return NodeCall(run, inputs, (), (), False, node, note, call, partial(call.make, COLLECTIVES), COLLECTIVES)
 
 
-def _peer_copy(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
+def _member(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
+    """What one device does of a collective, in its own order."""
+    collective, communicator, _, i = node.params
+    gives = i in [m for m, _ in communicator.sources(collective)]
+    gets = i in [m for m, _ in communicator.targets(collective)]
+    if i == 0:  # those of a collective follow one another
+        links[communicator] = InLineCall(collective, communicator)
+    call: InLineCall = links[communicator]
+
+    def run(inputs: Sequence[Ref], outputs: Sequence[Ref]) -> None:
+        call.take_part(i, inputs[0] if gives else None, outputs[0] if gets else None)
+
+    note = _note(graph, node, f"{collective} by {communicator}, in line")
+    return NodeCall(run, node.inputs, node.outputs, (), False, node, note, call, partial(call.in_lane, i))
+
+
+def _peer_copy(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
     """A copy between devices, beside other work."""
     (source, _), (target, got) = _members(graph, node)
     call: AsynchronousCall = links[node.outputs[0]]
@@ -162,7 +179,7 @@ def _peer_copy(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
     return NodeCall(copy, inputs, (), (), True, node, note, call, partial(call.make, lane), lane)
 
 
-def _join(graph: Graph, node: Node, links: dict[int, Any]) -> NodeCall:
+def _join(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
     call: AsynchronousCall = links[node.value(0)]
     note = _note(graph, node, "waits")
     # For observers, this is where the result comes from.
@@ -187,5 +204,6 @@ def _note(graph: Graph, node: Node, how: str) -> Resolution:
 
 
 _PARTS = {
-    SEND: _send, RECEIVE: _receive, START: _start, COLLECTIVE: _collective, PEER_COPY: _peer_copy, JOIN: _join
+    SEND: _send, RECEIVE: _receive, START: _start, COLLECTIVE: _collective, MEMBER: _member, PEER_COPY: _peer_copy,
+    JOIN: _join,
 }  # fmt: skip

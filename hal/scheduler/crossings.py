@@ -6,6 +6,9 @@ exists, the collective itself, which runs beside the devices' other work, and a 
 its result. So does a transfer between devices that copy from each other. Tensors without elements make receives and joins
 depend on what they wait for.
 
+Where a communicator can, the devices carry out a collective in line instead: each has a *member* node in its own order, and
+nothing runs beside it. Those of a collective stand together, so that all devices come to collectives in the same order.
+
 Each device runs its nodes in the order of the graph, on a thread of its own; so do the collectives. They wait for each other in
 receives, joins and collectives only. That ends: all that comes before the first node that has not run is done, and what a node
 waits for comes before it.
@@ -26,7 +29,7 @@ from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.layout import contiguous
 from polyhal.hal.memory.peer_copies import has_peer_copy
 from polyhal.hal.ops.opdef import OPS, OpDef
-from polyhal.hal.ops.schema import Schema
+from polyhal.hal.ops.schema import REQUIRED, Schema
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.passes.gather_again import is_temporary
 from polyhal.hal.protocol import Feature
@@ -52,6 +55,10 @@ COLLECTIVE = _part(
     "collective", "Reads and writes what was started.", Schema(("xs",), variadic=True, params=OPS["collective"].schema.params)
 )
 PEER_COPY = _part("peer_copy", "Copies what was started from one device to another.", _ANY)
+MEMBER = _part(
+    "collective_member", "What one device does of a collective, in line with its other work.",
+    Schema(("xs",), variadic=True, params={**OPS["collective"].schema.params, "member": REQUIRED}),
+)  # fmt: skip
 JOIN = _part("collective_join", "What a member of a collective gave is free, and what it gets is there.", _ANY)
 TOKEN = contiguous(dtypes.uint8, (0,))
 """The spec of what stands for a dependency."""
@@ -73,7 +80,7 @@ class _Entry(NamedTuple):
     part: OpDef | None = None
     """None for the node itself."""
     device: Any = None
-    """Of a start or join."""
+    """Of a start, join or member."""
 
 
 def split_crossings(graph: Graph, devices: Sequence[Any]) -> Graph:
@@ -87,6 +94,11 @@ def split_crossings(graph: Graph, devices: Sequence[Any]) -> Graph:
     for entry in sorted(_Order(graph, devices).entries(), key=lambda entry: entry.place):
         writer.write(entry)
     return writer.rewriter.finish()
+
+
+def stands_for_collective(node: Node) -> bool:
+    """Whether a node is a collective of its own, or the first of those that together are one."""
+    return node.op is COLLECTIVE or (node.op is MEMBER and node.params[-1] == 0)
 
 
 def _crosses(node: Node) -> bool:
@@ -154,6 +166,9 @@ class _Order:
                 yield _Entry(starts[node.value(0)], k, SEND)
                 yield _Entry((self._arrival[node.outputs[0]], k, 0, 0), k, RECEIVE)
                 continue
+            if members.collective and node.params[1].in_line:
+                yield from (_Entry((k, k, 0, i), k, MEMBER, d) for i, d in enumerate(node.params[1].devices))
+                continue
             yield _Entry((k, k, 0, 0), k, COLLECTIVE if members.collective else PEER_COPY)
             for device in members.devices:
                 given, got = members.given.get(device), members.got.get(device)
@@ -212,8 +227,20 @@ class _Writer:
             (out,) = node.outputs
             received = self._add(node, RECEIVE, (self._tokens[k],), node.device, self._graph.tensor(out))
             rewriter.replace_all_uses(out, received)
+        elif part is MEMBER:
+            self._write_member(node, device)
         else:
             self._write_collective(k, node, part, device)
+
+    def _write_member(self, node: Node, device: Device) -> None:
+        members, rewriter = _Members(self._graph, node, self._devices), self.rewriter
+        given, got = members.given.get(device), members.got.get(device)
+        operands = () if given is None else (rewriter.operand(Value(given)),)
+        spec = TOKEN if got is None else self._graph.tensor(got)
+        params = (*node.params, node.params[1].devices.index(device))
+        result = self._add(node, MEMBER, operands, device, spec, params)
+        if got is not None:
+            rewriter.replace_all_uses(got, result)
 
     def _write_collective(self, k: int, node: Node, part: OpDef, device: Device) -> None:
         members, rewriter = _Members(self._graph, node, self._devices), self.rewriter

@@ -101,9 +101,8 @@ class Executable:
         self._actions = [p.run for p in self.partitions]
         self.devices = tuple({p.device: None for p in self.partitions})
         """The devices on which the step has work, in the order of first use."""
-        links = {id(c.link): c.link for c in self.calls if c is not None and c.link is not None}
-        several = len(self.devices) > 1 or any(p.lane for p in self.partitions)
-        self.lanes = Lanes(self.partitions, list(links.values())) if several else None
+        several = len(self.devices) > 1 or any(p.link is not None for p in self.partitions)
+        self.lanes = Lanes(self.partitions) if several else None
         self._forks = dispatch.structure.forks
 
     # --- preparing --------------------------------------------------------------------------------------------------
@@ -184,7 +183,7 @@ class Executable:
             outputs = [self._argument(Value(i), recorded) for i in call.outputs]
             run = call.bound(inputs, outputs, workspace, runtime_scalars=scalars and not recorded)
             in_lane = None if call.in_lane is None else partial(call.in_lane, run)
-            bound.append(BoundCall(device, run, recorded, call.node, in_lane, call.lane))
+            bound.append(BoundCall(device, run, recorded, call.node, in_lane, call.lane, call.link))
         return bound
 
     def _observed_calls(self) -> list[Callable[[], None]]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
 from polyhal.hal.memory.stream_selection import StreamSelection
+from polyhal.hal.scheduler.in_line import InLineCall
 from polyhal.hal.transfers.lane_link import LaneKey, LaneLink, LaneStoppedError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from polyhal.hal.memory.streams import Stream
     from polyhal.hal.scheduler.partitions import Partition
 
+_BEGINNING = 4
+"""Partitions, of which one is a collective."""
 _MOST_THREADS = 4096
 """More than there are lanes at any time: a lane without a thread would keep those waiting that need what it sends."""
 
@@ -55,6 +58,8 @@ class Lane:
         self.partitions = partitions
         self.streams = _Streams()
         self.actions = [p.run if p.in_lane is None else partial(p.in_lane, self.streams) for p in partitions]
+        self.beginning = _beginning(partitions)
+        """How many actions it takes until the device has begun to wait for others, if that is at the start of the step."""
         self._links = links
         self.runs = 0
         self.elapsed = 0
@@ -65,6 +70,12 @@ class Lane:
         """Nanoseconds of those that it waited for other lanes."""
         return sum(link.waited(self.key) for link in self._links)
 
+    def catch_up(self) -> None:
+        """Begin what other devices wait for, when all lanes have stopped."""
+        for partition, action in zip(self.partitions, self.actions, strict=True):
+            if partition.link is not None and partition.link.is_behind(self.key):
+                with suppress(Exception):  # of a device that is lost, for which others wait until their time is up
+                    action()
 
     def finish(self) -> None:
         """Wait for work that was left behind on the lane's own streams, whatever became of it."""
@@ -84,8 +95,8 @@ class _Streams(dict["Device", "Stream"]):
 class Lanes:
     """Runs the partitions of a step on several devices."""
 
-    def __init__(self, partitions: Sequence[Partition], links: Sequence[LaneLink]) -> None:
-        """`links` are where lanes meet."""
+    def __init__(self, partitions: Sequence[Partition]) -> None:
+        links = list({id(p.link): p.link for p in partitions if p.link is not None}.values())
         self._in_turn = [p.run for p in partitions]
         parts: dict[LaneKey, list[Partition]] = {}
         for p in partitions:
@@ -104,12 +115,14 @@ class Lanes:
     def run(self) -> None:
         """Enqueue the work of all lanes and submit it. Raises the first error, after all lanes have stopped."""
         own, *others = self.all
+        begun = threading.Event()
         state = dict(vars(dispatch.thread))
         threads = _threads(os.getpid())
         futures: list[Future[None]] = []
         try:
             for lane in others:
-                futures.append(threads.submit(copy_context().run, self._run_on_thread, lane, _selection(lane), state))
+                futures.append(threads.submit(copy_context().run, self._run_on_thread, lane, _selection(lane), state, begun))
+            self._begin_together()
         except RuntimeError as error:  # a program that ends starts no threads any more
             if not futures:
                 self._run_in_turn()
@@ -117,11 +130,14 @@ class Lanes:
             self._fail(error)
         except BaseException as error:
             self._fail(error)
+        begun.set()
         self._run_lane(own)
         for future in futures:
             self._join(future)
         failure, self._failure = self._failure, None
         if failure is not None:
+            for lane in self.all:
+                lane.catch_up()
             for lane in self.all:
                 lane.finish()
             self.clear()
@@ -129,6 +145,16 @@ class Lanes:
                 raise failure
             finally:
                 del failure  # whose traceback refers to this frame
+
+    def _begin_together(self) -> None:
+        """Let devices that begin with a collective begin at once, before their threads share the interpreter.
+
+        The action after it may wait for room in a device's queue, and so for the collective.
+        """
+        if self.timed is not None or self._spans is not None:
+            return
+        for lane in self.all:
+            self._run_actions(lane, lane.actions[: lane.beginning])
 
     @contextmanager
     def recording(self) -> Iterator[list[LaneSpan]]:
@@ -156,8 +182,11 @@ class Lanes:
         for link in self._links:
             link.clear()
 
-    def _run_on_thread(self, lane: Lane, selection: StreamSelection | None, state: dict[str, Any]) -> None:
+    def _run_on_thread(
+        self, lane: Lane, selection: StreamSelection | None, state: dict[str, Any], begun: threading.Event
+    ) -> None:
         """Run a lane with the executor, the modes and the stream of the thread that runs the step."""
+        begun.wait()
         vars(dispatch.thread).update(state)
         try:
             with nullcontext() if selection is None else selection.on_this_thread():
@@ -169,9 +198,14 @@ class Lanes:
 
     def _run_lane(self, lane: Lane) -> None:
         """Run a lane to its end, or until one of them has failed."""
+        self._run_actions(lane, self._actions(lane))
+        lane.runs += 1
+
+    def _run_actions(self, lane: Lane, actions: Iterable[Callable[[], None]]) -> None:
+        """Run actions of a lane, and submit what they have enqueued."""
         begin = time.perf_counter_ns()
         try:
-            for action in self._actions(lane):
+            for action in actions:
                 if self._failure is not None:
                     return
                 action()
@@ -183,12 +217,11 @@ class Lanes:
             self._fail(error)
         finally:
             lane.elapsed += time.perf_counter_ns() - begin
-            lane.runs += 1
 
     def _actions(self, lane: Lane) -> Iterable[Callable[[], None]]:
         if self.timed is not None:
             return self.timed(lane)
-        return lane.actions if self._spans is None else self._noted(lane, self._spans)
+        return lane.actions[lane.beginning :] if self._spans is None else self._noted(lane, self._spans)
 
     def _noted(self, lane: Lane, spans: list[LaneSpan]) -> Iterator[Callable[[], None]]:
         """The actions of a lane, each timed from when it is asked for until the next one is."""
@@ -213,6 +246,14 @@ class Lanes:
                 future.result()
             except BaseException as error:
                 self._fail(error)
+
+
+def _beginning(partitions: Sequence[Partition]) -> int:
+    """How many partitions there are up to the first in which a device waits for others, if it begins with that; else 0."""
+    for k, partition in enumerate(partitions[:_BEGINNING]):
+        if isinstance(partition.link, InLineCall):
+            return k + 1
+    return 0
 
 
 def _selection(lane: Lane) -> StreamSelection | None:

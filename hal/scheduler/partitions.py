@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.ir.graph import Node
 from polyhal.hal.protocol import BindingSlot, CommandBuffer
-from polyhal.hal.transfers.lane_link import LaneKey
+from polyhal.hal.transfers.lane_link import LaneKey, LaneLink
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -30,6 +30,7 @@ class BoundCall(NamedTuple):
     in_lane: Callable[[Streams], None] | None = None
     lane: LaneKey = None
     """See `Partition`; None for the device."""
+    link: LaneLink | None = None
 
 
 class Partition(NamedTuple):
@@ -44,6 +45,8 @@ class Partition(NamedTuple):
     """What its lane does in place of `run`, given streams for what runs beside other work."""
     lane: LaneKey = None
     """The lane of what runs beside other work; None for the device's."""
+    link: LaneLink | None = None
+    """Where its lane meets others."""
 
 
 def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> list[Partition]:
@@ -67,7 +70,7 @@ def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> l
                 partitions.append((first, Partition(call.device, submit, [c.node for _, c in members], commands)))
                 continue
             partitions += [
-                (position, Partition(c.device, c.run, [c.node], None, c.in_lane, c.lane))
+                (position, Partition(c.device, c.run, [c.node], None, c.in_lane, c.lane, c.link))
                 for position, c in members
             ]
     return [p for _, p in sorted(partitions, key=lambda pair: pair[0])]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.scheduler.crossings import COLLECTIVE, PEER_COPY, RECEIVE
+from polyhal.hal.scheduler.crossings import COLLECTIVE, MEMBER, PEER_COPY, RECEIVE, stands_for_collective
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -69,11 +69,13 @@ def placement(graph: Graph, lanes: Sequence[Lane]) -> Placement:
             x, *started = node.reads
             source, target = (_maker(graph, v) for v in started)
             traffic[source, target] += graph.tensor(x).nbytes
-        elif node.op is COLLECTIVE:
+        elif node.op in (COLLECTIVE, MEMBER):
             kind = str(node.params[0].kind.value)
             count, nbytes = collectives.get(kind, (0, 0))
-            specs = [graph.specs[v] for v in node.reads]
-            collectives[kind] = count + 1, nbytes + sum(s.nbytes for s in specs if isinstance(s, Spec))
+            values = node.reads if node.op is COLLECTIVE else (*node.reads, *node.outputs)
+            specs = [graph.specs[v] for v in values]
+            nbytes += sum(s.nbytes for s in specs if isinstance(s, Spec))
+            collectives[kind] = count + stands_for_collective(node), nbytes
     times = [LaneTime(x.name, x.runs, x.elapsed - x.waited, x.waited) for x in lanes]
     return Placement(tuple(nodes), dict(traffic), collectives, tuple(times))
 

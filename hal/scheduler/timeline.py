@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from polyhal.hal.ir.graph import Node
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.protocol import TRANSFER, SupportsProfiling
-from polyhal.hal.scheduler.crossings import JOIN, RECEIVE, SEND, START
+from polyhal.hal.scheduler.crossings import JOIN, MEMBER, RECEIVE, SEND, START
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -34,7 +34,9 @@ class Activity(enum.StrEnum):
     """Carries out a collective, or a copy between peers."""
 
 
-_ACTIVITIES = {SEND: Activity.SEND, START: Activity.SEND, RECEIVE: Activity.WAIT, JOIN: Activity.WAIT}
+_ACTIVITIES = {
+    SEND: Activity.SEND, START: Activity.SEND, RECEIVE: Activity.WAIT, JOIN: Activity.WAIT, MEMBER: Activity.COMMUNICATE
+}  # fmt: skip
 
 
 class Span(NamedTuple):
@@ -134,7 +136,7 @@ class _LaneClock:
             yield action
             if beside:
                 self._finish_streams()
-            elif activity is Activity.WAIT:
+            elif activity is not Activity.SEND:
                 self._finish()
             # A lane beside devices begins with what it waits for, which is not its work.
             begin += lane.waited - waited if beside and not self._virtual else 0

@@ -23,5 +23,8 @@ class LaneLink(Protocol):
     def clear(self) -> None:
         """Forget what is under way, when all lanes have stopped."""
 
+    def is_behind(self, lane: LaneKey) -> bool:
+        """Whether devices of other lanes have begun to wait for what that of this lane has not begun."""
+
     def waited(self, lane: LaneKey) -> int:
         """Nanoseconds that a lane has waited here in all runs."""

@@ -63,6 +63,10 @@ class HostRelay:
         """See `LaneLink`."""
         return self._waited if lane is self.target else 0
 
+    def is_behind(self, lane: LaneKey) -> bool:
+        """No device waits for another one here."""
+        return False
+
     def stop(self) -> None:
         """Let `receive` raise LaneStoppedError, because `send` will not be called."""
         self._chunks.put(None)

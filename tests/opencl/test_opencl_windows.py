@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from fake_cuda import FakeCuda
 from hypothesis import given, settings
@@ -212,8 +213,36 @@ def test_an_exchange_that_nobody_joins_ends(
     end.wait()
 
 
-def test_a_captured_step_trains_as_on_one_device(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
+def test_who_only_gives_does_not_wait(
+    pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has written to the windows of the others, and they take it from there when they come."""
+    monkeypatch.setenv("POLYHAL_COLLECTIVE_TIMEOUT", "5")
+    group = Group(cards(pocl, range(2)))
+    assert isinstance(group.communicator, WindowCommunicator)
+    exchanger = group.communicator._exchanger
+    for value in range(5):  # more than there are slots
+        x = ph.full((100,), float(value), device=group.devices[0])
+        y = ph.zeros((100,), device=group.devices[1])
+        exchanges = [exchange_of(Collective(Kind.BROADCAST, (50, 50)), i, ph.float32) for i in range(2)]
+        exchanger.run_member(0, exchanges[0], x.ref, x.ref)
+        group.devices[0].synchronize()
+        exchanger.run_member(1, exchanges[1], y.ref, y.ref)
+        assert y.tolist() == [value] * 100
+    late = np.empty(1, np.uint32)
+    with group.devices[0].backend.runtime.waiting():  # type: ignore[attr-defined]
+        cl.enqueue_copy(exchanger._runtimes[0].queue, late, exchanger._windows[0][0], src_offset=32 * 4)
+    assert not late[0]
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e30], ids=["in line", "beside"])
+def test_a_captured_step_trains_as_on_one_device(
+    pocl: discovery.OpenCLDevice, small: FakeCuda, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over links that are fast and slow."""
+    monkeypatch.setattr(window_communicator, "_FAST", rate)
     devices = cards(pocl, range(2))
+    assert Group(devices).communicator.in_line is (rate == 0)
     rng = np.random.default_rng(4)
     x, y = rng.standard_normal((8, 6)).astype(np.float32), rng.standard_normal((8, 3)).astype(np.float32)
 

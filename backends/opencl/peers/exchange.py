@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _KEPT_LAUNCHES = 512
 _FOR_EVER = 1e9
 _RENDEZVOUS_FROM = 1 << 20
-"""Bytes. Before longer ones, a single work-group waits for other processes: many would take compute units meanwhile."""
+"""Bytes. Before longer ones beside other work, a single work-group waits for other processes: many would take compute units."""
 
 
 class Exchanger:
@@ -40,6 +40,8 @@ class Exchanger:
         self._first = first
         self._members = len(windows[0])
         self._launches: dict[object, Launch] = {}
+        self.is_fast = False
+        """See `WindowCommunicator.is_fast`."""
         self._last: list[tuple[CommandQueue, cl.Event] | None] = [None] * len(runtimes)
         """The end of the last exchange on each device, and its queue."""
         self._lock = threading.Lock()
@@ -57,8 +59,8 @@ class Exchanger:
         Sources and targets have one dtype. If the others do not take part within POLYHAL_COLLECTIVE_TIMEOUT, the device gives
         up, and whatever follows on it raises; with `trial_seconds`, the result is wrong after so many. Raises pyopencl.Error.
         """
-        prepared = self.prepare(exchanges, sources, targets, trial_seconds)
         with self._lock:
+            prepared = self.prepare(exchanges, sources, targets, trial_seconds)
             for runtime in self._runtimes:
                 runtime.queues.current().make_room(2)
             ends = [
@@ -68,6 +70,16 @@ class Exchanger:
             for runtime in self._runtimes:
                 runtime.queue.flush()  # those of some devices wait for those of others
         return ends
+
+    def run_member(self, i: int, exchange: Exchange, source: Ref, target: Ref) -> None:
+        """Start what one member does, on the thread's stream of its device, which does nothing else meanwhile.
+
+        Every other member's has to follow, perhaps by other threads. Raises pyopencl.Error.
+        """
+        with self._lock:
+            launch = self._launch(i, exchange, source, target, None)
+        self._runtimes[i].queues.current().make_room(1)
+        self._enqueue(i, [launch], source, target)
 
     def prepare(
         self,

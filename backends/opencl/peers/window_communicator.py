@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,10 @@ from polyhal.backends.opencl.lowering.collective.exchange import (
 from polyhal.backends.opencl.peers.exchange import Exchanger
 from polyhal.backends.opencl.peers.windows import open_windows
 from polyhal.hal import dtypes
-from polyhal.hal.collectives.collective import Collective, Kind, Reduction
+from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.collectives.communicator import Communicator, members_of
 from polyhal.hal.collectives.descriptors import all_agree
+from polyhal.hal.collectives.traffic import bus_elements
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.layout import Ref, contiguous
@@ -36,6 +38,12 @@ if TYPE_CHECKING:
 GEOMETRY = Geometry(channels=128, group=512, slot=128 << 10)
 """On two H200s the links are full then: half as many channels reach 0.8 of their bandwidth."""
 _TRIAL_SECONDS = 20.0
+_FAST = 60e9
+"""Bytes per second of the bus from which on a device does nothing else while it takes part in a collective. A step of GPT-2 on
+two H100s takes 44.7 ms then, and 46.3 with collectives beside other work, whose kernels hold compute units and share memory
+with others. Links that reach less (PCIe) take so long that computing has to go on meanwhile."""
+_MEASUREMENTS = 5
+_IN_LINE_BUCKET = 512 * 2**20
 _OPERATIONS = {Reduction.SUM: "sum", Reduction.MAX: "largest", Reduction.MIN: "smallest"}
 
 
@@ -77,12 +85,16 @@ class WindowCommunicator(Communicator):
     """Collectives that the host only starts."""
 
     bucket_bytes = 100 * 2**20
-    """Fewer are started then: a step of GPT-2 on two H200s takes 44.5 ms where buckets of 25 MiB make it 48.2."""
+    """Fewer are started then: a step of GPT-2 on two H200s takes 44.5 ms where buckets of 25 MiB make it 48.2. In line, even
+    more are taken together, so that a large parameter of one device crosses a link while others cross it the other way."""
 
     def __init__(self, devices: Sequence[Device], exchanger: Exchanger, processes: ProcessGroup | None = None) -> None:
         """With `processes`, each has as many devices. Raises ValueError for a device named twice."""
         super().__init__(devices, processes, [len(devices)] * (1 if processes is None else processes.size))
         self._exchanger = exchanger
+        self.in_line = exchanger.is_fast
+        if self.in_line:
+            self.bucket_bytes = _IN_LINE_BUCKET
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
         """See `Communicator`."""
@@ -92,6 +104,13 @@ class WindowCommunicator(Communicator):
         got = [t for _, t in pairs if t is not None]
         if collective.total:
             self._exchanger.run(self._exchanges(collective, given[0].dtype), given, got)
+
+    def run_member(self, i: int, collective: Collective, source: Ref | None, target: Ref | None) -> None:
+        """See `Communicator`."""
+        given, got = source or target, target or source
+        if collective.total and given is not None and got is not None:
+            exchange = exchange_of(collective, self.first + i, given.dtype)
+            self._exchanger.run_member(i, exchange, given, got)
 
     def _exchanges(self, collective: Collective, dtype: DType) -> list[Exchange]:
         return [exchange_of(collective, self.first + i, dtype) for i in range(len(self.devices))]
@@ -116,6 +135,24 @@ class WindowCommunicator(Communicator):
             return all(bool(np.all(result == sum(numbers))) for result in results)
 
         return self._succeeds(build) and self._succeeds(add)
+
+    def is_fast(self) -> bool:
+        """Whether exchanges take so little time, in all processes, that it is not worth while to compute beside them."""
+        spec = contiguous(dtypes.float32, (GEOMETRY.window_bytes(2) // 4,))
+        buffers = [d.pool.take(bucket(spec.nbytes)) for d in self.devices]
+        refs = [Ref(b.handle, spec, 0) for b in buffers]
+        collective = Collective(Kind.ALL_REDUCE, divided(spec.size, self.size))
+        exchanges, times = self._exchanges(collective, spec.dtype), list[float]()
+
+        def measure() -> bool:
+            for _ in range(_MEASUREMENTS):
+                begin = time.perf_counter()
+                for end in self._exchanger.run(exchanges, refs, refs):
+                    end.wait()
+                times.append(time.perf_counter() - begin)
+            return bus_elements(collective) * spec.dtype.itemsize / min(times) > _FAST
+
+        return self._succeeds(measure)
 
     def _succeeds(self, attempt: Callable[[], bool]) -> bool:
         """Whether all processes succeed in what each attempts."""
@@ -151,5 +188,6 @@ def open_window_communicator(
     communicator = WindowCommunicator(devices, exchanger, processes)
     if not communicator.works():
         return None
+    exchanger.is_fast = communicator.is_fast()
     kept[key] = exchanger, processes
-    return communicator
+    return WindowCommunicator(devices, exchanger, processes)

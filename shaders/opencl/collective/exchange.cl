@@ -4,11 +4,12 @@
 // c of the others alone. In each step of a channel every member writes a piece of its vector into its slot in the window of
 // every other member, raises its flag there to the number of the step, and waits until the flags of the others have got there.
 // Then it takes what has arrived: it adds the pieces to its own (REDUCES), or stores them in its target. Sums are taken in the
-// order of the members, half precision in float.
+// order of the members, half precision in float. The next piece is under way to the others meanwhile.
 //
 // Even and odd steps have slots of their own: a member that raises its flag to s has taken what arrived in step s - 1, so that
 // the slots of that step are free in step s + 1. The number of the last step stays in the window, so that the next kernel goes on
-// from there. With REDUCES and GATHERS, the sums go to all members in a step more.
+// from there. With REDUCES and GATHERS, the sums go to all members in a step more. Who only gives does not wait for the others
+// after its last piece: a work-group that waits holds a compute unit.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -72,6 +73,11 @@ typedef struct {
     ulong result_start, longest, limit;
     uint me, piece, fatal, unused;
 } Parts;
+
+// The parts that a member keeps.
+typedef struct {
+    ulong send_start, send_size, receive_start;
+} Own;
 
 // Flags are written and read by devices that share no cache. A flag comes after what the group wrote before the last barrier.
 #if HAVE_PTX
@@ -157,41 +163,85 @@ collective_exchange(__global const UNIT *source, const ulong source_offset, __gl
     volatile __global uint *const late = (__global uint *)own + CHANNELS * LINE;
     uint step = flags[COUNTER];
 
-// The end of a step's writing: returns when all others have come to it, too.
-#define PUSHED                                                                                         \
-    barrier(CLK_GLOBAL_MEM_FENCE);                                                                     \
-    EACH_OTHER if (lane == m) RAISE((__global uint *)windows[m] + channel * LINE + me, step);          \
-    EACH_OTHER if (lane == m) wait_for(flags + m, step, late, parts.limit, parts.fatal);               \
+// Writes the piece from `start` on to the slots that a step has in the windows of the others.
+#define PUSH(start, step)                                                                             \
+    EACH_OTHER {                                                                                      \
+        const uint size = piece_of(parts.send_size[m], start, parts.piece);                           \
+        __global const UNIT *const from = source + parts.send_start[m] + (start);                     \
+        __global uint4 *const slot = SLOT_OF(windows[m], step, m, me);                                \
+        BATCHES(size) {                                                                               \
+            Vector v[BATCH];                                                                          \
+            EACH_IN_BATCH if (AT < size) v[k] = load_vector(from, AT, size);                          \
+            EACH_IN_BATCH if (AT < size) slot[AT / LANES] = v[k].bits;                                \
+        }                                                                                             \
+    }
+// Tells the others that the piece of a step is there, and that all before it has been taken.
+#define RAISE_FLAGS(step)          \
+    barrier(CLK_GLOBAL_MEM_FENCE); \
+    EACH_OTHER if (lane == m) RAISE((__global uint *)windows[m] + channel * LINE + me, step);
+// Returns when the others have told that of a step.
+#define WAIT_FOR_FLAGS(step)                                                                     \
+    EACH_OTHER if (lane == m) wait_for(flags + m, step, late, parts.limit, parts.fatal);         \
     barrier(CLK_GLOBAL_MEM_FENCE);
+// Stores in the target what a step has brought.
+#define TAKE(start, step)                                                                         \
+    EACH_OTHER {                                                                                  \
+        const uint size = piece_of(parts.receive_size[m], start, parts.piece);                    \
+        __global const uint4 *const slot = SLOT_OF(own, step, me, m);                             \
+        BATCHES(size) {                                                                           \
+            Vector v[BATCH];                                                                      \
+            EACH_IN_BATCH if (AT < size) v[k].bits = slot[AT / LANES];                            \
+            EACH_IN_BATCH if (AT < size) store_vector(v[k], target + parts.receive_start[m] + (start), AT, size); \
+        }                                                                                         \
+    }
 
-    for (ulong start = (ulong)channel * parts.piece; start < parts.longest;
-         start += (ulong)get_num_groups(0) * parts.piece) {
+    const ulong stride = (ulong)get_num_groups(0) * parts.piece;
+    Own mine = {0, 0, 0};
+    EACH_MEMBER if (m == me) {
+        mine.send_start = parts.send_start[m];
+        mine.send_size = parts.send_size[m];
+        mine.receive_start = parts.receive_start[m];
+    }
+    bool gives = false, gets = REDUCES && mine.send_size;
+    EACH_OTHER {
+        gives |= parts.send_size[m] > 0;
+        gets |= GATHERS && parts.receive_size[m] > 0;
+    }
+    const bool waits = gets || !gives;
+    ulong start = (ulong)channel * parts.piece;
+    if (start < parts.longest) {
+        WAIT_FOR_FLAGS(step)
+        PUSH(start, step + 1)
+        RAISE_FLAGS(step + 1)
+    }
+    for (; start < parts.longest; start += stride) {
         step++;
-        EACH_OTHER {
-            const uint size = piece_of(parts.send_size[m], start, parts.piece);
-            __global const UNIT *const from = source + parts.send_start[m] + start;
-            __global uint4 *const slot = SLOT_OF(windows[m], step, m, me);
+        const uint size = piece_of(mine.send_size, start, parts.piece);
+#if !REDUCES
+        if (mine.send_start != mine.receive_start || source != target) {
             BATCHES(size) {
                 Vector v[BATCH];
-                EACH_IN_BATCH if (AT < size) v[k] = load_vector(from, AT, size);
-                EACH_IN_BATCH if (AT < size) slot[AT / LANES] = v[k].bits;
+                EACH_IN_BATCH if (AT < size) v[k] = load_vector(source + mine.send_start + start, AT, size);
+                EACH_IN_BATCH if (AT < size) store_vector(v[k], target + mine.receive_start + start, AT, size);
             }
         }
-        PUSHED
-        ulong own_start = 0, own_size = 0, own_place = 0;
-        EACH_MEMBER if (m == me) {
-            own_start = parts.send_start[m] + start;
-            own_size = piece_of(parts.send_size[m], start, parts.piece);
-            own_place = parts.receive_start[m] + start;
+#endif
+        const bool more = start + stride < parts.longest;
+        if (waits || more) {
+            WAIT_FOR_FLAGS(step)
         }
+#if !(REDUCES && GATHERS)
+        if (more) {
+            PUSH(start + stride, step + 1)  // goes on while what has come is taken
+        }
+#endif
 #if REDUCES
-        const uint size = (uint)own_size;
         BATCHES(size) {
             Vector v[MEMBERS][BATCH];
             EACH_MEMBER {
                 __global const uint4 *const slot = SLOT_OF(own, step, me, m == me ? (me + 1) % MEMBERS : m);
                 EACH_IN_BATCH if (AT < size) {
-                    if (m == me) v[m][k] = load_vector(source + own_start, AT, size);
+                    if (m == me) v[m][k] = load_vector(source + mine.send_start + start, AT, size);
                     else v[m][k].bits = slot[AT / LANES];
                 }
             }
@@ -213,29 +263,19 @@ collective_exchange(__global const UNIT *source, const ulong source_offset, __gl
         }
 #if GATHERS
         step++;
-        PUSHED
+        RAISE_FLAGS(step)
+        WAIT_FOR_FLAGS(step)
+        if (more) {
+            PUSH(start + stride, step + 1)
+        }
+        TAKE(start, step)
 #endif
 #else
-        if (own_place != own_start || source != target) {
-            const uint size = (uint)own_size;
-            BATCHES(size) {
-                Vector v[BATCH];
-                EACH_IN_BATCH if (AT < size) v[k] = load_vector(source + own_start, AT, size);
-                EACH_IN_BATCH if (AT < size) store_vector(v[k], target + own_place, AT, size);
-            }
-        }
+        TAKE(start, step)
 #endif
-#if GATHERS
-        EACH_OTHER {
-            const uint size = piece_of(parts.receive_size[m], start, parts.piece);
-            __global const uint4 *const slot = SLOT_OF(own, step, me, m);
-            BATCHES(size) {
-                Vector v[BATCH];
-                EACH_IN_BATCH if (AT < size) v[k].bits = slot[AT / LANES];
-                EACH_IN_BATCH if (AT < size) store_vector(v[k], target + parts.receive_start[m] + start, AT, size);
-            }
+        if (more) {
+            RAISE_FLAGS(step + 1)
         }
-#endif
     }
     barrier(CLK_GLOBAL_MEM_FENCE);
     if (lane == 0) flags[COUNTER] = step;

@@ -1,0 +1,150 @@
+"""Collectives that devices carry out in line with their other work, each on its own."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import polyhal as ph
+from polyhal import nn, optim
+from polyhal.hal.collectives.collective import Kind
+from polyhal.hal.scheduler import lanes
+from polyhal.hal.scheduler.crossings import COLLECTIVE, JOIN, MEMBER, START
+from polyhal.nn.utils import clip_grad_norm_
+from polyhal.parallel import DataParallel, Group
+from polyhal.steps.jit import Jitted
+
+from .in_line_devices import MeetingCommunicator, meeting
+from .lane_devices import SECONDS, executable_of
+from .random_steps import Instruction, check, programs
+
+pytestmark = pytest.mark.usefixtures("lanes_under_a_limit")
+
+
+@pytest.fixture(autouse=True)
+def _each_on_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These devices compute on the thread that calls them, so that none can begin for another one as well."""
+    monkeypatch.setattr(lanes, "_BEGINNING", 0)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(program=programs, count=st.integers(2, 4))
+def test_random_steps(program: list[Instruction], count: int) -> None:
+    executable = check(program, meeting(count))
+    assert executable is not None
+    members = [n for n in executable.graph.nodes if n.op is MEMBER]
+    # All devices come to the collectives in one order, so that none waits for one that waits for it.
+    assert [n.params[-1] for n in members] == [*range(count)] * (len(members) // count)
+    assert not {n.op for n in executable.graph.nodes} & {START, COLLECTIVE, JOIN}, "no collective is under way beside others"
+
+
+def trained(devices: list[ph.Device], **options: Any) -> tuple[list[np.ndarray], Any]:
+    """Losses and weights after some captured steps, and the step."""
+    ph.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 30), nn.Tanh(), nn.Linear(30, 3)).to("numpy")
+    many = DataParallel(model, devices, bucket_bytes=2000, **options)
+    optimizer = optim.AdamW(many.parameters(), lr=0.01)
+    rng = np.random.default_rng(4)
+    x, y = (ph.Tensor(rng.standard_normal((10, n)).astype(np.float32), device=devices[0]) for n in (6, 3))
+
+    @ph.jit(warm_up=False)
+    def step(x: ph.Tensor, y: ph.Tensor) -> ph.Tensor:
+        optimizer.zero_grad()
+        loss: ph.Tensor = many.map(lambda m, x, y: ((m(x) - y) ** 2).mean(), x, y)
+        loss.backward()
+        clip_grad_norm_(many.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    losses = [step(x, y).numpy() for _ in range(5)]
+    return [*losses, *[p.numpy() for p in many.parameters()]], (step, x, y)
+
+
+@pytest.mark.parametrize("options", [{}, {"shares": (2, 1, 2)}, {"shard": "parameters"}], ids=["even", "uneven", "sharded"])
+def test_training_is_the_same_bit_by_bit(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with collectives beside other work, which add in the same order."""
+    found, (step, *_) = trained(meeting(3), **options)
+    monkeypatch.setattr(MeetingCommunicator, "in_line", False)
+    expected, _ = trained(meeting(3), **options)
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    communicator = next(n for n in executable_of(step).graph.nodes if n.op is MEMBER).params[1]
+    assert isinstance(communicator, MeetingCommunicator)
+    assert {c.kind for c in communicator.met} == {Kind.ALL_GATHER, Kind.REDUCE_SCATTER}
+
+
+def test_a_gradient_is_reduced_before_earlier_layers_have_theirs() -> None:
+    _, (step, *_) = trained(meeting(2))
+    nodes = executable_of(step).graph.nodes
+    sums = [k for k, n in enumerate(nodes) if n.op is MEMBER and n.params[0].kind is Kind.REDUCE_SCATTER]
+    products = [k for k, n in enumerate(nodes) if n.op.family == "contraction"]
+    assert sums[0] < products[-1]
+
+
+def test_one_thread_carries_out_all_in_turn() -> None:
+    """A profiled run does all on one thread, which must not wait for members that it has not come to."""
+    expected, _ = trained(meeting(2))
+    devices = meeting(2)
+    with Jitted.profile() as profile:
+        found, (step, *_) = trained(devices)
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    communicator = next(n for n in executable_of(step).graph.nodes if n.op is MEMBER).params[1]
+    assert not communicator.met
+    assert profile.runs == 5
+
+
+def test_activity_and_placement_count_a_collective_once() -> None:
+    group = Group(meeting(3))
+    step = ph.jit(lambda *xs: [x * 2 for x in group.all_reduce([x @ x for x in xs])], warm_up=False)
+    xs = [ph.ones((32, 32), device=d) for d in group.devices]
+    step(*xs)
+    with step.activity() as seen:
+        for _ in range(3):
+            results = step(*xs)
+    assert all((x.numpy() == 192).all() for x in results)
+    nbytes = 32 * 32 * 4
+    (collective,) = seen.to_json()["collectives"]
+    assert (collective["kind"], collective["bytes"], collective["count"]) == ("all_reduce", nbytes, 1)
+    assert collective["seconds"] > 0
+    assert executable_of(step).placement().collectives == {"all_reduce": (1, 6 * nbytes)}
+
+
+def test_devices_that_have_begun_are_not_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lane of one device fails before a collective that the others have begun: it begins as well, and all can go on."""
+    begun: list[int] = []
+    others_have_begun = threading.Event()
+    devices = meeting(3)
+    group = Group(devices)
+
+    def run_member(self: Any, i: int, *args: Any) -> None:
+        """As of devices that work on their own: the thread goes on."""
+        begun.append(i)
+        if len(begun) == 2:
+            others_have_begun.set()
+
+    step = ph.jit(lambda *xs: [x * 2 for x in group.all_reduce([x.exp() for x in xs])], warm_up=False)
+    xs = [ph.zeros((4,), device=d) for d in devices]
+    expected = [x.numpy() for x in step(*xs)]
+    executable = executable_of(step)
+    assert executable.lanes is not None
+    lane = executable.lanes.all[1]
+    assert lane.device is devices[1]
+
+    def fails() -> None:
+        assert others_have_begun.wait(SECONDS)
+        raise RuntimeError("no luck")
+
+    first, lane.actions[0] = lane.actions[0], fails
+    with monkeypatch.context() as patched:
+        patched.setattr(MeetingCommunicator, "run_member", run_member)
+        with pytest.raises(RuntimeError, match="no luck"):
+            step(*xs)
+    assert sorted(begun[:2]) == [0, 2]
+    assert begun[2:] == [1], "it begins once the run has failed"
+    lane.actions[0] = first
+    for _ in range(2):
+        assert all(np.array_equal(a.numpy(), b) for a, b in zip(step(*xs), expected, strict=True))
