@@ -22,6 +22,7 @@ from polyhal.backends.opencl.peers import exported_memory, peer_copies, window_c
 from polyhal.backends.opencl.peers.cuda_driver import CudaDriver
 from polyhal.backends.opencl.peers.imported_memory import MemoryImporter
 from polyhal.backends.opencl.peers.window_communicator import WindowCommunicator, exchange_of
+from polyhal.graphs.selection import recorded_step
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.device import Device
 from polyhal.parallel import DataParallel, Group
@@ -269,3 +270,24 @@ def test_a_captured_step_trains_as_on_one_device(
         assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_casts_of_gathered_parameters_take_few_launches(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
+    """As those of parameters that a device has itself: small ones are cast together, as soon as they are there."""
+
+    def casts(devices: list[Device]) -> list[str]:
+        layers = ph.nn.Sequential(*[ph.nn.Linear(7, 7) for _ in range(5)]).to(devices[0])
+        model = DataParallel(layers, devices) if len(devices) > 1 else layers
+
+        @ph.jit(warm_up=False)
+        def step(x: ph.Tensor) -> ph.Tensor:
+            with ph.amp.autocast(dtype=ph.bfloat16):
+                return model(x).float().sum()
+
+        for _ in range(2):
+            step(ph.ones((4, 7), device=devices[0]))
+        executable = recorded_step(step).executable  # type: ignore[union-attr]
+        names = ("cast", "foreach_elementwise")
+        return [n.op.name for n in executable.graph.nodes if n.device is devices[0] and n.op.name in names]
+
+    pair = cards(pocl, range(2))
+    assert casts(pair) == casts(pair[:1])
+    assert "foreach_elementwise" in casts(pair)

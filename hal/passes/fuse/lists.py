@@ -12,6 +12,7 @@ from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.traits import Trait
+from polyhal.hal.passes.gather_again import is_temporary
 
 _MAX_SIZE = 1 << 16
 """Elements of the largest tensor that takes part: a launch costs less than the work for larger ones."""
@@ -45,7 +46,7 @@ class _Call(NamedTuple):
     text: str
     """The steps as text, because in Python 1 == 1.0 == True and 0.0 == -0.0."""
     early: bool
-    """Whether members read nothing but inputs of the graph, and so can run at the first one's place."""
+    """Whether all members can run at the first one's place: what they read is there, and stays there."""
 
 
 class _Grouping:
@@ -61,7 +62,9 @@ class _Grouping:
             found = self._call(node)
             if found is not None:
                 self._calls[k] = found
-                self._sizes[found[0]] = self._sizes.get(found[0], 0) + 1
+        self._let_others_wait()
+        for call, _ in self._calls.values():
+            self._sizes[call] = self._sizes.get(call, 0) + 1
         self._waiting: dict[_Call, list[_Member]] = {}
         self._views: dict[_Call, list[Node]] = {}
         """Views of results that wait, in order."""
@@ -129,7 +132,7 @@ class _Grouping:
             steps = ((node.op.name, tuple(order[i] for i in range(len(node.inputs))), node.params),)
             results = (len(node.inputs),)
         kinds = tuple(graph.tensor(node.value(i)).dtype for i in lists)
-        early = all(v < graph.inputs for v in node.reads)
+        early = all(map(self._stays, node.reads))
         call = _Call(
             steps,
             results,
@@ -141,6 +144,24 @@ class _Grouping:
         )
         self._shared.setdefault(call, tuple(node.inputs[i] for i in shared))
         return call, _Member(node, tuple(node.inputs[i] for i in lists))
+
+    def _stays(self, value: int) -> bool:
+        """Whether a value is there for the whole step, in an input of the graph or in what devices have gathered."""
+        root = self._graph.root(value)
+        made = self._graph.producer(root)
+        return root < self._graph.inputs or (
+            made is not None and Trait.COLLECTIVE in made.op.traits and not is_temporary(made)
+        )
+
+    def _let_others_wait(self) -> None:
+        """Take those members out of early groups whose operands are not there yet at the place of the first one."""
+        first: dict[_Call, int] = {}
+        for k, (call, member) in self._calls.items():
+            place = first.setdefault(call, k)
+            if call.early and any(self._graph.producer_index(v) >= place for v in member.node.reads):
+                late = call._replace(early=False)
+                self._shared.setdefault(late, self._shared[call])
+                self._calls[k] = late, member
 
     # --- order ------------------------------------------------------------------------------------------------------
 
