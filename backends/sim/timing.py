@@ -120,8 +120,9 @@ def _utilization(profile: DeviceProfile, cost: KernelCost) -> float:
         return share
     units = profile.compute_units
     share *= cost.depth / (cost.depth + profile.fill_depth.get(cost.dtype.name, 0))
-    groups = min(_tiles(profile, cost) * _shares(profile, cost), max(units, _tiles(profile, cost)))
-    return share * groups / (math.ceil(groups / units) * units)
+    tiles = _tiles(profile, cost)
+    waves = math.ceil(tiles / units)
+    return share * min(tiles * _shares(profile, cost) / (waves * units), 1.0)
 
 
 def _tiles(profile: DeviceProfile, cost: KernelCost) -> float:
@@ -131,8 +132,8 @@ def _tiles(profile: DeviceProfile, cost: KernelCost) -> float:
 
 
 def _shares(profile: DeviceProfile, cost: KernelCost) -> float:
-    """Work-groups that share the terms of each sum (split-K), because there are fewer tiles than compute units."""
-    if not cost.outputs or not profile.tile_outputs or _tiles(profile, cost) >= profile.compute_units:
+    """Work-groups that share the terms of each sum (split-K), because there are fewer tiles than in two waves."""
+    if not cost.outputs or not profile.tile_outputs or _tiles(profile, cost) >= 2 * profile.compute_units:
         return 1.0
     return max(1.0, cost.depth / profile.split_depth)
 
