@@ -25,6 +25,8 @@ _TIMEOUT = 60.0
 _SIZES = (300_000, 4096)
 """Elements that are copied; in a small scope the last alone."""
 _STEPS = 50
+_ROOM = 32 << 20
+"""Bytes: some devices have little memory, in order that it ends."""
 
 
 def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
@@ -53,9 +55,9 @@ def _from_others(check: Callable[..., None], device: Device, scope: Scope) -> Me
 
 
 def peers(device: Device) -> list[ComputeBackend]:
-    """Return other devices to copy from: open ones, and the same device opened a second time."""
+    """Return other devices to copy from: open ones with room for the checks, and the same device opened a second time."""
     known = registry()
-    others = [d.backend for d in known.opened() if d.backend is not device.backend]
+    others = [d.backend for d in known.opened() if d.backend is not device.backend and d.pool.available >= _ROOM]
     spec = known.backends.get(device.info.backend)
     if spec is not None:
         with contextlib.suppress(Exception):  # some devices cannot be opened twice
