@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polyhal.hal.collectives.communicator import SupportsCommunicator
+from polyhal.hal.collectives.communicator import Communicator, SupportsCommunicator
 from polyhal.hal.collectives.descriptors import all_agree
 from polyhal.hal.collectives.hierarchical import HierarchicalCommunicator
 from polyhal.hal.collectives.local import LocalCommunicator
 
 if TYPE_CHECKING:
-    from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.collectives.process_group import ProcessGroup
     from polyhal.hal.device import Device
+
+
+_shared: weakref.WeakValueDictionary[tuple[int, ...], Communicator] = weakref.WeakValueDictionary()
+"""By the identities of the devices, which a communicator keeps alive."""
+
+
+def shared_communicator(devices: Sequence[Device]) -> Communicator:
+    """Return a communicator among devices of this process, the same one as long as any captured step has it.
+
+    Raises ValueError for no device, or one that is named twice.
+    """
+    key = tuple(map(id, devices))
+    communicator = _shared.get(key)
+    if communicator is None:
+        communicator = _shared[key] = open_communicator(devices)
+    return communicator
 
 
 def open_communicator(devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator:

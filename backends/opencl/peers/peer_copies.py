@@ -39,8 +39,8 @@ class PeerCopies:
         self.runtime = runtime
         self.memory = memory
         self._ways: weakref.WeakKeyDictionary[PeerCopies, Way | None] = weakref.WeakKeyDictionary()
-        self.exchangers: dict[object, tuple[Exchanger, object]] = {}
-        """Those of groups that this device is the first of, each with what keeps its key alive."""
+        self.exchangers: dict[object, tuple[Exchanger | None, object]] = {}
+        """Those of groups that this device is the first of, None where there is none, each with what keeps its key alive."""
         self._exportable: ExportedMemory | None = None
         self._opened = False
         """Whether it was asked for."""

@@ -178,16 +178,23 @@ def open_window_communicator(
     # Groups of the same devices share their windows, which are never given back.
     key, kept = (tuple(id(p.runtime) for p in peers), id(processes)), peers[0].exchangers
     known = key in kept
-    if known if processes is None else all_agree(processes, known):
-        return WindowCommunicator(devices, kept[key][0], processes)
-    windows = open_windows(peers, processes, GEOMETRY.window_bytes(sum(members)))
+    if not (known if processes is None else all_agree(processes, known)):
+        kept[key] = _exchanger(devices, peers, processes, sum(members)), processes
+    exchanger = kept[key][0]
+    return None if exchanger is None else WindowCommunicator(devices, exchanger, processes)
+
+
+def _exchanger(
+    devices: Sequence[Device], peers: Sequence[PeerCopies], processes: ProcessGroup | None, members: int
+) -> Exchanger | None:
+    """What carries out exchanges among all members; None if it does not work."""
+    windows = open_windows(peers, processes, GEOMETRY.window_bytes(members))
     if windows is None:
         return None
-    first = 0 if processes is None else own * processes.rank
+    first = 0 if processes is None else len(peers) * processes.rank
     exchanger = Exchanger([p.runtime for p in peers], windows, GEOMETRY, first)
     communicator = WindowCommunicator(devices, exchanger, processes)
     if not communicator.works():
         return None
     exchanger.is_fast = communicator.is_fast()
-    kept[key] = exchanger, processes
-    return WindowCommunicator(devices, exchanger, processes)
+    return exchanger

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
+from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
+from polyhal.hal.collectives.open import shared_communicator
 from polyhal.hal.device import Device
 from polyhal.hal.errors import NonFiniteError, ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
@@ -40,16 +42,38 @@ def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
 
 def total_norm(tensors: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
     """Return the norm of all elements of all tensors together, as a float32 tensor on the first one's device."""
+    return _norms(tensors, norm_type)[tensors[0].device]
+
+
+def _norms(tensors: Sequence[Tensor], norm_type: float) -> dict[Device, Tensor]:
+    """The norm of all elements of all tensors together, on each of their devices."""
     several = _by_device(tensors)
+    parts = [_part_of_norm(group, norm_type) for group in several]
     if len(several) > 1:
-        norms = [total_norm(group, norm_type).to(tensors[0].device) for group in several]
-        return total_norm(norms, norm_type)
+        parts = _combined(parts, Reduction.MAX if norm_type == math.inf else Reduction.SUM)
     if norm_type == 2:
-        return ops.sqrt(_sum_of_squares(tensors))
+        parts = [ops.sqrt(x) for x in parts]
+    elif norm_type != math.inf:
+        parts = [ops.pow(x, 1 / norm_type) for x in parts]
+    return {group[0].device: x for group, x in zip(several, parts, strict=True)}
+
+
+def _part_of_norm(tensors: Sequence[Tensor], norm_type: float) -> Tensor:
+    """The largest element of some tensors, or the sum of powers that is a part of a norm."""
+    if norm_type == 2:
+        return _sum_of_squares(tensors)  # type: ignore[no-any-return]
     if norm_type == math.inf:
         return ops.max(ops.stack([ops.max(ops.abs(t)).float() for t in tensors]))
-    total = ops.sum(ops.stack([ops.sum(ops.pow(ops.abs(t).float(), norm_type)) for t in tensors]))
-    return ops.pow(total, 1 / norm_type)
+    return ops.sum(ops.stack([ops.sum(ops.pow(ops.abs(t).float(), norm_type)) for t in tensors]))
+
+
+def _combined(xs: Sequence[Tensor], reduction: Reduction) -> list[Tensor]:
+    """Numbers of several devices, reduced, on each of the devices."""
+    communicator = shared_communicator([x.device for x in xs])
+    collective = Collective(Kind.ALL_REDUCE, divided(1, len(xs)), reduction)
+    vectors = tuple(ops.reshape(x, (1,)).detach() for x in xs)
+    results = dispatch.thread.executor.communicate(collective, communicator, xs[0].dtype, vectors)
+    return [ops.reshape(x, ()) for x in results]
 
 
 def get_total_norm(
@@ -64,23 +88,25 @@ def get_total_norm(
     in a captured step.
     """
     several = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    return _checked_norm("get_total_norm", several, norm_type, error_if_nonfinite)
+    norms = _checked_norms("get_total_norm", several, norm_type, error_if_nonfinite)
+    return norms[several[0].device] if several else ops.full((), 0.0)
 
 
-def _checked_norm(name: str, tensors: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
+def _checked_norms(
+    name: str, tensors: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool
+) -> dict[Device, Tensor]:
     if error_if_nonfinite:
         dispatch.thread.executor.require_execution(
             name,
             "error_if_nonfinite waits for the norm, which is only being recorded",
             fix="return the norm from the step and look at it there, or leave bad steps out with amp.GradScaler",
         )
-    if not tensors:
-        return ops.full((), 0.0)
     with no_grad():
-        norm = total_norm(tensors, norm_type)
-    if error_if_nonfinite and not math.isfinite(value := float(norm.item())):
-        raise NonFiniteError(message(name, f"the norm of the gradients is {value}", expected="a finite number"))
-    return norm
+        norms = _norms(tensors, norm_type)
+    for norm in norms.values() if error_if_nonfinite else ():
+        if not math.isfinite(value := float(norm.item())):
+            raise NonFiniteError(message(name, f"the norm of the gradients is {value}", expected="a finite number"))
+    return norms
 
 
 def clip_grad_norm_(
@@ -102,9 +128,9 @@ def clip_grad_norm_(
     5.0
     """
     grads = _gradients(parameters)
-    norm = _checked_norm("clip_grad_norm_", grads, norm_type, error_if_nonfinite)
-    _scale_to(grads, max_norm, norm)
-    return norm
+    norms = _checked_norms("clip_grad_norm_", grads, norm_type, error_if_nonfinite)
+    _scale_to(grads, max_norm, norms)
+    return norms[grads[0].device] if grads else ops.full((), 0.0)
 
 
 clip_grad_norm = clip_grad_norm_  # PyTorch's older name
@@ -114,16 +140,18 @@ def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
     """Scale all gradients in place by `max_norm / total_norm` if that is below 1, with a norm of `get_total_norm`."""
-    _scale_to(_gradients(parameters), max_norm, total_norm)
+    grads = _gradients(parameters)
+    norms = {several[0].device: total_norm.to(several[0].device) for several in _by_device(grads)}
+    _scale_to(grads, max_norm, norms)
 
 
-def _scale_to(grads: Sequence[Tensor], max_norm: float, norm: Tensor) -> None:
+def _scale_to(grads: Sequence[Tensor], max_norm: float, norms: Mapping[Device, Tensor]) -> None:
+    """`norms` has the norm on each device of the gradients."""
     with no_grad():
-        factor = ops.minimum(max_norm / (norm + 1e-6), 1.0)
         for several in _by_device(grads):
-            local = factor.to(several[0].device)
+            factor = ops.minimum(max_norm / (norms[several[0].device] + 1e-6), 1.0)
             for group in chunks(several):
-                dispatch.apply_into(OPS["scale_all"], (*group, local), (), tuple(group))
+                dispatch.apply_into(OPS["scale_all"], (*group, factor), (), tuple(group))
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
