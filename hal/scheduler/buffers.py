@@ -2,11 +2,13 @@
 
 An allocation is a piece of memory in which one value after another lies. A view shares the allocation of its operand. A result
 may take over the allocation of an operand that is dead by then, where the op allows it, and a new value that of the input
-that it updates. The operands of a concatenation whose layout is that of their region are computed in its allocation.
+that it updates. The operands of a concatenation whose layout is that of their region are computed in its allocation. Copies of
+the parts of a value that nothing else reads lie where the parts do, and so does what replaces them.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -78,7 +80,11 @@ class _Assigner(Generic[D]):
         self._last = [-1] * count
         """The last step that reads a root, through any view."""
         self._idle = {k for k, node in enumerate(graph.nodes) if graph.is_view(node)}
-        """Nodes for which nothing runs: views, and concatenations whose operands are computed in place."""
+        """Nodes for which nothing runs: views, concatenations of what is computed in place, and copies that stay there."""
+        self._kept = {*graph.live_outs, *graph.updates.values()}
+        """Values that outlive the graph."""
+        self._replaced: dict[int, int] = {}
+        """The operands that copies in place are replaced by, or what replaces them, by the value that does."""
         self._end = len(graph.nodes)
         self._allocations: list[BufferAllocation[D]] = []
         self._of = [-1] * count
@@ -89,6 +95,7 @@ class _Assigner(Generic[D]):
     def run(self) -> BufferAssignment[D]:
         graph = self._graph
         self._join_operands()
+        self._leave_copies_in_place()
         self._find_last_reads()
         for i in range(graph.inputs):
             if graph.is_tensor(i):
@@ -148,6 +155,57 @@ class _Assigner(Generic[D]):
         k = self._graph.producer_index(root)
         return k >= 0 and k not in self._idle and not self._graph.nodes[k].replaces
 
+    # --- copies of parts --------------------------------------------------------------------------------------------
+
+    def _leave_copies_in_place(self) -> None:
+        """Let copies of the parts of a value that is read by nothing else, and later values of them, lie in its memory."""
+        parts: set[int] = set()
+        for k, node in enumerate(self._graph.nodes):
+            if node.op is OPS["copies"] and self._are_parts(k, node):
+                self._idle.add(k)
+                for x, v in zip(node.reads, node.outputs, strict=True):
+                    self._move(v, x)
+                parts |= set(node.outputs)
+            for v, position in zip(node.outputs, node.replaces, strict=bool(node.replaces)):
+                if position >= 0 and (x := node.value(position)) in parts and self._may_replace(k, node, x, v):
+                    self._move(v, x)
+                    self._replaced[v] = position
+                    parts.add(v)
+
+    def _move(self, value: int, place: int) -> None:
+        """Let a value, and all views of it, lie where another one does."""
+        root, offset = self._root[place], self._offset[place]
+        for v, own in enumerate(self._root):
+            if own == value:
+                self._root[v] = root
+                self._offset[v] += offset
+
+    def _are_parts(self, k: int, node: Node) -> bool:
+        """Whether copies are of separate parts of one value that a node computes, and that is read by no later one."""
+        graph = self._graph
+        roots = {self._root[x] for x in node.reads}
+        (root, *others) = roots
+        if others or not self._is_computed(root) or not node.device.capabilities.suballocation:
+            return False
+        views = [v for v, own in enumerate(self._root) if own == root]
+        if any(u > k for v in views for u in graph.user_indices(v)) or not set(views).isdisjoint(self._kept):
+            return False
+        ends = sorted((self._offset[x], self._offset[x] + graph.tensor(x).size) for x in node.reads)
+        separate = all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
+        pairs = [(graph.tensor(x), graph.tensor(v)) for x, v in zip(node.reads, node.outputs, strict=True)]
+        same = all(x.is_contiguous and v.is_contiguous and x.dtype is v.dtype for x, v in pairs)
+        aligned = all(x.aligned or not v.aligned for x, v in pairs)
+        return separate and same and aligned and set(node.outputs).isdisjoint(graph.updates.values())
+
+    def _may_replace(self, k: int, node: Node, x: int, value: int) -> bool:
+        """Whether a value can be written over a part that it replaces: nothing reads the part later, or twice."""
+        graph = self._graph
+        views = [v for v in range(graph.inputs, len(graph.specs)) if graph.is_tensor(v) and graph.root(v) == x]
+        if any(u > k for v in views for u in graph.user_indices(v)) or not set(views).isdisjoint(self._kept):
+            return False
+        twice = sum(v in views for v in node.reads) > 1 or value in graph.updates.values()
+        return not twice and self._root[value] == value and _fits(graph.tensor(value), graph.tensor(x))
+
     # --- allocations ------------------------------------------------------------------------------------------------
 
     def _find_last_reads(self) -> None:
@@ -188,7 +246,7 @@ class _Assigner(Generic[D]):
         if root != value:
             if self._of[root] < 0:
                 self._allocate(root, k)
-            return -1
+            return self._replaced.get(value, -1)
         if target is not None and self._of[target] >= 0 and self._is_free(self._of[target], k):
             self._take_over(self._of[target], value)
             return -1

@@ -1,0 +1,148 @@
+"""Copies of parts of a value stay where the parts are, unless somebody could tell."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import polyhal as ph
+from polyhal.hal import dispatch
+from polyhal.hal.device import Device
+from polyhal.hal.ops import FUNCTIONS, OPS
+
+from .lane_devices import executable_of
+
+_copies: Callable[[Sequence[ph.Tensor]], tuple[ph.Tensor, ...]] = FUNCTIONS["copies"]
+_LENGTH = 256
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    """One with a kernel for many copies, and memory that can be divided."""
+    return Device("opencl")
+
+
+def scaled(xs: Sequence[ph.Tensor], factor: Any) -> None:
+    """Scale tensors in place, as gradients are clipped."""
+    dispatch.apply_into(OPS["scale_all"], (*xs, factor), (), tuple(xs))
+
+
+def copies_in(step: Any) -> int:
+    """How many copies run."""
+    executable = executable_of(step)
+    calls = zip(executable.graph.nodes, executable.calls, strict=True)
+    return sum(n.op.name in ("copy", "copies") for n, call in calls if call is not None)
+
+
+def parts_of(v: ph.Tensor) -> list[ph.Tensor]:
+    """Copies of eight parts: a kernel makes them all."""
+    return list(_copies([v[i : i + 32] for i in range(0, _LENGTH, 32)]))
+
+
+def check(step: Callable[..., Sequence[ph.Tensor]], device: Device) -> int:
+    """Compare a captured step with the same op by op, more than once. Returns how many copies run."""
+    captured = ph.jit(step, warm_up=False)
+    for n in range(4):
+        x = ph.Tensor(np.arange(_LENGTH, dtype=np.float32) + n, device=device)
+        half = ph.Tensor(np.float32(0.5), device=device)
+        for got, wanted in zip(captured(x, half), step(x, half), strict=True):
+            np.testing.assert_array_equal(got.numpy(), wanted.numpy())
+    return copies_in(captured)
+
+
+def test_copies_of_what_nothing_else_reads_stay(device: Device) -> None:
+    def step(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
+        parts = parts_of(x.exp() * 0 + x)
+        scaled(parts, half)
+        return [p * 2 for p in parts]
+
+    assert not check(step, device)
+
+
+def test_results_may_be_parts_of_one_value(device: Device) -> None:
+    def step(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
+        parts = parts_of(x + 1)
+        scaled(parts, half)
+        return [*parts[:4], parts[4].reshape(4, 8)]
+
+    assert not check(step, device)
+
+
+def test_a_result_that_is_kept_keeps_its_value(device: Device) -> None:
+    """The program may hold a part of the last run while the next one runs."""
+
+    @ph.jit(warm_up=False)
+    def step(x: ph.Tensor) -> Sequence[ph.Tensor]:
+        return parts_of(x * 3)
+
+    kept = [step(ph.Tensor(np.full(_LENGTH, n, np.float32), device=device))[n] for n in range(5)]
+    assert [k.tolist() for k in kept] == [[3 * n] * 32 for n in range(5)]
+    assert not copies_in(step)
+
+
+@pytest.mark.parametrize("read", ["whole", "part", "sum"])
+def test_copies_of_what_is_read_later_are_made(device: Device, read: str) -> None:
+    def step(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
+        v = x + 1
+        parts = parts_of(v)
+        scaled(parts, half)
+        square = v.reshape(16, 16)
+        return [*parts, {"whole": square @ square, "part": v[3:5] + parts[0][:2], "sum": v[100:].sum()}[read]]
+
+    assert check(step, device)
+
+
+def test_copies_of_inputs_and_of_overlapping_or_transposed_parts_are_made(device: Device) -> None:
+    def of_input(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
+        parts = parts_of(x)
+        scaled(parts, half)
+        return parts
+
+    def overlapping(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
+        v = x + 1
+        parts = list(_copies([v[i : i + 64] for i in range(0, 192, 32)]))
+        scaled(parts[:3], half)
+        return [p + 1 for p in parts]
+
+    def transposed(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
+        v = (x + 1).reshape(32, 8)
+        parts = list(_copies([v[:, i] for i in range(8)]))
+        scaled(parts, half)
+        return parts
+
+    assert all(check(step, device) for step in (of_input, overlapping, transposed))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    cuts=st.lists(st.integers(0, _LENGTH // 16), min_size=4, max_size=9), program=st.lists(st.integers(0, 99), max_size=8)
+)
+def test_random_programs_on_parts(cuts: list[int], program: list[int], device: Device) -> None:
+    """Parts are scaled in place, written to, added and returned, in any order. Cuts are where vectors begin."""
+    ends = sorted({0, _LENGTH, *[16 * cut for cut in cuts]})
+
+    def step(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
+        v = x + 1
+        parts = list(_copies([v[a:b] for a, b in itertools.pairwise(ends)]))
+        sums = [half]
+        for code in program:
+            kind, i = code % 5, code // 5 % len(parts)
+            if kind == 0:
+                scaled(parts[: len(ends) - 1], half)
+            elif kind == 1:
+                parts[i].add_(1)
+            elif kind == 2:
+                parts[i] = parts[i] * 2
+            elif kind == 3:
+                sums.append(parts[i].sum())
+            else:
+                parts.append(parts[i][:3])
+        return [*[p + 0 if n % 2 else p for n, p in enumerate(parts)], *[s + 0 for s in sums]]
+
+    check(step, device)
