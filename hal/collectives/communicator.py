@@ -7,7 +7,8 @@ A member is a device of a process. `LocalCommunicator` serves the devices of one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -49,6 +50,9 @@ class Communicator:
 
     Else captured steps carry it out beside the other work.
     """
+    turn: AbstractContextManager[Any] = nullcontext()
+    """Held while collectives that are in line are enqueued, all of a step or one alone: every device has to come to them in the
+    same order, whatever threads there are."""
 
     def __init__(
         self, devices: Sequence[Device], processes: ProcessGroup | None = None, members: Sequence[int] = ()

@@ -159,10 +159,12 @@ def _member(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
     call: InLineCall = links[communicator]
 
     def run(inputs: Sequence[Ref], outputs: Sequence[Ref]) -> None:
-        call.take_part(i, inputs[0] if gives else None, outputs[0] if gets else None)
+        call.take_part(i, inputs[0] if gives else None, inputs[-1] if gets else None)
 
     note = _note(graph, node, f"{collective} by {communicator}, in line")
-    return NodeCall(run, node.inputs, node.outputs, (), False, node, note, call, partial(call.in_lane, i))
+    # Where one thread does all in turn, results come with the last member: nothing may look at them after the others.
+    inputs = (*node.inputs, Value(node.outputs[0]))
+    return NodeCall(run, inputs, (), (), False, node, note, call, partial(call.in_lane, i))
 
 
 def _peer_copy(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:

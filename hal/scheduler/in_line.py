@@ -7,7 +7,8 @@ run: else it would wait for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.collectives.collective import Collective
 from polyhal.hal.collectives.communicator import Communicator
@@ -53,6 +54,11 @@ class InLineCall:
         finally:
             self._alone[i] = False
         self._begun[i] += 1
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """See `Communicator`."""
+        return self._communicator.turn
 
     def is_behind(self, lane: LaneKey) -> bool:
         """See `LaneLink`."""

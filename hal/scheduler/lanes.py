@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -104,6 +104,7 @@ class Lanes:
         self.all = [Lane(key, own, links) for key, own in parts.items()]
         self.all.sort(key=lambda lane: lane.device is None)
         self._links = links
+        self._turns = list({id(x.turn): x.turn for x in links if isinstance(x, InLineCall)}.values())
         self._failure: BaseException | None = None
         """The first error of a run."""
         self._spans: list[LaneSpan] | None = None
@@ -114,6 +115,12 @@ class Lanes:
 
     def run(self) -> None:
         """Enqueue the work of all lanes and submit it. Raises the first error, after all lanes have stopped."""
+        with ExitStack() as stack:
+            for turn in self._turns:
+                stack.enter_context(turn)
+            self._run()
+
+    def _run(self) -> None:
         own, *others = self.all
         begun = threading.Event()
         state = dict(vars(dispatch.thread))

@@ -169,6 +169,25 @@ def test_collectives_of_several_processes(pocl: discovery.OpenCLDevice, small: F
     assert on_threads(2, rank) == ["WindowCommunicator 2"] * 2, "groups of the same devices share their windows"
 
 
+@pytest.mark.parametrize("rate", [0.0, 1e30], ids=["in line", "beside"])
+def test_captured_sums_of_several_processes(
+    pocl: discovery.OpenCLDevice, small: FakeCuda, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window_communicator, "_FAST", rate)
+    devices = [cards(pocl, range(n, n + 1)) for n in range(2)]
+
+    def rank(processes: Any) -> list[float]:
+        group = Group(devices[processes.rank], processes)
+        assert group.communicator.in_line is (rate == 0)
+        step = ph.jit(lambda x: group.all_reduce([x * 2])[0] + 1, warm_up=False)
+        x = ph.full((300,), processes.rank + 1.0, device=group.devices[0])
+        results = [step(x + n).numpy() for n in range(4)]
+        assert all((r == r[0]).all() for r in results)
+        return [float(r[0]) for r in results]
+
+    assert on_threads(2, rank) == [[2 * (3 + 2 * n) + 1 for n in range(4)]] * 2
+
+
 def test_all_processes_do_without_if_one_has_no_windows(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
     values = arrays(np.random.default_rng(2), ph.float32, 100, 2)
     devices = [cards(pocl, range(1)), [Device("numpy")]]

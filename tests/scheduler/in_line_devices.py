@@ -24,6 +24,7 @@ class MeetingCommunicator(LocalCommunicator):
 
     def __init__(self, devices: Sequence[Device]) -> None:
         super().__init__(devices)
+        self.turn = threading.RLock()
         self.met: list[Collective] = []
         """The collectives in which members took part on their own, one after the other."""
         self._came: dict[int, tuple[Collective, Ref | None, Ref | None]] = {}

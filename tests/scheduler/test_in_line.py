@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,28 @@ def test_one_thread_carries_out_all_in_turn() -> None:
     communicator = next(n for n in executable_of(step).graph.nodes if n.op is MEMBER).params[1]
     assert not communicator.met
     assert profile.runs == 5
+
+
+def test_threads_take_turns() -> None:
+    """Devices would come to the collectives of two steps in different orders else."""
+    devices = meeting(2)
+    group = Group(devices)
+    step = ph.jit(lambda a, b: [x + 1 for _ in range(3) for x in group.all_reduce([a * 2, b * 2])], warm_up=False)
+    with ThreadPoolExecutor(4) as threads:
+
+        def run(n: int) -> list[float]:
+            results = step(*[ph.full((5,), float(n), device=d) for d in devices])
+            return [r.tolist()[0] for r in results]
+
+        assert list(threads.map(run, range(40))) == [[4 * n + 1] * 6 for n in range(40)]
+
+
+@pytest.mark.parametrize("check", ["nan", "reference"])
+def test_checks_look_at_results_that_are_there(check: str) -> None:
+    expected, _ = trained(meeting(2))
+    with ph.check(check):
+        found, _ = trained(meeting(2))
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def test_activity_and_placement_count_a_collective_once() -> None:

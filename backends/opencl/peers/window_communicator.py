@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ _FAST = 60e9
 two H100s takes 44.7 ms then, and 46.3 with collectives beside other work, whose kernels hold compute units and share memory
 with others. Links that reach less (PCIe) take so long that computing has to go on meanwhile."""
 _MEASUREMENTS = 5
+_turn = threading.RLock()
+"""For all groups, because a device may be in several."""
 _IN_LINE_BUCKET = 512 * 2**20
 _OPERATIONS = {Reduction.SUM: "sum", Reduction.MAX: "largest", Reduction.MIN: "smallest"}
 
@@ -95,6 +98,7 @@ class WindowCommunicator(Communicator):
         self.in_line = exchanger.is_fast
         if self.in_line:
             self.bucket_bytes = _IN_LINE_BUCKET
+            self.turn = _turn
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
         """See `Communicator`."""
@@ -103,7 +107,8 @@ class WindowCommunicator(Communicator):
         given = [s for s, _ in pairs if s is not None]
         got = [t for _, t in pairs if t is not None]
         if collective.total:
-            self._exchanger.run(self._exchanges(collective, given[0].dtype), given, got)
+            with self.turn:
+                self._exchanger.run(self._exchanges(collective, given[0].dtype), given, got)
 
     def run_member(self, i: int, collective: Collective, source: Ref | None, target: Ref | None) -> None:
         """See `Communicator`."""
@@ -147,7 +152,7 @@ class WindowCommunicator(Communicator):
         def measure() -> bool:
             for _ in range(_MEASUREMENTS):
                 begin = time.perf_counter()
-                for end in self._exchanger.run(exchanges, refs, refs):
+                for end in self._exchanger.run(exchanges, refs, refs, trial_seconds=_TRIAL_SECONDS):
                     end.wait()
                 times.append(time.perf_counter() - begin)
             return bus_elements(collective) * spec.dtype.itemsize / min(times) > _FAST
@@ -197,4 +202,4 @@ def _exchanger(
     if not communicator.works():
         return None
     exchanger.is_fast = communicator.is_fast()
-    return exchanger
+    return exchanger if communicator.works() else None  # members that gave up waiting do not wait any more
