@@ -11,10 +11,12 @@ from polyhal.backends.opencl import threads_at_exit
 
 WORK = '''
 released = threading.Event()
+state = {"first": True}  # asking the event would take a function of `threading`, in which threads count as waiting
 
 class Released:
     def __del__(self):
-        if not released.is_set():
+        if state["first"]:
+            state["first"] = False
             released.set()
             while True:  # SystemExit meets the thread here first
                 pass
