@@ -193,6 +193,8 @@ def _first(amounts: dict[str, Any], text: Callable[[Any], str]) -> str:
 
 
 def _size(nbytes: float) -> str:
+    if nbytes < 2**10:
+        return f"{nbytes:.0f} B"
     return f"{nbytes / 2**20:.2f} MiB" if nbytes >= 2**20 else f"{nbytes / 2**10:.2f} KiB"
 
 
