@@ -9,7 +9,7 @@ the parts of a value that nothing else reads lie where the parts do, and so does
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -187,8 +187,7 @@ class _Assigner(Generic[D]):
         (root, *others) = roots
         if others or not self._is_computed(root) or not node.device.capabilities.suballocation:
             return False
-        views = [v for v, own in enumerate(self._root) if own == root]
-        if any(u > k for v in views for u in graph.user_indices(v)) or not set(views).isdisjoint(self._kept):
+        if self._outlives([v for v, own in enumerate(self._root) if own == root], k):
             return False
         ends = sorted((self._offset[x], self._offset[x] + graph.tensor(x).size) for x in node.reads)
         separate = all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
@@ -201,10 +200,13 @@ class _Assigner(Generic[D]):
         """Whether a value can be written over a part that it replaces: nothing reads the part later, or twice."""
         graph = self._graph
         views = [v for v in range(graph.inputs, len(graph.specs)) if graph.is_tensor(v) and graph.root(v) == x]
-        if any(u > k for v in views for u in graph.user_indices(v)) or not set(views).isdisjoint(self._kept):
+        if self._outlives(views, k) or sum(v in views for v in node.reads) > 1 or value in graph.updates.values():
             return False
-        twice = sum(v in views for v in node.reads) > 1 or value in graph.updates.values()
-        return not twice and self._root[value] == value and _fits(graph.tensor(value), graph.tensor(x))
+        return self._root[value] == value and _fits(graph.tensor(value), graph.tensor(x))
+
+    def _outlives(self, views: Sequence[int], k: int) -> bool:
+        """Whether any of these values is read after step `k`, or outlives the graph."""
+        return any(v in self._kept or any(u > k for u in self._graph.user_indices(v)) for v in views)
 
     # --- allocations ------------------------------------------------------------------------------------------------
 

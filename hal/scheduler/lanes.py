@@ -256,11 +256,12 @@ class Lanes:
 
 
 def _beginning(partitions: Sequence[Partition]) -> int:
-    """How many partitions there are up to the first in which a device waits for others, if it begins with that; else 0."""
-    for k, partition in enumerate(partitions[:_BEGINNING]):
-        if isinstance(partition.link, InLineCall):
-            return k + 1
-    return 0
+    """How many partitions there are up to the first collective in line, if a device begins with that; else 0.
+
+    Where it meets other lanes before, these have to run as well.
+    """
+    first = next((k for k, p in enumerate(partitions[:_BEGINNING]) if p.link is not None), None)
+    return 0 if first is None or not isinstance(partitions[first].link, InLineCall) else first + 1
 
 
 def _selection(lane: Lane) -> StreamSelection | None:

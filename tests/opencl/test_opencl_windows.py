@@ -289,6 +289,19 @@ def test_a_captured_step_trains_as_on_one_device(
         assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_a_step_may_begin_with_copies_for_a_collective(
+    pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lanes of both devices have to run for the copies, before either begins with the collective."""
+    monkeypatch.setattr(window_communicator, "_FAST", 0.0)
+    group = Group(cards(pocl, range(2)))
+    a, b = group.devices
+    step = ph.jit(lambda x, y: [z + 1 for z in group.all_reduce([y.to(a), x.to(b)])], warm_up=False)
+    for n in range(4):
+        results = step(ph.full((300,), float(n), device=a), ph.ones((300,), device=b))
+        assert [z.tolist() for z in results] == [[n + 2] * 300] * 2
+
+
 def test_casts_of_gathered_parameters_take_few_launches(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
     """As those of parameters that a device has itself: small ones are cast together, as soon as they are there."""
 
