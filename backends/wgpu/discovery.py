@@ -10,16 +10,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyhal.backends.wgpu import unusable
+from polyhal.backends.wgpu import native, unusable
 from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
 from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
+from polyhal.hal.settings import env
 
 _MISSING = "the package wgpu is not installed: `pip install polyhal[wgpu]`"
 _NO_ADAPTER = (
     "wgpu finds no adapter. Install the driver of your GPU's vendor with Vulkan support; for a software device on "
     "Debian or Ubuntu, `apt install mesa-vulkan-drivers libvulkan1`"
 )
+_OPENGL = "POLYHAL_OPENGL=1 lists those that only OpenGL offers"
+_APIS = ("Vulkan", "Metal", "DX12")
+"""The APIs whose adapters are listed. Mesa's OpenGL drivers load an LLVM of their own into the process, which ends programs
+that load another one later, such as `import triton` does: they are listed on request only."""
 _TYPES = {
     "DiscreteGPU": DeviceType.GPU,
     "IntegratedGPU": DeviceType.INTEGRATED_GPU,
@@ -95,9 +100,11 @@ def _listed() -> list[WGPUAdapter]:
     except ImportError as error:
         raise RuntimeError(_MISSING) from error
     with _runtime_dir():
+        if not env.opengl():
+            native.limit_apis(_APIS)
         listed = wgpu.gpu.enumerate_adapters_sync()
     if not listed:
-        raise RuntimeError(_NO_ADAPTER)
+        raise RuntimeError(_NO_ADAPTER if env.opengl() else f"{_NO_ADAPTER}; {_OPENGL}")
     adapters = [WGPUAdapter(a, describe(a), str(a.info["backend_type"])) for a in listed]
     return sorted(adapters, key=lambda a: (_TYPE_RANK[a.info.type], _API_RANK.get(a.api, 9), a.info.name))
 
@@ -122,8 +129,9 @@ def select(selector: str) -> WGPUAdapter:
             if part in a.api.lower() or part in a.info.name.lower() or selector == a.info.id:
                 return replace(a, info=replace(a.info, selector=part))
     listed = ", ".join(f"{a.info.selector} = {a.info.name} ({a.api})" for a in candidates)
+    fix = "or part of a name" if env.opengl() else f"or part of a name; {_OPENGL}"
     raise DeviceUnavailableError(
-        message(None, f"no wgpu device {selector!r}", expected=f"one of {listed or 'none by index'}", fix="or part of a name")
+        message(None, f"no wgpu device {selector!r}", expected=f"one of {listed or 'none by index'}", fix=fix)
     )
 
 

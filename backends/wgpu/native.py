@@ -1,4 +1,4 @@
-"""Direct calls of the native library, for three things that wgpu's Python package makes slow or leaves out.
+"""Direct calls of the native library, for things that wgpu's Python package makes slow or leaves out.
 
 - Shader modules without run-time checks. The checks bound every index and count the iterations of every loop, which keeps web
   pages safe and halves the speed of a matrix product.
@@ -30,6 +30,16 @@ def _binding(*names: str) -> Any:
     except ImportError:
         return None
     return api if all(hasattr(api, name) for name in names) else None
+
+
+def limit_apis(apis: Sequence[str]) -> None:
+    """Let wgpu open only the graphics APIs in `apis`. No-op once adapters were listed, which fixes the list."""
+    try:
+        from wgpu.backends.wgpu_native import _helpers, extras
+    except ImportError:  # a release with another binding
+        return
+    if getattr(_helpers, "_the_instance", None) is None:
+        extras.set_instance_extras(backends=apis)
 
 
 def compile_module(device: Any, text: str, label: str, *, checked: bool = False) -> Any:

@@ -127,6 +127,13 @@ class Report:
         }  # fmt: skip
         return tuple((text, f"{_PAGE}#{anchor}") for anchor, (text, holds) in noticed.items() if holds)
 
+    @property
+    def left_out(self) -> str:
+        """Sentence about adapters that are not listed unless they are requested; empty if all are."""
+        if env.opengl() or "wgpu" not in self.backends:
+            return ""
+        return "adapters that only OpenGL offers are not listed; POLYHAL_OPENGL=1 lists them (docs/devices.md)"
+
     def _has(self, backend: str) -> bool:
         return any(d.info["backend"] == backend for d in self.devices)
 

@@ -58,6 +58,11 @@ def disabled_backends() -> frozenset[str]:
     return frozenset(n.strip() for n in os.environ.get("POLYHAL_DISABLE", "").split(",") if n.strip())
 
 
+def opengl() -> bool:
+    """POLYHAL_OPENGL: 1 lists the OpenGL adapters of wgpu too; their drivers may end programs that load an LLVM later."""
+    return _flag("POLYHAL_OPENGL")
+
+
 def probe_timeout() -> float:
     """POLYHAL_PROBE_TIMEOUT: seconds that a plug-in may take to load, and again to list its devices; 10 by default."""
     return _seconds("POLYHAL_PROBE_TIMEOUT", 10.0)

@@ -83,6 +83,8 @@ def _print(report: Report, console: Console) -> None:
     console.print("\nDevices", style="bold")
     for device in report.devices:
         _device(console, device)
+    if report.left_out:
+        say(console, f"  {report.left_out}", "dim")
     variables = [*report.environment.items(), *((n, "is not a Polyhal variable") for n in report.unknown_variables)]
     _section(console, "Environment", variables or [("none set", "")])
     cache = report.cache
