@@ -17,7 +17,8 @@ from polyhal.hal.dispatch.inplace import write_into
 from polyhal.hal.dispatch.operands import NUMBERS, admitted, arg, freeze, mismatch
 from polyhal.hal.dispatch.plans import make_plan
 from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
-from polyhal.hal.layout import Ref
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.memory.overlap import share_elements
 from polyhal.hal.settings.state import settings
 from polyhal.hal.transfers.copied import copied
 
@@ -123,11 +124,10 @@ class EagerExecutor:
 
     def overwrite(self, target: Array, value: Any) -> None:
         if target.ref.size:
-            backend = target.device.backend
             if hasattr(value, "ref"):
-                backend.copy(value.ref, target.ref)
+                _write(value, target)
             else:
-                backend.fill(value, target.ref)
+                target.device.backend.fill(value, target.ref)
         target.buffer.version += 1
 
     def transfer(self, x: Array, device: Device, non_blocking: bool = False) -> Any:
@@ -196,6 +196,18 @@ class EagerExecutor:
 
     def recomputing(self) -> AbstractContextManager[object]:
         return _NO_SCOPE
+
+
+def _write(source: Array, target: Array) -> None:
+    """Copy the elements of `source` to the memory of `target`, as if all were read before the first is written."""
+    device, ref, out = target.device, source.ref, target.ref
+    if source.buffer is not target.buffer or not share_elements(ref, out):
+        device.backend.copy(ref, out)
+    elif ref.offset != out.offset or ref.spec != out.spec:
+        buffer, copied = device.reserve(contiguous(ref.dtype, ref.shape))
+        device.backend.copy(ref, copied)
+        device.backend.copy(copied, out)
+        del buffer
 
 
 EAGER = EagerExecutor()

@@ -8,6 +8,7 @@ from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.dispatch.operands import arg, freeze, input_spec, mismatch
 from polyhal.hal.dispatch.plans import plan_key
 from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
+from polyhal.hal.memory.overlap import share_elements
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
@@ -43,18 +44,17 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
 
 
 def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:
-    """The input that each output is; SEPARATE if it shares memory with none, OVERLAPPING if it shares memory otherwise."""
-    holders: dict[int, int] = {}
-    shared: set[int] = set()
+    """The input that each output is; SEPARATE if it shares elements with none, OVERLAPPING if it shares them otherwise."""
+    return tuple([_relation(inputs, out) for out in outs])
+
+
+def _relation(inputs: tuple[Any, ...], out: Any) -> int:
+    relation, buffer = SEPARATE, out.buffer
     for i, x in enumerate(inputs):
-        if hasattr(x, "ref") and holders.setdefault(id(x.buffer), i) != i:
-            shared.add(id(x.buffer))
-    relations = []
-    for out in outs:
-        i = holders.get(id(out.buffer), SEPARATE)
-        if i != SEPARATE:
-            x = inputs[i]
-            exact = x.ref.offset == out.ref.offset and x.ref.spec == out.ref.spec
-            i = i if exact and id(out.buffer) not in shared else OVERLAPPING
-        relations.append(i)
-    return tuple(relations)
+        if hasattr(x, "ref") and x.buffer is buffer:
+            ref, own = x.ref, out.ref
+            if relation == SEPARATE and ref.offset == own.offset and ref.spec == own.spec:
+                relation = i
+            elif share_elements(ref, own):
+                return OVERLAPPING
+    return relation

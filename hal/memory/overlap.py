@@ -1,0 +1,62 @@
+"""Whether two layouts of one buffer have an element in common, so that a write to one changes the other.
+
+An element of both exists where a sum of steps, one per axis, equals the distance of the offsets. That is a linear equation in
+bounded integers. Axes of equal step are one unknown, and larger steps come first, so that the smaller ones leave each of them few
+candidates: layouts that nest, which are nearly all, are decided in a few steps.
+"""
+
+from __future__ import annotations
+
+from polyhal.hal.layout import Ref, extent
+
+_MAX_STEPS = 1000
+"""Candidates that are tried; beyond them the answer is that the layouts may overlap."""
+
+
+def share_elements(a: Ref, b: Ref) -> bool:
+    """Whether two refs of one allocation have an element in common. True for layouts that are too complex to decide."""
+    if a.offset == b.offset and a.size and b.size:
+        return True
+    low, high = extent(a.spec.shape, a.spec.strides)
+    other_low, other_high = extent(b.spec.shape, b.spec.strides)
+    distance = b.offset - a.offset
+    if high < low or other_high < other_low or low > distance + other_high or distance + other_low > high:
+        return False
+    bounds: dict[int, list[int]] = {}
+    for sign, spec in ((1, a.spec), (-1, b.spec)):
+        for n, stride in zip(spec.shape, spec.strides, strict=True):
+            if n > 1 and stride:
+                span = bounds.setdefault(abs(stride), [0, 0])
+                span[1 if sign * stride > 0 else 0] += (n - 1) * (1 if sign * stride > 0 else -1)
+    steps = sorted(bounds, reverse=True)
+    return _Solver(steps, [(bounds[s][0], bounds[s][1]) for s in steps]).reaches(distance, 0)
+
+
+class _Solver:
+    """Decides whether a sum of multiples of steps, each within bounds, equals a number."""
+
+    def __init__(self, steps: list[int], bounds: list[tuple[int, int]]) -> None:
+        self._steps = steps
+        self._bounds = bounds
+        self._left = _MAX_STEPS
+        self._rest = [(0, 0)]
+        """The least and the greatest sum of the steps from each position to the end."""
+        for step, (low, high) in zip(reversed(steps), reversed(bounds), strict=True):
+            rest_low, rest_high = self._rest[0]
+            self._rest.insert(0, (rest_low + step * low, rest_high + step * high))
+
+    def reaches(self, number: int, position: int) -> bool:
+        """Whether the steps from `position` on can sum up to `number`. True if the search takes too long."""
+        if position == len(self._steps):
+            return number == 0
+        step, (low, high), (rest_low, rest_high) = (
+            self._steps[position],
+            self._bounds[position],
+            self._rest[position + 1],
+        )
+        first, last = max(low, -((rest_high - number) // step)), min(high, (number - rest_low) // step)
+        for count in range(first, last + 1):
+            self._left -= 1
+            if self._left < 0 or self.reaches(number - step * count, position + 1):
+                return True
+        return False
