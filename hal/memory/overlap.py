@@ -1,8 +1,8 @@
 """Whether two layouts of one buffer have an element in common, so that a write to one changes the other.
 
-An element of both exists where a sum of steps, one per axis, equals the distance of the offsets. That is a linear equation in
-bounded integers. Axes of equal step are one unknown, and larger steps come first, so that the smaller ones leave each of them few
-candidates: layouts that nest, which are nearly all, are decided in a few steps.
+They have one if a sum of steps, one per axis, equals the distance of the offsets: a linear equation in bounded integers.
+Axes of equal step are one unknown, and larger steps come first, so that the smaller ones leave each of them few candidates:
+layouts that nest, which are nearly all, are decided in a few steps.
 """
 
 from __future__ import annotations
