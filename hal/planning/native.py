@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from polyhal.hal.errors import BackendError, KernelBuildError, message
-from polyhal.hal.layout import Ref
-from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.schema import first_tensor
 from polyhal.hal.ops.traits import Trait
+from polyhal.hal.planning.plan import launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import Declined, Feature
@@ -17,7 +15,6 @@ from polyhal.hal.settings import env
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
-    from polyhal.hal.device import Device
     from polyhal.hal.planning.planner import Planner
 
 
@@ -54,21 +51,7 @@ def native_kernel(planner: Planner, request: Request) -> Resolved | None:
         raise BackendError(message(op.name, problem, expected="a Launch, or Declined with a reason", device=device))
     resolution.step, resolution.how = ResolutionStep.NATIVE, f"native kernel {launch.name}"
     resolution.recordable = True
-    if launch.workspace:
-        return _with_workspace(device, launch), launch
-    return lambda args, outs: launch(*args, *outs), launch
-
-
-def _with_workspace(device: Device, launch: Any) -> Any:
-    """A run that passes temporaries from the pool to a launch."""
-    sizes = [bucket(n) for n in launch.workspace]
-    take = device.pool.take
-
-    def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-        buffers = [take(n) for n in sizes]
-        launch(*args, *outs, *[b.handle for b in buffers])
-
-    return run
+    return launch_run(device, launch), launch
 
 
 def _note_build_failure(planner: Planner, request: Request, error: KernelBuildError) -> None:

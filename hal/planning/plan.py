@@ -9,11 +9,27 @@ from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.pool import bucket
 
 if TYPE_CHECKING:
+    from polyhal.hal.device import Device
     from polyhal.hal.planning.resolution import Resolution
+    from polyhal.hal.protocol import Launch
 
 V = TypeVar("V")
 Run = Callable[[Sequence[Any], Sequence[Ref]], None]
 """Runs an op: takes inputs (refs, numbers, None) and outputs."""
+
+
+def launch_run(device: Device, launch: Launch) -> Run:
+    """Return a run of one launch, with temporaries from the pool."""
+    if not launch.workspace:
+        return lambda args, outs: launch(*args, *outs)
+    sizes = [bucket(n) for n in launch.workspace]
+    take = device.pool.take
+
+    def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
+        buffers = [take(n) for n in sizes]
+        launch(*args, *outs, *[b.handle for b in buffers])
+
+    return run
 
 
 class OpPlan:

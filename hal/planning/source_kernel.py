@@ -14,7 +14,7 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.schema import Params, Specs, tensors
-from polyhal.hal.planning.plan import Run
+from polyhal.hal.planning.plan import Run, launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import Declined, Feature, Launch, SupportsUserKernels
@@ -53,8 +53,8 @@ def source_kernel(planner: Planner, request: Request, strategy: SourceKernel) ->
     resolution.temporary = sum(c.nbytes for c in copies)
     # Copies lie in memory of the pool, which does not outlive a run.
     resolution.recordable = not copies
-    if strategy.initial is None and not copies and not answer.workspace:
-        return lambda args, outs: answer(*args, *outs), answer
+    if strategy.initial is None and not copies:
+        return launch_run(device, answer), answer
     return _prepared(device, answer, copies, strategy), None
 
 

@@ -17,12 +17,12 @@ from polyhal.hal import dispatch
 from polyhal.hal.checks.bounds import without_index_checks
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.plan import OpPlan
 from polyhal.hal.testing.certification.run_record import RunRecord
 from polyhal.hal.testing.kit.failures import ResultError, failure_context
-from polyhal.hal.testing.kit.guards import GuardedOutput, poison_pool
+from polyhal.hal.testing.kit.guarded_runs import PLACEMENTS, guarded_outputs
+from polyhal.hal.testing.kit.guards import poison_pool
 from polyhal.hal.testing.kit.input_layouts import INPUT_LAYOUTS, InputLayout, place_input, values_in_layout
 from polyhal.hal.testing.kit.op_calls import ExpectedResults, OpCall, expected_results, is_number, runnable_calls
 from polyhal.hal.testing.kit.scope import Scope, primary
@@ -113,11 +113,13 @@ def check_forward(
 ) -> None:
     """Check every sample of `op` in `dtype`, in layouts that rotate with the sample and the dtype.
 
+    The results of each are also written between guard zones, of the first into every placement.
+
     `record` receives how the op ran and how far it was off. Raises ResultError, which names the call, the layouts and the
     first wrong element.
     """
     measure = record.measure(op, dtype) if record is not None else None
-    guarded = False
+    guarded: set[int] = set()
     references: dict[tuple[int, tuple[bool, ...]], ExpectedResults] = {}
     for call, layouts in placed_calls(device, op, dtype, scope):
         values, inputs = place_inputs(call, layouts, device)
@@ -133,9 +135,11 @@ def check_forward(
             if record is not None:
                 record.ran(op, dtype, plan_of(call, inputs, device).resolution.step)
             check_results(call, results, expected, what, measure)
-            if not guarded and _has_tensors(call) and all(s.size for s in expected.outputs) and op.view is None:
-                guarded = True
-                _check_guarded(call, inputs, expected, device, rotation_start(op, dtype), what)
+            if call.number not in guarded and call.computes and op.view is None:
+                for placement in PLACEMENTS[:1] if guarded else PLACEMENTS:
+                    outs = guarded_outputs(call, inputs, expected, device, placement, what)
+                    check_results(call, tuple(o.tensor for o in outs), expected, f"{what} into {placement.name}")
+                guarded.add(call.number)
     if op.schema.mutates:
         for call in runnable_calls(device, op, dtype, scope):
             with failure_context(f"{call} in place"):
@@ -158,19 +162,6 @@ def check_results(
         if out.dtype is not spec.dtype or out.shape != spec.shape:
             raise ResultError(label, f"the result is {out.spec}; expected {spec}")
         check_close(out.numpy(), value, spec.dtype, bound, label, measure)
-
-
-def _check_guarded(
-    call: OpCall, inputs: tuple[Any, ...], expected: ExpectedResults, device: Device, start: int, what: str
-) -> None:
-    """Write the results into poisoned buffers: on a vector boundary, past one, or with gaps between the elements."""
-    lead, strided = [(ALIGNMENT, False), (ALIGNMENT + 1, False), (ALIGNMENT, True)][start % 3]
-    outs = [GuardedOutput(s, device, lead, strided=strided) for s in expected.outputs]
-    dispatch.apply_into(call.op, inputs, tuple(call.params.values()), tuple(o.tensor for o in outs))
-    label = f"{what} into {'a strided output' if strided else f'an output at offset {lead}'}"
-    check_results(call, tuple(o.tensor for o in outs), expected, label)
-    for out in outs:
-        out.check(label)
 
 
 def _check_in_place(call: OpCall, device: Device) -> None:

@@ -27,10 +27,22 @@ def poison(dtype: DType, size: int) -> np.ndarray:
     return np.full(size, 0x5A, np.uint8).repeat(dtype.itemsize).view(dtype.numpy)[:size]
 
 
-class GuardedOutput:
-    """An output inside a poisoned buffer, `lead` elements after its start; `strided` leaves gaps between its elements.
+_PAYLOAD = {1: 0xA5, 2: 0x0015, 4: 0x0000A5A5, 8: 0x0000A5A5A5A5A5A5}
+"""Bits that tell the NaN of a guard zone from the NaN that a kernel reads beside its input, by size of element."""
 
-    An op writes to `tensor`; `check` looks for changed poison.
+
+def guard_zone(dtype: DType, size: int) -> np.ndarray:
+    """Elements around an output: like `poison`, but with bits that no kernel computes or copies from poisoned inputs."""
+    bits = np.dtype(f"u{dtype.itemsize}")
+    if dtype.is_floating_point:
+        return np.asarray((poison(dtype, size).view(bits) | bits.type(_PAYLOAD[dtype.itemsize])).view(dtype.numpy))
+    return np.full(size * dtype.itemsize, 0xA5, np.uint8).view(dtype.numpy)
+
+
+class GuardedOutput:
+    """An output inside a guard zone, `lead` elements after its start; `strided` leaves gaps between its elements.
+
+    An op writes to `tensor`; `check` looks for changes outside it.
     """
 
     def __init__(self, spec: Spec, device: Device, lead: int, *, strided: bool = False) -> None:
@@ -39,7 +51,7 @@ class GuardedOutput:
         strides, self._span = contiguous_strides(spec.shape), spec.size
         if strided and spec.ndim:
             strides, self._span = tuple(s * 2 for s in strides), spec.size * 2
-        self._before = poison(spec.dtype, lead + self._span + ALIGNMENT)
+        self._before = guard_zone(spec.dtype, lead + self._span + ALIGNMENT)
         buffer, ref = device.upload(self._before, spec.dtype)
         self._whole = wrap(device, buffer, ref)
         self._strides = strides
@@ -63,6 +75,28 @@ class GuardedOutput:
             raise AssertionError(
                 f"{what}: wrote outside its output of {self.tensor.size} elements, first at element {first}"
             )
+
+
+class GuardedTemporary:
+    """A temporary of a launch in a block of its own, with a guard zone from its last byte on."""
+
+    _ZONE = 256
+    """Bytes of the guard zone."""
+
+    def __init__(self, nbytes: int, device: Device) -> None:
+        self._device, self._nbytes = device, nbytes
+        self._buffer = device.pool.take(bucket(nbytes + self._ZONE))
+        self.handle = self._buffer.handle
+        """The handle that the launch takes."""
+        device.backend.copy_to_device(memoryview(b"\xa5" * (nbytes + self._ZONE)), self.handle, 0)
+
+    def check(self, what: str) -> None:
+        """Raise AssertionError if anything past the temporary was written."""
+        zone = np.empty(self._ZONE, np.uint8)
+        self._device.backend.copy_from_device(self.handle, self._nbytes, memoryview(zone))
+        if (zone != 0xA5).any():
+            first = int(np.argmax(zone != 0xA5))
+            raise AssertionError(f"{what}: wrote past its temporary of {self._nbytes} bytes, first at byte +{first}")
 
 
 def poison_pool(device: Device, sizes: Sequence[int]) -> None:
