@@ -10,11 +10,13 @@ from polyhal.amp.autocast import autocast
 from polyhal.autograd.complex_parts import joined_gradients, parts_of, seeded_parts
 from polyhal.autograd.hooks import run_hooks
 from polyhal.autograd.modes import GradMode
+from polyhal.autograd.ownership import share
 from polyhal.autograd.rules import input_gradients
 from polyhal.autograd.sinks import GradientCollector, LeafAccumulator, PartialCollector
 from polyhal.autograd.slices import Gradient, SliceSum, add_gradients
 from polyhal.autograd.tape import Edge, GradNode, edge_of
 from polyhal.hal import dispatch
+from polyhal.hal.checks.gradients import watched_gradients
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
 
@@ -45,7 +47,7 @@ def backward(
         return
     ends, weights = seeded_parts(outs, gradients)
     seeds = [_seed(t, g) for t, g in zip(ends, weights, strict=True)]
-    sink = LeafAccumulator(seeds, create_graph=create_graph)
+    sink = LeafAccumulator(create_graph=create_graph)
     _walk(ends, seeds, sink, retain_graph=retain or create_graph, create_graph=create_graph)
     sink.finish()
 
@@ -56,7 +58,7 @@ def backward_to(
     """Add gradients to `.grad` of every leaf but those `collected`, whose gradients are returned; None without a path."""
     ends, weights = seeded_parts(outputs, gradients)
     seeds = [_seed(t, g) for t, g in zip(ends, weights, strict=True)]
-    sink = PartialCollector(seeds, collected)
+    sink = PartialCollector(collected)
     _walk(ends, seeds, sink, retain_graph=False, create_graph=False)
     sink.finish()
     return sink.gradients()
@@ -162,6 +164,7 @@ def _seed(out: Tensor, gradient: Tensor | None) -> Tensor:
         raise AutogradError(
             message("backward", f"the gradient has shape {gradient.shape}", expected=f"the output's {out.shape}")
         )
+    share(gradient)
     return gradient
 
 
@@ -185,8 +188,6 @@ def _walk(
             grads = _arrived(node, sums)
             sink.visit(node, grads)
             for parent, g in input_gradients(node, grads):
-                if node.rule is not None and not node.fresh and not isinstance(g, SliceSum):
-                    sink.share(g)
                 _deliver(parent, g, pending, sink)
             if not retain_graph:
                 node.free()
@@ -198,6 +199,7 @@ class _Pending:
     def __init__(self) -> None:
         self._sums: dict[GradNode, list[Gradient | None]] = {}
         self._queue: list[tuple[int, GradNode]] = []
+        self._watched = watched_gradients()
 
     def __bool__(self) -> bool:
         return bool(self._queue)
@@ -209,11 +211,15 @@ class _Pending:
             sums = self._sums[node] = [None] * len(node.outputs)
             heapq.heappush(self._queue, (-node.order, node))
         previous = sums[index]
-        sums[index] = g if previous is None else add_gradients(previous, g)
+        sums[index] = total = g if previous is None else add_gradients(previous, g)
+        if self._watched is not None:
+            self._watched.replace(node, index, total.tensors() if isinstance(total, SliceSum) else (total,))
 
     def pop(self) -> tuple[GradNode, list[Gradient | None]]:
         """The newest node, whose gradients are complete."""
         _, node = heapq.heappop(self._queue)
+        if self._watched is not None:
+            self._watched.release(node, len(node.outputs))
         return node, self._sums.pop(node)
 
 

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from polyhal.autograd.ownership import share
 from polyhal.hal.errors import AutogradError, message
 
 if TYPE_CHECKING:
@@ -28,8 +29,11 @@ def run_hooks(hooks: dict[int, Any] | None, g: Tensor) -> Tensor:
     for hook in list(hooks.values()) if hooks else ():
         if isinstance(hook, AfterAccumulation):
             continue
+        share(g)
         replaced = hook(g)
-        g = g if replaced is None else replaced
+        if replaced is not None:
+            g = replaced
+            share(g)
     return g
 
 
@@ -43,6 +47,9 @@ def add_hook(tensor: Tensor, hook: Hook) -> Callable[[], None]:
         tensor.hooks = tensor.hooks or {}
         hooks = tensor.hooks
     else:
+        from polyhal.autograd.rebase import refreshed
+
+        refreshed(tensor)
         tensor.node.hooks = tensor.node.hooks or {}
         hooks = tensor.node.hooks.setdefault(tensor.index, {})
     number = next(_numbers)
@@ -102,5 +109,20 @@ def retain_gradient(tensor: Tensor) -> None:
 
 def retains_gradient(tensor: Tensor) -> bool:
     """Whether a tensor is the result of an op and keeps its gradient."""
+    return _retaining(tensor) is not None
+
+
+def stop_retaining(tensor: Tensor) -> bool:
+    """Keep the gradient of a result no longer. Returns whether it was kept."""
+    number = _retaining(tensor)
+    if number is None:
+        return False
+    del tensor.node.hooks[tensor.index][number]
+    return True
+
+
+def _retaining(tensor: Tensor) -> int | None:
+    """The number of the hook that keeps the gradient of a tensor."""
     hooks = None if tensor.node is None else tensor.node.hooks
-    return any(isinstance(h, RetainedGradient) for h in (hooks or {}).get(tensor.index, {}).values())
+    own = (hooks or {}).get(tensor.index, {})
+    return next((n for n, h in own.items() if isinstance(h, RetainedGradient) and h.tensor() is tensor), None)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from polyhal.autograd.hooks import retain_gradient, stop_retaining
 from polyhal.autograd.tape import GradNode, record
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
@@ -45,7 +46,7 @@ class History(NamedTuple):
     def window(self, x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         """The parameters of `window` and `overwrite` for the memory of `x`. Raises AutogradError if it is not inside."""
         low, high = extent(x.shape, x.strides)
-        start = x.ref.offset - self.offset
+        start = x.ref.offset - self.offset if x.size else 0  # an empty part may begin after the end
         if not self.spec.is_contiguous or start + low < 0 or start + high >= max(self.spec.size, 1):
             raise AutogradError(
                 message(None, "a tensor that is changed in place is no part of the one it is a view of", fix=_NO_FIX)
@@ -126,11 +127,14 @@ def _history(buffer: Buffer) -> History | None:
 
 
 def _refresh(x: Tensor, history: History) -> None:
+    retained = stop_retaining(x)
     if history.is_at(x):
         x.node, x.index, x.requires_grad = history.node, history.output, True
-        return
-    x.index = 0
-    record(_WINDOW, (history.tensor(x),), history.window(x), (x,))
+    else:
+        x.index = 0
+        record(_WINDOW, (history.tensor(x),), history.window(x), (x,))
+    if retained:
+        retain_gradient(x)
 
 
 def _constant_base(x: Tensor) -> History:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from polyhal.autograd.ownership import share, share_repeated
 from polyhal.autograd.slices import Gradient, SliceSum
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
@@ -35,8 +36,8 @@ def zeros_like(x: Tensor) -> Tensor:
     return result
 
 
-def input_gradients(node: GradNode, grads: list[Tensor | None]) -> Iterator[tuple[Edge, Gradient]]:
-    """Yield the gradient of each input that needs one, in its shape and dtype, and where the gradient goes.
+def input_gradients(node: GradNode, grads: list[Tensor | None]) -> list[tuple[Edge, Gradient]]:
+    """Return the gradient of each input that needs one, in its shape and dtype, and where the gradient goes.
 
     `grads` are the gradients of the outputs, None if nothing flowed in.
     """
@@ -47,9 +48,14 @@ def input_gradients(node: GradNode, grads: list[Tensor | None]) -> Iterator[tupl
     finally:
         dispatch.thread.device = previous
     gradients += (None,) * (len(node.parents) - len(gradients))
-    for parent, spec, g in zip(node.parents, node.specs, gradients, strict=True):
-        if parent is not None and spec is not None and g is not None:
-            yield parent, g if isinstance(g, SliceSum) else _fitted(g, spec)
+    found: list[tuple[Edge, Gradient]] = [
+        (parent, g if isinstance(g, SliceSum) else _fitted(g, spec))
+        for parent, spec, g in zip(node.parents, node.specs, gradients, strict=True)
+        if parent is not None and spec is not None and g is not None
+    ]
+    if len(found) > 1:
+        share_repeated((edge, g) for edge, g in found if not isinstance(g, SliceSum))
+    return found
 
 
 def _fitted(g: Tensor, spec: Spec) -> Tensor:
@@ -62,7 +68,7 @@ def _fitted(g: Tensor, spec: Spec) -> Tensor:
 def _apply_rule(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     op = node.op
     if node.rule is not None:
-        result = node.rule(node, grads, _needs(node))
+        result = _apply_own_rule(node, node.rule, grads)
     elif op is _SLICE:
         return _slice_gradient(node, grads)
     elif op.gradient is None or _reaches_further_outputs(op, op.gradient, grads):
@@ -78,6 +84,20 @@ def _apply_rule(node: GradNode, grads: list[Tensor | None]) -> Gradients:
         finally:
             dispatch.thread.indices_checked = before
     return result if isinstance(result, tuple) else (result,)
+
+
+def _apply_own_rule(node: GradNode, rule: Callable[..., Any], grads: list[Tensor | None]) -> Any:
+    """Apply the rule of a custom function, which may keep what it is called with and what it returns."""
+    if node.fresh:
+        return rule(node, grads, _needs(node))
+    for g in grads:
+        if g is not None:
+            share(g)
+    result = rule(node, grads, _needs(node))
+    for g in result if isinstance(result, tuple) else (result,):
+        if hasattr(g, "ref"):
+            share(g)
+    return result
 
 
 def _slice_gradient(node: GradNode, grads: list[Tensor | None]) -> Gradients:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polyhal.autograd.hooks import after_accumulation, run_hooks
+from polyhal.autograd.ownership import is_exclusive, share, take
 from polyhal.autograd.tape import edge_of
 from polyhal.hal import dispatch
 from polyhal.hal.ops import FUNCTIONS, OPS
@@ -22,30 +23,30 @@ class LeafAccumulator:
     """Adds gradients to `.grad` of every leaf.
 
     Without `create_graph` that happens in place, so the first gradient of a leaf must be in memory of its own. It is copied if
-    a hook returned it, if it repeats elements, or if its memory is taken: by a seed, by a user's function that may keep it, or
-    by another leaf, as when one gradient flows into both terms of a sum.
+    that is shared (see `ownership.py`) or if it repeats elements.
     """
 
-    def __init__(self, seeds: Sequence[Tensor], *, create_graph: bool) -> None:
+    def __init__(self, *, create_graph: bool) -> None:
         self._create_graph = create_graph
-        self._taken = {id(s.buffer) for s in seeds}
         self._hooked: dict[int, Tensor] = {}
         """Leaves with hooks that got a gradient."""
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
         """Take the gradient of a leaf along one path."""
-        hooked = run_hooks(leaf.hooks, g)
         if leaf.hooks:
+            g = run_hooks(leaf.hooks, g)
             self._hooked[id(leaf)] = leaf
         total = leaf.grad
         if self._create_graph:
-            leaf.grad = hooked if total is None else _add(total, hooked)
+            share(g)
+            leaf.grad = g if total is None else _add(total, g)
         elif total is None:
-            exclusive = hooked is g and id(g.buffer) not in self._taken and g.is_contiguous
-            leaf.grad = hooked.detach() if exclusive else _copy(hooked)
-            self._taken.add(id(hooked.buffer))
+            leaf.grad = g.detach() if take(g) else _copy(g.detach())
+        elif is_exclusive(total):
+            dispatch.apply_into(_ADD, (total, g), (), (total,))
         else:
-            dispatch.apply_into(_ADD, (total, hooked), (), (total,))
+            with dispatch.enabled_grad():  # the sum so far may be on the tape of an earlier pass
+                leaf.grad = _add(total, g.detach())
 
     def finish(self) -> None:
         """Call the hooks of leaves whose gradients are complete."""
@@ -55,16 +56,12 @@ class LeafAccumulator:
     def visit(self, node: GradNode, grads: list[Tensor | None]) -> None:
         """Gradients of results are not kept."""
 
-    def share(self, g: Tensor) -> None:
-        """Note a gradient whose memory a user's function may keep."""
-        self._taken.add(id(g.buffer))
-
 
 class PartialCollector(LeafAccumulator):
     """Adds gradients to `.grad` of leaves, but collects those of chosen leaves."""
 
-    def __init__(self, seeds: Sequence[Tensor], collected: Sequence[Tensor]) -> None:
-        super().__init__(seeds, create_graph=False)
+    def __init__(self, collected: Sequence[Tensor]) -> None:
+        super().__init__(create_graph=False)
         self._collected = [id(x) for x in collected]
         self._totals: dict[int, Tensor | None] = dict.fromkeys(self._collected)
 
@@ -80,7 +77,7 @@ class PartialCollector(LeafAccumulator):
             return
         total = self._totals[key]
         self._totals[key] = g if total is None else _add(total, g)
-        self._taken.add(id(g.buffer))
+        share(g)
 
 
 class GradientCollector:
@@ -105,11 +102,9 @@ class GradientCollector:
             if g is not None:
                 self._add((id(node), i), g)
 
-    def share(self, g: Tensor) -> None:
-        """Nothing is added in place here."""
-
     def _add(self, key: tuple[int, int], g: Tensor) -> None:
         if key in self._wanted:
+            share(g)
             self._totals[key] = g if key not in self._totals else _add(self._totals[key], g)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from polyhal.autograd.hooks import Hook
+from polyhal.autograd.ownership import share
 from polyhal.hal import dispatch
 from polyhal.hal.dispatch.location import UNKNOWN, SourceLocation
 from polyhal.hal.errors import AutogradError, message
@@ -86,7 +87,6 @@ class GradNode:
     def __init__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
         self.op = op
         self.params = params
-        self.order = next(_order)
         self.fresh = False
         self.device = outs[0].device
         self.outputs = [outs[0].ref.spec] if len(outs) == 1 else [o.ref.spec for o in outs]
@@ -105,6 +105,7 @@ class GradNode:
                 parents.append(None)
             else:
                 parents.append(edge_of(x))
+        self.order = next(_order)  # after `edge_of`, which may give an input a newer node
         self.hooks = None
         self.freed = False
         self.rule = None
@@ -150,10 +151,12 @@ class GradNode:
             self._check(saved.tensor.buffer, saved.version, name)
             if saved.tensor.buffer.version != saved.version:
                 self._check_shape(saved.tensor, name, position)
+            share(saved.tensor)
             return saved.tensor
         if isinstance(saved, SavedOutput):
             self._check(saved.buffer, saved.version, name)
             out = dispatch.frontend.wrap(self.device, saved.buffer, saved.ref)
+            share(out)
             out.requires_grad = True
             out.node = self
             out.index = self.op.schema.outputs.index(name)

@@ -47,14 +47,14 @@ class FiniteCheck:
                 raise NonFiniteError(_description(call, values))
 
     def _is_meant(self, ref: Ref) -> bool:
-        first, end = _extent(ref)
+        first, end = extent_in_bytes(ref)
         return any(a < end and first < b for a, b in self._meant.get(id(ref.handle), ()))
 
     def _note(self, ref: Ref, meant: bool) -> None:
         """Note whether the infinities in memory that was just written are meant."""
         known = self._meant.pop(id(ref.handle), [])
         if meant or known:
-            first, end = _extent(ref)
+            first, end = extent_in_bytes(ref)
             kept = [(a, b) for a, b in known if b <= first or end <= a]
             self._meant[id(ref.handle)] = [*kept, (first, end)] if meant else kept
 
@@ -66,7 +66,8 @@ def _writes_infinity(values: Iterable[Any]) -> bool:
     )
 
 
-def _extent(ref: Ref) -> Extent:
+def extent_in_bytes(ref: Ref) -> Extent:
+    """The memory from the first to the last byte of a tensor."""
     steps = [(n - 1) * s for n, s in zip(ref.spec.shape, ref.spec.strides, strict=True)]
     low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
     size = ref.dtype.itemsize

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from polyhal.hal import dispatch
 from polyhal.hal.checks.bounds import BOUNDS
 from polyhal.hal.checks.finite import FiniteCheck
+from polyhal.hal.checks.gradients import GradientCheck
 from polyhal.hal.checks.observer import Observer
 from polyhal.hal.checks.reference import ReferenceCheck
 from polyhal.hal.checks.scoped import ScopedExecutor, scoped
@@ -24,6 +25,7 @@ def check(*modes: str) -> AbstractContextManager[None]:
     - `bounds` raises IndexError for an index or a label out of range, on every device.
     - `reference` compares every result with the op's NumPy reference in float64, by the error bound that the conformance kit
       derives, and raises WrongResultError at the first one outside.
+    - `gradients` raises AutogradError if an op writes to a gradient that another op of a backward pass still waits for.
     - `all` is all of them. `"nan,bounds"` is read as two.
 
     The error names the op, the module and the user's line; in a backward pass, those of the op whose gradient it is. Ops of
@@ -70,7 +72,12 @@ def observing(*observers: Observer) -> Iterator[None]:
 def _observer(name: str) -> Observer:
     if name == "bounds":
         return BOUNDS
-    return FiniteCheck() if name == "nan" else ReferenceCheck()
+    kinds: dict[str, Callable[[], Observer]] = {
+        "nan": FiniteCheck,
+        "reference": ReferenceCheck,
+        "gradients": GradientCheck,
+    }
+    return kinds[name]()
 
 
 def start() -> None:

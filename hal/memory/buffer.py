@@ -9,13 +9,19 @@ if TYPE_CHECKING:
     from polyhal.hal.protocol import Handle
 
 
+TAKEN, SHARED = 1, 2
+"""Holders of a gradient's memory: a part of it is the `.grad` of a leaf, or there are several."""
+
+
 class Buffer:
     """Owner of one handle. `version` counts writes in place, so that autograd notices if a saved value was changed."""
 
-    __slots__ = ("__weakref__", "handle", "history", "nbytes", "number", "pool", "reshapes", "version", "views")
+    __slots__ = ("__weakref__", "handle", "history", "hold", "nbytes", "number", "pool", "reshapes", "version", "views")
 
     history: Any
     """What the tape knows of writes in place; unset until there is one, because most buffers never need it."""
+    hold: int
+    """TAKEN or SHARED if it has a gradient (see `frontend/autograd/ownership.py`); unset while one op or edge holds it."""
     reshapes: set[int]
     """The versions that changed no element but the shape of a tensor; unset until there is one."""
     views: Any

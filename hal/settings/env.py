@@ -98,12 +98,12 @@ def debug() -> bool:
     return _flag("POLYHAL_DEBUG")
 
 
-CHECKS = ("nan", "bounds", "reference")
+CHECKS = ("nan", "bounds", "reference", "gradients")
 """The checks of `polyhal.check`."""
 
 
 def checks() -> tuple[str, ...]:
-    """POLYHAL_CHECK: comma-separated checks of every launch: nan, bounds, reference, or all of them."""
+    """POLYHAL_CHECK: comma-separated checks of every launch: nan, bounds, reference, gradients, or all of them."""
     text = os.environ.get("POLYHAL_CHECK", "")
     names = [n.strip() for n in text.split(",") if n.strip()]
     unknown = [n for n in names if n not in (*CHECKS, "all")]

@@ -214,3 +214,80 @@ def test_results_are_cast_to_the_dtype_of_the_target(device: Device) -> None:
     assert n.div_(2, rounding_mode="trunc").tolist() == [1, -2]
     with pytest.raises(ShapeError, match="the result is float32"):
         n /= 2
+
+
+def test_a_written_view_that_is_used_twice_has_the_gradient_of_pytorch(device: Device) -> None:
+    def run(lib: Any, x: Any) -> None:
+        h = (x * 2).T
+        h[0] = 0
+        (h + h.relu() * h).sum().backward(retain_graph=True)
+        (h.exp() + h).sum().backward()
+
+    theirs = torch.ones((3, 2), requires_grad=True)
+    mine = polyhal.ones((3, 2), requires_grad=True, device=device)
+    for lib, x in ((torch, theirs), (polyhal, mine)):
+        run(lib, x)
+    assert mine.grad is not None
+    assert theirs.grad is not None
+    np.testing.assert_allclose(mine.grad.numpy(), theirs.grad.numpy(), rtol=1e-6)
+
+
+def test_a_written_view_that_is_used_twice_is_captured(device: Device) -> None:
+    x = polyhal.ones((3, 2), requires_grad=True, device=device)
+
+    @polyhal.jit
+    def step() -> None:
+        x.grad = None
+        h = (x * 2).T
+        h[0] = 0
+        (h + h.relu()).sum().backward()
+
+    for _ in range(4):
+        step()
+        assert x.grad is not None
+        assert x.grad.tolist() == [[0, 4]] * 3
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_hook_on_a_written_view_sees_the_whole_gradient_once(captured: bool, device: Device) -> None:
+    x = polyhal.ones((3, 2), requires_grad=True, device=device)
+    seen: list[Tensor] = []
+
+    def step() -> list[Tensor]:
+        seen.clear()
+        x.grad = None
+        h = (x * 2).T
+        h[0] = 0
+        h.register_hook(lambda g: seen.append(g * 1))
+        h.retain_grad()
+        y = (h + h.relu()).sum()
+        y.backward(retain_graph=True)
+        y.backward()
+        assert h.grad is not None
+        return [*seen, h.grad * 1]
+
+    run = polyhal.jit(step) if captured else step
+    for _ in range(3 if captured else 1):
+        found = [g.tolist() for g in run()]
+        assert found == [[[1] * 3, [2] * 3], [[1] * 3, [2] * 3], [[2] * 3, [4] * 3]]
+        assert x.grad is not None
+        assert x.grad.tolist() == [[0, 8]] * 3
+
+
+def test_a_retained_gradient_is_that_of_the_newest_value(device: Device) -> None:
+    x = polyhal.ones((3, 2), requires_grad=True, device=device)
+    h = (x * 2).T
+    h.retain_grad()
+    h.mul_(3)
+    (h * h).sum().backward()
+    assert h.grad is not None
+    assert h.grad.tolist() == [[12] * 3] * 2
+
+
+def test_an_empty_part_is_assigned_on_the_tape(device: Device) -> None:
+    w = polyhal.ones((1, 0), requires_grad=True, device=device)
+    y = polyhal.zeros((2, 0), device=device)
+    y[-1:] = w
+    y.sum().backward()
+    assert w.grad is not None
+    assert w.grad.shape == (1, 0)
