@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         text,
         utils,
     )  # fmt: skip
+    from polyhal.copying import unpickling_on
     from polyhal.default_device import get_default_device, set_default_device
     from polyhal.dtype_queries import (
         asarray,
@@ -385,6 +386,7 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "unpickling_on",
     "use_deterministic_algorithms",
     "utils",
     "vmap",

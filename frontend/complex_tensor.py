@@ -5,6 +5,7 @@ Ops on them are ops on the parts (hal/ops/complex_numbers), so that the tape, ca
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -77,11 +78,32 @@ class ComplexTensor(Tensor):
 
     # --- copies -----------------------------------------------------------------------------------------------------
 
+    def _share(self, source: Tensor) -> None:
+        """Become a leaf in the memory of `source`, which may be real."""
+        self._pair(source.real.detach(), source.imag.detach())
+
+    def _pair(self, re: Tensor, im: Tensor) -> None:
+        """Consist of two parts of one shape, dtype and device."""
+        self.device = re.device
+        self._real = re
+        self._imag = im
+        self.index = 0
+        self.hooks = None
+
+    def __copy__(self) -> Self:
+        """Another tensor over the same memory, at the same position on the tape."""
+        out = _new(type(self))
+        out._pair(copy.copy(self._real), copy.copy(self._imag))
+        return out
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy a leaf to new memory. Raises AutogradError for results of ops."""
-        out: Any = paired(self._real.__deepcopy__(memo), self._imag.__deepcopy__(memo))
+        out = _new(type(self))
+        out._pair(copy.deepcopy(self._real, memo), copy.deepcopy(self._imag, memo))
+        if not self.copies_grad:
+            out.grad = None
         memo[id(self)] = out
-        return out  # type: ignore[no-any-return]
+        return out
 
     def detach(self) -> Tensor:
         """Return a tensor over the same memory that is not on the tape."""
@@ -93,6 +115,10 @@ class ComplexTensor(Tensor):
     def requires_grad(self) -> bool:  # type: ignore[override]
         """Whether a part requires gradients."""
         return self._real.requires_grad or self._imag.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._real.requires_grad = self._imag.requires_grad = value
 
     @property
     def node(self) -> Any:  # type: ignore[override]
@@ -139,11 +165,7 @@ _new = ComplexTensor.__new__
 def paired(re: Tensor, im: Tensor) -> Tensor:
     """Make a complex tensor of two parts of one shape, dtype and device."""
     out = _new(ComplexTensor)
-    out.device = re.device
-    out._real = re
-    out._imag = im
-    out.index = 0
-    out.hooks = None
+    out._pair(re, im)
     return out
 
 
@@ -164,6 +186,11 @@ def join(re: Any, im: Any) -> Tensor:
         return x if x.shape == shape else _broadcast_to(x, shape)
 
     return paired(part(re), part(im))
+
+
+def real_parts(x: Tensor) -> tuple[Tensor, ...]:
+    """The real tensors that a tensor consists of: itself, or the two parts of a complex one."""
+    return (x.real, x.imag) if x.dtype.is_complex else (x,)
 
 
 def _common_dtype(parts: list[DType]) -> DType:

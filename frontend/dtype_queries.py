@@ -124,7 +124,8 @@ def frombuffer(
     Raises ValueError where the buffer is too short or no whole number of elements.
     """
     values = np.frombuffer(buffer, as_dtype(dtype).numpy, count, offset)
-    return Tensor(values, device=device, requires_grad=requires_grad)
+    out = make_tensor(values, None, device)
+    return out.requires_grad_() if requires_grad else out
 
 
 def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:

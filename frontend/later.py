@@ -89,6 +89,7 @@ LATER: dict[str, str] = {
     "threshold_": "nn.functional",
     "to_dlpack": "interchange",
     "triplet_margin_loss": "nn.functional.positional",
+    "unpickling_on": "copying",
     "vmap": "func",
     "watchdog": "hal.checks.watchdog",
 }

@@ -111,8 +111,18 @@ class Generator:
         """Copies of a module share its generator."""
         return self
 
+    def __reduce__(self) -> Any:
+        """Pickle the state; the default generator is that of the process which unpickles it."""
+        return "default_generator" if self is default_generator else (_restored, (self._seed, self._offset))
+
     def __repr__(self) -> str:
         return f"Generator(seed={self._seed}, offset={self._offset})"
+
+
+def _restored(seed: int, offset: int) -> Generator:
+    out = Generator(seed)
+    out.set_state({"seed": seed, "offset": offset})
+    return out
 
 
 default_generator = Generator()

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from typing import Any
+from typing import Any, Self
 
 from polyhal.hal.errors import ShapeError, message
 
 Shape = int | tuple[int, ...] | list[int]
+
+
+class ElementCount(int):
+    """The number of elements of a shape, which can be called to get the shape, as PyTorch's method `size`."""
+
+    shape: tuple[int, ...]
+
+    def __new__(cls, shape: tuple[int, ...]) -> Self:
+        """Count the elements of `shape`."""
+        self = int.__new__(cls, math.prod(shape))
+        self.shape = shape
+        return self
+
+    def __call__(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
 
 
 def lengths_of(function: str, *shape: Any, size: Any = None) -> tuple[int, ...]:

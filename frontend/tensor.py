@@ -11,6 +11,7 @@ from polyhal.arrangement import Rearrangements
 from polyhal.autograd.rebase import DETACHED
 from polyhal.casting import Conversions
 from polyhal.conversion import to_numpy
+from polyhal.copying import Copies
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch import Array
@@ -23,6 +24,7 @@ from polyhal.hal.ops.methods import Methods
 from polyhal.inplace_methods import InPlaceMethods
 from polyhal.random_methods import RandomMethods
 from polyhal.reshape_methods import ReshapeMethods
+from polyhal.shapes import ElementCount
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import GradNode
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
 
 
-class Tensor(Array, Conversions, Rearrangements, ReshapeMethods, Methods, InPlaceMethods, RandomMethods):
+class Tensor(Array, Conversions, Copies, Rearrangements, ReshapeMethods, Methods, InPlaceMethods, RandomMethods):
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
@@ -102,9 +104,9 @@ class Tensor(Array, Conversions, Rearrangements, ReshapeMethods, Methods, InPlac
         return len(self.ref.spec.shape)
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self.ref.spec.size
+    def size(self) -> ElementCount:
+        """The number of elements. Called, as `x.size()` or `x.size(0)`, it gives the shape or the length of an axis."""
+        return ElementCount(self.shape)
 
     def numel(self) -> int:
         """The number of elements; also `nelement`, and as a property `size`."""
@@ -235,30 +237,15 @@ class Tensor(Array, Conversions, Rearrangements, ReshapeMethods, Methods, InPlac
 
         return render(self)
 
-    # --- copies -----------------------------------------------------------------------------------------------------
-
-    def clone(self) -> Tensor:
-        """Copy to new memory; gradients flow through the copy."""
-        result: Tensor = _copy(self)
-        return result
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy a leaf to new memory. Raises AutogradError for results of ops."""
-        if self.node is not None:
-            problem = "the tensor is the result of an op"
-            raise AutogradError(message("deepcopy", problem, expected="a leaf", fix="use .detach() first"))
-        copied = _copy(self.detach())
-        out = _new(type(self))
-        for name in Tensor.__slots__ + Array.__slots__:
-            if name != "__weakref__":
-                setattr(out, name, getattr(copied, name))
-        out.requires_grad = self.requires_grad
-        dispatch.thread.executor.track(out)
-        memo[id(self)] = out
-        return out
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a tensor cannot be pickled; use polyhal.save, or .numpy() to send it to another process")
+    def _share(self, source: Tensor) -> None:
+        """Become a leaf in the memory of `source`."""
+        self.buffer, self.ref, self.device = source.buffer, source.ref, source.device
+        self.requires_grad = False
+        self.stored_grad = None
+        self.node = None
+        self.index = 0
+        self.hooks = None
+        dispatch.thread.executor.track(self)
 
     # --- autograd ---------------------------------------------------------------------------------------------------
 

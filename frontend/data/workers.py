@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.copying import unpickle_always_on
 from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
 from polyhal.hal.errors import message
 
@@ -58,8 +59,28 @@ class _Epoch:
     seed: int
 
 
+class HostPlacement:
+    """Puts all tensors of a process that unpickles it on its NumPy device, so that workers open no other."""
+
+    def __reduce__(self) -> Any:
+        return place_on_host, ()
+
+
+def place_on_host() -> HostPlacement:
+    """Put tensors that this process unpickles on its NumPy device."""
+    unpickle_always_on("numpy")
+    return HostPlacement()
+
+
 def run_worker(
-    worker: int, count: int, reader: BatchReader, init: Callable[[int], Any] | None, seed: int, tasks: Any, results: Any
+    _: HostPlacement,
+    worker: int,
+    count: int,
+    reader: BatchReader,
+    init: Callable[[int], Any] | None,
+    seed: int,
+    tasks: Any,
+    results: Any,
 ) -> None:
     """Read what `tasks` asks for until it says None or the main process is gone."""
     from polyhal.hal import dispatch
@@ -185,7 +206,7 @@ class LoaderWorkers:
         self._processes = [
             spawning.Process(
                 target=run_worker,
-                args=(i, count, reader, init, seed, self._tasks[i], pipes[i][1]),
+                args=(HostPlacement(), i, count, reader, init, seed, self._tasks[i], pipes[i][1]),
                 name=f"polyhal-data-{i}",
                 daemon=True,
             )

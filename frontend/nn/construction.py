@@ -6,6 +6,7 @@ shape and dtype, so that nothing is kept alive.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,14 @@ class Construction:
     of: type
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    def __reduce__(self) -> Any:
+        """Pickle the class and those arguments that can be pickled, so that others do not keep the module from it."""
+        return Construction, (
+            self.of,
+            tuple(map(_pickled, self.args)),
+            {k: _pickled(v) for k, v in self.kwargs.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,14 @@ class UnknownArgument:
 def constructed(cls: type, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Construction:
     """Describe a call of a constructor."""
     return Construction(cls, tuple(map(_described, args)), {k: _described(v) for k, v in kwargs.items()})
+
+
+def _pickled(value: Any) -> Any:
+    try:
+        pickle.dumps(value)
+    except Exception:
+        return UnknownArgument(type(value).__name__)
+    return value
 
 
 def _described(value: Any) -> Any:

@@ -81,6 +81,12 @@ class Hooks:
         self.load_before: dict[int, Callable[..., Any]] = {}
         self.load_after: dict[int, Callable[..., Any]] = {}
 
+    def __copy__(self) -> Hooks:
+        out = Hooks()
+        for name in Hooks.__slots__:
+            setattr(out, name, dict(getattr(self, name)))
+        return out
+
     def __bool__(self) -> bool:
         """Whether calls are hooked."""
         return bool(self.before or self.after or self.backward or self.backward_before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Self
@@ -45,6 +46,11 @@ class Module(ModuleState):
         fields["_modules"] = {}
         fields["_hooks"] = Hooks()
         fields["training"] = True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over the members of a pickle or of a shallow copy, with registries and hooks of its own."""
+        own = {n: copy.copy(state[n]) for n in ("_parameters", "_buffers", "_modules", "_hooks") if n in state}
+        self.__dict__.update(state | own)
 
     # --- registration -----------------------------------------------------------------------------------------------
 

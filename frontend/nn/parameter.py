@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
 
 from polyhal.autograd import no_grad
+from polyhal.complex_tensor import ComplexTensor
+from polyhal.copying import place_of
 from polyhal.creation import empty
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch import Array
-from polyhal.hal.dtypes import DType
+from polyhal.hal.dtypes import DType, as_dtype, component
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.layout import Ref
-from polyhal.tensor import Tensor
+from polyhal.tensor import Tensor, make_tensor
 
 
 class UninitializedError(PolyhalError, RuntimeError):
@@ -23,21 +27,49 @@ class UninitializedError(PolyhalError, RuntimeError):
 class Parameter(Tensor):
     """A leaf tensor that requires gradients and registers itself with the module it is assigned to.
 
-    `Parameter(data)` shares the memory of a tensor, and copies anything else (see `Tensor`).
+    `Parameter(data)` shares the memory of a tensor, and copies anything else (see `polyhal.tensor`). Optimizers train the two
+    parts of a complex parameter as real tensors.
     """
 
     __slots__ = ()
+    copies_grad = False
+
+    def __new__(cls, data: Any = None, *args: Any, dtype: object = None, **keywords: Any) -> Self:
+        """An object of `ComplexParameter` for complex numbers."""
+        if cls is Parameter and data is not None and _is_complex(data, args[1] if len(args) > 1 else dtype):
+            return object.__new__(ComplexParameter)
+        return object.__new__(cls)
 
     def __init__(
         self, data: Any, requires_grad: bool = True, dtype: object = None, device: Device | str | None = None
     ) -> None:
-        _share(
-            self, data if isinstance(data, Tensor) and dtype is None and device is None else Tensor(data, dtype, device)
+        self._share(
+            data if isinstance(data, Tensor) and dtype is None and device is None else make_tensor(data, dtype, device)
         )
         self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
+
+
+class ComplexParameter(ComplexTensor, Parameter):  # type: ignore[misc]
+    """A parameter of complex numbers."""
+
+    __slots__ = ()
+    copies_grad = False
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Switch gradients on or off. The parts are the parameter's own from the start, and remain the same objects."""
+        self._real.requires_grad_(requires_grad)
+        self._imag.requires_grad_(requires_grad)
+        return self
+
+
+def _is_complex(data: Any, dtype: object) -> bool:
+    """Whether a tensor of `data` is complex."""
+    if dtype is not None:
+        return as_dtype(dtype).is_complex
+    return data.dtype.is_complex if isinstance(data, Tensor) else np.asarray(data).dtype.kind == "c"
 
 
 class ModuleBuffer(Tensor):
@@ -46,11 +78,22 @@ class ModuleBuffer(Tensor):
     `nn.Buffer(data)` shares the memory of a tensor, and copies anything else. If `persistent`, it is part of state dicts.
     """
 
-    __slots__ = ("persistent",)
+    persistent: bool
+    """Whether the buffer is part of state dicts. In a dictionary, because `ComplexTensor` has slots of its own."""
+
+    def __new__(cls, data: Any = None, **keywords: Any) -> Self:
+        """An object of `ComplexModuleBuffer` for complex numbers."""
+        if cls is ModuleBuffer and data is not None and _is_complex(data, None):
+            return object.__new__(ComplexModuleBuffer)
+        return object.__new__(cls)
 
     def __init__(self, data: Any, *, persistent: bool = True) -> None:
-        _share(self, data if isinstance(data, Tensor) else Tensor(data))
+        self._share(data if isinstance(data, Tensor) else make_tensor(data))
         self.persistent = persistent
+
+
+class ComplexModuleBuffer(ComplexTensor, ModuleBuffer):  # type: ignore[misc]
+    """A buffer of complex numbers."""
 
 
 class Uninitialized:
@@ -96,12 +139,26 @@ class Uninitialized:
         """Become an ordinary member in the memory of `source`."""
         x, requires_grad = cast(Tensor, self), self.requires_grad
         object.__setattr__(self, "__class__", self.becomes)
-        _share(x, source)
+        x._share(source)
         x.requires_grad = requires_grad
         dispatch.structure.changed()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.dtype}, {self.device.name})"
+
+    def __copy__(self: Any) -> Any:
+        return type(self)(self.requires_grad, self.device, self.dtype)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        memo[id(self)] = out = self.__copy__()
+        return out
+
+    def __reduce_ex__(self: Any, protocol: Any) -> tuple[Any, ...]:
+        return _restored, (type(self), self.requires_grad, self.device.name, self.dtype)
+
+
+def _restored(cls: Any, requires_grad: bool, device: str, dtype: DType) -> Any:
+    return cls(requires_grad, place_of(device), dtype)
 
 
 _REF: Any = Array.__dict__["ref"]
@@ -125,7 +182,7 @@ class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc]
     becomes = Tensor
 
     def __init__(self, requires_grad: bool = False, device: Device | str | None = None, dtype: object = None) -> None:
-        _share(self, empty((0,), dtype, device))
+        self._share(empty((0,), dtype, device))
 
 
 def is_uninitialized(x: object) -> bool:
@@ -138,21 +195,15 @@ def discard(x: Tensor, device: Device) -> None:
     if is_uninitialized(x):
         relocate(x, device, None)
         return
+    if isinstance(x, ComplexTensor):
+        discard(x.real, device)
+        discard(x.imag, device)
+        x.device = device
+        return
     fresh = empty(x.shape, x.dtype, device)
     x.buffer, x.ref, x.device = fresh.buffer, fresh.ref, fresh.device
     x.grad = None
     dispatch.structure.changed()
-
-
-def _share(x: Tensor, source: Tensor) -> None:
-    """Make `x` a leaf in the memory of `source`."""
-    x.buffer, x.ref, x.device = source.buffer, source.ref, source.device
-    x.requires_grad = False
-    x.stored_grad = None
-    x.node = None
-    x.index = 0
-    x.hooks = None
-    dispatch.thread.executor.track(x)
 
 
 def relocate(x: Tensor, device: Device | None, dtype: DType | None) -> None:
@@ -160,6 +211,11 @@ def relocate(x: Tensor, device: Device | None, dtype: DType | None) -> None:
 
     Its gradient moves along.
     """
+    if isinstance(x, ComplexTensor):
+        for part in (x.real, x.imag):
+            relocate(part, device, None if dtype is None else component(dtype))
+        x.device = x.real.device
+        return
     if is_uninitialized(x):
         moved = empty((0,), x.dtype if dtype is None else dtype, x.device if device is None else device)
         x.buffer, x.ref, x.device = moved.buffer, moved.ref, moved.device

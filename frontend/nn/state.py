@@ -13,7 +13,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.nn.parameter import Parameter, is_uninitialized
-from polyhal.tensor import Tensor
+from polyhal.tensor import Tensor, make_tensor
 
 if TYPE_CHECKING:
     from polyhal.nn.module import Module
@@ -170,7 +170,7 @@ def _assign(owner: Module, name: str, value: Any, assigned: dict[int, Tensor]) -
     old = owner.__dict__[name]
     new = assigned.get(id(old))
     if new is None:
-        tensor = value.detach() if isinstance(value, Tensor) else Tensor(value, device=old.device)
+        tensor = value.detach() if isinstance(value, Tensor) else make_tensor(value, None, old.device)
         new = Parameter(tensor, old.requires_grad) if isinstance(old, Parameter) else tensor
         assigned[id(old)] = new
     owner.__dict__[name] = new
@@ -190,7 +190,7 @@ def adopt(value: Any, dtype: DType, device: Device) -> Tensor:
     """
     if isinstance(value, Tensor):
         return value.detach().to(dtype).to(device)
-    return Tensor(value, dtype=dtype, device=device)
+    return make_tensor(value, dtype, device)
 
 
 def shape_at(state: Mapping[str, Any], key: str) -> tuple[int, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
 from polyhal.autograd import enable_grad, no_grad
+from polyhal.complex_tensor import join, real_parts
 from polyhal.creation import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
@@ -47,7 +49,8 @@ class Optimizer:
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self.param_groups: list[Group] = []
-        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        """State per parameter; of a complex parameter, per part."""
         self._skip: Tensor | None = None
         self._skipped: Tensor | None = None
         """How many counted steps the device skipped, on the device; None if no step could be skipped yet."""
@@ -117,7 +120,7 @@ class Optimizer:
         with no_grad():
             try:
                 for group in self.param_groups:
-                    self.update(group, [p for p in group["params"] if p.grad is not None])
+                    self.update(group, [p for x in group["params"] for p in real_parts(x) if p.grad is not None])
             except PolyhalError as error:
                 error.add_note(_INTERRUPTED)
                 raise
@@ -164,7 +167,7 @@ class Optimizer:
             return
         if not self.skippable:
             raise ValueError(message(type(self).__name__, "cannot leave steps out", fix="call step() without skip"))
-        trained = {p for p in self._ordered() if p.grad is not None}
+        trained = {p for x in self._ordered() for p in real_parts(x) if p.grad is not None}
         if not trained <= self._counted:
             self._apply_skipped()  # all parameters start to count skipped steps from 0
             self._counted |= trained
@@ -201,8 +204,15 @@ class Optimizer:
         self._apply_skipped()
         numbers = {id(p): i for i, p in enumerate(self._ordered())}
         groups = [{**g, "params": [numbers[id(p)] for p in g["params"]]} for g in self.param_groups]
-        state = {numbers[id(p)]: dict(s) for p, s in self.state.items()}
+        state = {numbers[id(p)]: self._state_of(p) for p in self._ordered() if real_parts(p)[0] in self.state}
         return {"state": state, "param_groups": groups}
+
+    def _state_of(self, p: Tensor) -> dict[str, Any]:
+        """The state of a parameter: complex tensors for a complex one."""
+        states = [self.state[part] for part in real_parts(p)]
+        if len(states) == 1:
+            return dict(states[0])
+        return {k: join(v, states[1][k]) if isinstance(v, Tensor) else v for k, v in states[0].items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a saved state: tensors are copied to each parameter's device. Raises StateDictError."""
@@ -217,11 +227,12 @@ class Optimizer:
                 )
             )
         saved_order = [n for g in groups for n in g["params"]]
-        loaded: dict[Tensor, dict[str, Any]] = {}
+        loaded: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         for number, p in zip(saved_order, self._ordered(), strict=True):
             entry = state.get(number, state.get(str(number)))
-            if entry is not None:
-                loaded[p] = {name: self._loaded(name, value, p) for name, value in entry.items()}
+            for i, part in enumerate(() if entry is None else real_parts(p)):
+                values = {k: part_of(v, i) if part is not p else v for k, v in entry.items()}
+                loaded[part] = {name: self._loaded(name, value, part) for name, value in values.items()}
         for group, saved in zip(self.param_groups, groups, strict=True):
             group.update({k: v for k, v in saved.items() if k not in ("params", "param_names")})
         self.state = loaded
@@ -255,6 +266,13 @@ class Optimizer:
             settings = ", ".join(f"{k}={v}" for k, v in group.items() if k != "params")
             lines.append(f"  group {i}: {len(group['params'])} parameters, {settings}")
         return "\n".join([*lines, ")"])
+
+
+def part_of(value: Any, i: int) -> Any:
+    """The real (0) or imaginary (1) part of complex state; other values as they are."""
+    if "complex" not in str(getattr(value, "dtype", "")):  # the dtypes of three libraries
+        return value
+    return value.imag if i else value.real
 
 
 def zero_state(p: Tensor) -> Tensor:

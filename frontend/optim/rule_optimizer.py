@@ -87,7 +87,7 @@ class RuleOptimizer(Optimizer):
                 raise
 
     def subtract_steps(self, steps: int) -> None:
-        for state in self.state.values():
+        for state in filter(None, self.state.values()):
             state["step"] -= steps
 
 

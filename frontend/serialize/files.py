@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 
@@ -35,12 +38,21 @@ _PATIENCE = 600.0
 _PICKLE_PROTOCOLS = (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
-def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str]) -> Path:
+@overload
+def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str]) -> Path: ...
+
+
+@overload
+def save(state: Mapping[str, Any] | Module, path: BinaryIO) -> BinaryIO: ...
+
+
+def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str] | BinaryIO) -> Path | BinaryIO:
     """Save nested dictionaries and lists of tensors, arrays, numbers, strings and None, or a whole model.
 
     A model is saved as the class and arguments of its layers and their state; `load` makes it again.
     A `path` with a suffix is one safetensors file, a path without one is a folder with `state.json` and a tensor file. Old data
-    is replaced only when the new data is complete and on the disk. Tensors that share memory are stored once. Raises TypeError
+    is replaced only when the new data is complete and on the disk. A file that is open for writing bytes, such as a
+    `io.BytesIO`, gets a safetensors file from its position on. Tensors that share memory are stored once. Raises TypeError
     for anything else in the state, and OSError.
 
     >>> import tempfile
@@ -50,9 +62,15 @@ def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str]) -> Pat
     >>> state["w"].tolist(), state["epoch"]
     ([1.0, 1.0], 3)
     """
-    target = Path(path)
     encoder = Encoder()
     tree = encoder.encode(models.describe(state) if isinstance(state, Module) else state)
+    if not isinstance(path, (str, os.PathLike)):
+        with tempfile.TemporaryFile() as whole:
+            _write_file(whole, tree, encoder)
+            whole.seek(0)
+            shutil.copyfileobj(whole, path)
+        return path
+    target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir():
         _replace_content(target, tree, encoder)
@@ -66,10 +84,14 @@ def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str]) -> Pat
                 raise
             _replace_content(target, tree, encoder)  # another process has made the folder meanwhile
         return target
-    text = json.dumps(tree)
     with replacing(target) as file:
-        write(file, encoder.tensors, {SCHEMA: str(VERSION), STATE: text, STATE_HASH: digest(text.encode())})
+        _write_file(file, tree, encoder)
     return target
+
+
+def _write_file(file: BinaryIO, tree: Any, encoder: Encoder) -> None:
+    text = json.dumps(tree)
+    write(file, encoder.tensors, {SCHEMA: str(VERSION), STATE: text, STATE_HASH: digest(text.encode())})
 
 
 def _replace_content(folder: Path, tree: Any, encoder: Encoder) -> None:
@@ -117,7 +139,7 @@ def _number(path: Path) -> int:
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | BinaryIO,
     device: Device | str | None = None,
     lazy: bool = False,
     classes: Iterable[type] = (),
@@ -134,9 +156,13 @@ def load(
     and .npy. Nothing in a file is ever executed, with `weights_only=False` neither; `map_location` is PyTorch's name of
     `device`. Raises CorruptFileError, which names the tensor, for damaged files, and IncompatibleFileError for files of
     another schema or with objects that are not data. Raises TypeError for a `map_location` other than one device.
+
+    An open file or `io.BytesIO` is read from its position to its end, and not with `lazy`.
     """
     if callable(map_location) or isinstance(map_location, Mapping) or (device is not None and map_location is not None):
         raise TypeError(message("load", f"map_location is {map_location!r}", expected="one device for all tensors"))
+    if not isinstance(path, (str, os.PathLike)):
+        return _load_stream(path, map_location if device is None else device, lazy, classes)
     source = Path(path)
     target = dispatch.target_device(map_location if device is None else device)
     tree, file = open_state(source)
@@ -144,6 +170,18 @@ def load(
         state = decode(tree, _Tensors(file, Device("numpy"), keep=False), lazy=True)
         return models.rebuild(state, target, classes)
     return decode(tree, _Tensors(file, target, keep=not lazy), lazy)
+
+
+def _load_stream(file: Any, device: Device | str | None, lazy: bool, classes: Iterable[type]) -> Any:
+    """Load what an open file holds, through a file on the disk, in which readers jump to and fro."""
+    if lazy or isinstance(file, io.TextIOBase) or not hasattr(file, "read"):
+        problem = f"got a {type(file).__name__}" + (" with lazy=True" if lazy else "")
+        raise TypeError(message("load", problem, expected="a path, or without `lazy` a file that is open for bytes"))
+    with tempfile.TemporaryDirectory(prefix="polyhal-load-") as folder:
+        copied = Path(folder) / "open-file"
+        with copied.open("wb") as out:
+            shutil.copyfileobj(file, out)
+        return load(copied, device, classes=classes)
 
 
 class _Tensors:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from polyhal.complex_tensor import join
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.tensor import Tensor
 
@@ -43,6 +44,8 @@ class Encoder:
         if isinstance(value, float):
             return value if math.isfinite(value) else {"$float": repr(float(value))}
         if isinstance(value, Tensor):
+            if value.dtype.is_complex:
+                return {"$complex": [self._name(value.real, f"{path}.real"), self._name(value.imag, f"{path}.imag")]}
             return {"$tensor": self._name(value, path)}
         if isinstance(value, np.ndarray):
             return {"$array": self._name(value, path)}
@@ -139,6 +142,8 @@ def _checked_parts(data: Any, names: Container[str], where: object) -> Iterable[
         if content not in names:
             raise CorruptFileError(message("load", f"{where} has no tensor {content!r}, which the state names"))
         return ()
+    if tag == "$complex" and isinstance(content, list) and len(content) == 2:
+        return [{"$tensor": name} for name in content]
     if tag == "$float" and isinstance(content, str) and content in _FLOATS:
         return ()
     if tag == "$tuple" and isinstance(content, list):
@@ -176,6 +181,8 @@ def decode(data: Any, source: Source, lazy: bool = False) -> Any:
             return source.tensor(content)
         if tag == "$array":
             return source.array(content)
+        if tag == "$complex":
+            return join(*map(source.tensor, content))
         if tag == "$float":
             return _FLOATS[content]
         if tag == "$tuple":
@@ -199,8 +206,12 @@ class LazyState(Mapping[Any, Any]):
     def shape_of(self, key: Any) -> tuple[int, ...] | None:
         """Return the shape of the tensor at `key` without reading it; None for anything else."""
         data = self._entries[key]
-        is_tensor = isinstance(data, dict) and len(data) == 1 and ("$tensor" in data or "$array" in data)
-        return self._source.shape(*data.values()) if is_tensor else None
+        if not isinstance(data, dict) or len(data) != 1:
+            return None
+        ((tag, content),) = data.items()
+        if tag == "$complex":
+            return self._source.shape(content[0])
+        return self._source.shape(content) if tag in ("$tensor", "$array") else None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._entries)

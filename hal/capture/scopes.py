@@ -92,7 +92,8 @@ class Scopes(ModuleScopes):
             self._of_module[id(child)] = name
             self.modes.append((child, child.training))
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            self._of_buffer.setdefault(id(tensor.buffer), name)
+            for part in (tensor.real, tensor.imag) if tensor.dtype.is_complex else (tensor,):
+                self._of_buffer.setdefault(id(part.buffer), name)
 
     @contextmanager
     def recomputing(self) -> Iterator[None]:

@@ -153,6 +153,9 @@ class Registry:
                 requested = self._chosen or env.default_device()
                 self._default = self.open(requested) if requested else self._open_best(self._best_first(), "any device")
             return self._default
+        default = self._requested_default() if name in _SYNONYMS else None
+        if default is not None and probing.hardware_type(default.info) in _SYNONYMS[name]:
+            return default
         if name in self._open and not self._open[name].is_lost:
             return self._open[name]
         self._forget_lost()
@@ -160,6 +163,11 @@ class Registry:
         device = self._open_type(name, head, selector) if head in _SYNONYMS else self._open_named(name, head, selector)
         self._open[name] = device
         return device
+
+    def _requested_default(self) -> Device | None:
+        """The default device, if the program or POLYHAL_DEVICE names it; a name of its type means this device."""
+        requested = self._chosen or env.default_device()
+        return self.open(None) if requested and requested not in _SYNONYMS else None
 
     def set_default(self, device: Device | str | None) -> None:
         """Make `device` the default of this process; None chooses again. Raises DeviceUnavailableError."""

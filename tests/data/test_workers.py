@@ -29,6 +29,14 @@ def test_batches_come_in_order_from_other_processes(name: str) -> None:
     assert not multiprocessing.active_children()
 
 
+def test_a_dataset_of_tensors_is_read_on_the_host_of_a_worker(device: ph.Device) -> None:
+    x = ph.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    (batch,) = DataLoader(cases.OfTensors(x), 2, num_workers=1, device=device)
+    assert batch[0].tolist() == x.tolist()
+    assert batch[0].device is device
+    assert set(batch[1]) == {"numpy"}
+
+
 def test_persistent_workers_stay_and_shuffle_as_without() -> None:
     here = DataLoader(cases.Squares(), 4, shuffle=True, seed=3, device="numpy")
     there = DataLoader(cases.Squares(), 4, shuffle=True, seed=3, device="numpy", num_workers=1, persistent_workers=True)

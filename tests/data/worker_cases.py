@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.data import IterableDataset, get_worker_info, sample_generator
+from polyhal.hal.discovery.registry import registry
 
 
 class Squares:
@@ -61,6 +62,19 @@ class Noise(Squares):
 
     def __getitem__(self, index: int) -> Any:
         return np.array([sample_generator().random(), np.random.random(), random.random()])
+
+
+class OfTensors:
+    """Samples that are tensors, and the devices that the process of a sample has opened."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.x[index], ",".join(d.name for d in registry().opened())
 
 
 class Shards(IterableDataset):

@@ -236,6 +236,24 @@ def test_a_default_that_cannot_be_opened_gives_way_to_the_next(monkeypatch: pyte
     assert "the driver refused device 0" in found.failures[-1].reason
 
 
+def test_a_default_that_is_a_cpu_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+    found = with_backends(fake("a", info("x", CPU), info("y", CPU, selector="1")), fake("b", info("z", GPU)))
+    best = found.open("cpu")
+    other = next(n for n in ("a:0", "a:1") if n != best.name)
+    found.set_default(other)
+    assert found.open("cpu").name == other
+    assert found.open("gpu").name == "b:0"
+    found.set_default(None)
+    assert found.open("cpu") is best
+    monkeypatch.setenv("POLYHAL_DEVICE", other)
+    found.set_default(None)
+    assert found.open("cpu").name == other
+    monkeypatch.setenv("POLYHAL_DEVICE", "cpu")
+    found.set_default(None)
+    assert found.open(None) is best
+
+
 def test_the_default_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     found = with_backends(fake("a", info("Big card", GPU)), fake("b", info("y", CPU)))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
+from polyhal.complex_tensor import real_parts
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.collectives.open import shared_communicator
@@ -16,6 +17,10 @@ from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.tensor import Tensor
 
 _sum_of_squares = FUNCTIONS["sum_of_squares"]
+
+
+class NonFiniteNormError(NonFiniteError, RuntimeError):
+    """The norm of gradients is NaN or infinite; also a RuntimeError, as in PyTorch."""
 
 
 CHUNK = 24
@@ -30,6 +35,11 @@ def chunks(tensors: Sequence[Tensor]) -> Iterable[Sequence[Tensor]]:
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     several = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     return [p.grad.detach() for p in several if p.grad is not None]
+
+
+def _reals(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors, with the parts of complex ones in their place."""
+    return [part for x in tensors for part in real_parts(x)]
 
 
 def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -61,7 +71,7 @@ def _norms(tensors: Sequence[Tensor], norm_type: float) -> dict[Device, Tensor]:
 def _part_of_norm(tensors: Sequence[Tensor], norm_type: float) -> Tensor:
     """The largest element of some tensors, or the sum of powers that is a part of a norm."""
     if norm_type == 2:
-        return _sum_of_squares(tensors)  # type: ignore[no-any-return]
+        return _sum_of_squares(_reals(tensors))  # type: ignore[no-any-return]
     if norm_type == math.inf:
         return ops.max(ops.stack([ops.max(ops.abs(t)).float() for t in tensors]))
     return ops.sum(ops.stack([ops.sum(ops.pow(ops.abs(t).float(), norm_type)) for t in tensors]))
@@ -84,7 +94,7 @@ def get_total_norm(
 ) -> Tensor:
     """Return the norm of all elements of all tensors together. `foreach` is accepted: launches are always few.
 
-    `error_if_nonfinite` waits for the device, and raises NonFiniteError for a norm that is infinite or NaN, and CaptureError
+    `error_if_nonfinite` waits for the device, and raises NonFiniteNormError for an infinite or NaN norm, and CaptureError
     in a captured step.
     """
     several = [tensors] if isinstance(tensors, Tensor) else list(tensors)
@@ -105,7 +115,7 @@ def _checked_norms(
         norms = _norms(tensors, norm_type)
     for norm in norms.values() if error_if_nonfinite else ():
         if not math.isfinite(value := float(norm.item())):
-            raise NonFiniteError(message(name, f"the norm of the gradients is {value}", expected="a finite number"))
+            raise NonFiniteNormError(message(name, f"the norm of the gradients is {value}", expected="a finite number"))
     return norms
 
 
@@ -119,7 +129,7 @@ def clip_grad_norm_(
     """Scale all gradients in place so that their joint norm is at most `max_norm`.
 
     Returns the norm before, as a tensor, and does not wait for the device. `error_if_nonfinite` does wait, and raises
-    NonFiniteError for a norm that is infinite or NaN, and CaptureError in a captured step. `foreach` is accepted.
+    NonFiniteNormError for a norm that is infinite or NaN, and CaptureError in a captured step. `foreach` is accepted.
     Source: Pascanu et al., arXiv:1211.5063.
 
     >>> p = polyhal.tensor([0.0, 0.0], requires_grad=True)
@@ -150,14 +160,14 @@ def _scale_to(grads: Sequence[Tensor], max_norm: float, norms: Mapping[Device, T
     with no_grad():
         for several in _by_device(grads):
             factor = ops.minimum(max_norm / (norms[several[0].device] + 1e-6), 1.0)
-            for group in chunks(several):
+            for group in chunks(_reals(several)):
                 dispatch.apply_into(OPS["scale_all"], (*group, factor), (), tuple(group))
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Clamp every element of every gradient to [-clip_value, clip_value] in place. `foreach` is accepted."""
     bound = float(clip_value)
-    for grad in _gradients(parameters):
+    for grad in _reals(_gradients(parameters)):
         dispatch.apply_into(OPS["clip"], (grad, -bound, bound), (), (grad,))
 
 
