@@ -25,6 +25,7 @@ from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.random import Generator
 from polyhal.serialize import load
 from polyhal.serialize.checkpoint import eager
+from polyhal.steps.given import GivenTensor
 from polyhal.steps.results import OutputIndex, fill_results
 from polyhal.tensor import Tensor, wrap
 
@@ -92,7 +93,7 @@ class LoadedGraph:
         tensors: list[Any] = [None] * (1 + max((s.position for s in self._inputs), default=-1))
         for source, x in zip(self._inputs, args, strict=True):
             tensors[source.position] = _fitted(source, x)
-        return fill_results(self.results, self.executable.run(tensors))
+        return fill_results(self.results, self.executable.run(tensors), tensors)
 
     def explain(self) -> str:
         """Say what each pass did to the loaded graph, and how each op runs and why."""
@@ -139,6 +140,10 @@ class _Decoder:
             return self._scalars[value]
         if kind == "state" and isinstance(value, str) and value in self.state:
             return self.state[value]
+        if kind == "argument" and (spec := self._spec_of(data)) is not None:
+            return GivenTensor(value, spec, 0, is_source=True)
+        if kind == "view" and isinstance(value, list) and len(value) == 4:
+            return self._view(*value)
         if kind in ("list", "tuple") and isinstance(value, list):
             parts = [self.result(x) for x in value]
             return parts if kind == "list" else tuple(parts)
@@ -147,6 +152,27 @@ class _Decoder:
         if kind == "value" and (value is None or type(value) in (bool, int, float, str)):
             return value
         raise self._corrupt(f"a result is {data!r}")
+
+    def _view(self, source: Any, shape: Any, strides: Any, distance: Any) -> GivenTensor:
+        """A view of an argument or of the state, inside of its memory."""
+        lists = isinstance(shape, list) and isinstance(strides, list) and len(shape) == len(strides)
+        whole = self._spec_of(source)
+        if whole is None or not lists or not all(type(n) is int for n in (*shape, *strides, distance)):
+            raise self._corrupt(f"a result is a view of {source!r}")
+        spec = Spec(whole.dtype, tuple(shape), tuple(strides), False)
+        (low, high), (first, last) = extent(whole.shape, whole.strides), extent(spec.shape, spec.strides)
+        if min(shape, default=0) < 0 or (spec.size and not low <= first + distance <= last + distance <= high):
+            raise self._corrupt(f"a view reaches elements {first + distance} to {last + distance}", f"{low} to {high}")
+        kind, value = _tagged(source)
+        return GivenTensor(value if kind == "argument" else self.state[value], spec, distance)
+
+    def _spec_of(self, data: Any) -> Spec | None:
+        """The layout of an argument or of a part of the state; None for anything else."""
+        kind, value = _tagged(data)
+        if kind == "state" and isinstance(value, str) and value in self.state:
+            return self.state[value].spec
+        inputs = (s.spec for s in self.captured.sources if isinstance(s, StepInput) and s.position == value)
+        return next(inputs, None) if kind == "argument" and type(value) is int else None
 
     def _graph(self, topology: Any, device: Device | str | None) -> tuple[Graph, Device | None]:
         """The graph, and the device on which all of it runs, if there is only one."""

@@ -21,6 +21,7 @@ from polyhal.hal.ir.serialize import describe
 from polyhal.hal.layout import Ref, contiguous, extent
 from polyhal.serialize import save
 from polyhal.steps.block import CapturedBlock
+from polyhal.steps.given import GivenTensor
 from polyhal.steps.results import OutputIndex
 from polyhal.tensor import Tensor, wrap
 
@@ -78,6 +79,8 @@ class _Encoder:
         kind = type(value)
         if kind is OutputIndex:
             return {"tensor": value.index}
+        if kind is GivenTensor:
+            return self._given(value)
         if isinstance(value, RuntimeScalar):
             return {"number": self.scalars.add(value)}
         if isinstance(value, Tensor):
@@ -95,6 +98,14 @@ class _Encoder:
                 expected="tensors, numbers, strings, and lists, tuples and dictionaries of these",
             )
         )
+
+    def _given(self, value: GivenTensor) -> dict[str, Any]:
+        """An argument, a tensor that the step uses, or a view of one."""
+        source = value.source
+        found = {"argument": source} if isinstance(source, int) else {"state": self._name_of_constant(source)}
+        if value.is_source:
+            return found
+        return {"view": [found, list(value.spec.shape), list(value.spec.strides), value.distance]}
 
     def _source(self, i: int, source: InputSource) -> dict[str, Any]:
         if isinstance(source, RuntimeScalar):

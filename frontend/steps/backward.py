@@ -26,6 +26,7 @@ from polyhal.hal.layout import contiguous
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.executable import Executable
+from polyhal.steps.arguments import RecordedArguments
 from polyhal.tensor import Tensor
 
 
@@ -38,11 +39,11 @@ class CapturedBackward:
         outputs: Sequence[int],
         leaves: Sequence[Tensor],
         saved: Sequence[StepInput | int],
-        arguments: Sequence[Tensor],
+        arguments: RecordedArguments,
     ) -> None:
-        """`outputs` are the positions of differentiable results, `leaves` what they depend on.
+        """`outputs` are the numbers of differentiable results, `leaves` what they depend on.
 
-        `saved` is what the forward step passes on: its inputs, and values of its graph. `arguments` are the tensors that it was
+        `saved` is what the forward step passes on: its inputs, and values of its graph. `arguments` are those that it was
         recorded with.
         """
         self._captured = captured
@@ -53,24 +54,21 @@ class CapturedBackward:
         self._executable: Executable | None = None
         self._lock = threading.Lock()
         self._op = opaque("captured_step", len(outputs))
-        positions = {id(x): i for i, x in enumerate(arguments)}
+        positions = {id(x): i for i, x in enumerate(arguments.leaves)}
         self._argument_of = {i: positions[id(x)] for i, x in enumerate(leaves) if id(x) in positions}
-        """For each leaf that is an argument of the step, its position among them."""
+        """For each leaf that stands for an argument of the step, its position among them."""
 
     @classmethod
     def record(
-        cls, recording: Recording, results: Sequence[Tensor], arguments: Sequence[Tensor]
-    ) -> CapturedBackward | None:
-        """Record the backward graph; None if no output is differentiable or the tape was already freed."""
-        outputs = [i for i, x in enumerate(results) if x.requires_grad and x.node is not None]
+        cls, recording: Recording, results: Sequence[Tensor], outputs: Sequence[int], arguments: RecordedArguments
+    ) -> CapturedBackward:
+        """Record the gradients of the `results` with the numbers `outputs`. The tape is kept. Raises what a rule raises."""
         differentiable = [results[i] for i in outputs]
-        leaves = _leaves_of(differentiable)
-        if not leaves:
-            return None
+        leaves = leaves_of(differentiable)
         following = Recording(recording)
         seeds = [following.placeholder(x.device, contiguous(x.dtype, x.shape)) for x in differentiable]
         with _without_hooks(leaves), following, no_grad():
-            gradients = differentiate(differentiable, seeds, leaves)
+            gradients = differentiate(differentiable, seeds, leaves, retain_graph=True)
             following.results(g for g in gradients if g is not None)
         reached = [leaf for leaf, g in zip(leaves, gradients, strict=True) if g is not None]
         del gradients, seeds  # else they would be live-outs
@@ -81,16 +79,16 @@ class CapturedBackward:
         """Values of the forward graph that the step must return in addition to its results."""
         return [x for x in self._saved if isinstance(x, int)]
 
-    def attach(self, outputs: list[Tensor], arguments: Sequence[Tensor]) -> None:
-        """Put the results among the outputs of a run on the tape. The last outputs are the saved values."""
-        values = iter(outputs[len(outputs) - len(self.saved_values) :])
-        saved = [arguments[x.position] if isinstance(x, StepInput) else next(values) for x in self._saved]
+    def attach(self, results: Sequence[Tensor], values: Sequence[Tensor], arguments: Sequence[Tensor]) -> None:
+        """Put results of a run on the tape. `values` are the `saved_values` of that run."""
+        remaining = iter(values)
+        saved = [arguments[x.position] if isinstance(x, StepInput) else next(remaining) for x in self._saved]
         constants = [s.buffer for s in self._captured.sources if isinstance(s, CapturedConstant)]
         state = _RunState([x.source.value for x in self._scalars], [(b, b.version) for b in constants])
         leaves = tuple(
             arguments[self._argument_of[i]] if i in self._argument_of else x for i, x in enumerate(self._leaves)
         )
-        node = attach(self._op, leaves, tuple(outputs[i] for i in self._outputs), partial(self._run, state))
+        node = attach(self._op, leaves, tuple(results[i] for i in self._outputs), partial(self._run, state))
         node.saved["saved"] = tuple(SavedInput(x, x.buffer.version) for x in saved)
 
     def _run(self, state: _RunState, node: GradNode, grads: list[Any], needs: tuple[bool, ...]) -> Any:
@@ -173,20 +171,23 @@ def _without_hooks(leaves: Sequence[Tensor]) -> Iterator[None]:
             leaf.hooks = own
 
 
-def _leaves_of(outputs: Sequence[Tensor]) -> list[Tensor]:
+def leaves_of(outputs: Sequence[Tensor]) -> list[Tensor]:
     """The leaves that tensors depend on; none if a part of the tape was freed."""
     leaves: dict[int, Tensor] = {}
-    pending = [x.node for x in outputs if x.node is not None]
-    seen = set(pending)
-    while pending:
-        node = pending.pop()
+    for node in nodes_of(outputs):
         if node.freed:
             return []
-        for parent in node.parents:
-            if isinstance(parent, tuple):
-                if parent[0] not in seen:
-                    seen.add(parent[0])
-                    pending.append(parent[0])
-            elif parent is not None:
-                leaves[id(parent)] = parent
+        leaves.update((id(parent), parent) for parent in node.parents if isinstance(parent, Tensor))
     return list(leaves.values())
+
+
+def nodes_of(outputs: Sequence[Tensor]) -> list[GradNode]:
+    """The nodes that tensors depend on."""
+    pending = [x.node for x in outputs if x.node is not None]
+    seen = dict.fromkeys(pending)
+    while pending:
+        for parent in pending.pop().parents:
+            if isinstance(parent, tuple) and parent[0] not in seen:
+                seen[parent[0]] = None
+                pending.append(parent[0])
+    return list(seen)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from polyhal.hal.capture.fake_buffer import FakeBuffer
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
+from polyhal.steps.given import GivenTensor, given
 from polyhal.steps.tree import map_tree
 from polyhal.tensor import Tensor
 
@@ -19,29 +20,40 @@ class OutputIndex:
     index: int
 
 
-def flatten_results(value: Any, add: Callable[[Tensor], int], arguments: Collection[int] = ()) -> Any:
-    """Return `value` with tensors that a run makes replaced by the numbers that `add` assigns.
+def flatten_results(value: Any, add: Callable[[Tensor], int], arguments: Sequence[Tensor] = ()) -> Any:
+    """Return `value` with tensors that a run makes replaced by the numbers that `add` assigns, each tensor by one.
 
-    `arguments` are the buffers of the step's inputs, by identity. Other tensors with memory are constants of the structure.
+    `arguments` are the tensors that the step was called with: they and views of them are found again at each run. Other tensors
+    with memory are constants of the structure.
     """
+    made: dict[int, OutputIndex] = {}
 
     def leaf(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
-        is_made = isinstance(x.buffer, FakeBuffer) or id(x.buffer) in arguments
-        return OutputIndex(add(x)) if is_made else x
+        found = None if isinstance(x.buffer, FakeBuffer) else given(x, arguments)
+        if found is not None:
+            return found
+        if not isinstance(x.buffer, FakeBuffer) and x.node is None:
+            return x
+        if id(x) not in made:
+            made[id(x)] = OutputIndex(add(x))
+        return made[id(x)]
 
     return map_tree(value, leaf)
 
 
-def fill_results(structure: Any, outputs: Sequence[Tensor]) -> Any:
-    """Return the structure with the outputs of a run, and with present values of runtime scalars."""
+def fill_results(structure: Any, outputs: Sequence[Tensor], arguments: Sequence[Tensor] = ()) -> Any:
+    """Return the structure with the outputs of a run, its arguments, and present values of runtime scalars."""
     if type(structure) is OutputIndex:  # most steps return one tensor
         return outputs[structure.index]
 
     def leaf(x: Any) -> Any:
-        if type(x) is OutputIndex:
+        kind = type(x)
+        if kind is OutputIndex:
             return outputs[x.index]
-        return x.value if isinstance(x, RuntimeScalar) else x
+        if kind is GivenTensor:
+            return x.find(arguments)
+        return x.value if kind is RuntimeScalar else x
 
     return map_tree(structure, leaf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from polyhal.hal import dispatch
@@ -15,7 +16,7 @@ from polyhal.hal.scheduler.executable import Executable
 from polyhal.hal.scheduler.placement import Placement
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport
-from polyhal.steps.backward import CapturedBackward
+from polyhal.steps.result_tape import ResultTape
 from polyhal.steps.results import fill_results
 from polyhal.tensor import Tensor
 
@@ -28,7 +29,7 @@ class CapturedStep:
         captured: CapturedGraph,
         results: Any = None,
         arguments: Sequence[Tensor] = (),
-        backward: CapturedBackward | None = None,
+        tape: ResultTape | None = None,
         budget: int | None = None,
     ) -> None:
         """`results` is the structure of what the step returns; `arguments` are the tensors that it was recorded with.
@@ -37,7 +38,7 @@ class CapturedStep:
         """
         self.captured = captured
         self.results = results
-        self._backward = backward
+        self._tape = tape
         self._modes = -1
         self.version = dispatch.structure.version
         """The version of the structure that the step was recorded for."""
@@ -70,12 +71,11 @@ class CapturedStep:
         gradients, current = self._gradients, self._current
         inputs: list[Any] = [*tensors, *[current(g.leaf, tensors).stored_grad for g in gradients.passed]]
         replaced = [(current(g.leaf, tensors), g.final) for g in gradients.replaced]
-        outputs = self.executable.run(inputs, len(self.captured.results))
+        step = partial(self.executable.run, inputs, len(self.captured.results))
+        outputs = step() if self._tape is None else self._tape.run(step, tensors)
         for leaf, gradient in replaced:
             leaf.stored_grad = gradient
-        if self._backward is not None:
-            self._backward.attach(outputs, tensors)
-        return fill_results(self.results, outputs)
+        return fill_results(self.results, outputs, tensors)
 
     def replay(self) -> None:
         """Run a step without arguments once more. Tensors made in it have the new values afterwards."""

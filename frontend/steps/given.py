@@ -1,0 +1,100 @@
+"""Results of a captured function that are not new memory: its arguments, tensors that it refers to, and views of either.
+
+A run returns the tensor that it was called with, or a view of it, as an eager call does: the result has the place of that
+tensor on the tape, and shares its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyhal.autograd.rebase import DETACHED, note_view, refreshed
+from polyhal.autograd.tape import GradNode
+from polyhal.hal import dispatch
+from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.tensor import Tensor, wrap
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTensor:
+    """Stands for a result that a run finds in place of making it."""
+
+    source: int | Tensor
+    """The position of the argument, or the tensor that the function refers to."""
+    spec: Spec
+    distance: int
+    """From the first element of the source to that of the result, in elements."""
+    views: tuple[tuple[OpDef, tuple[Any, ...]], ...] = ()
+    """The views on the tape that lead from the source to the result, as ops and their parameters."""
+    is_source: bool = False
+    """Whether the result is the very tensor."""
+    detached: bool = False
+
+    def find(self, arguments: Sequence[Tensor]) -> Tensor:
+        """The result of a run with these arguments."""
+        x = arguments[self.source] if isinstance(self.source, int) else self.source
+        if self.is_source:
+            return x
+        if self.views:
+            for op, params in self.views:
+                x = dispatch.apply(op, (x,), params)
+            return x
+        out = wrap(x.device, x.buffer, Ref(x.ref.handle, self.spec, x.ref.offset + self.distance))
+        if self.detached:
+            out.index = DETACHED
+        elif dispatch.thread.grad_enabled and not x.requires_grad:
+            note_view(x, out)
+        return out
+
+
+def given(x: Tensor, arguments: Sequence[Tensor]) -> GivenTensor | None:
+    """How a run finds a result that the function returned with these arguments; None for values that ops computed."""
+    position = _position(x, arguments)
+    if position is not None:
+        return GivenTensor(position, x.spec, 0, is_source=True)
+    on_tape = _on_tape(refreshed(x), arguments)
+    if on_tape is not None:
+        return on_tape
+    if x.node is not None:
+        return None
+    for i, other in enumerate(arguments):
+        if other.buffer is x.buffer:
+            detached = x.index == DETACHED or other.requires_grad
+            return GivenTensor(i, x.spec, x.ref.offset - other.ref.offset, detached=detached)
+    return None
+
+
+def _on_tape(x: Tensor, arguments: Sequence[Tensor]) -> GivenTensor | None:
+    """Follow views on the tape back to an argument or a leaf."""
+    views: list[tuple[OpDef, tuple[Any, ...]]] = []
+    node, output = x.node, x.index
+    while node is not None:
+        owner = next((i for i, a in enumerate(arguments) if a.node is node and a.index == output), None)
+        if owner is not None:
+            return _view(x, owner, arguments[owner], views)
+        parent = node.parents[0] if _is_view(node) else None
+        if parent is None:
+            return None
+        views.append((node.op, node.params))
+        if isinstance(parent, Tensor):
+            position = _position(parent, arguments)
+            return _view(x, parent if position is None else position, parent, views)
+        node, output = parent
+    return None
+
+
+def _view(x: Tensor, source: int | Tensor, base: Tensor, views: Sequence[Any]) -> GivenTensor | None:
+    if base.buffer is not x.buffer:  # a reshape on the way made a copy
+        return None
+    return GivenTensor(source, x.spec, x.ref.offset - base.ref.offset, tuple(reversed(views)))
+
+
+def _is_view(node: GradNode) -> bool:
+    return node.rule is None and node.op.view is not None
+
+
+def _position(x: Tensor, arguments: Sequence[Tensor]) -> int | None:
+    return next((i for i, other in enumerate(arguments) if other is x), None)

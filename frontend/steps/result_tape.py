@@ -1,0 +1,105 @@
+"""The place on the tape of what a captured step makes: its results, and arguments that it changed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from polyhal.autograd.function import attach, opaque
+from polyhal.autograd.rebase import base_of, rebase
+from polyhal.hal.recording import Recording
+from polyhal.steps.arguments import RecordedArguments
+from polyhal.steps.backward import CapturedBackward, leaves_of, nodes_of
+from polyhal.tensor import Tensor
+
+
+class _RefusedGradient(NamedTuple):
+    """A result whose gradient could not be recorded: an error for those who call backward, as in an eager call."""
+
+    output: int
+    leaves: tuple[Tensor | int, ...]
+    """What the result depends on; an argument by its position."""
+    error: Exception
+
+    def attach(self, results: Sequence[Tensor], arguments: Sequence[Tensor]) -> None:
+        leaves = tuple(arguments[x] if isinstance(x, int) else x for x in self.leaves)
+        attach(opaque("captured_step", 1), leaves, (results[self.output],), self._refuse)
+
+    def _refuse(self, *args: Any) -> Any:
+        raise self.error.with_traceback(None)
+
+
+class ResultTape:
+    """Puts the results of each run on the tape, and the arguments that the step changes in place."""
+
+    def __init__(
+        self,
+        made: int,
+        written: Sequence[int],
+        backward: CapturedBackward | None,
+        refused: Sequence[_RefusedGradient],
+    ) -> None:
+        """Results are numbered: first the `made` ones, then the arguments at the positions `written`, which are changed."""
+        self._made = made
+        self._written = written
+        self._backward = backward
+        self._refused = refused
+
+    @classmethod
+    def record(cls, recording: Recording, results: Sequence[Tensor], arguments: RecordedArguments) -> ResultTape | None:
+        """Record the gradients of what can be differentiated; None if nothing can, or the tape was freed already."""
+        written = arguments.written
+        tensors = [*results, *(arguments.tensors[i] for i in written)]
+        outputs = [i for i, x in enumerate(tensors) if x.requires_grad and x.node is not None]
+        ends = [tensors[i] for i in outputs]
+        if not leaves_of(ends):
+            return None
+        refused = []
+        try:
+            backward = CapturedBackward.record(recording, tensors, outputs, arguments)
+        except Exception:
+            errors = {i: _error_of(recording, tensors, i, arguments) for i in outputs}
+            refused = [_refused(tensors, i, error, arguments) for i, error in errors.items() if error is not None]
+            outputs = [i for i, error in errors.items() if error is None]
+            backward = CapturedBackward.record(recording, tensors, outputs, arguments) if outputs else None
+        for node in nodes_of(ends):
+            node.free()
+        return cls(len(results), written, backward, refused)
+
+    @property
+    def saved_values(self) -> list[int]:
+        """Values of the graph that the step must return in addition to its results."""
+        return [] if self._backward is None else self._backward.saved_values
+
+    def run(self, step: Callable[[], list[Tensor]], arguments: Sequence[Tensor]) -> list[Tensor]:
+        """Run `step`, which returns the results and then the saved values. Returns the results."""
+        bases = [base_of(arguments[i], "jit") for i in self._written]
+        outputs = step()
+        values = [arguments[i].detach() for i in self._written]
+        results = [*outputs[: self._made], *values]
+        if self._backward is not None:
+            self._backward.attach(results, outputs[self._made :], arguments)
+        for refused in self._refused:
+            refused.attach(results, arguments)
+        for i, base, value in zip(self._written, bases, values, strict=True):
+            rebase(arguments[i], base, value, is_result=True)
+        return results
+
+
+def _error_of(
+    recording: Recording, tensors: Sequence[Tensor], output: int, arguments: RecordedArguments
+) -> Exception | None:
+    """Why the gradient of one result cannot be recorded; None if it can."""
+    try:
+        CapturedBackward.record(recording, tensors, [output], arguments)
+    except Exception as error:
+        error.__context__ = None
+        return error
+    return None
+
+
+def _refused(
+    tensors: Sequence[Tensor], output: int, error: Exception, arguments: RecordedArguments
+) -> _RefusedGradient:
+    positions = {id(x): i for i, x in enumerate(arguments.leaves)}
+    return _RefusedGradient(output, tuple(positions.get(id(x), x) for x in leaves_of([tensors[output]])), error)

@@ -1,0 +1,191 @@
+"""Results of captured functions that are arguments, views, one another, or cannot be differentiated: as in an eager call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal as ph
+from polyhal import Tensor, nn
+from polyhal.hal.errors import AutogradError
+from polyhal.nn import functional as F
+
+START = np.linspace(0.5, 1.5, 6, dtype=np.float32).reshape(2, 3)
+Program = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Takes an argument and a leaf of shape (2, 3), which is not passed to the captured function."""
+
+
+def made_twice(y: Tensor) -> tuple[Tensor, Tensor]:
+    return y, y
+
+
+def with_transpose(y: Tensor) -> tuple[Tensor, Tensor]:
+    return y, y.T
+
+
+def with_clone(y: Tensor) -> tuple[Tensor, Tensor]:
+    return y, y.clone()
+
+
+def assigned_row(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    h[0] = w[0] * 2
+    return h, h * 1
+
+
+def negated_probabilities(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    s = F.softmax(h, -1)
+    s.neg_()  # its gradient needs what this destroys
+    return s, h * 2
+
+
+def copied_over(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    y = h * 2 + w
+    h.copy_(y)
+    return h, y
+
+
+PROGRAMS: dict[str, Program] = {
+    "an argument": lambda h, w: (h, h.sin()),
+    "a layer that passes on": lambda h, w: (nn.Identity()(h), h.sin()),
+    "dropout in evaluation": lambda h, w: (F.dropout(h, 0.5, False), nn.Dropout(0.5).eval()(h)),
+    "a border of nothing": lambda h, w: (F.pad(h, (0, 0)), h.sin()),
+    "positive": lambda h, w: (h.positive(), h.sin()),
+    "a view": lambda h, w: (h.T, h.sin()),
+    "a view of a view": lambda h, w: (h.T[1:], h.expand(2, 3)),
+    "views or copies": lambda h, w: (h.contiguous(), h.reshape(3, 2)),
+    "a detached view": lambda h, w: (h.detach(), h * w),
+    "one tensor twice": lambda h, w: made_twice(h * 2),
+    "a tensor and a view of it": lambda h, w: with_transpose(h * 2),
+    "a tensor and a copy of it": lambda h, w: with_clone(h * 2),
+    "two copies": lambda h, w: (h.clone(), h.clone()),
+    "equal expressions": lambda h, w: (h * 2, h * 2),
+    "a product with 1": lambda h, w: (h * 1, h * 1),
+    "equal constants": lambda h, w: (ph.zeros(2, 3, device=h.device), ph.zeros(2, 3, device=h.device)),
+    "a leaf": lambda h, w: (w, h * w),
+    "a view of a leaf": lambda h, w: (w[0], h * w),
+    "an argument changed in place": lambda h, w: (h.mul_(w), h * 1),
+    "a view of an argument changed in place": lambda h, w: (h.mul_(w).T, h * 1),
+    "a row assigned": assigned_row,
+    "a value copied over an argument": copied_over,
+    "a result that cannot be differentiated": negated_probabilities,
+}
+
+
+def observed(value: Callable[[], Any]) -> Any:
+    """A value, or the kind of error that it raises."""
+    try:
+        return value()
+    except AutogradError:
+        return AutogradError
+
+
+def facts(function: Callable[[Tensor], Any], device: ph.Device, w: Tensor, is_leaf: bool, tracked: bool) -> list[Any]:
+    """What a program can tell of the results of one call: identity, place on the tape, gradients, shared memory."""
+    w.grad = None
+    x = ph.tensor(START + 1, device=device, requires_grad=tracked)
+    h = x if is_leaf else x * 2
+    try:
+        a, b = function(h)
+    except AutogradError:  # a leaf that requires gradients cannot be changed
+        return [AutogradError]
+    found: list[Any] = [a is h, b is h, a is b, a.requires_grad, b.requires_grad, a.is_leaf, b.is_leaf]
+    if b.requires_grad:
+        found.append(observed(lambda: (b * b).sum().backward(retain_graph=True)))
+    if a.requires_grad:
+        found.append(observed(lambda: (a * 3).sum().backward()))
+    if AutogradError not in found:  # a pass that fails halfway may have added some
+        found += [None if t.grad is None else t.grad.numpy().round(3).tolist() for t in (x, w)]
+    before = a.numpy()
+    with ph.no_grad():
+        a.add_(100.0)
+        found += [t.numpy().round(3).tolist() for t in (a, b, h, w)]
+        a.copy_(ph.tensor(before, device=device))
+    return found
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_those_of_an_eager_call(device: ph.Device, name: str) -> None:
+    w = ph.tensor(START, device=device, requires_grad=True)
+    for is_leaf, tracked in ((True, True), (False, True), (True, False)):
+
+        def program(h: Tensor) -> Any:
+            return PROGRAMS[name](h, w)
+
+        captured = ph.jit(program)
+        expected = facts(program, device, w, is_leaf, tracked)
+        for _ in range(4):
+            assert facts(captured, device, w, is_leaf, tracked) == expected
+
+
+def test_a_result_that_is_an_argument_has_a_second_gradient(device: ph.Device) -> None:
+    step = ph.jit(lambda h: h.T)
+    for _ in range(4):
+        x = ph.tensor(START, device=device, requires_grad=True)
+        (first,) = ph.grad((step(x * 2) ** 3).sum(), x, create_graph=True)
+        (second,) = ph.grad(first.sum(), x)
+        np.testing.assert_allclose(second.numpy(), 48 * START, rtol=1e-5)  # of (2 x)^3
+
+
+def test_gradients_that_are_equal_do_not_share_memory(device: ph.Device) -> None:
+    x = ph.tensor(START, device=device)
+    a, b = (ph.tensor(START, device=device, requires_grad=True) for _ in range(2))
+
+    @ph.jit
+    def step() -> None:
+        a.grad = b.grad = None
+        ((a * x).sum() + (b * x).sum()).backward()
+
+    for _ in range(4):
+        step()
+        assert a.grad is not None
+        assert b.grad is not None
+        a.grad.zero_()
+        np.testing.assert_array_equal(b.grad.numpy(), START)
+
+
+def test_only_the_gradient_that_needs_a_lost_value_raises(device: ph.Device) -> None:
+    step = ph.jit(lambda h: negated_probabilities(h, h))
+    for _ in range(4):
+        x = ph.tensor(START, device=device, requires_grad=True)
+        lost, kept = step(x)
+        kept.sum().backward()
+        assert x.grad is not None
+        np.testing.assert_array_equal(x.grad.numpy(), np.full_like(START, 2))
+        with pytest.raises(AutogradError, match="changed in place"):
+            lost.sum().backward()
+
+
+def test_an_error_of_a_backward_pass_is_raised_by_the_backward_pass() -> None:
+    class Refusing(ph.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            raise KeyError("no gradient today")
+
+    step = ph.jit(Refusing.apply)
+    for _ in range(4):
+        y = step(ph.tensor(START, device="numpy", requires_grad=True))
+        with pytest.raises(KeyError, match="today"):
+            y.sum().backward()
+
+
+def test_a_saved_step_returns_its_argument_and_views_of_it(tmp_path: Path) -> None:
+    w = ph.tensor(START, device="numpy")
+    step = ph.jit(lambda h: {"given": h, "turned": h.T[1:], "made": h * w, "kept": w})
+    for _ in range(2):
+        step(ph.tensor(START, device="numpy"))
+    loaded = ph.load_graph(ph.save_graph(step, tmp_path / "step.safetensors"), "numpy")
+    x = ph.tensor(START + 1, device="numpy")
+    results = loaded(x)
+    assert results["given"] is x
+    x.zero_()
+    assert not results["turned"].numpy().any()
+    np.testing.assert_array_equal(results["made"].numpy(), (START + 1) * START)
+    np.testing.assert_array_equal(results["kept"].numpy(), START)
