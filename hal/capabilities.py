@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
+from polyhal.hal.printable import printable
 
 
 class DeviceType(enum.StrEnum):
@@ -36,6 +37,14 @@ class DeviceInfo:
     """The part after the colon in `Device("backend:selector")`."""
     vendor: str = ""
 
+    def shown(self) -> DeviceInfo:
+        """Return the description with texts that are safe to print: drivers may put control characters into names."""
+        texts = (self.name, self.driver, self.vendor)
+        if all(t.isprintable() for t in texts):
+            return self
+        name, driver, vendor = map(printable, texts)
+        return replace(self, name=name, driver=driver, vendor=vendor)
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain data."""
         return asdict(self)
@@ -50,6 +59,8 @@ class UnusableDevice:
     reason: str
     fix: str = ""
     """What to do about it."""
+    unexpected: bool = False
+    """Whether programs are warned of it: a driver is installed and fails, so that a slower device is taken instead."""
 
 
 @dataclass(frozen=True, slots=True)

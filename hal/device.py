@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import OutOfMemoryError, UnsupportedDTypeError, message, out_of_memory_in
@@ -116,8 +117,8 @@ class Device:
 
     @property
     def info(self) -> DeviceInfo:
-        """The description that the backend gave when it was probed or opened."""
-        return self.backend.info
+        """The description of the opened backend, safe to print."""
+        return self.backend.info.shown()
 
     @property
     def type(self) -> DeviceType:
@@ -194,10 +195,14 @@ class Device:
         buffer, ref = self.reserve(contiguous(dtype, array.shape))
         if array.size:
             source = byte_view(np.ascontiguousarray(array))
-            if non_blocking and self.uploads is not None:
-                self.uploads.start(source, buffer.handle)
-            else:
-                self.backend.copy_to_device(source, buffer.handle, 0)
+            try:
+                if non_blocking and self.uploads is not None:
+                    self.uploads.start(source, buffer.handle)
+                else:
+                    self.backend.copy_to_device(source, buffer.handle, 0)
+            except Exception as error:
+                note_backend_failure(error, "copy to device", self)
+                raise
         return buffer, ref
 
     def reserve(self, spec: Spec) -> tuple[Buffer, Ref]:
@@ -217,13 +222,17 @@ class Device:
         out = np.empty(ref.shape, ref.dtype.numpy)
         if not out.size:
             return out
-        if ref.is_contiguous:
-            self.backend.copy_from_device(ref.handle, ref.offset * ref.dtype.itemsize, byte_view(out))
-            return out
-        dense = contiguous(ref.dtype, ref.shape)
-        buffer = self.pool.take(bucket(dense.nbytes))
-        self.backend.copy(ref, Ref(buffer.handle, dense, 0))
-        self.backend.copy_from_device(buffer.handle, 0, byte_view(out))
+        try:
+            if ref.is_contiguous:
+                self.backend.copy_from_device(ref.handle, ref.offset * ref.dtype.itemsize, byte_view(out))
+                return out
+            dense = contiguous(ref.dtype, ref.shape)
+            buffer = self.pool.take(bucket(dense.nbytes))
+            self.backend.copy(ref, Ref(buffer.handle, dense, 0))
+            self.backend.copy_from_device(buffer.handle, 0, byte_view(out))
+        except Exception as error:
+            note_backend_failure(error, "copy from device", self)
+            raise
         return out
 
     def download_async(self, ref: Ref) -> Future[np.ndarray]:

@@ -15,6 +15,8 @@ from polyhal.hal.testing.plugin import DEVICES, freeze_garbage
 
 os.environ.setdefault("POLYHAL_MEASURE_TIMEOUT", "0")
 """The default device of a test must not depend on a clock; tests of measuring set it themselves."""
+os.environ.setdefault("POLYHAL_TRIALS", "0")
+"""Most processes of tests begin with an empty cache; tests of trials set it themselves."""
 os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")
 """Tests run on all cores as it is."""
 os.environ.setdefault("POCL_AFFINITY", "0")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import fnmatch
+import math
 import random
 import threading
 import tomllib
@@ -25,9 +26,11 @@ class FaultKind(enum.StrEnum):
     """What can go wrong, and what `at` counts for it (from 1)."""
 
     ALLOCATION_FAILURE = "allocation_failure"
-    """`allocate` raises OutOfMemoryError. `at` counts allocations."""
+    """`allocate` raises OutOfMemoryError. `at` counts allocations. The pool then frees its unused blocks and tries once more,
+    so that a program gets the error with `times=2` only."""
     BUILD_FAILURE = "build_failure"
-    """A kernel does not build: KernelBuildError. `at` counts builds."""
+    """A kernel does not build. `at` counts builds. With POLYHAL_STRICT=1 the program gets KernelBuildError, otherwise a warning
+    and a slower way; KernelBuildError if that does not build either."""
     DEVICE_LOST = "device_lost"
     """The device halts instead of executing the command. `at` counts commands, here and below."""
     SLOW_LINK = "slow_link"
@@ -48,7 +51,7 @@ class InjectedFault:
 
     kind: FaultKind
     at: int | None = None
-    """The number of the allocation, build or command; None: any."""
+    """The number of the first allocation, build or command of `times` in a row; None: any."""
     name: str = "*"
     """A pattern for the name of the kernel, with `*` and `?`; transfers are called `host to device` and so on."""
     probability: float = 1.0
@@ -66,7 +69,9 @@ class InjectedFault:
         """Return whether the fault strikes the allocation, build or command of this number and name."""
         if self.times is not None and self.struck >= self.times:
             return False
-        if self.at not in (None, number) or not fnmatch.fnmatchcase(name, self.name):
+        if self.at is not None and not self.at <= number < self.at + (self.times or math.inf):
+            return False
+        if not fnmatch.fnmatchcase(name, self.name):
             return False
         return self.probability >= 1 or random.Random(f"{self.seed}/{self.kind}/{number}").random() < self.probability
 

@@ -31,7 +31,10 @@ def sentence(error: BaseException) -> str:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])
-    return str(error) or type(error).__name__
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # an exception of a plug-in
+        return type(error).__name__
 
 
 REPORTERS: list[Callable[[str], None]] = []
@@ -77,7 +80,8 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
             _tell_ranks(error)
             if env.debug():
                 raise
-            fail(f"unexpected {type(error).__name__}: {sentence(error)} (set POLYHAL_DEBUG=1 for the traceback)")
+            notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+            fail(f"unexpected {type(error).__name__}: {sentence(error)}{notes} (set POLYHAL_DEBUG=1 for the traceback)")
             raise typer.Exit(INTERNAL) from error
 
     return run

@@ -103,7 +103,7 @@ class KVCache:
 
     def advance(self, count: int) -> None:
         """Mark `count` positions as filled, after every layer has stored them; in a captured step, at each replay."""
-        dispatch.on_replay(partial(self._advance, count))
+        dispatch.on_replay(partial(self._advance, count), partial(self._advance, -count))
 
     def _advance(self, count: int) -> None:
         self.length += count

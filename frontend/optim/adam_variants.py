@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from polyhal.hal import dispatch
@@ -111,7 +110,8 @@ class NAdam(RuleOptimizer):
         return (bool(group["decoupled_weight_decay"]),)
 
     def values(self, group: Group, states: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
-        dispatch.on_replay(partial(_multiply_momenta, group, states))
+        products = _MomentumProducts(group, states)
+        dispatch.on_replay(products.advance, products.restore)
         first = states[0]
         gradient_weight = dispatch.runtime_scalar(
             lambda: (1 - _momentum(group, first["step"])) / (1 - first["mu_product"]), "gradient_weight"
@@ -129,9 +129,24 @@ def _momentum(group: Group, step: int) -> float:
     return float(group["betas"][0] * (1 - 0.5 * 0.96 ** (step * group["momentum_decay"])))
 
 
-def _multiply_momenta(group: Group, states: Sequence[dict[str, Any]]) -> None:
-    for state in states:
-        state["mu_product"] = float(state.get("mu_product", 1.0)) * _momentum(group, state["step"])
+class _MomentumProducts:
+    """The products of all momenta so far, in the states of parameters, with their values before the last step."""
+
+    def __init__(self, group: Group, states: Sequence[dict[str, Any]]) -> None:
+        self._group = group
+        self._states = states
+        self._before: list[float] = []
+
+    def advance(self) -> None:
+        """Multiply by the momentum of this step."""
+        self._before = [float(state.get("mu_product", 1.0)) for state in self._states]
+        for state, before in zip(self._states, self._before, strict=True):
+            state["mu_product"] = before * _momentum(self._group, state["step"])
+
+    def restore(self) -> None:
+        """Undo the last step."""
+        for state, before in zip(self._states, self._before, strict=True):
+            state["mu_product"] = before
 
 
 class Lion(RuleOptimizer):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from polyhal import functions as ops
@@ -29,7 +28,7 @@ class _PerParameter(Optimizer):
             if not state:
                 state = self.state[p] = {**({"step": 0} if self.counts_steps else {}), **self.initial(p)}
             if self.counts_steps:
-                dispatch.on_replay(partial(count_step, [state]))
+                count_step([state])
             wide = state_dtype(p)
             grad = gradient(p, maximize=group.get("maximize", False)).to(wide)
             overwrite(p, self.updated(group, p.detach().to(wide), grad, state))

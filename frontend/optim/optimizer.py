@@ -292,9 +292,13 @@ def setting(group: Group, name: str) -> Any:
 
 
 def count_step(states: Sequence[dict[str, Any]]) -> None:
-    """Add one to the step counts of parameters; for `dispatch.on_replay`, so that replays of a captured step count, too."""
+    """Add one to the step counts of parameters, now and at each replay of a captured step that does not fail."""
+    dispatch.on_replay(partial(_add_steps, states, 1), partial(_add_steps, states, -1))
+
+
+def _add_steps(states: Sequence[dict[str, Any]], steps: int) -> None:
     for state in states:
-        state["step"] += 1
+        state["step"] += steps
 
 
 def state_dtype(p: Tensor) -> DType:

@@ -71,7 +71,7 @@ class RuleOptimizer(Optimizer):
             before = states[0]["step"]
             on_host = [(s, {n: s[n] for n in self.host_state if n in s}) for s in states] if self.host_state else []
             try:
-                dispatch.on_replay(partial(count_step, states))
+                count_step(states)
                 step = dispatch.runtime_scalar(partial(states[0].__getitem__, "step"), "step", increment=1)
                 number = self.device_step(step, ps[0].device)
                 grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from polyhal.hal import dispatch
@@ -36,10 +37,10 @@ class Scheduler:
 
     def step(self) -> None:
         """Count a step and set the learning rates for the next one; in a captured step, at each replay."""
-        dispatch.on_replay(self._advance)
+        dispatch.on_replay(partial(self._advance, 1), partial(self._advance, -1))
 
-    def _advance(self) -> None:
-        self.last_epoch += 1
+    def _advance(self, epochs: int) -> None:
+        self.last_epoch += epochs
         self._set()
 
     def _set(self) -> None:

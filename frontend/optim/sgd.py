@@ -88,7 +88,7 @@ class SGD(Optimizer):
             dampening = dispatch.runtime_scalar(partial(self._dampening, group, ps[0]), "dampening")
             before = self._count(ps[0])
             try:
-                dispatch.on_replay(partial(self._count_step, ps))
+                dispatch.on_replay(partial(self._add_steps, ps, 1), partial(self._add_steps, ps, -1))
                 step = dispatch.runtime_scalar(partial(self._count, ps[0]), "step", increment=1)
                 number = self.device_step(step, ps[0].device)
                 grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
@@ -113,6 +113,6 @@ class SGD(Optimizer):
     def _dampening(self, group: Group, p: Tensor) -> float:
         return float(group["dampening"]) if self._count(p) else 0.0
 
-    def _count_step(self, params: Sequence[Tensor]) -> None:
+    def _add_steps(self, params: Sequence[Tensor], steps: int) -> None:
         for p in params:
-            self._counts[p] = self._count(p) + 1
+            self._counts[p] = self._count(p) + steps

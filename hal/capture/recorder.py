@@ -16,7 +16,7 @@ from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
 from polyhal.hal.capture.gradients import GradientTable
 from polyhal.hal.capture.incremental_graph import IncrementalGraph
 from polyhal.hal.capture.leaves import LeafTable
-from polyhal.hal.capture.replay_log import ReplayLog
+from polyhal.hal.capture.replay_log import ReplayLog, UndoableAction
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scopes import Scopes
@@ -153,8 +153,8 @@ class StepRecorder:
     def random(self, source: RandomSource, count: int) -> tuple[RuntimeScalar, RuntimeScalar]:
         return self._replay_log.random(source, count)
 
-    def on_replay(self, action: Callable[[], object]) -> None:
-        self._replay_log.actions.append(action)
+    def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
+        self._replay_log.actions.append(action if undo is None else UndoableAction(action, undo))
 
     def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
         self._rollbacks.append(snapshot())

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from operator import length_hint
+from typing import Any, NamedTuple
 
 from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.dispatch import RandomSource
+
+
+class UndoableAction(NamedTuple):
+    """An action before each replay, and its reversal after a replay that fails."""
+
+    action: Callable[[], object]
+    undo: Callable[[], object]
+
+    def __call__(self) -> object:
+        return self.action()
+
+
+def replay(actions: Sequence[Callable[[], object]], run: Callable[[], None]) -> None:
+    """Call the actions and `run`. If one of these calls fails, the actions so far are reversed, last first."""
+    remaining = iter(actions)
+    try:
+        for action in remaining:
+            action()
+        run()
+    except BaseException:
+        for action in reversed(actions[: len(actions) - length_hint(remaining)]):
+            if isinstance(action, UndoableAction):
+                action.undo()
+        raise
 
 
 class ReplayLog:

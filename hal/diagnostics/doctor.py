@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from polyhal.hal.device import Device
 from polyhal.hal.diagnostics.selftest import SelfTest, self_test
 from polyhal.hal.discovery.op_plugins import op_plugins
 from polyhal.hal.discovery.plugins import Failure, describe, fix
@@ -227,15 +228,21 @@ def _default(known: Registry) -> tuple[str, str]:
 def _device(known: Registry, candidate: Candidate, default: str, tests: bool) -> DeviceReport:
     name, info, hidden = candidate.name, candidate.info.to_json(), candidate.backend.hidden
     try:
-        device = known.open(name)
+        return _examined(known, known.open(name), candidate, default, tests)
     except DeviceUnavailableError as error:
         cause = error.__cause__ or error
-        return DeviceReport(name, info, {}, False, hidden, problem=describe(cause), fix=fix(cause) or _UNKNOWN_FIX)
+    except Exception as error:  # a backend that opens, and then raises anything
+        cause = error
+    return DeviceReport(name, info, {}, False, hidden, problem=describe(cause), fix=fix(cause) or _UNKNOWN_FIX)
+
+
+def _examined(known: Registry, device: Device, candidate: Candidate, default: str, tests: bool) -> DeviceReport:
+    hidden = candidate.backend.hidden
     results = self_test(device) if tests and not hidden else ()
     speed = known.benchmarks.lookup(candidate)
     return DeviceReport(
-        name,
-        info,
+        candidate.name,
+        candidate.info.to_json(),
         device.capabilities.to_json(),
         device.name == default,
         hidden,

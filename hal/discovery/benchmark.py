@@ -7,12 +7,10 @@ a driver that crashes or hangs does no harm, and a device that is not chosen lea
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +19,7 @@ from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.discovery.probing import Candidate, hardware_type
+from polyhal.hal.discovery.python_process import NoPythonError, command, environment
 from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import BackendError, PolyhalError
@@ -141,29 +140,25 @@ def run_in_subprocess(candidate: Candidate, seconds: float) -> BenchmarkTimes:
 
     Raises RuntimeError with the output of that process, and BenchmarkUnavailableError if there is no Python to start.
     """
-    executable = sys.executable or ""
-    # A program that embeds Python names itself here, and would be started a second time.
-    if getattr(sys, "frozen", False) or not Path(executable).name.lower().startswith(("python", "pypy")):
-        raise BenchmarkUnavailableError(f"there is no Python to start a process with: {executable!r}")
-    settings = {
-        "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
-        "POLYHAL_FALLBACK": "allow",
-        "POLYHAL_MEASURE_TIMEOUT": "0",
-        "POLYHAL_BUILD_AHEAD": "0",  # helpers that build kernels would disturb the clock
-    }
     try:
         process = subprocess.run(
-            [executable, "-P", "-m", "polyhal.hal.discovery.benchmark", candidate.name],
+            command("polyhal.hal.discovery.benchmark", candidate.name),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=seconds,
-            env=os.environ | settings,
+            env=environment(
+                POLYHAL_FALLBACK="allow",
+                POLYHAL_MEASURE_TIMEOUT="0",
+                POLYHAL_BUILD_AHEAD="0",  # helpers that build kernels would disturb the clock
+            ),
             check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"no answer within {seconds:g} s") from error
+    except NoPythonError as error:
+        raise BenchmarkUnavailableError(str(error)) from error
     except OSError as error:
         raise BenchmarkUnavailableError(f"no process could be started: {describe(error)}") from error
     return _parse(process, candidate.info)

@@ -17,6 +17,7 @@ from polyhal.hal.collectives.process_group import ProcessGroupSpec
 from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.hookspecs import PROJECT, BackendSpec, HookSpecs, OpHookSpecs, OpSpec, ProcessGroupHookSpecs
+from polyhal.hal.printable import printable
 from polyhal.hal.protocol import API_VERSION
 from polyhal.hal.settings import env
 
@@ -51,6 +52,12 @@ class Failure:
     source: str
     reason: str
     fix: str = ""
+    unexpected: bool = False
+    """Whether a program that takes the default device is warned: something is installed, and fails."""
+
+    def __post_init__(self) -> None:
+        for name in ("source", "reason", "fix"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,11 @@ def installed(group: str) -> list[EntryPoint]:
     )
 
 
+def is_ours(point: EntryPoint) -> bool:
+    """Return whether an entry point is of Polyhal itself."""
+    return point.dist is not None and point.dist.name == "polyhal"
+
+
 def origin(point: EntryPoint) -> PluginOrigin:
     """Return where `point` comes from."""
     text = f"{point.name} = {point.value}"
@@ -85,10 +97,14 @@ def origin(point: EntryPoint) -> PluginOrigin:
 
 def describe(error: BaseException) -> str:
     """Return an exception in one line: type and message, or the message alone for our own errors."""
-    text = " ".join(str(error).split())
+    name = type(error).__name__
+    try:
+        text = printable(" ".join(str(error).split()))
+    except BaseException as hostile:  # `__str__` of a stranger's exception
+        return f"{name} (a message that raises {type(hostile).__name__})"
     if isinstance(error, PolyhalError) and text:
         return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{name}: {text}" if text else name
 
 
 def failure(source: str, error: BaseException) -> Failure:
@@ -97,8 +113,11 @@ def failure(source: str, error: BaseException) -> Failure:
 
 
 def fix(error: BaseException) -> str:
-    """Return what to do about an exception, if it says so."""
-    return error.fix if isinstance(error, PluginError) else "; ".join(getattr(error, "__notes__", ()))
+    """Return the advice of an exception, if it has any."""
+    try:
+        return printable(error.fix if isinstance(error, PluginError) else "; ".join(getattr(error, "__notes__", ())))
+    except BaseException:  # notes of a stranger's exception may be anything
+        return ""
 
 
 def load(point: EntryPoint, hook: PluginHook = BACKEND_HOOK) -> list[Any]:
@@ -121,6 +140,11 @@ def load(point: EntryPoint, hook: PluginHook = BACKEND_HOOK) -> list[Any]:
         raise
     except Exception as error:
         raise PluginError(describe(error), f"update or uninstall {owner}") from error
+
+
+def crash_fix(variable: str) -> str:
+    """Return the advice about a plug-in that ends its process."""
+    return f"update or uninstall it; {variable} leaves it out; `polyhal doctor` tries it again"
 
 
 def slow_plugin_fix(variable: str) -> str:
@@ -182,7 +206,7 @@ def validate_spec(spec: Any) -> BackendSpec:
 
 
 def _validate_name(field: str, name: Any) -> None:
-    if not isinstance(name, str) or not name or any(c == ":" or c.isspace() for c in name):
+    if not isinstance(name, str) or not name or not name.isprintable() or any(c == ":" or c.isspace() for c in name):
         raise PluginError(f"{field} is {name!r}; expected a word without colon")
     if name in RESERVED:
         raise PluginError(

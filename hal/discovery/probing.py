@@ -12,6 +12,7 @@ from polyhal.hal.discovery.plugins import Failure, PluginError, failure, slow_pl
 from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.printable import printable
 from polyhal.hal.settings import env
 
 
@@ -44,7 +45,7 @@ def probe(spec: BackendSpec) -> tuple[list[Candidate], list[Failure]]:
     candidates: list[Candidate] = []
     failures: list[Failure] = []
     try:
-        infos = within(env.probe_timeout(), lambda: _call_probe(spec), f"probe {spec.name}")
+        infos = listed(spec)
     except NoAnswerError as error:
         late = PluginError(f"probing for devices gave {error}", slow_plugin_fix(f"POLYHAL_DISABLE={spec.name}"))
         return candidates, [failure(source, late)]
@@ -52,7 +53,8 @@ def probe(spec: BackendSpec) -> tuple[list[Candidate], list[Failure]]:
         return candidates, [failure(source, error)]
     for info in infos:
         if isinstance(info, UnusableDevice):
-            failures.append(Failure(f"{spec.name} device {info.name}", f"left out: {info.reason}", info.fix))
+            reason = f"left out: {info.reason}"
+            failures.append(Failure(f"{spec.name} device {info.name}", reason, info.fix, info.unexpected))
             continue
         problem = invalid_field(info, spec)
         if not problem and any(c.info.selector == info.selector for c in candidates):
@@ -61,34 +63,49 @@ def probe(spec: BackendSpec) -> tuple[list[Candidate], list[Failure]]:
             reason = f"probe returned a device that is left out: {problem}"
             failures.append(Failure(source, reason, "update the plug-in"))
         else:
-            candidates.append(Candidate(spec, info))
+            candidates.append(Candidate(spec, info.shown()))
     return candidates, failures
+
+
+def listed(spec: BackendSpec) -> list[Any]:
+    """Return the answer of a backend's `probe`, unchecked. Raises NoAnswerError, PluginError or any other Exception."""
+    return within(env.probe_timeout(), lambda: _call_probe(spec), f"probe {spec.name}")
 
 
 def _call_probe(spec: BackendSpec) -> list[Any]:
     returned = resolve(spec.probe)()
     if not isinstance(returned, Iterable):
-        raise PluginError(f"probe returned {returned!r}; expected a sequence of DeviceInfo", "update the plug-in")
+        raise PluginError(f"probe returned {shown(returned)}; expected a sequence of DeviceInfo", "update the plug-in")
     return list(returned)
 
 
 def invalid_field(info: Any, spec: BackendSpec) -> str:
     """Return what is wrong with the description of a device of `spec`; empty if nothing is."""
     if not isinstance(info, DeviceInfo):
-        return f"it is {info!r}; expected a DeviceInfo"
+        return f"it is {shown(info)}; expected a DeviceInfo"
     for field in ("backend", "name", "driver", "id", "selector", "vendor"):
         value = getattr(info, field)
         if not isinstance(value, str) or (not value and field in ("backend", "name", "id")):
-            return f"its {field} is {value!r}; expected text"
+            return f"its {field} is {shown(value)}; expected text"
+    if not info.selector.isprintable():
+        return f"its selector is {info.selector!r}; expected characters that can be typed"
     if info.backend != spec.name:
         return f"its backend is {info.backend!r}; expected {spec.name!r}"
     hardware: object = info.type
     if not isinstance(hardware, DeviceType):
-        return f"its type is {hardware!r}; expected a DeviceType"
+        return f"its type is {shown(hardware)}; expected a DeviceType"
     memory: object = info.memory
     if not isinstance(memory, int) or memory < 0:
-        return f"its memory is {memory!r}; expected a number of bytes"
+        return f"its memory is {shown(memory)}; expected a number of bytes"
     return ""
+
+
+def shown(value: Any) -> str:
+    """Return a value of a plug-in as text for a message, whatever its `__repr__` does."""
+    try:
+        return printable(repr(value))
+    except BaseException as error:
+        return f"a {type(value).__name__} (its repr raises {type(error).__name__})"
 
 
 def resolve(function: Callable[..., Any] | str) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import EntryPoint
 
@@ -18,6 +19,8 @@ from polyhal.hal.discovery.benchmark_cache import BenchmarkCache, RunBenchmark
 from polyhal.hal.discovery.fork import process_devices
 from polyhal.hal.discovery.plugins import UNKNOWN, Failure, PluginError, PluginOrigin, describe
 from polyhal.hal.discovery.probing import Candidate
+from polyhal.hal.discovery.trial import Verdict
+from polyhal.hal.discovery.trial_cache import Plugin, TrialCache, can_store
 from polyhal.hal.discovery.validation import validate_backend
 from polyhal.hal.errors import DeviceUnavailableError, message
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
@@ -53,17 +56,29 @@ class Registry:
         self._candidates: dict[str, list[Candidate]] = {}
         self._open: dict[str, Device] = {}
         self._default: Device | None = None
+        self._warned: set[Failure] = set()
         self._chosen = ""
         """The name of the default device, if the program has set it."""
-        for point in plugins.installed(ENTRY_POINT_GROUP) if points is None else points:
-            self._load(point)
+        self.trials = TrialCache()
+        self._points: dict[str, EntryPoint] = {}
+        self._untrusted: dict[str, dict[str, str]] = {}
+        """Devices that ended or stopped their trial: the problem by selector, by backend."""
+        found = plugins.installed(ENTRY_POINT_GROUP) if points is None else points
+        foreign = [p for p in found if not plugins.is_ours(p) and p.name not in env.disabled_backends()]
+        verdicts = self.trials.verdicts([Plugin(p) for p in foreign]) if foreign else []
+        problems = {p: v for p, v in zip(foreign, verdicts, strict=True) if v.problem}
+        for point in found:
+            self._load(point, problems.get(point))
 
-    def _load(self, point: EntryPoint) -> None:
-        """Register the backends of an entry point, and record its failures."""
+    def _load(self, point: EntryPoint, verdict: Verdict | None) -> None:
+        """Register the backends of an entry point, and record its failures. `verdict` is the problem of its trial."""
         origin = plugins.origin(point)
         source = f"entry point {origin.point}"
         if point.name in env.disabled_backends():
             self.failures.append(Failure(point.name, "disabled by POLYHAL_DISABLE"))
+            return
+        if verdict is not None:
+            self.failures.append(Failure(source, _of_package(origin, verdict.problem), verdict.fix, unexpected=True))
             return
         try:
             specs = plugins.load(point)
@@ -73,6 +88,7 @@ class Registry:
         for spec in specs:
             try:
                 self.add(spec, origin)
+                self._points[spec.name] = point
             except PluginError as error:
                 fix = error.fix or f"update or uninstall {origin.distribution or point.value}"
                 self.failures.append(Failure(source, describe(error), fix))
@@ -114,13 +130,39 @@ class Registry:
     def probe(self, name: str) -> list[Candidate]:
         """Return the devices of backend `name`; empty if probing failed, with the reason in `failures`."""
         if name not in self._candidates:
-            self._candidates[name], failures = probing.probe(self.backends[name])
-            self.failures += failures
+            self._probe_all([name])
         return self._candidates[name]
+
+    def _probe_all(self, names: Sequence[str]) -> None:
+        """Probe backends, those that pass their trial. One process tries all of them."""
+        problems = self._try(names)
+        for name in names:
+            failed = problems.get(name, Verdict())
+            self._untrusted[name] = failed.devices
+            if failed.problem:
+                reason = _of_package(self.origins[name], failed.problem)
+                self._candidates[name] = []
+                self.failures.append(Failure(f"backend {name}", reason, failed.fix, unexpected=True))
+            else:
+                self._candidates[name], failures = probing.probe(self.backends[name])
+                self.failures += failures
+
+    def _try(self, names: Sequence[str]) -> dict[str, Verdict]:
+        """Return the outcomes of the trials of backends that need one: those of others, and of ours those with a driver."""
+        tried = []
+        for name in names:
+            spec, point = self.backends[name], self._points.get(name)
+            if point is None or (plugins.is_ours(point) and not (spec.environment and can_store())):
+                continue
+            tried.append(Plugin(point, name, tuple(spec.environment)))
+        verdicts = self.trials.verdicts(tried) if tried else []
+        return {p.backend: v for p, v in zip(tried, verdicts, strict=True)}
 
     def candidates(self, *, hidden: bool = False) -> list[Candidate]:
         """Return every device of every backend, ranked by the results so far; a card that two backends see occurs twice."""
-        candidates = [c for name, spec in self.backends.items() if hidden or not spec.hidden for c in self.probe(name)]
+        names = [name for name, spec in self.backends.items() if hidden or not spec.hidden]
+        self._probe_all([name for name in names if name not in self._candidates])
+        candidates = [c for name in names for c in self.probe(name)]
         return ranking.rank(candidates, self.benchmarks.lookup)
 
     def refresh_benchmarks(self) -> str:
@@ -152,6 +194,8 @@ class Registry:
                 self._forget_lost()
                 requested = self._chosen or env.default_device()
                 self._default = self.open(requested) if requested else self._open_best(self._best_first(), "any device")
+                if not requested:
+                    self._warn_of_failures(self._default)
             return self._default
         default = self._requested_default() if name in _SYNONYMS else None
         if default is not None and probing.hardware_type(default.info) in _SYNONYMS[name]:
@@ -168,6 +212,15 @@ class Registry:
         """The default device, if the program or POLYHAL_DEVICE names it; a name of its type means this device."""
         requested = self._chosen or env.default_device()
         return self.open(None) if requested and requested not in _SYNONYMS else None
+
+    def _warn_of_failures(self, device: Device) -> None:
+        """Warn once of all that is installed and fails, and may have been faster than the device that was chosen."""
+        unexpected = [f for f in dict.fromkeys(self.failures) if f.unexpected and f not in self._warned]
+        self._warned.update(unexpected)
+        if unexpected:
+            problems = "; ".join(f"{f.source}: {f.reason}" + (f" ({f.fix})" if f.fix else "") for f in unexpected)
+            text = f"the default device is {device.name}, without devices that fail: {problems}"
+            warnings.warn(message(None, text, fix="POLYHAL_DEVICE=NAME chooses a device without this warning"), stacklevel=4)
 
     def set_default(self, device: Device | str | None) -> None:
         """Make `device` the default of this process; None chooses again. Raises DeviceUnavailableError."""
@@ -236,10 +289,16 @@ class Registry:
         if name not in self._open:
             if not spec.hidden and (refusal := process_devices().refusal(spec.name)):
                 raise self._unavailable(name, refusal)
+            if problem := self._untrusted.get(spec.name, {}).get(selector):
+                fix = plugins.crash_fix(f"POLYHAL_DISABLE={spec.name}")
+                error = PluginError(_of_package(self.origins[spec.name], problem), fix)
+                raise self._unavailable(name, describe(error)) from error
             try:
                 backend: ComputeBackend = probing.resolve(spec.create)(selector)
                 validate_backend(backend, spec)
-            except (Exception, SystemExit) as error:  # drivers raise anything; the caller gets it with all candidates
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # drivers raise anything; the caller gets it with all candidates
                 raise self._unavailable(name, describe(error)) from error
             canonical = probing.canonical_name(spec, backend.info)
             if canonical not in self._open:
@@ -253,6 +312,11 @@ class Registry:
         lines += [f"  {f.source}: {f.reason}" for f in self.failures]
         lines.append("run `polyhal doctor` for details")
         return DeviceUnavailableError("\n".join(lines))
+
+
+def _of_package(origin: PluginOrigin, problem: str) -> str:
+    """Return a problem of a plug-in with the package to blame, which a user can update or remove."""
+    return f"{problem} (package {origin})" if origin.distribution else problem
 
 
 @functools.lru_cache(maxsize=1)

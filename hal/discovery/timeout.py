@@ -39,7 +39,16 @@ def within(seconds: float, work: Callable[[], T], name: str) -> T:
         error = errors[0]
         if isinstance(error, Exception):
             raise error
-        raise RuntimeError(f"it raised {type(error).__name__}({', '.join(map(repr, error.args))})") from error
+        raise RuntimeError(f"it raised {_call(error)}") from error
     if not results:
         raise NoAnswerError(f"no answer within {seconds:g} s")
     return results[0]
+
+
+def _call(error: BaseException) -> str:
+    """Return an exception as the call that makes it, as far as its arguments can be shown."""
+    name = type(error).__name__
+    try:
+        return f"{name}({', '.join(map(repr, error.args))})"
+    except BaseException:  # a stranger's exception, with arguments of its own
+        return name

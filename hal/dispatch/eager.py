@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.dispatch.collectives import run_collective
 from polyhal.hal.dispatch.complex_calls import apply_complex, is_complex_call
 from polyhal.hal.dispatch.executor import Array, RandomSource, TapeNode, set_default_executor, thread
@@ -91,13 +92,17 @@ class EagerExecutor:
             except OutOfMemoryError as error:
                 raise out_of_memory_in(op.name, error) from error
             out = Ref(buffer.handle, plan.spec, 0)
-            if len(inputs) == 2:
-                a, b = inputs
-                single(a if type(a) in NUMBERS else a.ref, b if type(b) in NUMBERS else b.ref, out)
-            elif len(inputs) == 1:
-                single(inputs[0].ref, out)
-            else:
-                single(*[arg(x) for x in inputs], out)
+            try:
+                if len(inputs) == 2:
+                    a, b = inputs
+                    single(a if type(a) in NUMBERS else a.ref, b if type(b) in NUMBERS else b.ref, out)
+                elif len(inputs) == 1:
+                    single(inputs[0].ref, out)
+                else:
+                    single(*[arg(x) for x in inputs], out)
+            except Exception as error:
+                note_backend_failure(error, op.name, device)
+                raise
             outs = frontend.wrap(device, buffer, out)
             if track and thread.grad_enabled:
                 frontend.record(op, inputs, params, (outs,))
@@ -108,6 +113,9 @@ class EagerExecutor:
             plan.run([arg(x) for x in inputs], refs)
         except OutOfMemoryError as error:
             raise out_of_memory_in(op.name, error) from error
+        except Exception as error:
+            note_backend_failure(error, op.name, device)
+            raise
         results = tuple(frontend.wrap(device, b, r) for b, r in zip(buffers, refs, strict=True))
         if track and thread.grad_enabled:
             frontend.record(op, inputs, params, results)
@@ -165,7 +173,7 @@ class EagerExecutor:
     def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
         return source.advance(count)
 
-    def on_replay(self, action: Callable[[], object]) -> None:
+    def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
         action()
 
     def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:

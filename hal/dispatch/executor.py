@@ -147,8 +147,11 @@ class Executor(Protocol):
         """Return seed and offset of `count` fresh random words; recording, runtime scalars that each replay draws."""
         ...
 
-    def on_replay(self, action: Callable[[], object]) -> None:
-        """Call `action` now; recording, before each replay instead, in the order of these calls."""
+    def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
+        """Call `action` now; recording, before each replay instead, in the order of these calls.
+
+        `undo` reverses the action after a replay that fails, so that the step can be repeated.
+        """
         ...
 
     def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
@@ -291,9 +294,12 @@ def runtime_scalar(compute: Callable[[], Any], name: str = "", increment: int = 
     return thread.executor.runtime_scalar(compute, name, increment)
 
 
-def on_replay(action: Callable[[], object]) -> None:
-    """Call `action` now; in a captured step, before the kernels of each replay instead, in the order of these calls."""
-    thread.executor.on_replay(action)
+def on_replay(action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
+    """Call `action` now; in a captured step, before the kernels of each replay instead, in the order of these calls.
+
+    `undo` reverses the action after a replay that fails, so that the step can be repeated.
+    """
+    thread.executor.on_replay(action, undo)
 
 
 @contextmanager

@@ -80,8 +80,8 @@ class ForwardingExecutor:
     def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
         return self.base.random(source, count)
 
-    def on_replay(self, action: Callable[[], object]) -> None:
-        self.base.on_replay(action)
+    def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
+        self.base.on_replay(action, undo)
 
     def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
         self.base.on_rollback(snapshot)

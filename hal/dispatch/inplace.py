@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.dispatch.operands import arg, freeze, input_spec, mismatch
 from polyhal.hal.dispatch.plans import plan_key
@@ -39,6 +40,9 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
         plan.run([arg(x) for x in inputs], [o.ref for o in outs])
     except OutOfMemoryError as error:
         raise out_of_memory_in(op.name, error) from error
+    except Exception as error:
+        note_backend_failure(error, op.name, device)
+        raise
     for out in outs:
         out.buffer.version += 1
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
+from polyhal.hal.capture.replay_log import replay
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.checks.bounds import is_debug
@@ -27,7 +28,7 @@ from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.lanes import Lanes, LaneSpan
 from polyhal.hal.scheduler.live_outs import LiveOut, copied
 from polyhal.hal.scheduler.observed import observed_call, observed_copy
-from polyhal.hal.scheduler.partitions import BoundCall, Partition, partitioned
+from polyhal.hal.scheduler.partitions import BoundCall, Partition, partitioned, run_in_turn
 from polyhal.hal.scheduler.placement import Placement, placement
 from polyhal.hal.scheduler.plan import Arena, Owner, StepPlan
 from polyhal.hal.scheduler.report import MemoryReport, report
@@ -299,12 +300,7 @@ class Executable:
                         self._moved.append(result.binding.slot)
                 except OutOfMemoryError as error:
                     raise out_of_memory_in("captured step", error) from error
-        for action in self.captured.replay_actions:
-            action()
-        if dispatch.thread.lane_timer is not None and dispatch.thread.timer is None and not settings.observers:
-            dispatch.thread.lane_timer.run(self)
-        else:
-            self.run_once()
+        replay(self.captured.replay_actions, self._run_or_time)
         self._moved.clear()
         for buffer in self.captured.mutated_buffers:
             buffer.version += 1
@@ -316,6 +312,12 @@ class Executable:
                 live_out.rebind()
         wrap = dispatch.frontend.wrap
         return [wrap(device, result.buffer, copied(ref)) for ref, device, result in self._outputs[:count]]  # type: ignore[arg-type]
+
+    def _run_or_time(self) -> None:
+        if dispatch.thread.lane_timer is not None and dispatch.thread.timer is None and not settings.observers:
+            dispatch.thread.lane_timer.run(self)
+        else:
+            self.run_once()
 
     def run_once(self) -> None:
         """Make all calls of a run: those of each device on a thread of its own, unless they are timed or observed."""
@@ -341,9 +343,7 @@ class Executable:
             for action in self._observed:
                 action()
         else:
-            for action in self._actions:
-                action()
-
+            run_in_turn(self._actions, self.partitions)
 
     def _check_devices(self) -> None:
         """Submit nothing to a driver of the process that this one is a forked child of. Raises DeviceLostError."""

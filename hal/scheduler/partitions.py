@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.ir.graph import Node
 from polyhal.hal.protocol import BindingSlot, CommandBuffer
 from polyhal.hal.transfers.lane_link import LaneKey, LaneLink
@@ -74,3 +76,16 @@ def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> l
                 for position, c in members
             ]
     return [p for _, p in sorted(partitions, key=lambda pair: pair[0])]
+
+
+def run_in_turn(actions: Sequence[Callable[[], None]], partitions: Sequence[Partition]) -> None:
+    """Make the calls of all partitions on this thread. An exception of a backend gets a note that names the op."""
+    remaining = iter(actions)
+    try:
+        for action in remaining:
+            action()
+    except Exception as error:
+        partition = partitions[len(actions) - operator.length_hint(remaining) - 1]
+        names = dict.fromkeys(n.op.name for n in partition.nodes if n is not None)
+        note_backend_failure(error, f"captured step: {', '.join(names) or 'copy'}", partition.device)
+        raise

@@ -68,6 +68,11 @@ def probe_timeout() -> float:
     return _seconds("POLYHAL_PROBE_TIMEOUT", 10.0)
 
 
+def trials() -> bool:
+    """POLYHAL_TRIALS: 0 loads and probes new plug-ins in the program itself at once, instead of in another process first."""
+    return os.environ.get("POLYHAL_TRIALS", "1") not in ("", "0")
+
+
 def measure_timeout() -> float:
     """POLYHAL_MEASURE_TIMEOUT: seconds that measuring one device may take, 30 by default; 0 uses no figures."""
     return _seconds("POLYHAL_MEASURE_TIMEOUT", 30.0)

@@ -11,6 +11,17 @@ UPDATE = "update the plug-in"
 LATE = "if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; POLYHAL_DISABLE={name} leaves it out"
 NONE = "see the reason; the other devices are not affected"
 
+CRASHED = "update or uninstall it; POLYHAL_DISABLE={name} leaves it out; `polyhal doctor` tries it again"
+PACKAGE = "(package {name} 1.0)"
+SEGFAULT = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+STUCK = "import re; re.match('(a+)+$', 'a' * 64 + 'b')"
+"""Keeps the interpreter's lock, so that no thread of the same process can time it."""
+RIDDLE = """
+class Riddle(Exception):
+    def __str__(self): raise RuntimeError('no message')
+raise Riddle
+"""
+
 BEGINNING = """
 from dataclasses import replace
 import numpy as np
@@ -63,8 +74,12 @@ def _importing(name: str, text: str, line: str, fix: str = UNINSTALL) -> Broken:
 
 def _hook(name: str, value: str, line: str, fix: str = UNINSTALL, source: str = POINT) -> Broken:
     """A hook that returns `value`."""
-    text = f"{BEGINNING}\n@hookimpl\ndef polyhal_backends():\n    return {value}\n"
-    return Broken(name, text, source, line, fix)
+    return Broken(name, f"{BEGINNING}\n{hook_text(value)}", source, line, fix)
+
+
+def hook_text(value: str) -> str:
+    """The hook of a plug-in, which returns `value`."""
+    return f"@hookimpl\ndef polyhal_backends():\n    return {value}\n"
 
 
 def _spec(name: str, fields: str, line: str, fix: str = UNINSTALL, source: str = POINT) -> Broken:
@@ -119,6 +134,11 @@ CASES = [
     _importing("exits-at-import", "import sys; sys.exit(3)", "RuntimeError: it raised SystemExit(3)"),
     _importing("interrupts-at-import", "raise KeyboardInterrupt", "RuntimeError: it raised KeyboardInterrupt()"),
     _importing("hangs-at-import", "import time; time.sleep(600)", "loading it gave no answer within 2 s", LATE),
+    _importing("crashes-at-import", SEGFAULT, f"loading it ended the process by SIGSEGV {PACKAGE}", CRASHED),
+    _importing("leaves-at-import", "import os; os._exit(0)", f"loading it ended the process with code 0 {PACKAGE}", CRASHED),
+    _importing("hangs-uninterruptibly", STUCK, f"loading it gave no answer within 2 s {PACKAGE}", CRASHED),
+    _importing("raises-a-riddle", RIDDLE, "Riddle (a message that raises RuntimeError)"),
+    _importing("raises-controls", "raise OSError('\\x1b[2J')", "OSError: \ufffd[2J"),
     _importing("bad-syntax", "def (", "SyntaxError: "),
     _importing(
         "no-hook",
@@ -180,6 +200,22 @@ CASES = [
     _probe("probe-exits", "raise SystemExit('no licence')", "RuntimeError: it raised SystemExit('no licence')"),
     _probe("probe-interrupts", "raise KeyboardInterrupt", "RuntimeError: it raised KeyboardInterrupt()"),
     _probe("probe-hangs", "import time; time.sleep(600)", "probing for devices gave no answer within 2 s", LATE),
+    _probe("probe-crashes", SEGFAULT, f"probing for devices ended the process by SIGSEGV {PACKAGE}", CRASHED),
+    _probe(
+        "probe-aborts",
+        "import os, sys; print('assertion failed: licence', file=sys.stderr, flush=True); os.abort()",
+        f"probing for devices ended the process by SIGABRT: assertion failed: licence {PACKAGE}",
+        CRASHED,
+    ),
+    _probe("probe-leaves", "import os; os._exit(7)", f"probing for devices ended the process with code 7 {PACKAGE}", CRASHED),
+    _probe("probe-riddle", f"exec({RIDDLE!r})", "Riddle (a message that raises RuntimeError)"),
+    _probe("probe-base", "class Stop(BaseException): pass\n    raise Stop('now')", "RuntimeError: it raised Stop('now')"),
+    _probe(
+        "probe-mute",
+        "class Mute:\n        def __repr__(self): raise OSError\n    return [Mute()]",
+        "left out: it is a Mute (its repr raises OSError)",
+        UPDATE,
+    ),
     _probe("probe-number", "return 3", "probe returned 3; expected a sequence of DeviceInfo", UPDATE),
     _spec("probe-lost", "probe='nowhere:f'", "ModuleNotFoundError: No module named 'nowhere'", NONE, BACKEND),
     _probe("info-text", "return ['a device']", "left out: it is 'a device'; expected a DeviceInfo", UPDATE),
@@ -191,6 +227,9 @@ CASES = [
     _probe("info-twice", "return [INFO, INFO]", "left out: two devices have the selector ''", UPDATE, priority=-500),
     # --- opening ---
     _create("create-raises", "raise RuntimeError('out of licences')", "RuntimeError: out of licences"),
+    _create("create-crashes", SEGFAULT, f"opening it ended the process by SIGSEGV {PACKAGE}", CRASHED),
+    _create("create-riddle", f"exec({RIDDLE!r})", "Riddle (a message that raises RuntimeError)"),
+    _create("create-base", "class Stop(BaseException): pass\n    raise Stop('now')", "Stop: now"),
     _create("create-exits", "raise SystemExit(3)", "SystemExit: 3"),
     _function("create-wrong", "def create(): ...", DEVICE, "TypeError: create() takes 0 positional arguments", NONE),
     _create(

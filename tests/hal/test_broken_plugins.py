@@ -23,7 +23,13 @@ def install(folder: Path, plugin: Broken) -> None:
 
 
 def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    given = {"PYTHONPATH": str(folder), "POLYHAL_DISABLE": "opencl,wgpu", "POLYHAL_PROBE_TIMEOUT": "2"}
+    given = {
+        "PYTHONPATH": str(folder),
+        "POLYHAL_DISABLE": "opencl,wgpu",
+        "POLYHAL_PROBE_TIMEOUT": "2",
+        "POLYHAL_TRIALS": "1",
+        "POLYHAL_CACHE_DIR": str(folder / "cache"),
+    }
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | given | environment, timeout=120
     )

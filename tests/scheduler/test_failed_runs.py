@@ -13,6 +13,8 @@ from polyhal.backends.sim.backend import create
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError, OutOfMemoryError
 
+from .lane_devices import executable_of
+
 
 @pytest.fixture
 def sim() -> Device:
@@ -69,6 +71,60 @@ def test_a_step_whose_kernel_did_not_build_is_not_counted(
             optimizer.step()
         weights.append(model.weight.numpy())
     assert np.array_equal(*weights)
+
+
+@pytest.mark.parametrize("make", [
+    lambda p: optim.AdamW(p, lr=0.1),
+    lambda p: optim.NAdam(p, lr=0.1),
+    lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
+    lambda p: optim.Muon(p, lr=0.1),
+])  # fmt: skip
+def test_a_captured_step_that_failed_in_its_midst_is_not_counted(make: Any) -> None:
+    """The launch before the update fails once; the repeated step ends at the same bits as a run without the fault."""
+    ended = []
+    for fails in (False, True):
+        device = Device("numpy")
+        ph.manual_seed(0)
+        model = nn.Linear(4, 3, bias=False).to(device)
+        optimizer = make(model.parameters())
+        schedule = optim.lr_scheduler.StepLR(optimizer, 2)
+
+        def step(x: ph.Tensor, model: Any = model, optimizer: Any = optimizer, schedule: Any = schedule) -> ph.Tensor:
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).sum()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss
+
+        captured = ph.jit(step)
+        x = ph.ones((2, 4), device=device)
+        for _ in range(3):
+            captured(x)
+        if fails:
+            executable = executable_of(captured)
+            actions = list(executable._actions)
+            executable._actions[0] = _fail
+            before = optimizer.state_dict()["state"], schedule.last_epoch
+            with pytest.raises(ZeroDivisionError) as caught:
+                captured(x)
+            assert "raised by the backend numpy of the package polyhal" in caught.value.__notes__[0]
+            assert "in [captured step: " in caught.value.__notes__[0]
+            after = optimizer.state_dict()["state"], schedule.last_epoch
+            assert [{k: v for k, v in s.items() if k in ("step", "mu_product")} for s in before[0].values()] == [
+                {k: v for k, v in s.items() if k in ("step", "mu_product")} for s in after[0].values()
+            ]
+            assert before[1] == after[1]
+            executable._actions[:] = actions
+        captured(x)
+        captured(x)
+        ended.append((model.weight.numpy(), optimizer.param_groups[0]["lr"]))
+    assert np.array_equal(ended[0][0], ended[1][0])
+    assert ended[0][1] == ended[1][1]
+
+
+def _fail() -> None:
+    raise ZeroDivisionError("a fault")
 
 
 def test_errors_of_memory_name_the_op(sim: Device) -> None:

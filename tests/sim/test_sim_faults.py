@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,34 @@ def test_an_allocation_fails_by_number(sim: Device) -> None:
     faults.clear()
     assert polyhal.zeros((1000,), device=sim).numpy().shape == (1000,)
     assert all(np.array_equal(x.numpy(), X) for x in keep)
+
+
+def test_an_allocation_that_fails_twice_in_a_row_is_an_error(sim: Device) -> None:
+    faults = sim_of(sim).faults
+    number = sim_of(sim).allocations + 1
+    faults.inject("allocation_failure", at=number, times=2)
+    with pytest.raises(OutOfMemoryError):
+        upload(sim)
+    assert [s.number for s in faults.strikes] == [number, number + 1]
+    assert np.array_equal(upload(sim).numpy(), X)
+
+
+def test_a_build_failure_is_a_warning_and_a_slower_way_unless_strict_or_without_another(
+    open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYHAL_STRICT", "0")
+    for times in (1, 2):
+        device = open_sim()
+        sim_of(device).faults.inject("build_failure", name="mat*", times=times)
+        x = upload(device)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if times == 1:
+                assert np.array_equal((x @ x.mT).numpy(), X @ X.T)
+            else:
+                with pytest.raises(KernelBuildError, match="as planned"):
+                    x @ x.mT
+        assert "POLYHAL_STRICT=1 raises the error" in str(caught[0].message)
 
 
 def test_a_build_fails_by_the_name_of_the_kernel(sim: Device, monkeypatch: pytest.MonkeyPatch) -> None:

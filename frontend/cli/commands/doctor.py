@@ -53,7 +53,9 @@ def doctor(
     if file is not None:
         raise typer.BadParameter(f"there is nothing to write to {file}; expected --report before the file")
     from polyhal.hal.diagnostics.doctor import examine
+    from polyhal.hal.discovery.trial_cache import forget_failures
 
+    forget_failures()  # drivers are repaired without a change of the package
     found = examine(tests=test, hidden=everything)
     if json:
         print_json(found.to_json())

@@ -1,0 +1,242 @@
+"""Trials: plug-ins are loaded, probed and opened in a process of their own before this process does the same.
+
+`python -m polyhal.hal.discovery.trial SUBJECTS` tries subjects in order and prints one line of JSON per step. A driver that
+ends or stops that process does no harm: the last step names the plug-in, and a new process goes on with the next subject.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from polyhal.hal.discovery import plugins, probing
+from polyhal.hal.discovery.python_process import NoPythonError, command, environment
+from polyhal.hal.discovery.timeout import NoAnswerError, within
+from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
+from polyhal.hal.settings import env
+
+_OPENING = 3.0
+"""How many times as long as listing devices the opening of one may take."""
+_START = 30.0
+"""Seconds beyond the limit of a step in which the process may start, on a busy machine."""
+_SPARE = 3.0
+"""Seconds beyond the limit of a step after which a process is stuck that does not even report so."""
+_LONGEST_REASON = 300
+"""Characters of the last line of a process that are shown."""
+_MARK = "polyhal-trial"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An entry point to load, or one of its backends to probe and open."""
+
+    point: str
+    value: str
+    backend: str = ""
+    """Name of the backend; empty if the entry point is loaded only."""
+    skipped: tuple[str, ...] = ()
+    """Selectors of devices that are not opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a trial: problems that would have ended or stopped this process. Exceptions are not among them."""
+
+    problem: str = ""
+    fix: str = ""
+    devices: dict[str, str] = field(default_factory=dict)
+    """Problems of single devices, by selector."""
+
+
+class TrialUnavailableError(RuntimeError):
+    """No process can be started here."""
+
+
+def run(subjects: Sequence[Subject]) -> list[Verdict]:
+    """Try all subjects. Raises TrialUnavailableError if there is no Python to start."""
+    verdicts = [Verdict() for _ in subjects]
+    waiting = list(enumerate(subjects))
+    while waiting:
+        trial = _Trial([subject for _, subject in waiting])
+        death = trial.follow()
+        for (number, _), found in zip(waiting, trial.verdicts, strict=False):
+            verdicts[number] = replace(found, devices=verdicts[number].devices | found.devices)
+        if not death:
+            break
+        if not trial.verdicts:
+            raise TrialUnavailableError(f"the process of the trial failed at its start: {death}")
+        number, subject = waiting[len(trial.verdicts) - 1]
+        if trial.opening is None:
+            source = subject.backend or subject.point
+            verdicts[number] = Verdict(f"{trial.step} {death}", plugins.crash_fix(f"POLYHAL_DISABLE={source}"))
+            waiting = waiting[len(trial.verdicts) :]
+        else:
+            verdicts[number].devices[trial.opening] = f"{trial.step} {death}"
+            again = replace(subject, skipped=(*subject.skipped, *verdicts[number].devices))
+            waiting = [(number, again), *waiting[len(trial.verdicts) :]]
+    return verdicts
+
+
+class _Trial:
+    """One process and its answers so far."""
+
+    def __init__(self, subjects: Sequence[Subject]) -> None:
+        self._subjects = subjects
+        self.verdicts: list[Verdict] = []
+        """One per subject that was begun."""
+        self.step = ""
+        """The step in progress, as the beginning of a sentence."""
+        self.opening: str | None = None
+        """Selector of the device that is being opened."""
+        self._limit = env.probe_timeout()
+        self._said = ""
+        """The last line that is not an answer, such as an assertion of a driver."""
+        self._done = False
+
+    def follow(self) -> str:
+        """Read the process's answers to its end. Returns how it ended, or stopped, before it was done; empty if it was."""
+        try:
+            process = subprocess.Popen(
+                command("polyhal.hal.discovery.trial", json.dumps([asdict(s) for s in self._subjects])),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=environment(POLYHAL_TRIALS="0"),
+            )
+        except (NoPythonError, OSError) as error:
+            raise TrialUnavailableError(str(error)) from error
+        try:
+            for line in _lines(process, lambda: self._limit + (_SPARE if self.step else _START)):
+                self._take(line)
+        except NoAnswerError:
+            return f"gave no answer within {self._limit:g} s"
+        finally:
+            with contextlib.suppress(OSError):
+                process.kill()
+            code = process.wait()
+        said = f": {self._said}" if self._said else ""
+        return "" if self._done else _ending(code) + said
+
+    def _take(self, line: str) -> None:
+        """Note one line of the process; anything that is not of `main` was printed by a plug-in."""
+        try:
+            mark, kind, text, selector = json.loads(line)
+        except (ValueError, TypeError, RecursionError):
+            mark = kind = ""
+        if mark != _MARK:
+            self._said = line.strip()[:_LONGEST_REASON] or self._said
+            return
+        if kind == "begin":
+            self.verdicts.append(Verdict())
+        elif kind == "step":
+            self.step, self.opening, self._said = text, selector, ""
+            self._limit = env.probe_timeout() * (1.0 if selector is None else _OPENING)
+        elif kind == "hung" and selector is not None:
+            self.verdicts[-1].devices[selector] = text
+        elif kind == "hung":
+            subject = self._subjects[len(self.verdicts) - 1]
+            source = subject.backend or subject.point
+            self.verdicts[-1] = Verdict(text, plugins.slow_plugin_fix(f"POLYHAL_DISABLE={source}"))
+        self._done = kind == "done"
+
+
+def _lines(process: subprocess.Popen[str], limit: Any) -> Iterator[str]:
+    """Yield the lines of a process. Raises NoAnswerError if the next one takes longer than `limit()` seconds."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        assert process.stdout is not None
+        with process.stdout:  # ends when the last process that holds the pipe ends
+            for line in process.stdout:
+                lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, name="polyhal: read a trial", daemon=True).start()
+    while True:
+        try:
+            line = lines.get(timeout=limit())
+        except queue.Empty:
+            raise NoAnswerError from None
+        if line is None:
+            return
+        yield line
+
+
+def _ending(code: int) -> str:
+    """Return how a process ended, as the end of a sentence."""
+    if code >= 0:
+        return f"ended the process with code {code}"
+    try:
+        return f"ended the process by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"ended the process by signal {-code}"
+
+
+def main(text: str) -> None:
+    """Try the subjects in `text` and print each step. Exceptions are passed over: the parent process raises them itself."""
+    for item in json.loads(text):
+        subject = Subject(**item)
+        _say("begin")
+        point = EntryPoint(subject.point, subject.value, ENTRY_POINT_GROUP)
+        with contextlib.suppress(BaseException):
+            _try(subject, point)
+    _say("done")
+    sys.stdout.flush()
+    os._exit(0)  # exit handlers of drivers are not part of the trial, and threads of a step that hangs go on
+
+
+def _try(subject: Subject, point: EntryPoint) -> None:
+    _say("step", "loading it")
+    try:
+        specs = plugins.load(point)
+    except plugins.PluginError as error:
+        if isinstance(error.__cause__, NoAnswerError):
+            _say("hung", f"loading it gave {error.__cause__}")
+        raise
+    spec = next((s for s in specs if getattr(s, "name", None) == subject.backend), None)
+    if subject.backend and spec is not None:
+        _probe(subject, spec)
+
+
+def _probe(subject: Subject, spec: BackendSpec) -> None:
+    _say("step", "probing for devices")
+    try:
+        listed = probing.listed(spec)
+    except NoAnswerError as error:
+        _say("hung", f"probing for devices gave {error}")
+        raise
+    for info in listed:
+        selector = getattr(info, "selector", None)
+        if isinstance(selector, str) and selector not in subject.skipped:
+            _open(spec, selector)
+
+
+def _open(spec: BackendSpec, selector: str) -> None:
+    _say("step", "opening it", selector)
+    try:
+        within(env.probe_timeout() * _OPENING, lambda: probing.resolve(spec.create)(selector), f"open {spec.name}")
+    except NoAnswerError as error:
+        _say("hung", f"opening it gave {error}", selector)
+    except BaseException:  # the parent process gets the same exception
+        return
+
+
+def _say(kind: str, text: str = "", selector: str | None = None) -> None:
+    sys.stdout.write(f"\n{json.dumps([_MARK, kind, text, selector])}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

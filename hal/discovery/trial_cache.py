@@ -1,0 +1,163 @@
+"""Outcomes of trials, in files that processes share: a plug-in is tried once per version, not in every process.
+
+A plug-in that passed is not tried again until packages in its folder change. One that failed is tried again after a day, when
+the variables change that affect it, and by `polyhal doctor`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from polyhal.hal.discovery import plugins, trial
+from polyhal.hal.discovery.trial import Subject, TrialUnavailableError, Verdict
+from polyhal.hal.errors import PolyhalError
+from polyhal.hal.settings import env, json_store
+
+_RETRY = timedelta(days=1)
+"""Time for which a failed trial stands: drivers are repaired without a change of the package."""
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """An entry point, or one of its backends, and the prefixes of the variables that affect it."""
+
+    point: EntryPoint
+    backend: str = ""
+    environment: tuple[str, ...] = ()
+
+    def key(self) -> dict[str, str]:
+        """Return everything that a trial depends on, as far as it is known without loading the plug-in."""
+        origin = plugins.origin(self.point)
+        folder = "" if self.point.dist is None else str(self.point.dist.locate_file(""))
+        return {
+            "point": origin.point,
+            "backend": self.backend,
+            "package": str(origin),
+            "python": f"{sys.executable} {sys.version}",
+            "folder": folder,
+            "installed": _modified(folder),  # the packages that it needs are usually in the same folder
+        }
+
+    def state(self) -> str:
+        """Return a digest of the variables that affect the plug-in."""
+        names = ("POLYHAL_PROBE_TIMEOUT", *self.environment)
+        return _digest({k: v for k, v in os.environ.items() if k.startswith(names)})
+
+
+class TrialCache:
+    """The outcomes that are known, and the means to obtain those that are missing."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[tuple[str, str, str], Verdict] = {}
+
+    def verdicts(self, wanted: Sequence[Plugin]) -> list[Verdict]:
+        """Return the outcome for each plug-in; all pass if POLYHAL_TRIALS is 0 or no process can be started."""
+        if not env.trials():
+            return [Verdict() for _ in wanted]
+        for plugin in wanted:
+            if _name(plugin) not in self._verdicts and (found := _load(plugin)) is not None:
+                self._verdicts[_name(plugin)] = found
+        missing = [p for p in wanted if _name(p) not in self._verdicts]
+        if missing:
+            try:
+                found_all = trial.run([Subject(p.point.name, p.point.value, p.backend) for p in missing])
+            except TrialUnavailableError:  # nothing is known against them
+                found_all = [Verdict() for _ in missing]
+            else:
+                for plugin, found in zip(missing, found_all, strict=True):
+                    _store(plugin, found)
+            self._verdicts.update(zip(map(_name, missing), found_all, strict=True))
+        return [self._verdicts[_name(p)] for p in wanted]
+
+
+def forget_failures() -> None:
+    """Let plug-ins that failed their trial be tried again by the next registry."""
+    for path in _folder().glob("*.json"):
+        with contextlib.suppress(OSError, PolyhalError, KeyError):
+            content = json_store.read(path, _SCHEMA)
+            if content["problem"] or content["devices"]:
+                path.unlink()
+
+
+def can_store() -> bool:
+    """Return whether outcomes are kept: where they are not, only plug-ins of others are worth a trial in every process."""
+    folder = _folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def _failed(verdict: Verdict) -> bool:
+    return bool(verdict.problem or verdict.devices)
+
+
+def _name(plugin: Plugin) -> tuple[str, str, str]:
+    return plugin.point.name, plugin.point.value, plugin.backend
+
+
+def _folder() -> Path:
+    return env.cache_dir() / "trials"
+
+
+def _path(key: dict[str, str]) -> Path:
+    return _folder() / f"{_digest(key)}.json"
+
+
+def _load(plugin: Plugin) -> Verdict | None:
+    """Return the outcome in a file, or None if there is none that can be used."""
+    key = plugin.key()
+    try:
+        content = json_store.read(_path(key), _SCHEMA)
+        devices: Any = content["devices"]
+        found = Verdict(content["problem"], content["fix"], devices)
+        texts = [found.problem, found.fix, *devices.keys(), *devices.values()]
+        age = datetime.now(UTC) - datetime.fromisoformat(content["date"])
+        if content["key"] != key or not all(isinstance(t, str) for t in texts):
+            return None
+        if _failed(found) and (age > _RETRY or content["state"] != plugin.state()):
+            return None
+    except (OSError, PolyhalError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return found
+
+
+def _store(plugin: Plugin, verdict: Verdict) -> None:
+    key = plugin.key()
+    value = {
+        "schema": _SCHEMA,
+        "key": key,
+        "state": plugin.state(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "problem": verdict.problem,
+        "fix": verdict.fix,
+        "devices": verdict.devices,
+    }
+    try:
+        json_store.write(_path(key), value)
+    except OSError:  # a full or read-only disk: the trial is repeated by the next process
+        return
+
+
+def _digest(value: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode(errors="surrogateescape")).hexdigest()[:24]
+
+
+def _modified(folder: str) -> str:
+    """Return when packages were last installed into or removed from a folder."""
+    try:
+        return str(os.stat(folder).st_mtime_ns) if folder else ""
+    except OSError:
+        return ""

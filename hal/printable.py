@@ -1,0 +1,18 @@
+"""Text of drivers and plug-ins, made safe to print: control characters would move the cursor or change the terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def printable(text: str) -> str:
+    """Return `text` with control, format and other invisible characters replaced by U+FFFD, except line ends and spaces."""
+    if text.isprintable():
+        return text
+    return "".join(c if c == "\n" or not _is_control(c) else _REPLACEMENT for c in text)
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character)[0] == "C" or character in "\u2028\u2029"
