@@ -19,7 +19,7 @@ from polyhal.hal.discovery.benchmark_cache import BenchmarkCache, RunBenchmark
 from polyhal.hal.discovery.fork import process_devices
 from polyhal.hal.discovery.plugins import UNKNOWN, Failure, PluginError, PluginOrigin, describe
 from polyhal.hal.discovery.probing import Candidate
-from polyhal.hal.discovery.trial import Verdict
+from polyhal.hal.discovery.trial import TrialOutcome
 from polyhal.hal.discovery.trial_cache import Plugin, TrialCache, can_store
 from polyhal.hal.discovery.validation import validate_backend
 from polyhal.hal.errors import DeviceUnavailableError, message
@@ -65,20 +65,20 @@ class Registry:
         """Devices that ended or stopped their trial: the problem by selector, by backend."""
         found = plugins.installed(ENTRY_POINT_GROUP) if points is None else points
         foreign = [p for p in found if not plugins.is_ours(p) and p.name not in env.disabled_backends()]
-        verdicts = self.trials.verdicts([Plugin(p) for p in foreign]) if foreign else []
-        problems = {p: v for p, v in zip(foreign, verdicts, strict=True) if v.problem}
+        outcomes = self.trials.outcomes([Plugin(p) for p in foreign]) if foreign else []
+        problems = {p: v for p, v in zip(foreign, outcomes, strict=True) if v.problem}
         for point in found:
             self._load(point, problems.get(point))
 
-    def _load(self, point: EntryPoint, verdict: Verdict | None) -> None:
-        """Register the backends of an entry point, and record its failures. `verdict` is the problem of its trial."""
+    def _load(self, point: EntryPoint, outcome: TrialOutcome | None) -> None:
+        """Register the backends of an entry point, and record its failures. `outcome` is the problem of its trial."""
         origin = plugins.origin(point)
         source = f"entry point {origin.point}"
         if point.name in env.disabled_backends():
             self.failures.append(Failure(point.name, "disabled by POLYHAL_DISABLE"))
             return
-        if verdict is not None:
-            self.failures.append(Failure(source, _of_package(origin, verdict.problem), verdict.fix, unexpected=True))
+        if outcome is not None:
+            self.failures.append(Failure(source, _of_package(origin, outcome.problem), outcome.fix, unexpected=True))
             return
         try:
             specs = plugins.load(point)
@@ -137,7 +137,7 @@ class Registry:
         """Probe backends, those that pass their trial. One process tries all of them."""
         problems = self._try(names)
         for name in names:
-            failed = problems.get(name, Verdict())
+            failed = problems.get(name, TrialOutcome())
             self._untrusted[name] = failed.devices
             if failed.problem:
                 reason = _of_package(self.origins[name], failed.problem)
@@ -147,7 +147,7 @@ class Registry:
                 self._candidates[name], failures = probing.probe(self.backends[name])
                 self.failures += failures
 
-    def _try(self, names: Sequence[str]) -> dict[str, Verdict]:
+    def _try(self, names: Sequence[str]) -> dict[str, TrialOutcome]:
         """Return the outcomes of the trials of backends that need one: those of others, and of ours those with a driver."""
         tried = []
         for name in names:
@@ -155,8 +155,8 @@ class Registry:
             if point is None or (plugins.is_ours(point) and not (spec.environment and can_store())):
                 continue
             tried.append(Plugin(point, name, tuple(spec.environment)))
-        verdicts = self.trials.verdicts(tried) if tried else []
-        return {p.backend: v for p, v in zip(tried, verdicts, strict=True)}
+        outcomes = self.trials.outcomes(tried) if tried else []
+        return {p.backend: v for p, v in zip(tried, outcomes, strict=True)}
 
     def candidates(self, *, hidden: bool = False) -> list[Candidate]:
         """Return every device of every backend, ranked by the results so far; a card that two backends see occurs twice."""

@@ -49,7 +49,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TrialOutcome:
     """The outcome of a trial: problems that would have ended or stopped this process. Exceptions are not among them."""
 
     problem: str = ""
@@ -62,29 +62,29 @@ class TrialUnavailableError(RuntimeError):
     """No process can be started here."""
 
 
-def run(subjects: Sequence[Subject]) -> list[Verdict]:
+def run(subjects: Sequence[Subject]) -> list[TrialOutcome]:
     """Try all subjects. Raises TrialUnavailableError if there is no Python to start."""
-    verdicts = [Verdict() for _ in subjects]
+    outcomes = [TrialOutcome() for _ in subjects]
     waiting = list(enumerate(subjects))
     while waiting:
         trial = _Trial([subject for _, subject in waiting])
         death = trial.follow()
-        for (number, _), found in zip(waiting, trial.verdicts, strict=False):
-            verdicts[number] = replace(found, devices=verdicts[number].devices | found.devices)
+        for (number, _), found in zip(waiting, trial.outcomes, strict=False):
+            outcomes[number] = replace(found, devices=outcomes[number].devices | found.devices)
         if not death:
             break
-        if not trial.verdicts:
+        if not trial.outcomes:
             raise TrialUnavailableError(f"the process of the trial failed at its start: {death}")
-        number, subject = waiting[len(trial.verdicts) - 1]
+        number, subject = waiting[len(trial.outcomes) - 1]
         if trial.opening is None:
             source = subject.backend or subject.point
-            verdicts[number] = Verdict(f"{trial.step} {death}", plugins.crash_fix(f"POLYHAL_DISABLE={source}"))
-            waiting = waiting[len(trial.verdicts) :]
+            outcomes[number] = TrialOutcome(f"{trial.step} {death}", plugins.crash_fix(f"POLYHAL_DISABLE={source}"))
+            waiting = waiting[len(trial.outcomes) :]
         else:
-            verdicts[number].devices[trial.opening] = f"{trial.step} {death}"
-            again = replace(subject, skipped=(*subject.skipped, *verdicts[number].devices))
-            waiting = [(number, again), *waiting[len(trial.verdicts) :]]
-    return verdicts
+            outcomes[number].devices[trial.opening] = f"{trial.step} {death}"
+            again = replace(subject, skipped=(*subject.skipped, *outcomes[number].devices))
+            waiting = [(number, again), *waiting[len(trial.outcomes) :]]
+    return outcomes
 
 
 class _Trial:
@@ -92,7 +92,7 @@ class _Trial:
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self._subjects = subjects
-        self.verdicts: list[Verdict] = []
+        self.outcomes: list[TrialOutcome] = []
         """One per subject that was begun."""
         self.step = ""
         """The step in progress, as the beginning of a sentence."""
@@ -139,16 +139,16 @@ class _Trial:
             self._said = line.strip()[:_LONGEST_REASON] or self._said
             return
         if kind == "begin":
-            self.verdicts.append(Verdict())
+            self.outcomes.append(TrialOutcome())
         elif kind == "step":
             self.step, self.opening, self._said = text, selector, ""
             self._limit = env.probe_timeout() * (1.0 if selector is None else _OPENING)
         elif kind == "hung" and selector is not None:
-            self.verdicts[-1].devices[selector] = text
+            self.outcomes[-1].devices[selector] = text
         elif kind == "hung":
-            subject = self._subjects[len(self.verdicts) - 1]
+            subject = self._subjects[len(self.outcomes) - 1]
             source = subject.backend or subject.point
-            self.verdicts[-1] = Verdict(text, plugins.slow_plugin_fix(f"POLYHAL_DISABLE={source}"))
+            self.outcomes[-1] = TrialOutcome(text, plugins.slow_plugin_fix(f"POLYHAL_DISABLE={source}"))
         self._done = kind == "done"
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.hal.discovery import plugins, trial
-from polyhal.hal.discovery.trial import Subject, TrialUnavailableError, Verdict
+from polyhal.hal.discovery.trial import Subject, TrialOutcome, TrialUnavailableError
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.settings import env, json_store
 
@@ -59,26 +59,26 @@ class TrialCache:
     """The outcomes that are known, and the means to obtain those that are missing."""
 
     def __init__(self) -> None:
-        self._verdicts: dict[tuple[str, str, str], Verdict] = {}
+        self._outcomes: dict[tuple[str, str, str], TrialOutcome] = {}
 
-    def verdicts(self, wanted: Sequence[Plugin]) -> list[Verdict]:
+    def outcomes(self, wanted: Sequence[Plugin]) -> list[TrialOutcome]:
         """Return the outcome for each plug-in; all pass if POLYHAL_TRIALS is 0 or no process can be started."""
         if not env.trials():
-            return [Verdict() for _ in wanted]
+            return [TrialOutcome() for _ in wanted]
         for plugin in wanted:
-            if _name(plugin) not in self._verdicts and (found := _load(plugin)) is not None:
-                self._verdicts[_name(plugin)] = found
-        missing = [p for p in wanted if _name(p) not in self._verdicts]
+            if _name(plugin) not in self._outcomes and (found := _load(plugin)) is not None:
+                self._outcomes[_name(plugin)] = found
+        missing = [p for p in wanted if _name(p) not in self._outcomes]
         if missing:
             try:
                 found_all = trial.run([Subject(p.point.name, p.point.value, p.backend) for p in missing])
             except TrialUnavailableError:  # nothing is known against them
-                found_all = [Verdict() for _ in missing]
+                found_all = [TrialOutcome() for _ in missing]
             else:
                 for plugin, found in zip(missing, found_all, strict=True):
                     _store(plugin, found)
-            self._verdicts.update(zip(map(_name, missing), found_all, strict=True))
-        return [self._verdicts[_name(p)] for p in wanted]
+            self._outcomes.update(zip(map(_name, missing), found_all, strict=True))
+        return [self._outcomes[_name(p)] for p in wanted]
 
 
 def forget_failures() -> None:
@@ -100,8 +100,8 @@ def can_store() -> bool:
     return os.access(folder, os.W_OK)
 
 
-def _failed(verdict: Verdict) -> bool:
-    return bool(verdict.problem or verdict.devices)
+def _failed(outcome: TrialOutcome) -> bool:
+    return bool(outcome.problem or outcome.devices)
 
 
 def _name(plugin: Plugin) -> tuple[str, str, str]:
@@ -116,13 +116,13 @@ def _path(key: dict[str, str]) -> Path:
     return _folder() / f"{_digest(key)}.json"
 
 
-def _load(plugin: Plugin) -> Verdict | None:
+def _load(plugin: Plugin) -> TrialOutcome | None:
     """Return the outcome in a file, or None if there is none that can be used."""
     key = plugin.key()
     try:
         content = json_store.read(_path(key), _SCHEMA)
         devices: Any = content["devices"]
-        found = Verdict(content["problem"], content["fix"], devices)
+        found = TrialOutcome(content["problem"], content["fix"], devices)
         texts = [found.problem, found.fix, *devices.keys(), *devices.values()]
         age = datetime.now(UTC) - datetime.fromisoformat(content["date"])
         if content["key"] != key or not all(isinstance(t, str) for t in texts):
@@ -134,16 +134,16 @@ def _load(plugin: Plugin) -> Verdict | None:
     return found
 
 
-def _store(plugin: Plugin, verdict: Verdict) -> None:
+def _store(plugin: Plugin, outcome: TrialOutcome) -> None:
     key = plugin.key()
     value = {
         "schema": _SCHEMA,
         "key": key,
         "state": plugin.state(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "problem": verdict.problem,
-        "fix": verdict.fix,
-        "devices": verdict.devices,
+        "problem": outcome.problem,
+        "fix": outcome.fix,
+        "devices": outcome.devices,
     }
     try:
         json_store.write(_path(key), value)
