@@ -57,7 +57,7 @@ def _samples(low: float, high: float) -> Callable[[np.random.Generator], list[Sa
     return samples
 
 
-def _slice(x: Any, axis: int, start: int, length: int) -> Any:
+def slice_along(x: Any, axis: int, start: int, length: int) -> Any:
     """`length` consecutive elements along `axis`."""
     starts = tuple(start if i == axis else 0 for i in range(x.ndim))
     lengths = tuple(length if i == axis else n for i, n in enumerate(x.shape))
@@ -71,8 +71,8 @@ def prefix_scan(combine: Callable[..., Any]) -> Callable[..., Any]:
         length, distance = x.shape[axis], 1
         while distance < length:
             rest = length - distance
-            combined = combine(_slice(x, axis, distance, rest), _slice(x, axis, 0, rest))
-            x = concat((_slice(x, axis, 0, distance), combined), axis)
+            combined = combine(slice_along(x, axis, distance, rest), slice_along(x, axis, 0, rest))
+            x = concat((slice_along(x, axis, 0, distance), combined), axis)
             distance *= 2
         return x
 

@@ -12,15 +12,15 @@ from polyhal.hal.layout import Spec, normalize_axis
 from polyhal.hal.ops.along_axis import declare_along_axis
 from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, first_tensor
 from polyhal.hal.ops.indexing.along_axis import scatter_along_axis
-from polyhal.hal.ops.layout.axes import flip
 from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.arithmetic import abs_
-from polyhal.hal.ops.pointwise.exponential import exp, log, log1p
-from polyhal.hal.ops.pointwise.logic import equal, greater, less, logical_and, logical_or, not_equal
+from polyhal.hal.ops.pointwise.exponential import exp, log1p
+from polyhal.hal.ops.pointwise.logic import equal, logical_and, logical_or, not_equal
 from polyhal.hal.ops.pointwise.rounding import isinf
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
-from polyhal.hal.ops.reductions.scan import prefix_scan, scan_terms
+from polyhal.hal.ops.reductions.scan import prefix_scan, scan_terms, slice_along
 
 _ERRORS = [ErrorSample((np.zeros((2, 3)),), {"axis": 2}, ValueError, "axis 2 is out of range")]
 _SPECIAL = np.array([[1.0, 3.0, 3.0, np.nan, 5.0, -np.inf], [-np.inf, -1.0, 0.0, np.inf, 2.0, np.inf]])
@@ -150,16 +150,23 @@ def _infer_float(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _logcumsumexp_gradient(g: Any, x: Any, out: Any, *, axis: int) -> Any:
-    """Each element gets the sum of g / exp(out) after it, times exp(x): as logarithms, for either sign of g."""
+    """Each element i gets the sum of g[j] exp(x[i] - out[j]) over j >= i.
+
+    It is summed up relative to out[i], by a scan from the end whose factors exp(out[i] - out[i + distance]) are at most 1,
+    and is linear in g, so that it can be differentiated with respect to g.
+    """
+    axis %= len(x.shape)
+    length, distance = x.shape[axis], 1
     reached = not_equal(out, float("-inf"))
     shift = where(reached, out, 0)
-
-    def part(chosen: Any, size: Any) -> Any:
-        weights = where(chosen, log(where(chosen, size, 1)) - shift, float("-inf"))
-        return exp(flip(logcumsumexp(flip(weights, axis), axis), axis) + x)
-
-    above, below = logical_and(reached, greater(g, 0)), logical_and(reached, less(g, 0))
-    return part(above, g) - part(below, -g)
+    while distance < length:
+        rest = length - distance
+        near, far = (slice_along(shift, axis, start, rest) for start in (0, distance))
+        factor = where(slice_along(reached, axis, 0, rest), exp(near - far), 0)
+        nearer = slice_along(g, axis, 0, rest) + factor * slice_along(g, axis, distance, rest)
+        g = concat((nearer, slice_along(g, axis, rest, distance)), axis)
+        distance *= 2
+    return g * exp(x - shift)
 
 
 logcumsumexp: OpFunction = declare_along_axis(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, first_tensor
+from polyhal.hal.ops.layout.diagonal import identity_like
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
@@ -17,6 +18,8 @@ from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     well_conditioned,
 )
 from polyhal.hal.ops.linear_algebra.decompositions.solve import inverse_matrix
+from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -84,8 +87,7 @@ cofactors: OpFunction = declare(
     infer=_infer_same,
     lowering=LAPACK,
     gradient=lambda g, a: cofactors_derivative(a, g),
-    # The determinant's second derivatives test this rule; there are no third ones.
-    samples=lambda rng: [Sample(s.inputs, differentiable=False) for s in _samples(rng)],
+    samples=_samples,
     dtypes=LAPACK_DTYPES,
     tolerance=LAPACK_ERROR,
     autocast=Autocast.FLOAT32,
@@ -110,14 +112,35 @@ def _cofactors_derivative(a: Any, direction: Any) -> Any:
     return (_orthogonal_sign(u, vh) * (u @ inner @ vh)).astype(s.dtype)
 
 
+def _third_derivative(g: Any, a: Any, direction: Any) -> Any:
+    """The third derivative of the determinant along two directions, from the inverse: of regular matrices only.
+
+    It is that of det A (tr X tr Y - tr XY), where X and Y are the inverse times each direction.
+    """
+    inverse, _ = inverse_matrix(a, False)
+    x, y = op_matmul(inverse, g), op_matmul(inverse, direction)
+    along_x, along_y, both = _trace(x), _trace(y), _trace(op_matmul(x, y))
+    one = identity_like(x)
+    inner = op_matmul(x, y) + op_matmul(y, x) - along_y * x - along_x * y + (along_x * along_y - both) * one
+    return _per_matrix(determinant(a)) * t(op_matmul(inner, inverse))
+
+
+def _trace(a: Any) -> Any:
+    return sum_(a * identity_like(a), (-2, -1), True)
+
+
 cofactors_derivative: OpFunction = declare(
     _cofactors_derivative,
     name="cofactors_derivative",
     family="decomposition",
     infer=_infer_same,
     lowering=LAPACK,
+    gradient=lambda g, a, direction, needs: (
+        _third_derivative(g, a, direction) if needs[0] else None,
+        cofactors_derivative(a, g),
+    ),
     samples=lambda rng: [
-        Sample((well_conditioned(rng, *s), rng.uniform(-1, 1, s)), differentiable=False) for s in [(2, 4, 4), (2, 2, 2)]
+        Sample((well_conditioned(rng, *s), rng.uniform(-1, 1, s))) for s in [(2, 4, 4), (2, 2, 2)]
     ],
     dtypes=LAPACK_DTYPES,
     tolerance=LAPACK_ERROR,
