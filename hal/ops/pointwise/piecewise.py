@@ -57,7 +57,7 @@ hardswish = elementwise(
     "`x * hardsigmoid(x)`. Source: Howard et al., arXiv:1905.02244.",
     promotion="float",
     decompose=lambda x: x * clip(x + 3.0, 0.0, 6.0) / 6.0,
-    gradient=lambda g, x: where(less_equal(x, -3.0), 0.0, where(less(x, 3.0), g * (x * (1 / 3) + 0.5), g)),
+    gradient=lambda g, x: where(less_equal(x, -3.0), 0.0, where(less_equal(3.0, x), g, g * (x * (1 / 3) + 0.5))),
     samples=spread(-5.0, 5.0, -3.0, 3.0),
     tolerance=Tolerance(4.0, floor=1.0),
     traits=Trait.CHEAP,
@@ -68,7 +68,7 @@ hardshrink = elementwise(
     "`x` outside [-`lambd`, `lambd`], else 0.",
     promotion="float",
     decompose=lambda x, *, lambd: where(logical_and(less_equal(-lambd, x), less_equal(x, lambd)), 0.0, x),
-    gradient=lambda g, x, *, lambd: where(logical_and(less_equal(-lambd, x), less_equal(x, lambd)), 0.0, g),
+    gradient=lambda g, x, *, lambd: where(logical_or(less(x, -lambd), less(lambd, x)), g, 0.0),
     samples=spread(-3.0, 3.0, -0.5, 0.5),
     traits=Trait.CHEAP,
 )

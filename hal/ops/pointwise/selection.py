@@ -9,7 +9,7 @@ import numpy as np
 
 from polyhal.hal.ops.declare import OpFunction, Sample, Trait
 from polyhal.hal.ops.pointwise.elementwise import elementwise
-from polyhal.hal.ops.pointwise.logic import equal, greater, less, logical_or, not_equal
+from polyhal.hal.ops.pointwise.logic import equal, greater, less, less_equal, logical_or, not_equal
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
 
 maximum = elementwise(
@@ -30,9 +30,9 @@ minimum = elementwise(
 
 
 def _extremum_gradient(g: Any, x: Any, y: Any, loses: Callable[..., Any]) -> Any:
-    """Equal elements get half the gradient each, as in PyTorch."""
-    half = where(equal(x, y), g * 0.5, 0.0)
-    return where(loses(y, x), g, half), where(loses(x, y), g, half)
+    """Equal elements get half the gradient each, and both get it where one is NaN, as in PyTorch."""
+    won = where(equal(x, y), g * 0.5, g)
+    return where(loses(x, y), 0.0, won), where(loses(y, x), 0.0, won)
 
 
 where: OpFunction = elementwise(
@@ -65,11 +65,10 @@ def _clip_gradient(g: Any, x: Any, min: Any, max: Any, needs: tuple[bool, ...]) 
         above = greater(x, max)
         if min is not None and (needs[1] or needs[2]):
             above = logical_or(above, less(max, min))
-        dx, dmax = where(above, 0, dx), where(above, g, 0)
+        dx, dmax = where(less_equal(x, max), dx, 0), where(above, g, 0)
     if min is not None:
-        below = less(x, min)
-        dmin = where(below, g if max is None else where(above, 0, g), 0) if needs[1] else None
-        dx = where(below, 0, dx)
+        dmin = where(less(x, min), g if max is None else where(above, 0, g), 0) if needs[1] else None
+        dx = where(less_equal(min, x), dx, 0)
     return dx, dmin, dmax
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.ops.declare import Autocast, OpFunction, Tolerance
-from polyhal.hal.ops.pointwise.arithmetic import sign
+from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
 from polyhal.hal.ops.pointwise.logic import equal
+from polyhal.hal.ops.pointwise.rounding import isinf
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.special import bessel_integrals as integrals
 from polyhal.hal.ops.special.airy import airy_ai
@@ -69,7 +70,7 @@ i1: OpFunction = _bessel(
     "i1",
     lambda x: integrals.scaled_i(1, x) * np.exp(np.abs(x)),
     "Modified Bessel function of the first kind, order 1.",
-    gradient=lambda g, x, out: g * (i0(x) - _over_argument(out, x)),
+    gradient=lambda g, x, out: g * where(isinf(out), abs_(out), i0(x) - _over_argument(out, x)),
 )
 i1e: OpFunction = _bessel(
     "i1e",

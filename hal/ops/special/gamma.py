@@ -123,7 +123,8 @@ def _np_polygamma(x: Any, *, n: int) -> Any:
     with np.errstate(all="ignore"):
         if n == 1:
             mirrored = (np.pi / np.sin(np.pi * (x - np.round(x)))) ** 2 - hurwitz_zeta(2.0, 1.0 - x)
-            return np.where(x < 0.5, np.where(x == np.floor(x), np.inf, mirrored), hurwitz_zeta(2.0, x))
+            pole = np.isfinite(x) & (x == np.floor(x))
+            return np.where(x < 0.5, np.where(pole, np.inf, mirrored), hurwitz_zeta(2.0, x))
         return (-1.0) ** (n + 1) * math.factorial(n) * hurwitz_zeta(n + 1.0, x)
 
 

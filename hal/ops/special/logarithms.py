@@ -71,7 +71,7 @@ logit_of = elementwise(
     "Inverse of sigmoid: `log(x / (1 - x))`.",
     promotion="float",
     decompose=lambda x: log(x / (1.0 - x)),
-    gradient=lambda g, x: g / (x * (1.0 - x)),
+    gradient=lambda g, x: g / where(logical_or(less(x, 0.0), less(1.0, x)), math.nan, x * (1.0 - x)),
     samples=spread(0.05, 0.95),
     tolerance=Tolerance(12.0, floor=1.0),
     autocast=Autocast.FLOAT32,
@@ -92,7 +92,7 @@ def _sinc_gradient(g: Any, x: Any) -> Any:
     z = x * math.pi
     flat = equal(z, 0.0)
     z, size = where(flat, 1.0, z), where(flat, 1.0, x)
-    return g * where(flat, 0.0, (z * cos(z) - sin(z)) / (z * size))
+    return g * where(flat, 0.0, (cos(z) - sin(z) / z) / size)
 
 
 def _np_spherical_bessel_j0(x: Any) -> Any:

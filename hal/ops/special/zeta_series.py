@@ -26,6 +26,7 @@ def hurwitz_zeta(x: Any, q: Any) -> Any:
             factor = factor * (x + order - 1) * (x + order) / (w * w)
         whole_q, whole_x = q == np.floor(q), x == np.floor(x)
         total = np.where((q <= 0) & whole_q, np.inf, np.where((q <= 0) & ~whole_x, np.nan, total))
+        total = np.where(np.isinf(q), np.where(q > 0, 0.0, np.nan), total)
         return np.where(x == 1, np.inf, np.where(x < 1, np.nan, total))
 
 
