@@ -4,49 +4,7 @@
 {% include "lib/logarithm.wgsl" %}
 {% include "lib/mul64.wgsl" %}
 {% include "lib/sincos.wgsl" %}
-var<private> two_over_pi: array<u32, 7> = array<u32, 7>(
-    0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
-
-// Range reduction of large x: x - n pi/2 and n modulo 4 (Payne and Hanek, SIGNUM Newsletter 18, 1983).
-fn reduced_large(x: f32) -> ReducedAngle {
-    let bits = bitcast<u32>(x);
-    let exponent = i32((bits >> 23u) & 0xffu) - 127;
-    let mantissa = (bits & 0x7fffffu) | 0x800000u;
-    // x = mantissa 2^(exponent - 23). Take three words of 2/pi, beginning at the first bit that contributes to n modulo 4.
-    let first = u32(max(exponent - 23 - 1, 0));
-    let word = first / 32u;
-    let shift = first % 32u;
-    var words = array<u32, 3>();
-    for (var i = 0u; i < 3u; i++) {
-        let high = two_over_pi[min(word + i, 6u)];
-        let low = two_over_pi[min(word + i + 1u, 6u)];
-        words[i] = select((high << shift) | (low >> (32u - max(shift, 1u))), high, shift == 0u);
-    }
-    let p0 = mantissa * words[0];
-    let p1 = product(mantissa, words[1]);
-    let p2 = product(mantissa, words[2]);
-    let low = p1.y + p2.x;
-    let high = p0 + p1.x + select(0u, 1u, low < p1.y);
-    // The words hold x 2/pi from bit `first` on: 2^(exponent - 23 - first) is the weight of the last bit above the point.
-    let places = u32(31 - (exponent - 23 - i32(first)));
-    let up = 31u - min(places, 31u);
-    let aligned = select((high << up) | (low >> (32u - max(up, 1u))), high, up == 0u);
-    let rest = low << up;
-    let rounded = aligned + 0x20000000u;
-    let quarters = i32(rounded >> 30u);
-    let signed = bitcast<i32>((aligned << 2u) | (rest >> 30u));
-    let angle = (f32(signed) + f32((rest << 2u) >> 8u) * 5.9604645e-8f) * (1.57079633f / 4294967296.0f);
-    let negative = bits >= 0x80000000u;
-    return ReducedAngle(select(angle, -angle, negative), select(quarters, -quarters, negative) & 3);
-}
-fn reduced(x: f32) -> ReducedAngle {
-    if (fabs_f32(x) < 8192.0f) {
-        let n = round(x * 0.636619772f);
-        let angle = ((x - n * 1.5703125f) - n * 4.837512969970703e-4f) - n * 7.549789948768648e-8f;
-        return ReducedAngle(angle, i32(n) & 3);
-    }
-    return reduced_large(x);
-}
+{% include "lib/range_reduction.wgsl" %}
 fn sine_f32(x: f32) -> f32 {
     if (!isfinite_f32(x)) { return not_a_number(); }
     return select(quarter_sine(reduced(x)), x, fabs_f32(x) < 1.0e-4f);
@@ -61,7 +19,7 @@ fn tangent_f32(x: f32) -> f32 {
     let r = reduced(x);
     let s = sine_near(r.angle);
     let c = cosine_near(r.angle);
-    let value = select(s / c, -c / s, (r.quarters & 1) == 1);
+    let value = select(quotient_f32(s, c), -quotient_f32(c, s), (r.quarters & 1) == 1);
     return select(value, x, fabs_f32(x) < 1.0e-4f);
 }
 fn atan_f32(x: f32) -> f32 {
@@ -167,27 +125,32 @@ fn exact_product(a: f32, b: f32) -> vec2<f32> {
     let high = a * b;
     return vec2<f32>(high, ((ah * bh - high) + ah * bl + al * bh) + al * bl);
 }
-// x^y for finite x > 0. log2(x) and y log2(x) are double-float numbers, because the exponential magnifies their error.
+// x^y for finite x > 0. log2(x) and y log2(x) are double-float numbers, because the exponential magnifies their error. Leading
+// parts are rounded to a grid on which their sums are exact: a compiler may take x - ((x + y) - y) for 0.
 fn power_positive(x: f32, y: f32) -> f32 {
     let parts = split(x);
     let f = parts.fraction;
-    let d = 2.0f + f;
-    let d_low = f - (d - 2.0f);
+    let f_high = round(f * 4194304.0f) * 2.38418579e-7f;
+    let d = 2.0f + f_high;
+    let d_low = f - f_high;
     let s = f / d;
-    let sd = exact_product(s, d);
+    let s_high = leading(s);
+    let sd = exact_product(s_high, d);
     let s_low = (((f - sd.x) - sd.y) - s * d_low) / d;
     // log(1 + f) = 2 s + s (2/3 s^2 + ...)
     let tail = 2.0f * s_low + s * log_series(s);
-    let e = exact_product(2.0f * s, 1.44269502f);
-    let high = parts.exponent + e.x;
-    let low = (e.x - (high - parts.exponent)) + (e.y + (2.0f * s * 1.925963033e-8f + tail * 1.44269502f));
+    let e = exact_product(2.0f * s_high, 1.44269502f);
+    // Near 1, where y may be large, e.x is alone.
+    let e_high = select(round(e.x * 4096.0f) * 2.44140625e-4f, e.x, parts.exponent == 0.0f);
+    let high = parts.exponent + e_high;
+    let low = (e.x - e_high) + (e.y + (2.0f * s * 1.925963033e-8f + tail * 1.44269502f));
     let t = exact_product(y, high);
     let whole = t.x;
     let rest = t.y + y * low;
     let n = round(clamped(whole, -300.0f, 300.0f));
     let c = clamped((whole - n) + rest, -2.0f, 2.0f);
     let m = round(c);
-    let value = scaled(scaled(1.0f + expm1_near((c - m) * 0.693147181f), i32(clamped(n, -150.0f, 127.0f))), i32(m));
+    let value = scaled(1.0f + expm1_near((c - m) * 0.693147181f), i32(clamped(n + m, -152.0f, 129.0f)));
     return select(select(value, 0.0f, whole < -152.0f), infinity(), whole >= 129.0f);
 }
 fn signed_power_f32(x: f32, y: f32) -> f32 {
