@@ -133,3 +133,9 @@ def test_matrices_beyond_the_binding_limit(found: discovery.WGPUAdapter, rng: An
         check(device, "matmul", [_draw(rng, m, k), _draw(rng, k, n)], ulps=8 + k**0.5)
         check(device, "matmul", [_draw(rng, k, m).T, _draw(rng, n, k).T], ulps=8 + k**0.5)
         check(device, "linear", [_draw(rng, 3, m, k), _draw(rng, n, k), _draw(rng, n)], ulps=8 + k**0.5)
+
+
+def test_a_product_of_more_terms_than_a_loop_has_iterations(device: Any) -> None:
+    count = 1 << 21
+    (out,) = run(device, "matmul", [np.ones((1, count), np.float32), np.ones((count, 1), np.float32)])
+    assert out.item() == count

@@ -9,7 +9,9 @@ import pytest
 from native_ops import check
 
 from polyhal.hal import dtypes
+from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
+from polyhal.hal.protocol import Declined
 
 CASES: list[dict[str, Any]] = [
     {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0)},
@@ -52,3 +54,16 @@ def test_views_dilation_and_special_values(device: Any, rng: Any) -> None:
     x[0, 0, 3, 4], x[1, 1] = np.nan, -np.inf
     check(device, "max_pool2d", [x], ulps=0, **params)
     check(device, "max_pool2d_grad", [rng.uniform(-1, 1, _pooled("max_pool2d", x, params).shape), x], **params)
+
+
+def test_windows_of_more_elements_than_a_loop_has_iterations(device: Any) -> None:
+    forced = device.with_quirk(loop_limit=1 << 10)
+    params = {"kernel": (20, 60), "stride": (20, 60), "padding": (0, 0), "ceil_mode": False}
+    spec, out = contiguous(dtypes.float32, (1, 1, 20, 60)), contiguous(dtypes.float32, (1, 1, 1, 1))
+    average = params | {"count_include_pad": True, "divisor": None}
+    declined = forced.backend.lower("avg_pool2d", (spec,), (out,), average)
+    assert isinstance(declined, Declined)
+    assert "1200 terms" in declined.reason
+    assert not isinstance(
+        forced.backend.lower("avg_pool2d_grad", (out,), (spec,), average | {"shape": spec.shape}), Declined
+    )

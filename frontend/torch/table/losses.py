@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from polyhal.hal.dtypes import accumulator
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast, zeros
 
@@ -128,8 +129,14 @@ def nll_loss(x: Any, target: Any, weight: Any, reduction: int, ignore_index: int
     losses = F["where"](counts, -F["take_along_axis"](x, safe, axis) * scale, 0.0)
     if reduction == NONE:
         return F["squeeze"](losses, axis), zeros((), x.dtype, x.device)
-    total, loss = F["sum"](scale), F["sum"](losses)
-    return loss / total if reduction == MEAN else loss, total
+    total, loss = _total(scale), F["sum"](losses)
+    loss = cast(_total(losses) / total, x.dtype) if reduction == MEAN else loss
+    return loss, cast(total, x.dtype)
+
+
+def _total(x: Any) -> Any:
+    """The sum in the dtype in which it is carried: that of 65,505 weights does not fit float16."""
+    return F["sum"](cast(x, accumulator(x.dtype)))
 
 
 @aten("nll_loss_backward", "nll_loss2d_backward")
@@ -137,7 +144,10 @@ def nll_loss_backward(
     grad: Any, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total_weight: Any
 ) -> Any:
     axis, safe, counts = _classes(x, target, ignore_index)
-    grad = grad / total_weight if reduction == MEAN else grad
+    if reduction == MEAN:
+        wide = accumulator(x.dtype)
+        total = _total(_weights(weight, safe, counts, x.dtype)) if wide is not x.dtype else total_weight
+        grad = cast(cast(grad, wide) / total, x.dtype)
     grad = F["unsqueeze"](grad, axis) if reduction == NONE else grad
     slope = F["where"](counts, -_weights(weight, safe, counts, x.dtype) * grad, 0.0)
     classes = F["arange"](0, x.shape[axis], 1, safe.dtype, device=x.device)

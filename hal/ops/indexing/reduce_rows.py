@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.hal import dtypes
-from polyhal.hal.dtypes import DType
+from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.ops.indexing.row_updates import maximum_rows, multiply_rows, replace_rows
 from polyhal.hal.ops.indexing.rows import scatter_rows
@@ -32,7 +32,7 @@ def reduce_rows(name: str, x: Any, index: Any, src: Any, reduce: str, include_se
         return replace_rows(x, index, src)
     if x.dtype.is_complex and reduce == "sum" and include_self:
         return x + scatter_rows(src, index, x.shape[0])
-    kind = _computed_in(x.dtype)
+    kind = _computed_in(x.dtype, reduce)
     if kind is not x.dtype:
         out = reduce_rows(name, x.cast(dtype=kind), index, src.cast(dtype=kind), reduce, include_self)
         return not_equal(out, 0) if x.dtype.kind == "bool" else out.cast(dtype=x.dtype)
@@ -59,10 +59,15 @@ def _combined(x: Any, index: Any, src: Any, reduce: str, count: Any, include_sel
     return total / divisor if x.dtype.kind == "float" else floor_divide(total, divisor)
 
 
-def _computed_in(dtype: DType) -> DType:
-    """The dtype that sums by index have kernels for. Wrapping commutes with sums and products."""
+def _computed_in(dtype: DType, reduce: str) -> DType:
+    """The dtype that sums by index have kernels for, and that holds the counts of a mean.
+
+    Wrapping commutes with sums and products.
+    """
     if dtype.is_complex:
         raise UnsupportedDTypeError(message("reduce_rows", f"got {dtype.name}", expected="a real dtype, or sums"))
+    if dtype.kind == "float" and reduce == "mean":
+        return accumulator(dtype)
     if dtype.kind == "float" or dtype in (dtypes.int32, dtypes.int64):
         return dtype
     return dtypes.int32 if dtype.itemsize < 4 else dtypes.int64

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from polyhal.hal import dtypes
+from polyhal.hal.dtypes import accumulator
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
@@ -53,6 +54,9 @@ def segment_reduce(
         raise ShapeError(
             message("segment_reduce", f"lengths have shape {lengths.shape}", expected=f"{data.shape[:axis]}")
         )
+    if reduce == "mean" and data.dtype.itemsize < 4:  # neither sums nor counts fit half precision
+        wide = segment_reduce(data.cast(dtype=accumulator(data.dtype)), reduce, lengths=lengths, axis=axis, initial=initial)
+        return wide.cast(dtype=data.dtype)
     groups, segments = math.prod(data.shape[:axis]), lengths.shape[-1]
     length, rest = data.shape[axis], data.shape[axis + 1 :]
     counts = reshape(lengths, (groups * segments,))

@@ -13,7 +13,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import Spec, View, broadcast_shapes, broadcast_strides
+from polyhal.hal.layout import ScalarSpec, Spec, View, broadcast_shapes, broadcast_strides
 from polyhal.hal.ops.declare import (
     OPS,
     CoreCall,
@@ -139,6 +139,8 @@ def _core_rule(op: str, arity: int) -> Callable[[ComputeBackend, Specs, tuple[Sp
         if name not in known:
             return Declined(f"the backend has no {name}")
         operand, (output,) = operand_dtype(OPS[op], specs), outputs
+        if arity == 2 and any(isinstance(s, ScalarSpec) or s.dtype is not operand for s in specs if s is not None):
+            operand = _of_mixed(operand)
         inputs: list[CoreInput | None] = []
         for input_name, s in zip(OPS[op].schema.inputs, specs, strict=True):
             if s is None:
@@ -148,9 +150,15 @@ def _core_rule(op: str, arity: int) -> Callable[[ComputeBackend, Specs, tuple[Sp
             inputs.append(CoreInput(dtypes.bool_ if condition else operand, (output.size,), view, exact=condition))
         exact = output.dtype is dtypes.bool_
         run = _member(backend, arity, name)
-        return CoreCall(name, run, tuple(inputs), output.dtype, (output.size,), result_exact=exact)
+        result = output.dtype if output.dtype.itemsize >= operand.itemsize or exact else operand
+        return CoreCall(name, run, tuple(inputs), result, (output.size,), result_exact=exact)
 
     return rule
+
+
+def _of_mixed(dtype: DType) -> DType:
+    """The dtype in which a tensor of `dtype` meets a number or an integer: float32 for half precision, as few of them fit."""
+    return dtypes.accumulator(dtype) if dtype.kind == "float" else dtype
 
 
 def _member(backend: ComputeBackend, arity: int, name: str) -> Callable[..., None]:

@@ -11,12 +11,12 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import Tolerance, Trait
 from polyhal.hal.ops.pointwise.logic import bitwise_invert, equal, logical_not, not_equal
 from polyhal.hal.ops.reductions.reduction import reduction, unreduced
+from polyhal.hal.ops.reductions.shares import shared
 
 
 def _extremum_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Any, keepdims: bool) -> Any:
     """Equal extrema share the gradient equally."""
-    chosen = equal(x, unreduced(out, x_spec, axis, keepdims)).cast(dtype=x.dtype)
-    return chosen * (unreduced(g, x_spec, axis, keepdims) / chosen.sum(axis=axis, keepdims=True))
+    return shared(unreduced(g, x_spec, axis, keepdims), equal(x, unreduced(out, x_spec, axis, keepdims)), axis)
 
 
 max_ = reduction(

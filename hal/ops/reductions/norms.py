@@ -20,6 +20,7 @@ from polyhal.hal.ops.pointwise.logic import equal, greater, logical_or, not_equa
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_, min_
 from polyhal.hal.ops.reductions.reduction import Axis, reduced_terms, reduction, unreduced
+from polyhal.hal.ops.reductions.shares import shared
 from polyhal.hal.ops.reductions.sums import in_float, sum_
 
 _RENORM_EPS = 1e-7
@@ -56,8 +57,7 @@ def _gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Axis, keepdims: b
         return sign(x) * g
     if math.isinf(ord):
         size = abs_(x)
-        chosen = logical_or(equal(size, out), not_equal(size, size)).cast(dtype=x.dtype)
-        return sign(x) * chosen * (g / sum_(chosen, axis, True))
+        return sign(x) * shared(g, logical_or(equal(size, out), not_equal(size, size)), axis)
     flat = equal(out, 0)
     if ord == 2:
         return x * where(flat, 0, g / where(flat, 1, out))

@@ -27,6 +27,7 @@ from polyhal.hal.ops.pointwise.selection import maximum, where
 from polyhal.hal.ops.reductions.positions import argmax
 from polyhal.hal.ops.reductions.reduction import Axis, element_count, reduced_shape, reduction, unreduced
 from polyhal.hal.ops.reductions.scan_extrema import running_max
+from polyhal.hal.ops.reductions.shares import shared
 from polyhal.hal.ops.reductions.sort import sort, sort_pairs
 from polyhal.hal.ops.reductions.sums import sum_
 
@@ -141,8 +142,8 @@ def _middle_decomposed(x: Any, *, axis: Any, keepdims: bool, skip_nan: bool) -> 
 def _middle_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Axis, keepdims: bool, skip_nan: bool) -> Any:
     """Equal elements share the gradient equally, as in PyTorch."""
     out = unreduced(out, x_spec, axis, keepdims)
-    chosen = logical_or(equal(x, out), logical_and(not_equal(x, x), not_equal(out, out))).cast(dtype=x.dtype)
-    return chosen * (unreduced(g, x_spec, axis, keepdims) / sum_(chosen, axis, True))
+    chosen = logical_or(equal(x, out), logical_and(not_equal(x, x), not_equal(out, out)))
+    return shared(unreduced(g, x_spec, axis, keepdims), chosen, axis)
 
 
 def _middle_samples(rng: np.random.Generator) -> list[Sample]:
@@ -224,6 +225,9 @@ def _quantile(op: str, x: Any, q: Any, dim: int | None, keepdim: bool, interpola
         raise ValueError(f"[{op}] got {x.dtype.name}; expected a floating-point tensor")
     if isinstance(q, (int, float)) and not 0 <= q <= 1:
         raise ValueError(f"[{op}] q is {q}; expected 0 to 1")
+    if x.dtype.itemsize < 4:  # ranks beyond 2,048 are not exact in half precision
+        q = q.cast(dtype=dtypes.float32) if hasattr(q, "spec") else q
+        return _quantile(op, x.cast(dtype=dtypes.float32), q, dim, keepdim, interpolation, skip_nan).cast(dtype=x.dtype)
     shape = reduced_shape(x.shape, tuple(range(x.ndim)) if dim is None or not x.ndim else (dim % x.ndim,), keepdim)
     rows = reshape(x, (-1,)) if dim is None or not x.ndim else moveaxis(x, dim, -1)
     if not rows.shape[-1]:

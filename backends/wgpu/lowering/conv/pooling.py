@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ _LENGTHS = (
     "height", "width", "down", "across", "kernel_h", "kernel_w", "stride_h", "stride_w", "padding_h", "padding_w",
     "dilation_h", "dilation_w",
 )  # fmt: skip
+_LOOPS = 2
+"""Iterations per term, at most: loops over rows count, too."""
 _AXES = ("image", "channel", "row", "column")
 
 
@@ -33,6 +36,11 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
             return pooling
         if too_large(runtime, out, *(s for s in inputs if isinstance(s, Spec))):
             return Declined("an operand is larger than what a kernel can see at once")
+        # A gradient adds the windows that an element is part of, and a result the elements of a window.
+        terms = math.prod(ceil_div(k, s) if gradient else k for k, s in zip(params["kernel"], params["stride"], strict=True))
+        limit = runtime.features.quirks.loop_limit // _LOOPS
+        if limit and terms > limit:
+            return Declined(f"sums of {terms} terms take more iterations than a loop can have")
         # Elements smaller than a word are stored four at a time: a single one would need two atomic operations.
         lanes = 4 if out.dtype.itemsize < 4 and out.aligned else 1
         group = runtime.features.group_size

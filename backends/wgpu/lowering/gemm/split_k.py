@@ -24,12 +24,16 @@ _BUSY_CPU = 4
 _MULTIPLE = 16
 """Splits are multiples of this many terms, which the k-tiles of every kernel divide."""
 _GROUP = 64
+_LOOPS = 2
+"""Iterations per term, at most: the loop over terms, and those over a block's elements."""
 
 
 def choose(runtime: Runtime, p: Product, groups: int, *, blocks: bool) -> SplitK:
-    """Return the splits that keep the device busy, given `groups` workgroups per split."""
+    """Return the splits that keep the device busy and within its limit for loops, given `groups` workgroups per split."""
     busy = _BUSY_CPU if runtime.features.cpu else _BUSY_BLOCKS if blocks else 2 * BUSY_GROUPS
     min_terms = _MIN_BLOCK_TERMS if blocks else MIN_TERMS
+    if limit := runtime.features.quirks.loop_limit // _LOOPS:
+        busy = max(busy, groups * ceil_div(p.k, limit))
     max_splits = runtime.features.max_binding // (p.count * p.m * p.n * p.sum_dtype.itemsize)
     return split_k(p.k, groups, busy, max_splits, min_terms=min_terms, multiple=_MULTIPLE)
 
