@@ -40,6 +40,8 @@ class Recording:
         """A recording may follow a `previous` one, as a backward pass does; `forwarded` is what it needs of that one."""
         self.recorder: StepRecorder = StepRecorder(None if previous is None else previous.recorder)
         self._results: list[int] = []
+        self._memories: list[int | None] = []
+        """The memory of each result; None for what the program does not see."""
         self._scope: AbstractContextManager[None] | None = None
         self._captured: CapturedGraph | None = None
 
@@ -83,16 +85,26 @@ class Recording:
 
         Let go of them before `finish`: they would be kept up to date after each run as well.
         """
-        self._results += [self.recorder.value_of(x) for x in arrays]
+        for x in arrays:
+            self._results.append(self.recorder.value_of(x))
+            self._memories.append(self.recorder.memory_of(x))
+
+    def assign(self, pairs: Iterable[tuple[Array, Any]]) -> None:
+        """Let each array hold a value from now on, all at once: no value sees what another array is assigned.
+
+        A value is an array or a number of the same shape and dtype, and may lie in the memory of any of the arrays.
+        """
+        self.recorder.assign(pairs)
 
     def pass_on(self, values: Iterable[int]) -> None:
         """Let every run return values of the graph that a following recording needs, after the results so far."""
         self._results += values
+        self._memories += [None] * (len(self._results) - len(self._memories))
 
     def finish(self) -> CapturedGraph:
         """End the recording. Returns its graph, which can be compared with that of another one."""
         if self._captured is None:
-            self._captured = self.recorder.finish(self._results)
+            self._captured = self.recorder.finish(self._results, self._memories)
         return self._captured
 
     def program(self, budget: int | None = None) -> Executable:

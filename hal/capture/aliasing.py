@@ -55,10 +55,11 @@ class AliasRoot:
 class BufferContents:
     """The values that one buffer holds: its roots, and a cache of the values of views."""
 
-    __slots__ = ("buffer", "changed", "initial_version", "roots", "values")
+    __slots__ = ("buffer", "changed", "initial_version", "number", "roots", "values")
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: Buffer, number: int) -> None:
         self.buffer = buffer
+        self.number = number
         self.initial_version = buffer.version
         self.roots: list[AliasRoot] = []
         self.values: dict[tuple[Spec, int], int] = {}
@@ -115,6 +116,10 @@ class AliasTable:
         if value is None:
             value = contents.values[key] = self._new_view(contents, x)
         return value
+
+    def memory_of(self, x: Array) -> int:
+        """A number for the buffer of an array: the same for arrays in one buffer, and for no other."""
+        return self._contents(x.buffer).number
 
     def add_input(self, x: Array) -> int:
         """Register `x` as a graph input. Returns its position among the step's inputs."""
@@ -176,14 +181,16 @@ class AliasTable:
         if ref.handle is not FAKE_HANDLE and id(ref.handle) in self._host_reads:
             raise _read_error(ref.spec, self._host_reads[id(ref.handle)][0])
         contents = self._contents(target.buffer)
-        root = contents.covering(ref)
+        root = contents.covering(ref) or contents.at(ref)
         if root is None:
             if isinstance(target.buffer, FakeBuffer) or any(r.overlaps(ref) for r in contents.roots):
                 raise _overlap_error(ref)
             root = self._new_constant(contents, _dense_span(ref), target.device)
         if any(r is not root and r.overlaps(ref) for r in contents.roots):
             raise _overlap_error(ref)
-        whole = root.ref.spec.shape == ref.shape and root.ref.offset == ref.offset and ref.is_contiguous
+        whole = root.is_at(ref) or (
+            root.ref.spec.shape == ref.shape and root.ref.offset == ref.offset and ref.is_contiguous
+        )
         replacement = self._replacement(value, ref, target.device) if whole else None
         if replacement is not None:
             root.value = replacement
@@ -221,7 +228,7 @@ class AliasTable:
     def _contents(self, buffer: Buffer) -> BufferContents:
         contents = self._buffers.get(id(buffer))
         if contents is None:
-            contents = self._buffers[id(buffer)] = BufferContents(buffer)
+            contents = self._buffers[id(buffer)] = BufferContents(buffer, len(self._buffers))
         return contents
 
     def _new_view(self, contents: BufferContents, x: Array) -> int:

@@ -101,6 +101,11 @@ class StepRecorder:
     def overwrite(self, target: Array, value: Any) -> None:
         self._aliases.store(target, self._aliases.operand(value))
 
+    def assign(self, pairs: Iterable[tuple[Array, Any]]) -> None:
+        """Overwrite several arrays with the values that were there before any of them was written to."""
+        for target, value in [(target, self._aliases.operand(value)) for target, value in pairs]:
+            self._aliases.store(target, value)
+
     def transfer(self, x: Array, device: Device, non_blocking: bool = False) -> Any:
         (value,), _ = self._graph.add_node(OPS["transfer"], (Value(self._aliases.value_of(x)),), (), device)
         return self._fake(value, device)
@@ -207,9 +212,13 @@ class StepRecorder:
         """The value that a tensor holds now; for `finish`."""
         return self._aliases.value_of(x)
 
-    def finish(self, results: Iterable[int]) -> CapturedGraph:
-        """The graph of what was recorded, given the values that the step returns."""
-        returned = list(results)
+    def memory_of(self, x: Array) -> int:
+        """A number for the memory of a tensor; for `finish`."""
+        return self._aliases.memory_of(x)
+
+    def finish(self, results: Iterable[int], memories: Iterable[int | None]) -> CapturedGraph:
+        """The graph of what was recorded, given the values that the step returns, and the memory of each."""
+        returned, places = list(results), list(memories)
         self._back_constants()
         tensors = [t for t in (ref() for ref in self._tensors) if t is not None and isinstance(t.buffer, FakeBuffer)]
         graph, number = self._graph.finish([*returned, *map(self.value_of, tensors)])
@@ -229,6 +238,7 @@ class StepRecorder:
             {number[value]: line for value, line in self._aliases.first_uses.items()},
             self._gradients.initial,
             self._leaves.flags(ref() for ref in self._tensors),
+            places + [self.memory_of(x) for x in tensors],
         )
 
     def abandon(self) -> None:

@@ -15,7 +15,6 @@ from polyhal.hal.passes.gather_again import gather_again
 from polyhal.hal.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.hal.passes.layout.sink_reshapes import sink_reshapes
-from polyhal.hal.passes.separate_results import separate_results
 from polyhal.hal.passes.simplify.algebra import simplify_algebra
 from polyhal.hal.passes.simplify.canonical_views import canonicalize_views
 from polyhal.hal.passes.simplify.common_subexpressions import merge_common_subexpressions
@@ -46,8 +45,7 @@ PASSES = (
 
 
 def optimize(graph: Graph) -> Graph:
-    """The graph after all passes, with results that share memory only where they did before."""
-    recorded = graph
+    """The graph after all passes. Outputs may have become one value; `hal/scheduler/outputs.py` gives each its memory."""
     for step in PASSES:
         graph = step(graph)
-    return separate_results(graph, recorded)
+    return graph

@@ -21,13 +21,14 @@ from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
 from polyhal.hal.ir.graph import CapturedConstant, Value
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.protocol import BindingSlot, Feature
+from polyhal.hal.protocol import BindingSlot
 from polyhal.hal.scheduler.arena import plan_arena
 from polyhal.hal.scheduler.bindings import Rebindable, ResultMemory
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.lanes import Lanes, LaneSpan
 from polyhal.hal.scheduler.live_outs import LiveOut, copied
 from polyhal.hal.scheduler.observed import observed_call, observed_copy
+from polyhal.hal.scheduler.outputs import FinalCopies, OutputPlacer, records
 from polyhal.hal.scheduler.partitions import BoundCall, Partition, partitioned, run_in_turn
 from polyhal.hal.scheduler.placement import Placement, placement
 from polyhal.hal.scheduler.plan import Arena, Owner, StepPlan
@@ -179,7 +180,7 @@ class Executable:
             device = call.node.device
             workspace = [self._places[Owner("call", k, part)][0] for part in range(len(call.workspace))]
             scalars = any(isinstance(self._argument(x), RuntimeScalar) for x in call.inputs)
-            recorded = _records(device) and call.resolution.recordable and (call.direct or not scalars)
+            recorded = records(device) and call.resolution.recordable and (call.direct or not scalars)
             inputs = [self._argument(x, recorded) for x in call.inputs]
             outputs = [self._argument(Value(i), recorded) for i in call.outputs]
             run = call.bound(inputs, outputs, workspace, runtime_scalars=scalars and not recorded)
@@ -213,42 +214,26 @@ class Executable:
         return binding.recorded(ref) if recorded and binding is not None and ref is not None else ref
 
     def _final_copies(self) -> list[BoundCall]:
-        """Copies after the last step: results that lie in the memory of an input, then the plan's write-backs."""
-        copies: list[BoundCall] = []
-        self._outputs: list[tuple[Ref, Any, ResultMemory]] = []
-        for value in self.graph.outputs:
-            number, _ = self.plan.buffers.slice_of(value)
-            ref, device = self._ref(value), self.plan.devices[value]
-            if number in self._result_of:
-                self._outputs.append((ref, device, self._result_of[number]))
-                continue
-            result = ResultMemory(contiguous(ref.dtype, ref.shape), device)
-            target = result.binding.reference(result.spec, 0)
-            self.results.append(result)
-            if ref.size:
-                record = _records(device)
-                slot = result.binding.recorded(target) if record else target
-                copies.append(_copy(device, self._argument(Value(value), record), slot))
-                self._plain_copies.append((device, ref, target))
-            self._outputs.append((target, device, result))
-        late: list[BoundCall] = []
-        plain: list[tuple[Device, Ref, Ref]] = []
+        """Copies after the last step: results that need memory of their own, then the plan's write-backs."""
+        placer = OutputPlacer(self.plan, self._result_of, self._ref, self._argument)
+        self._outputs = placer.run()
+        self.results += placer.made
+        copies, late = placer.copies, FinalCopies()
         for n, (value, i, staged) in enumerate(self.plan.write_backs):
             device = self.plan.devices[value]
-            source, target = (self._argument(Value(v), _records(device)) for v in (value, i))
+            source, target = self._ref(value), self._ref(i)
+            source_slot, target_slot = (self._argument(Value(v), records(device)) for v in (value, i))
             if not target.size:
                 continue
             if staged:
                 spec = contiguous(source.dtype, source.shape)
                 handle, offset = self._places[Owner("copy", n)]
                 between = Ref(handle, spec, offset // spec.dtype.itemsize)
-                copies.append(_copy(device, source, between))
-                self._plain_copies.append((device, self._ref(value), between))
-                source = between
-            late.append(_copy(device, source, target))
-            plain.append((device, source if staged else self._ref(value), self._ref(i)))
-        self._plain_copies += plain
-        return copies + late
+                copies.add(device, source, between, (source_slot, between))
+                source = source_slot = between
+            late.add(device, source, target, (source_slot, target_slot))
+        self._plain_copies += copies.plain + late.plain
+        return copies.calls + late.calls
 
     def memory_report(self) -> MemoryReport:
         """The memory that runs need, by kind."""
@@ -367,14 +352,6 @@ class Executable:
         self._live_outs = [LiveOut(t, *self._outputs[output]) for t, output in self.captured.live_outs]
         for result in self.results:
             result.live_outs = [x.tensor for x in self._live_outs if x.result is result]
-
-
-def _records(device: Device) -> bool:
-    return bool(device.features & Feature.COMMAND_BUFFERS)
-
-
-def _copy(device: Device, source: Ref, target: Ref) -> BoundCall:
-    return BoundCall(device, partial(device.backend.copy, source, target), _records(device))
 
 
 def _take_blocks(device: Device, arena: Arena) -> list[Buffer]:

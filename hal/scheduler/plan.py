@@ -73,6 +73,12 @@ class StepPlan:
     gradients: frozenset[int]
     """Allocations in the arenas of gradients that outlive the step."""
 
+    @property
+    def memories(self) -> list[int | None]:
+        """By output, a number for the memory in which the program sees it; None for values that it does not see."""
+        recorded = self.captured.graph
+        return self.captured.memories or [recorded.root(v) for v in recorded.outputs]
+
 
 def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_gradients: bool = False) -> StepPlan:
     """Plan a step; `graph` is the optimized and scheduled graph, if there is one already.

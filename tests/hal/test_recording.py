@@ -118,3 +118,46 @@ def test_an_error_abandons_the_recording(numpy_device: Device) -> None:
     with pytest.raises(CaptureError, match="is read while it is only being recorded"):
         count_and_read()
     assert total.buffer.version == version
+
+
+def test_arrays_are_assigned_all_at_once(numpy_device: Device) -> None:
+    recording = Recording()
+    x, y = (recording.placeholder(numpy_device, contiguous(float32, (2,))) for _ in range(2))
+    with recording:
+        recording.assign([(x, view(y, (2,), (1,))), (y, FUNCTIONS["negative"](x))])
+    program = recording.program()
+    a, b = array(numpy_device, 1, 2), array(numpy_device, 3, 4)
+    program.run([a, b])
+    np.testing.assert_array_equal(EAGER.read(a), [3, 4])
+    np.testing.assert_array_equal(EAGER.read(b), [-1, -2])
+
+
+def test_an_argument_with_strides_is_assigned(numpy_device: Device) -> None:
+    turned = contiguous(float32, (2, 2))._replace(strides=(1, 2))
+    recording = Recording()
+    x = recording.placeholder(numpy_device, turned)
+    with recording:
+        recording.assign([(x, FUNCTIONS["multiply"](x, 10.0))])
+    base = array(numpy_device, [1, 2], [3, 4])
+    recording.program().run([view(base, (2, 2), (1, 2))])
+    np.testing.assert_array_equal(EAGER.read(base), [[10, 20], [30, 40]])
+
+
+def test_results_share_memory_only_where_the_recorded_arrays_did(numpy_device: Device) -> None:
+    recording = Recording()
+    x = recording.placeholder(numpy_device, contiguous(float32, (2,)))
+    with recording:
+        y = FUNCTIONS["add"](x, 1.0)
+        equal = FUNCTIONS["multiply"](y, 1.0)  # passes find that this is `y`
+        recording.results([y, y, equal, view(equal, (1,), (1,), 1), x, view(x, (1,), (1,), 1)])
+        del y, equal
+    program = recording.program()
+    for _ in range(2):
+        given = array(numpy_device, 5, 6)
+        results = program.run([given])
+        assert [r.buffer is s.buffer for r in results for s in results] == [
+            i // 2 == j // 2 for i in range(6) for j in range(6)
+        ]
+        assert all(r.buffer is not given.buffer for r in results)
+        for found, expected in zip(results, ([6, 7], [6, 7], [6, 7], [7], [5, 6], [6]), strict=True):
+            np.testing.assert_array_equal(EAGER.read(found), expected)

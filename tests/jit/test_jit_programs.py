@@ -220,3 +220,22 @@ def test_an_optimizer_of_the_user(device: Device) -> None:
 
     with pytest.warns(UserWarning, match="Python computes another number at each call"):
         same_losses(device, program)
+
+
+def test_results_of_two_ops_never_share_memory_and_views_do(device: Device) -> None:
+    def step(x: ph.Tensor) -> tuple[ph.Tensor, ...]:
+        y = x + 1
+        z = ph.zeros_like(x)
+        z[...] = y
+        return y, y * 1, y.T, z, z[0], x.exp(), x.exp()
+
+    captured = ph.jit(step, warm_up=False)
+    for _ in range(3):
+        outcomes = []
+        for run in (step, captured):
+            results = run(ph.Tensor(np.arange(6, dtype=np.float32).reshape(2, 3), device=device))
+            for number, result in enumerate(results):
+                result.add_(10.0 * (number + 1))
+            outcomes.append([r.numpy() for r in results])
+        for expected, found in zip(*outcomes, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5)

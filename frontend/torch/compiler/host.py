@@ -40,11 +40,6 @@ class _Upload(NamedTuple):
     whole: Tensor
 
 
-def lies_on_device(result: torch.Tensor) -> bool:
-    """Whether a result is in the memory that the program wrote it to."""
-    return result.device.type == NAME or hasattr(result.untyped_storage(), "polyhal_memory")
-
-
 class HostTensors:
     """The way between the CPU's tensors and one device, during the calls of one program."""
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CaptureError, UnsupportedDTypeError, UnsupportedOpError
 from polyhal.hal.ops import FUNCTIONS
@@ -52,12 +51,16 @@ class UnsupportedNodeError(Exception):
 class Interpreter:
     """One pass through a graph."""
 
-    def __init__(self, graph: torch.fx.GraphModule, device: Device, symbols: Symbols) -> None:
+    def __init__(
+        self, graph: torch.fx.GraphModule, device: Device, symbols: Symbols, kept: dict[torch.fx.Node, Any] | None = None
+    ) -> None:
+        """`kept` gets the values of the nodes that are its keys."""
+        self._kept = {} if kept is None else kept
         self._graph = graph
         self._device = device
         self._symbols = symbols
-        self.written: list[torch.fx.Node] = []
-        """The placeholders that the graph writes to."""
+        self.writes: dict[torch.fx.Node, Any] = {}
+        """The values that replace placeholders when the graph has run, by placeholder."""
 
     def run(self, values: Sequence[Any]) -> Any:
         """What the graph returns for its placeholders, nested as in its output. Raises UnsupportedNodeError."""
@@ -73,6 +76,8 @@ class Interpreter:
                 env[node] = self._constant(node)
             else:
                 env[node] = self._computed(node, env)
+            if node in self._kept:
+                self._kept[node] = env[node]
             for done in last.get(node, ()):
                 del env[done]
         raise AssertionError("a graph without an output")
@@ -100,7 +105,8 @@ class Interpreter:
         if is_number(node):
             return self._number(node, args)
         if node.target is torch.ops.aten.copy_.default:
-            return self._write(node, args[0], args[1])
+            env[node.args[0]] = self._write(node, args[0], args[1])  # type: ignore[index]
+            return env[node.args[0]]  # type: ignore[index]
         if node.target is torch.ops.aten.as_strided.default:
             return self._as_strided(node, args[0], args[1:])
         if node.target is torch.ops.aten.as_strided_scatter.default:
@@ -121,10 +127,14 @@ class Interpreter:
             found = self._decomposition(node, env)
             if found is None:
                 raise UnsupportedNodeError(node, reason) from error
+        parts = Interpreter(found.graph, self._device, self._symbols)
         try:
-            return Interpreter(found.graph, self._device, self._symbols).run(found.values)
+            out = parts.run(found.values)
         except UnsupportedNodeError as inner:
             raise UnsupportedNodeError(node, f"{reason}, nor by PyTorch's decomposition ({inner})") from inner
+        if parts.writes:
+            raise UnsupportedNodeError(node, f"{reason}, and PyTorch's decomposition writes to its arguments")
+        return out
 
     def _decomposition(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> _Decomposition | None:
         """PyTorch's rule for a node as a graph, with its arguments; None if there is no rule for it."""
@@ -161,15 +171,15 @@ class Interpreter:
         return target(*args)
 
     def _write(self, node: torch.fx.Node, target: Any, value: Any) -> Any:
-        """A write to a placeholder, which is all that is left of mutation in these graphs."""
+        """The value of a placeholder from a write on; nothing else is left of mutation in these graphs.
+
+        Nothing is stored yet: a value computed earlier may lie in the same memory.
+        """
         place = node.args[0]
         if not isinstance(place, torch.fx.Node) or place.op != "placeholder":
-            raise UnsupportedNodeError(node, "it writes to what is no argument of the graph")
-        if hasattr(value, "ref"):
-            value = filled_to(cast(value, target.dtype), target.shape)
-        dispatch.thread.executor.overwrite(target, value)
-        self.written.append(place)
-        return target
+            raise UnsupportedNodeError(node, "it writes to a tensor that is not an argument of the graph")
+        self.writes[place] = filled_to(cast(value, target.dtype), target.shape)
+        return self.writes[place]
 
     def _as_strided(self, node: torch.fx.Node, x: Any, geometry: list[Any], replacement: Any = None) -> Any:
         """A view by strides, which are those of the memory that PyTorch thinks `x` lies in; or `x` with that view replaced."""

@@ -19,7 +19,7 @@ from polyhal.torch import tensors
 from polyhal.torch.compiler.host import HostTensors
 from polyhal.torch.compiler.interpreter import Interpreter
 from polyhal.torch.compiler.layouts import Symbols, moved_to, same_layout
-from polyhal.torch.compiler.results import GraphResults, ProgramRun, Result
+from polyhal.torch.compiler.results import GraphResults, ProgramRun, Result, graph_results
 from polyhal.torch.device import NAME
 
 Number = bool | int | float
@@ -52,17 +52,20 @@ class Program:
         recording = Recording()
         with no_grad(), recording:
             values = [self._argument(recording, i, x) for i, x in enumerate(arguments)]
-            interpreter = Interpreter(graph, self._device, symbols)
+            results = GraphResults(graph, symbols)
+            interpreter = Interpreter(graph, self._device, symbols, results.bases)
             returned = interpreter.run(values)
             returned = returned if isinstance(returned, (list, tuple)) else [returned]
             placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
-            self._written = sorted({placeholders.index(n) for n in interpreter.written})
-            inputs = {id(values[i].buffer): (i, values[i]) for i, _, _ in self._tensors if i not in self._written}
-            results = GraphResults(graph, symbols, inputs)
-            pairs = enumerate(zip(_outputs(graph), returned, strict=True))
+            written = {placeholders.index(n): x for n, x in interpreter.writes.items()}
+            self._written = sorted(written)
+            for i, _, _ in self._tensors:
+                results.add_argument(i, values[i], i in written)
+            pairs = enumerate(zip(graph_results(graph), returned, strict=True))
             self._results = [results.add(node, x, place in kept) for place, (node, x) in pairs]
             recording.results(results.made)
-            del values, returned, inputs, results, pairs  # what is left would be kept up to date after each run
+            recording.assign([(values[i], x) for i, x in written.items()])
+            del interpreter, written, values, returned, results, pairs  # what is left would be kept up to date after each run
         self._program = recording.program()
         self._count = len(self._program.captured.results)
 
@@ -94,8 +97,7 @@ class Program:
                 made = self._program.run(list(given.values()), self._count)
                 for i in self._written:
                     self._host.write_back(arguments[i], given[i])
-                is_separate = len({id(x.buffer) for x in made}) == len(made)
-                run = ProgramRun(arguments, given, made, self._host, is_separate)
+                run = ProgramRun(arguments, given, made, self._host)
                 return [result(run) for result in self._results]
             finally:
                 self._host.finish()
@@ -119,10 +121,3 @@ def _in_layout(x: Tensor, spec: Spec) -> Tensor:
     if own == spec or ((own.aligned or not spec.aligned) and same_layout(spec.shape, own.strides, spec.strides)):
         return x
     return moved_to(x, spec)
-
-
-def _outputs(graph: torch.fx.GraphModule) -> Sequence[Any]:
-    """The nodes and constants that a graph returns."""
-    (output,) = [n for n in graph.graph.nodes if n.op == "output"]
-    returned: Any = output.args[0]
-    return returned if isinstance(returned, (list, tuple)) else [returned]

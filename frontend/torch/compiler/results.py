@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -14,8 +15,8 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.torch import tensors
-from polyhal.torch.compiler.host import HostTensors, lies_on_device
-from polyhal.torch.compiler.layouts import Symbols, same_layout, stored
+from polyhal.torch.compiler.host import HostTensors
+from polyhal.torch.compiler.layouts import Symbols, is_dense, same_layout, stored
 from polyhal.torch.device import NAME
 
 
@@ -28,12 +29,8 @@ class ProgramRun:
     """The arguments on the device, by position."""
     made: list[Tensor]
     host: HostTensors
-    is_separate: bool
-    """Whether each result has memory of its own."""
-    wrapped: dict[int, torch.Tensor] = field(default_factory=dict)
-    """Results for PyTorch, by their number among those that were made."""
-    first: dict[int, tuple[int, torch.Tensor]] = field(default_factory=dict)
-    """The first result in each memory, by the identity of its buffer, and what it is a view of."""
+    wrapped: dict[Result, torch.Tensor] = field(default_factory=dict)
+    """Results for PyTorch that were made already."""
 
 
 class Result(Protocol):
@@ -83,17 +80,13 @@ class InputView(NamedTuple):
 
 
 class Made:
-    """What the program computes."""
+    """A block that the program computes, for one result or several views."""
 
-    __slots__ = ("_contiguous", "_dtype", "_number", "_on_host", "_origin", "_spec", "_strides")
+    __slots__ = ("_contiguous", "_dtype", "_number", "_on_host", "_spec", "_strides")
 
-    def __init__(self, number: int, origin: int, spec: Spec, on_host: bool) -> None:
-        """`spec` is the layout in which PyTorch expects it, in the block that the program returns as its result `number`.
-
-        Results of one `origin` share memory by ATen's schemas, others must not.
-        """
+    def __init__(self, number: int, spec: Spec, on_host: bool) -> None:
+        """`spec` is the layout in which PyTorch expects it, in the block that the program returns as its result `number`."""
         self._number = number
-        self._origin = origin
         self._spec = spec
         self._on_host = on_host
         self._dtype = tensors.TORCH_DTYPES[spec.dtype]
@@ -102,14 +95,12 @@ class Made:
         """The spec of a block that was found to be contiguous."""
 
     def __call__(self, run: ProgramRun) -> torch.Tensor:
-        known = run.wrapped.get(self._number)
+        known = run.wrapped.get(self)
         if known is None:
             block = run.made[self._number]
             if block.ref.spec is not self._contiguous:
                 block = self._checked(block)
-            known = run.wrapped[self._number] = (
-                self._wrapped(block, run.host) if run.is_separate else self._among_others(block, run)
-            )
+            known = run.wrapped[self] = self._wrapped(block, run.host)
         return known
 
     def _checked(self, block: Tensor) -> Tensor:
@@ -123,29 +114,48 @@ class Made:
             return tensors.wrap_block(block, self._dtype, self._spec.shape, self._strides)
         return host.returned(tensors.view_of(block, self._spec, block.ref.offset))
 
-    def _among_others(self, block: Tensor, run: ProgramRun) -> torch.Tensor:
-        """A result that may lie in the memory of another one."""
-        origin, first = run.first.get(id(block.buffer), (self._origin, None))
-        if first is not None and origin == self._origin and lies_on_device(first):
-            # A view of PyTorch's, which notices if one of them is changed.
-            return first.as_strided(self._spec.shape, self._spec.strides, block.ref.offset)
-        out = self._wrapped(block if first is None else FUNCTIONS["copy"](block), run.host)
-        run.first.setdefault(id(block.buffer), (self._origin, out))
-        return out
+
+class MadeView(NamedTuple):
+    """A view of a block that other results lie in, too. It is a view of PyTorch's, which notices if one of them is changed."""
+
+    base: Made
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    """In elements from the first one of the base."""
+
+    def __call__(self, run: ProgramRun) -> torch.Tensor:
+        known = run.wrapped.get(self)
+        if known is None:
+            base = self.base(run)
+            start: Any = base.storage_offset()
+            known = run.wrapped[self] = base.as_strided(self.shape, self.strides, start + self.offset)
+        return known
 
 
 class GraphResults:
     """The values that a graph returns, while it is recorded."""
 
-    def __init__(self, graph: torch.fx.GraphModule, symbols: Symbols, inputs: dict[int, tuple[int, Tensor]]) -> None:
-        """`inputs` are the arguments that are not written to: their positions, by the identity of their memory."""
+    def __init__(self, graph: torch.fx.GraphModule, symbols: Symbols) -> None:
         self._symbols = symbols
-        self._inputs = inputs
         self._origins = _origins(graph)
-        self._numbers: dict[Any, int] = {}
-        self._known: dict[Any, int] = {}
+        returned = {n for n in graph_results(graph) if isinstance(n, torch.fx.Node)}
+        counts = Counter(self._origins[n] for n in returned)
+        self.bases: dict[torch.fx.Node, Any] = dict.fromkeys(n for n, k in counts.items() if k > 1 and _is_dense(n, symbols))
+        """The nodes in whose memory several results lie, with their values once they are computed."""
+        self._inputs: dict[int, tuple[int, Tensor]] = {}
+        self._known: dict[Any, Made] = {}
+        """By node. One that is also kept for the backward graph is the program's own tensor, so that changes are noticed."""
+        self._taken: set[int] = set()
+        """The identities of buffers that no further result may lie in."""
         self.made: list[Tensor] = []
         """What the program has to return."""
+
+    def add_argument(self, position: int, x: Tensor, is_written: bool) -> None:
+        """Note an argument: results do not lie in its memory, but for views of one that the graph does not write to."""
+        self._taken.add(id(x.buffer))
+        if not is_written:
+            self._inputs[id(x.buffer)] = position, x
 
     def add(self, node: Any, x: Any, stays: bool) -> Result:
         """How a value is made of a run. With `stays` it is left on the device, wherever PyTorch thinks it is."""
@@ -153,23 +163,45 @@ class GraphResults:
             return ComputedNumber(x)
         if not isinstance(x, Tensor):
             return FixedValue(x)
+        origin = self._origins[node]
         source = self._inputs.get(id(x.buffer))
-        if source is not None:
-            if self._origins[node].op == "placeholder" and all(s >= 0 for s in x.ref.strides):
-                position, whole = source
-                return InputView(position, whole.ref.spec, x.ref.spec, x.ref.offset - whole.ref.offset)
-            x = FUNCTIONS["copy"](x)
+        if source is not None and origin.op == "placeholder" and all(s >= 0 for s in x.ref.strides):
+            position, whole = source
+            return InputView(position, whole.ref.spec, x.ref.spec, x.ref.offset - whole.ref.offset)
         fake: torch.Tensor = node.meta["val"]
-        strides = self._symbols.strides(fake)
-        number = self._numbers.setdefault(node, len(self.made))
-        if number == len(self.made):
-            self.made.append(stored(x, strides))
-        origin = self._known.setdefault(self._origins[node], len(self._known))
-        return Made(number, origin, Spec(x.dtype, x.shape, strides), fake.device.type != NAME and not stays)
+        on_host = fake.device.type != NAME and not stays
+        if origin not in self.bases or x.size == 0:
+            return self._block(node, x, on_host)
+        base = self._block(origin, self.bases[origin], on_host)
+        if node is origin:
+            return base
+        first = [self._symbols.value(n.meta["val"].storage_offset()) for n in (origin, node)]
+        return MadeView(base, x.shape, self._symbols.strides(fake), first[1] - first[0])
+
+    def _block(self, node: torch.fx.Node, x: Tensor, on_host: bool) -> Made:
+        """The block for the value of a node."""
+        known = self._known.get(node)
+        if known is None:
+            strides = self._symbols.strides(node.meta["val"])
+            block = stored(x, strides)
+            if id(block.buffer) in self._taken:
+                block = FUNCTIONS["copy"](block)
+            self._taken.add(id(block.buffer))
+            spec = Spec(x.dtype, x.shape, strides)
+            known = self._known[node] = Made(len(self.made), spec, on_host)
+            self.made.append(block)
+        return known
+
+
+def graph_results(graph: torch.fx.GraphModule) -> Sequence[Any]:
+    """The nodes and constants that a graph returns."""
+    (output,) = [n for n in graph.graph.nodes if n.op == "output"]
+    returned: Any = output.args[0]
+    return returned if isinstance(returned, (list, tuple)) else [returned]
 
 
 def _origins(graph: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.fx.Node]:
-    """For each node the one in whose memory it lies by the schemas of ATen's ops; itself if it is no view."""
+    """For each node the one in whose memory it lies by the schemas of ATen's ops; itself if it is not a view."""
     found: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in graph.graph.nodes:
         found[node] = node
@@ -177,6 +209,17 @@ def _origins(graph: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.fx.Node]:
         if isinstance(source, torch.fx.Node) and _is_view(node):
             found[node] = found[source]
     return found
+
+
+def _is_dense(node: torch.fx.Node, symbols: Symbols) -> bool:
+    """Whether a node computes a tensor without gaps in its memory."""
+    fake = node.meta.get("val")
+    if node.op != "call_function" or not isinstance(fake, torch.Tensor):
+        return False
+    try:
+        return is_dense(tuple(symbols.value(n) for n in fake.shape), symbols.strides(fake))
+    except KeyError:  # a size that is only known when the graph has run
+        return False
 
 
 def _is_view(node: torch.fx.Node) -> bool:

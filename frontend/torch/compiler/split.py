@@ -15,6 +15,7 @@ from polyhal.torch.compiler.interpreter import last_uses
 from polyhal.torch.compiler.layouts import Symbols
 from polyhal.torch.device import NAME
 from polyhal.torch.fallback import note_cpu
+from polyhal.torch.private import storage_key
 
 Part = Callable[[torch.fx.GraphModule, Collection[int]], Any]
 """Makes a compiled graph, given the results that stay on the device."""
@@ -29,7 +30,7 @@ class SplitGraph:
         outside = {n.name for n in unsupported}
 
         def is_inside(node: torch.fx.Node) -> bool:
-            # Writes to arguments stay where they are, after all that reads them.
+            # Arguments are written at the end, after all that reads them.
             writes = node.target is torch.ops.aten.copy_.default
             return node.op == "call_function" and node.name not in outside and not writes
 
@@ -43,18 +44,25 @@ class SplitGraph:
     def __call__(self, arguments: list[Any], symbols: Symbols) -> list[Any]:
         """Run it. Takes the arguments out of their list."""
         env: dict[torch.fx.Node, Any] = {}
+        writes: dict[torch.Tensor, torch.Tensor] = {}
         given = iter(list(arguments))
         arguments.clear()
         for node in self._graph.graph.nodes:
             if node.op == "placeholder":
                 env[node] = next(given)
             elif node.op == "output":
+                _write(writes)
                 return _tuple(pytree.tree_map(lambda x: env[x] if isinstance(x, torch.fx.Node) else x, node.args[0]))
             elif node.op == "get_attr":
                 env[node] = functools.reduce(getattr, str(node.target).split("."), self._graph)
             elif node.op == "call_module":
                 made = self._parts[node]([env[x] for x in node.args], symbols)
                 env[node] = made[0] if node in self._single else made
+            elif node.target is torch.ops.aten.copy_.default:
+                # Parts that read the argument may still follow: only values order them.
+                place, value = node.args[:2]
+                writes[env[place]] = env[value]  # type: ignore[index]
+                env[node] = env[place]  # type: ignore[index]
             else:
                 env[node] = _computed(node, env)
                 symbols.bind(node.meta.get("val"), env[node])
@@ -76,6 +84,14 @@ class SplitGraph:
         return {int(u.args[1]) for u in node.users if u.target is operator.getitem and stays(u)}  # type: ignore[arg-type]
 
 
+def _write(writes: dict[torch.Tensor, torch.Tensor]) -> None:
+    """Let arguments have their new values, all at once: a value may lie in the memory of another argument."""
+    changed = {storage_key(x) for x in writes}
+    values = [value.clone() if storage_key(value) in changed else value for value in writes.values()]
+    for x, value in zip(writes, values, strict=True):
+        x.copy_(value)
+
+
 def _computed(node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
     """An op of PyTorch's on the tensors themselves, where PyTorch thinks that they are."""
     on_device = False
@@ -94,12 +110,7 @@ def _computed(node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
     # On the device, the fallback of its kernels counts. What only reads or checks a number is no work that has moved.
     makes = any(isinstance(x, torch.Tensor) for x in pytree.tree_leaves(node.meta.get("val")))
-    if (
-        isinstance(target, torch._ops.OpOverload)
-        and makes
-        and not on_device
-        and target is not torch.ops.aten.copy_.default
-    ):
+    if isinstance(target, torch._ops.OpOverload) and makes and not on_device:
         note_cpu(str(target), 0)
     return target(*args, **kwargs)
 

@@ -1,0 +1,136 @@
+"""Outputs of a run: where each lies, and the copies at the end of a run that give results memory of their own.
+
+An output lies where the step computes it, unless that is memory of an input, or of a result that the program does not see as
+the same memory: passes may find that two values are equal. Outputs that the program sees in one memory stay together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polyhal.hal.ir.graph import Value
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.protocol import Feature
+from polyhal.hal.scheduler.bindings import Rebindable, ResultMemory
+from polyhal.hal.scheduler.partitions import BoundCall
+from polyhal.hal.scheduler.plan import StepPlan
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
+
+class PlacedOutput(NamedTuple):
+    """An output of the graph."""
+
+    ref: Ref
+    """Where it lies, which follows `memory`."""
+    device: Device
+    memory: ResultMemory
+
+
+def records(device: Device) -> bool:
+    """Whether launches on a device go into command buffers."""
+    return bool(device.features & Feature.COMMAND_BUFFERS)
+
+
+@dataclass(slots=True)
+class FinalCopies:
+    """FinalCopies after the last step, as calls and for observers."""
+
+    calls: list[BoundCall] = field(default_factory=list)
+    plain: list[tuple[Device, Ref, Ref]] = field(default_factory=list)
+
+    def add(self, device: Device, source: Ref, target: Ref, recorded: tuple[Ref, Ref]) -> None:
+        """Copy from `source` to `target`; `recorded` are the references that stand for them in command buffers."""
+        self.calls.append(BoundCall(device, partial(device.backend.copy, *recorded), records(device)))
+        self.plain.append((device, source, target))
+
+
+class OutputPlacer:
+    """Decides where each output lies."""
+
+    def __init__(
+        self, plan: StepPlan, result_of: Mapping[int, ResultMemory], ref_of: Callable[[int], Ref],
+        argument: Callable[[Any, bool], Any],
+    ) -> None:  # fmt: skip
+        """`result_of` has the memory of allocations that hold outputs; `argument` gives a value as a launch takes it."""
+        self._plan = plan
+        self._result_of = result_of
+        self._ref_of = ref_of
+        self._argument = argument
+        self.copies = FinalCopies()
+        self.made: list[ResultMemory] = []
+        """Memory that outputs are copied to."""
+        self._owners: dict[int, int | None] = {}
+        """By allocation, the program's memory whose outputs lie in it."""
+        self._blocks: dict[tuple[int, int], ResultMemory] = {}
+        """FinalCopies of whole allocations, by the program's memory and the allocation."""
+
+    def run(self) -> list[PlacedOutput]:
+        """The place of each output."""
+        plan = self._plan
+        pairs = list(zip(plan.graph.outputs, plan.memories, strict=True))
+        together = Counter((memory, plan.buffers.slice_of(value)[0]) for value, memory in pairs if memory is not None)
+        outputs: list[PlacedOutput] = []
+        for value, memory in pairs:
+            number, offset = plan.buffers.slice_of(value)
+            device = plan.devices[value]
+            if number in self._result_of and self._owns(memory, number):
+                outputs.append(PlacedOutput(self._ref_of(value), device, self._result_of[number]))
+            elif memory is not None and together[memory, number] > 1 and self._is_whole(number):
+                block = self._block(memory, number)
+                ref = block.binding.reference(plan.graph.tensor(value), offset)
+                outputs.append(PlacedOutput(ref, device, block))
+            else:
+                outputs.append(self._copied(value, device))
+        return outputs
+
+    def _owns(self, memory: int | None, number: int) -> bool:
+        """Whether an allocation may hold an output of a memory of the program; that of the first output may."""
+        return memory is None or self._owners.setdefault(number, memory) == memory
+
+    def _is_whole(self, number: int) -> bool:
+        """Whether an allocation can be copied as a block, with all views of it."""
+        source = self._plan.buffers.allocations[number].source
+        return source is None or self._ref_of(source).is_contiguous
+
+    def _copied(self, value: int, device: Device) -> PlacedOutput:
+        """A copy of one output."""
+        ref = self._ref_of(value)
+        result = self._made(contiguous(ref.dtype, ref.shape), device)
+        target = result.binding.reference(result.spec, 0)
+        if ref.size:
+            self._copy(device, ref, target, self._argument(Value(value), records(device)), result)
+        return PlacedOutput(target, device, result)
+
+    def _block(self, memory: int, number: int) -> ResultMemory:
+        """A copy of an allocation for the outputs in one memory of the program."""
+        known = self._blocks.get((memory, number))
+        if known is not None:
+            return known
+        allocation = self._plan.buffers.allocations[number]
+        device = allocation.device
+        result = self._blocks[memory, number] = self._made(allocation.spec, device)
+        target = result.binding.reference(result.spec, 0)
+        if allocation.source is not None:
+            source = self._ref_of(allocation.source)
+            slot = self._argument(Value(allocation.source), records(device))
+        else:
+            binding: Rebindable = self._result_of[number].binding
+            source = binding.reference(allocation.spec, 0)
+            slot = binding.recorded(source) if records(device) else source
+        self._copy(device, source, target, slot, result)
+        return result
+
+    def _made(self, spec: Any, device: Device) -> ResultMemory:
+        result = ResultMemory(spec, device)
+        self.made.append(result)
+        return result
+
+    def _copy(self, device: Device, source: Ref, target: Ref, slot: Ref, result: ResultMemory) -> None:
+        recorded = result.binding.recorded(target) if records(device) else target
+        self.copies.add(device, source, target, (slot, recorded))
