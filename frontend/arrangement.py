@@ -9,6 +9,7 @@ from polyhal.hal.layout import Ref
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.complex_numbers.functions import conj
 from polyhal.hal.ops.layout.repeats import sliding_windows
+from polyhal.hal.ops.returns import Returns, returns
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -47,44 +48,51 @@ class Rearrangements:
         return _where(condition, self, other)
 
     @property
+    @returns(Returns.VIEW)
     def T(self) -> Tensor:  # noqa: N802  the Array API's name
-        """The tensor with its axes reversed. A view."""
+        """The tensor with its axes reversed."""
         return self.permute(tuple(reversed(range(len(self.ref.shape)))))
 
     @property
+    @returns(Returns.VIEW)
     def mT(self) -> Tensor:  # noqa: N802  the Array API's name
-        """The tensor with its last two axes exchanged. A view."""
+        """The tensor with its last two axes exchanged."""
         ndim = len(self.ref.shape)
         if ndim < 2:
             raise ValueError(f"[mT] a tensor of shape {self.ref.shape} is no matrix; expected at least 2 axes")
         return self.permute((*range(ndim - 2), ndim - 1, ndim - 2))
 
     @property
+    @returns(Returns.EITHER)
     def H(self) -> Tensor:  # noqa: N802  PyTorch's name
-        """The conjugate transpose of a matrix. A view of real numbers."""
+        """The conjugate transpose of a matrix."""
         if len(self.ref.shape) not in (0, 2):
             raise ValueError(f"[H] a tensor of shape {self.ref.shape} is no matrix; use .mT for stacks of matrices")
         result: Tensor = conj(self.T)
         return result
 
     @property
+    @returns(Returns.EITHER)
     def mH(self) -> Tensor:  # noqa: N802  PyTorch's name
-        """The conjugate with the last two axes exchanged. A view of real numbers."""
+        """The conjugate with the last two axes exchanged."""
         result: Tensor = conj(self.mT)
         return result
 
     @property
+    @returns(Returns.VIEW)
     def real(self) -> Tensor:
-        """The real part of complex numbers, a view; real numbers themselves."""
+        """The real part of complex numbers; real numbers themselves."""
         itself: Any = self
         return itself  # type: ignore[no-any-return]
 
     @property
+    @returns(Returns.VIEW)
     def imag(self) -> Tensor:
-        """The imaginary part of complex numbers, a view. Raises UnsupportedDTypeError for real ones."""
+        """The imaginary part of complex numbers. Raises UnsupportedDTypeError for real ones."""
         result: Tensor = FUNCTIONS["imag"](self)
         return result
 
+    @returns(Returns.EITHER)
     def reshape(self, *shape: Any) -> Tensor:
         """Return the elements, in row-major order, in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
         result: Tensor = _reshape(self, _sequence(shape))
@@ -92,13 +100,15 @@ class Rearrangements:
 
     view = reshape
 
+    @returns(Returns.VIEW)
     def permute(self, *axes: Any, dims: Any = None) -> Tensor:
-        """Return a view with axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`, also as `dims`."""
+        """Put axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`, also as `dims`."""
         result: Tensor = _permute(self, _sequence(axes if dims is None else (tuple(dims),)))
         return result
 
+    @returns(Returns.VIEW)
     def expand(self, *shape: Any, size: Any = None) -> Tensor:
-        """Return a view stretched to a shape, in which -1 keeps a length: `x.expand(3, -1)` or `x.expand((3, -1))`."""
+        """Stretch the tensor to a shape, in which -1 keeps a length: `x.expand(3, -1)` or `x.expand((3, -1))`."""
         lengths = tuple(_sequence(shape if size is None else (tuple(size),)))
         missing = len(lengths) - len(self.ref.shape)
         if missing < 0 or -1 in lengths[:missing]:
@@ -107,6 +117,7 @@ class Rearrangements:
         result: Tensor = _broadcast_to(self, tuple(n if m == -1 else m for m, n in zip(lengths, current, strict=True)))
         return result
 
+    @returns(Returns.COPY)
     def repeat(self, *counts: Any, repeats: Any = None) -> Tensor:
         """Return the tensor repeated along each axis: `x.repeat(2, 1)` or `x.repeat((2, 1))`; new axes come first."""
         times = tuple(_sequence(counts if repeats is None else (tuple(repeats),)))
@@ -115,8 +126,9 @@ class Rearrangements:
         result: Tensor = _tile(self, times)
         return result
 
+    @returns(Returns.VIEW)
     def unfold(self, dimension: int, size: int, step: int) -> Tensor:
-        """Return windows of `size` elements along an axis, `step` apart, along a new last axis. A view."""
+        """Return windows of `size` elements along an axis, `step` apart, along a new last axis."""
         result: Tensor = sliding_windows(self, dimension, size, step)
         return result
 

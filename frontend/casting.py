@@ -13,6 +13,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.memory.readback import combined
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.returns import Returns, returns
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -30,6 +31,7 @@ class Conversions:
     device: Device
     dtype: Any
 
+    @returns(Returns.EITHER)
     def to(
         self,
         *targets: Any,
@@ -74,65 +76,80 @@ class Conversions:
 
         return combined((this.real.numpy_async(), this.imag.numpy_async()), join)
 
+    @returns(Returns.EITHER)
     def astype(self, dtype: object, copy: builtins.bool = True) -> Tensor:
-        """Cast to another dtype. Returns a new tensor even if the dtype is the same, unless `copy` is False."""
+        """Cast to another dtype. With `copy`, the default, always in new memory."""
         kind = as_dtype(dtype)
         same: Any = self
         result: Tensor = (_copy(self) if copy else same) if kind is self.dtype else _cast(self, kind)
         return result
 
+    @returns(Returns.EITHER)
     def type_as(self, other: Tensor) -> Tensor:
         """Cast to the dtype of another tensor."""
         return self.to(other.dtype)
 
+    @returns(Returns.EITHER)
     def cpu(self) -> Tensor:
         """Move to the best device of type CPU, as `.to("cpu")` does. `.numpy()` makes a NumPy array."""
         return self.to(Device("cpu"))
 
+    @returns(Returns.EITHER)
     def bool(self) -> Tensor:
         """Cast to bool."""
         return self.to(dtypes.bool_)
 
+    @returns(Returns.EITHER)
     def byte(self) -> Tensor:
         """Cast to uint8."""
         return self.to(dtypes.uint8)
 
+    @returns(Returns.EITHER)
     def char(self) -> Tensor:
         """Cast to int8."""
         return self.to(dtypes.int8)
 
+    @returns(Returns.EITHER)
     def short(self) -> Tensor:
         """Cast to int16."""
         return self.to(dtypes.int16)
 
+    @returns(Returns.EITHER)
     def int(self) -> Tensor:
         """Cast to int32."""
         return self.to(dtypes.int32)
 
+    @returns(Returns.EITHER)
     def long(self) -> Tensor:
         """Cast to int64."""
         return self.to(dtypes.int64)
 
+    @returns(Returns.EITHER)
     def cfloat(self) -> Tensor:
         """Cast to complex64."""
         return self.to(dtypes.complex64)
 
+    @returns(Returns.EITHER)
     def cdouble(self) -> Tensor:
         """Cast to complex128."""
         return self.to(dtypes.complex128)
 
+    @returns(Returns.EITHER)
     def half(self) -> Tensor:
         """Cast to float16."""
         return self.to(dtypes.float16)
 
+    @returns(Returns.EITHER)
     def bfloat16(self) -> Tensor:
         """Cast to bfloat16."""
         return self.to(dtypes.bfloat16)
 
+    @returns(Returns.EITHER)
     def float(self) -> Tensor:
         """Cast to float32."""
         return self.to(dtypes.float32)
 
+    @returns(Returns.EITHER)
     def double(self) -> Tensor:
         """Cast to float64."""
         return self.to(dtypes.float64)

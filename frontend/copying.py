@@ -18,6 +18,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import AutogradError, DeviceUnavailableError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.returns import Returns, returns
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
@@ -54,6 +55,7 @@ class Copies:
         return _reduced(self)
 
     @property
+    @returns(Returns.VIEW)
     def data(self: Any) -> Tensor:
         """The elements as a tensor that is not on the tape, over the same memory: `detach()`.
 

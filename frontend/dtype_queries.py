@@ -11,6 +11,7 @@ from polyhal.hal import dtypes, layout
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
+from polyhal.hal.ops.returns import Returns, returns
 from polyhal.tensor import Tensor, as_tensor, make_tensor
 
 NUMBERS = (builtins.bool, builtins.int, builtins.float, builtins.complex)
@@ -90,6 +91,7 @@ def broadcast_shapes(*shapes: builtins.int | tuple[builtins.int, ...] | list[bui
     return layout.broadcast_shapes(*((s,) if isinstance(s, builtins.int) else tuple(s) for s in shapes))
 
 
+@returns(Returns.EITHER)
 def asarray(
     obj: Any,
     dtype: object = None,

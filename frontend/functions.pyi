@@ -114,13 +114,13 @@ def atanh(x: Any) -> Tensor:
     """Inverse hyperbolic tangent; infinite at 1 and -1, NaN beyond."""
 
 def atleast_1d(*tensors: Any) -> Tensor:
-    """The tensor, or each of several, with one axis if it has none. A view."""
+    """The tensor, or each of several, with one axis if it has none. Returns a view."""
 
 def atleast_2d(*tensors: Any) -> Tensor:
-    """The tensor, or each of several, with two axes at least: a vector becomes a row. A view."""
+    """The tensor, or each of several, with two axes at least: a vector becomes a row. Returns a view."""
 
 def atleast_3d(*tensors: Any) -> Tensor:
-    """The tensor, or each of several, with three axes at least: (n,) becomes (1, n, 1) and (m, n) (m, n, 1). A view."""
+    """The tensor, or each of several, with three axes at least: (n,) becomes (1, n, 1) and (m, n) (m, n, 1)."""
 
 def avg_pool2d(
     x: Any,
@@ -167,19 +167,19 @@ def bmm(x: Any, mat2: Any) -> Tensor:
     """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting."""
 
 def broadcast_arrays(*tensors: Any) -> tuple[Tensor, ...]:
-    """Tensors stretched to the shape that they have in common. Views."""
+    """Tensors stretched to the shape that they have in common. Returns a view."""
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """Tensors stretched to the shape that they have in common. Views."""
+    """Tensors stretched to the shape that they have in common. Returns a view."""
 
 def broadcast_to(x: Any, shape: Any) -> Tensor:
-    """The tensor stretched to `shape` under NumPy's rules. A view."""
+    """The tensor stretched to `shape` under NumPy's rules. Returns a view."""
 
 def bucketize(x: Any, boundaries: Any, *, out_int32: bool = ..., right: bool = ...) -> Tensor:
     """The number (int64) of the bucket of each element: how many of the sorted `boundaries` are below it."""
 
 def cartesian_prod(*tensors: Any) -> Tensor:
-    """All combinations of one element of each vector, as rows; of one vector, the vector itself."""
+    """All combinations of one element of each vector, as rows; of one vector, the vector itself. Returns a copy."""
 
 def cast(x: Any, dtype: Any) -> Tensor:
     """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
@@ -197,7 +197,7 @@ def celu(x: Any, alpha: Any = ...) -> Tensor:
     """`x` if positive, else `alpha * (exp(x / alpha) - 1)`. Source: Barron, arXiv:1704.07483."""
 
 def chain_matmul(*matrices: Any) -> Tensor:
-    """The product of matrices in the order of fewest multiplications, as `linalg.multi_dot`."""
+    """The product of matrices in the order of fewest multiplications, as `linalg.multi_dot`. Returns a copy."""
 
 def cholesky(x: Any, upper: bool = ...) -> Tensor:
     """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n)."""
@@ -209,7 +209,7 @@ def cholesky_solve(x: Any, L: Any, upper: bool = ...) -> Tensor:
     """The solution X of `A @ X = x` from the Cholesky factor of `A`. Takes (..., m, n) and the factor (..., m, m)."""
 
 def chunk(x: Any, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
-    """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
+    """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Returns a view."""
 
 def clamp(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
@@ -224,7 +224,7 @@ def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
 
 def clone(x: Any) -> Tensor:
-    """A copy in new memory; gradients flow through it."""
+    """A copy in new memory; gradients flow through it. Returns a copy."""
 
 def column_stack(xs: Any) -> Tensor:
     """Tensors joined along their second axis, vectors as columns."""
@@ -242,13 +242,13 @@ def concatenate(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Ten
     """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
 
 def conj(x: Any) -> Tensor:
-    """The complex conjugate; real numbers themselves."""
+    """The complex conjugate. Returns a view, or the tensor itself, where nothing has to be computed; else a copy."""
 
 def constant_pad_nd(x: Any, pad: Any, value: Any = ...) -> Tensor:
     """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative."""
 
 def contiguous(x: Any) -> Tensor:
-    """The tensor in row-major order, itself if it already is."""
+    """The tensor in row-major order."""
 
 def conv2d(
     x: Any, weight: Any, bias: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ...
@@ -256,7 +256,7 @@ def conv2d(
     """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
 
 def copy(x: Any) -> Tensor:
-    """A new tensor with the same elements, in row-major order."""
+    """A new tensor with the same elements, in row-major order. Returns a copy."""
 
 def copysign(x: Any, y: Any) -> Tensor:
     """The magnitude of `x` with the sign of `y`."""
@@ -313,13 +313,13 @@ def diagflat(x: Any, offset: int = ...) -> Tensor:
     """A square matrix whose diagonal number `offset` holds the elements of `x` in row-major order. Compare `torch.diagflat`."""
 
 def diagonal(x: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-    """Diagonal number `offset` of the matrices in two axes, as the last axis. A view."""
+    """Diagonal number `offset` of the matrices in two axes, as the last axis. Returns a view."""
 
 def diagonal_scatter(x: Any, src: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
     """`x` with diagonal number `offset` of the matrices in two axes replaced by `src`, shaped as `diagonal` returns it."""
 
 def diff(x: Any, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
-    """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
+    """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first. Returns a copy."""
 
 def digamma(x: Any) -> Tensor:
     """Logarithmic derivative of the gamma function; NaN at the negative integers."""
@@ -337,13 +337,13 @@ def dot(x: Any, y: Any) -> Tensor:
     """The sum of the products of two vectors' elements."""
 
 def dsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """The tensor cut along its third axis; as `tensor_split`. Views."""
+    """The tensor cut along its third axis; as `tensor_split`. Returns a view."""
 
 def dstack(xs: Any) -> Tensor:
     """Tensors joined along their third axis."""
 
 def einsum(equation: Any, *operands: Any) -> Tensor:
-    """Sum of products over labelled axes: `einsum("bij,bjk->bik", x, y)` is a batched matrix product."""
+    """Sum of products over labelled axes: `einsum("bij,bjk->bik", x, y)` is a batched matrix product. Returns a copy."""
 
 def elu(x: Any, alpha: Any = ...) -> Tensor:
     """`x` if positive, else `alpha * (exp(x) - 1)`."""
@@ -373,7 +373,7 @@ def exp2(x: Any) -> Tensor:
     """2 to the power `x`."""
 
 def expand_as(x: Any, other: Any) -> Tensor:
-    """The tensor broadcast to the shape of another. A view."""
+    """The tensor broadcast to the shape of another. Returns a view."""
 
 def expm1(x: Any) -> Tensor:
     """`exp(x) - 1`, accurate near 0."""
@@ -385,13 +385,13 @@ def flatten(x: Any, start_axis: int = ..., end_axis: int = ..., *, start_dim: An
     """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
 
 def flip(x: Any, axis: Any = ..., *more: Any, dims: Any = ..., dim: Any = ...) -> Tensor:
-    """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`. A view."""
+    """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`."""
 
 def fliplr(x: Any) -> Tensor:
-    """The tensor with the elements of its second axis in reverse order. A view."""
+    """The tensor with the elements of its second axis in reverse order. Returns a copy."""
 
 def flipud(x: Any) -> Tensor:
-    """The tensor with the elements of its first axis in reverse order. A view."""
+    """The tensor with the elements of its first axis in reverse order. Returns a copy."""
 
 def float_power(x: Any, exponent: Any) -> Tensor:
     """`x` to the power `exponent` in float64. Raises UnsupportedDTypeError on a device without float64."""
@@ -479,13 +479,13 @@ def histc(x: Any, bins: int = ..., min: float = ..., max: float = ...) -> Tensor
     """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`."""
 
 def histogram(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Tensor, ...]:
-    """Counts of elements by bin, and the edges of the bins."""
+    """Counts of elements by bin, and the edges of the bins. Returns a copy."""
 
 def histogramdd(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Tensor, ...]:
-    """Counts of points (..., D) by bins in D dimensions, and the edges of each dimension."""
+    """Counts of points (..., D) by bins in D dimensions, and the edges of each dimension. Returns a copy."""
 
 def hsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Views."""
+    """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Returns a view."""
 
 def hstack(xs: Any) -> Tensor:
     """Tensors joined along their second axis, vectors along their only one."""
@@ -503,7 +503,7 @@ def igammac(a: Any, x: Any) -> Tensor:
     """Regularized upper incomplete gamma function Q(a, x)."""
 
 def imag(x: Any) -> Tensor:
-    """The imaginary part of complex numbers. A view. Raises UnsupportedDTypeError for real tensors."""
+    """The imaginary part of complex numbers. Raises UnsupportedDTypeError for real tensors. Returns a view."""
 
 def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = ..., dim: Any = ...) -> Tensor:
     """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names."""
@@ -712,10 +712,10 @@ def mode(x: Any, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
     """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
 
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
-    """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
+    """The tensor with axis `source`, or each of several, moved to position `destination`. Returns a view."""
 
 def movedim(x: Any, source: Any, destination: Any) -> Tensor:
-    """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
+    """The tensor with axis `source`, or each of several, moved to position `destination`. Returns a view."""
 
 def msort(x: Any) -> Tensor:
     """The elements along the first axis in ascending order. NaN counts as the largest."""
@@ -752,7 +752,7 @@ def nansum(
     """Sum over `axis` of the elements that are not NaN."""
 
 def narrow(x: Any, axis: int, start: int, length: int, *, dim: Any = ...) -> Tensor:
-    """`length` elements along `axis` from `start`, which may count from the end. A view. Raises ShapeError."""
+    """`length` elements along `axis` from `start`, which may count from the end. Raises ShapeError. Returns a view."""
 
 def ne(x: Any, y: Any) -> Tensor:
     """True where `x != y`."""
@@ -788,7 +788,7 @@ def outer(x: Any, vec2: Any) -> Tensor:
     """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
 
 def pad(x: Any, widths: Any, value: Any = ...) -> Tensor:
-    """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
+    """`x` with `widths[i] = (before, after)` elements of `value` added on axis i. Returns a copy."""
 
 def pairwise_distance(x1: Any, x2: Any, p: float = ..., eps: float = ..., keepdim: bool = ...) -> Tensor:
     """p-norm along the last axis of `x1 - x2 + eps`, which are broadcast."""
@@ -797,7 +797,7 @@ def pdist(x: Any, p: float = ...) -> Tensor:
     """p-norms of the differences between all pairs of rows of `x` (N, M), in the order of the upper triangle."""
 
 def permute(x: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
-    """The tensor with axis `axes[i]` at position i. A view."""
+    """The tensor with axis `axes[i]` at position i. Returns a view."""
 
 def pinverse(x: Any, rcond: float = ...) -> Tensor:
     """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0."""
@@ -809,7 +809,7 @@ def polygamma(n: Any, x: Any) -> Tensor:
     """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`. Takes a tensor of any shape."""
 
 def positive(x: Any) -> Tensor:
-    """`x` itself. Takes a tensor of any shape."""
+    """`x` itself, a tensor of any shape. Returns a view."""
 
 def pow(x: Any, y: Any) -> Tensor:
     """`x` to the power `y`."""
@@ -835,7 +835,7 @@ def ravel(x: Any) -> Tensor:
     """The elements in row-major order along one axis."""
 
 def real(x: Any) -> Tensor:
-    """The real part, a view; real numbers themselves."""
+    """The real part; real numbers themselves. Returns a view."""
 
 def reciprocal(x: Any) -> Tensor:
     """`1 / x`."""
@@ -858,7 +858,7 @@ def repeat_interleave(
     """Each element `repeats` times in a row along an axis; without one, the elements in row-major order."""
 
 def reshape(x: Any, shape: Any) -> Tensor:
-    """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
+    """The same elements in row-major order in another shape; one length may be -1."""
 
 def reshape_as(x: Any, other: Any) -> Tensor:
     """The tensor reshaped to the shape of another."""
@@ -867,7 +867,7 @@ def roll(x: Any, shifts: Any, axis: Any = ..., *, dims: Any = ..., dim: Any = ..
     """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
 
 def rot90(x: Any, k: int = ..., axes: Any = ..., *, dims: Any = ...) -> Tensor:
-    """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. A view."""
+    """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. Returns a copy."""
 
 def round(x: Any, decimals: int = ...) -> Tensor:
     """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even."""
@@ -914,7 +914,7 @@ def segment_reduce(
     """Reduce segments of `data` along `axis` by sum, mean, prod, max or min; one slice of the result for each."""
 
 def select(x: Any, axis: int, index: int, *, dim: Any = ...) -> Tensor:
-    """The slice number `index` along `axis`, without that axis. A view. Raises IndexError."""
+    """The slice number `index` along `axis`, without that axis. Raises IndexError. Returns a view."""
 
 def select_scatter(x: Any, src: Any, axis: int, index: int, *, dim: Any = ...) -> Tensor:
     """`x` with slice number `index` along `axis` replaced by `src`. Compare `torch.select_scatter`."""
@@ -985,10 +985,10 @@ def split(
     split_size_or_sections: Any = ...,
     dim: Any = ...,
 ) -> tuple[Tensor, ...]:
-    """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
+    """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed."""
 
 def split_with_sizes(x: Any, split_sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
-    """Consecutive parts of the sizes listed along an axis. Views."""
+    """Consecutive parts of the sizes listed along an axis. Returns a view."""
 
 def sqrt(x: Any) -> Tensor:
     """Square root."""
@@ -997,7 +997,7 @@ def square(x: Any) -> Tensor:
     """`x * x`."""
 
 def squeeze(x: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor:
-    """The tensor without the given axes of length 1, by default all of them. A view."""
+    """The tensor without the given axes of length 1, by default all of them. Returns a view."""
 
 def stack(xs: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Tensors of one shape joined along a new axis."""
@@ -1051,13 +1051,13 @@ def sum_to_size(x: Any, *size: Any) -> Tensor:
     """`x` summed over the axes along which `size` would be broadcast to it. Raises ValueError where it would not."""
 
 def swapaxes(x: Any, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
-    """The tensor with two axes exchanged. A view."""
+    """The tensor with two axes exchanged. Returns a view."""
 
 def swapdims(x: Any, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
-    """The tensor with two axes exchanged. A view."""
+    """The tensor with two axes exchanged. Returns a view."""
 
 def t(x: Any) -> Tensor:
-    """The transpose of a matrix; a vector or a number as it is. A view. Raises ValueError for more than two axes."""
+    """The transpose of a matrix; a vector or a number as it is. Raises ValueError for more than two axes."""
 
 def take(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
@@ -1078,7 +1078,7 @@ def tanhshrink(x: Any) -> Tensor:
     """`x - tanh(x)`."""
 
 def tensor_split(x: Any, indices_or_sections: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
-    """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions. Views."""
+    """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions."""
 
 def tensordot(x: Any, y: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The sums of products over pairs of axes."""
@@ -1098,7 +1098,7 @@ def trace(x: Any, offset: int = ...) -> Tensor:
     """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""
 
 def transpose(x: Any, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
-    """The tensor with two axes exchanged, the last two by default. A view."""
+    """The tensor with two axes exchanged, the last two by default. Returns a view."""
 
 def trapezoid(y: Any, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Tensor:
     """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
@@ -1122,10 +1122,10 @@ def truncating_divide(x: Any, y: Any) -> Tensor:
     """Integer quotient rounded towards zero, as in C."""
 
 def unbind(x: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
-    """The slices along an axis, without it. Views."""
+    """The slices along an axis, without it. Returns a view."""
 
 def unflatten(x: Any, axis: int, sizes: Any, *, dim: Any = ...) -> Tensor:
-    """The tensor with one axis made several of lengths `sizes`, of which one may be -1."""
+    """The tensor with one axis made several of lengths `sizes`, of which one may be -1. Returns a view."""
 
 def unique(
     x: Any, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...
@@ -1139,7 +1139,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
     """The numbers (int64) along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
 
 def unsqueeze(x: Any, axis: int, *, dim: Any = ...) -> Tensor:
-    """The tensor with a new axis of length 1 at position `axis`. A view."""
+    """The tensor with a new axis of length 1 at position `axis`. Returns a view."""
 
 def vander(x: Any, N: int | None = ..., increasing: bool = ...) -> Tensor:
     """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""
@@ -1171,13 +1171,13 @@ def view_as(x: Any, other: Any) -> Tensor:
     """The tensor reshaped to the shape of another."""
 
 def view_as_complex(x: Any) -> Tensor:
-    """The complex numbers whose parts are the two elements of the last axis of `x` (..., 2). A view."""
+    """The complex numbers whose parts are the two elements of the last axis of `x` (..., 2). Returns a view."""
 
 def view_as_real(x: Any) -> Tensor:
-    """Both parts of complex numbers along a new last axis of length 2. A copy."""
+    """Both parts of complex numbers along a new last axis of length 2. Returns a copy."""
 
 def vsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """The tensor cut along its first axis; as `tensor_split`. Views."""
+    """The tensor cut along its first axis; as `tensor_split`. Returns a view."""
 
 def vstack(xs: Any) -> Tensor:
     """Tensors joined along their first axis, vectors as rows."""

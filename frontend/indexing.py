@@ -31,7 +31,7 @@ def select(x: Tensor, index: Any) -> Tensor:
     result: Tensor
     if all(_is_basic(item) for item in items):
         result = basic_index(x, items)
-        return result
+        return _reshape(x, x.shape) if result is x else result
     gather = _gather(x, items)
     x, positions = gather.x, gather.positions
     rest = x.shape[gather.axes :]

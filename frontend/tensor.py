@@ -21,6 +21,7 @@ from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.methods import Methods
+from polyhal.hal.ops.returns import Returns, returns
 from polyhal.inplace_methods import InPlaceMethods
 from polyhal.random_methods import RandomMethods
 from polyhal.reshape_methods import ReshapeMethods
@@ -260,8 +261,9 @@ class Tensor(Array, Conversions, Copies, Rearrangements, ReshapeMethods, Methods
         dispatch.thread.executor.before_gradient_write(self)
         self.stored_grad = value
 
+    @returns(Returns.VIEW)
     def detach(self) -> Tensor:
-        """Return a tensor over the same memory that is not on the tape."""
+        """Take the elements off the tape."""
         result: Tensor = dispatch.thread.executor.alias(self)
         result.index = DETACHED
         return result
@@ -360,6 +362,7 @@ def wrap(device: Device, buffer: Buffer, ref: Ref) -> Tensor:
 _new = Tensor.__new__
 
 
+@returns(Returns.EITHER)
 def as_tensor(data: Any, dtype: object = None, device: Device | str | None = None) -> Tensor:
     """Return `data` if it is a tensor on that device and in that dtype, else a new tensor."""
     if isinstance(data, Tensor):

@@ -15,6 +15,7 @@ import numpy as np
 from polyhal.hal.device import Device
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.fourier import functions
+from polyhal.hal.ops.returns import Returns, returns
 from polyhal.tensor import Tensor, make_tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,15 +36,20 @@ def _with_dim(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
-fft, ifft = _with_dim(functions.fft), _with_dim(functions.ifft)
-fft2, ifft2 = _with_dim(functions.fft2), _with_dim(functions.ifft2)
-fftn, ifftn = _with_dim(functions.fftn), _with_dim(functions.ifftn)
-rfft, irfft = _with_dim(functions.rfft), _with_dim(functions.irfft)
-rfft2, irfft2 = _with_dim(functions.rfft2), _with_dim(functions.irfft2)
-rfftn, irfftn = _with_dim(functions.rfftn), _with_dim(functions.irfftn)
-hfft, ihfft = _with_dim(functions.hfft), _with_dim(functions.ihfft)
-hfft2, ihfft2 = _with_dim(functions.hfft2), _with_dim(functions.ihfft2)
-hfftn, ihfftn = _with_dim(functions.hfftn), _with_dim(functions.ihfftn)
+def _transform(function: F) -> F:
+    """A transform with PyTorch's names, in new memory even where it changes nothing, as on an axis of length 1."""
+    return returns(Returns.COPY)(_with_dim(function))
+
+
+fft, ifft = _transform(functions.fft), _transform(functions.ifft)
+fft2, ifft2 = _transform(functions.fft2), _transform(functions.ifft2)
+fftn, ifftn = _transform(functions.fftn), _transform(functions.ifftn)
+rfft, irfft = _transform(functions.rfft), _transform(functions.irfft)
+rfft2, irfft2 = _transform(functions.rfft2), _transform(functions.irfft2)
+rfftn, irfftn = _transform(functions.rfftn), _transform(functions.irfftn)
+hfft, ihfft = _transform(functions.hfft), _transform(functions.ihfft)
+hfft2, ihfft2 = _transform(functions.hfft2), _transform(functions.ihfft2)
+hfftn, ihfftn = _transform(functions.hfftn), _transform(functions.ihfftn)
 
 
 def fftfreq(
@@ -65,12 +71,14 @@ def _made(values: np.ndarray, dtype: object, device: Device | str | None, requir
     return out.requires_grad_() if requires_grad else out
 
 
+@returns(Returns.COPY)
 @_with_dim
 def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
     """Move frequency 0 to the middle of `axes`, all by default."""
     return _rolled(x, axes, lambda n: n // 2)
 
 
+@returns(Returns.COPY)
 @_with_dim
 def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`, also for axes of odd length. The shape stays."""

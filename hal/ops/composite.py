@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from polyhal.hal.ops.keywords import takes_both_spellings
+from polyhal.hal.ops.returns import Returns
+from polyhal.hal.ops.returns import returns as declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -15,14 +17,20 @@ COMPOSITE_METHODS: set[str] = set()
 """Those that are tensor methods too."""
 
 
-def composite(*, method: bool = True) -> Callable[[F], F]:
-    """Publish a function under its own name and, with `method`, as a tensor method."""
+def composite(*, method: bool = True, returns: Returns = Returns.NEW) -> Callable[[F], F]:
+    """Publish a function under its own name and, with `method`, as a tensor method.
+
+    `returns` declares whose memory the result is, which the docstring then says.
+    """
 
     def register(function: F) -> F:
-        function = takes_both_spellings(function)
+        function = declared(returns)(takes_both_spellings(function))
         COMPOSITES[function.__name__] = function
         if method:
             COMPOSITE_METHODS.add(function.__name__)
         return function
 
     return register
+
+
+__all__ = ["COMPOSITES", "COMPOSITE_METHODS", "Returns", "composite"]

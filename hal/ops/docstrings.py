@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.returns import with_sentence
 from polyhal.hal.ops.schema import Promotion
 
 _DTYPES: dict[Promotion, str] = {
@@ -40,7 +41,7 @@ _PATTERN = frozenset("\\^$*+?{}|()[]")
 def docstring(op: OpDef) -> str:
     """The docstring of the public function of `op`: what is declared, then shapes, dtypes and errors."""
     facts = [*_shapes(op), *_errors(op)]
-    return f"{op.doc}\n\n{' '.join(facts)}" if facts else op.doc
+    return with_sentence(f"{op.doc}\n\n{' '.join(facts)}" if facts else op.doc, op.returns)
 
 
 def _shapes(op: OpDef) -> Iterator[str]:

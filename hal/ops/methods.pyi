@@ -119,11 +119,11 @@ class Methods:
     def atanh(self) -> Self:
         """Inverse hyperbolic tangent; infinite at 1 and -1, NaN beyond."""
     def atleast_1d(self) -> Self:
-        """The tensor, or each of several, with one axis if it has none. A view."""
+        """The tensor, or each of several, with one axis if it has none. Returns a view."""
     def atleast_2d(self) -> Self:
-        """The tensor, or each of several, with two axes at least: a vector becomes a row. A view."""
+        """The tensor, or each of several, with two axes at least: a vector becomes a row. Returns a view."""
     def atleast_3d(self) -> Self:
-        """The tensor, or each of several, with three axes at least: (n,) becomes (1, n, 1) and (m, n) (m, n, 1). A view."""
+        """The tensor, or each of several, with three axes at least: (n,) becomes (1, n, 1) and (m, n) (m, n, 1)."""
     def avg_pool2d(
         self,
         kernel: Any,
@@ -155,7 +155,7 @@ class Methods:
     def bmm(self, mat2: Any) -> Self:
         """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting."""
     def broadcast_to(self, shape: Any) -> Self:
-        """The tensor stretched to `shape` under NumPy's rules. A view."""
+        """The tensor stretched to `shape` under NumPy's rules. Returns a view."""
     def cast(self, dtype: Any) -> Self:
         """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
     def ceil(self) -> Self:
@@ -169,7 +169,7 @@ class Methods:
     def cholesky_solve(self, L: Any, upper: bool = ...) -> Self:
         """The solution X of `A @ X = x` from the Cholesky factor of `A`. Takes (..., m, n) and the factor (..., m, m)."""
     def chunk(self, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
-        """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
+        """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Returns a view."""
     def clamp(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
     def clamp_max(self, max: Any) -> Self:
@@ -181,9 +181,9 @@ class Methods:
     def combinations(self, r: int = ..., with_replacement: bool = ...) -> Self:
         """All combinations of `r` elements of a vector, as rows, in the order of `itertools.combinations`."""
     def conj(self) -> Self:
-        """The complex conjugate; real numbers themselves."""
+        """The complex conjugate. Returns a view, or the tensor itself, where nothing has to be computed; else a copy."""
     def contiguous(self) -> Self:
-        """The tensor in row-major order, itself if it already is."""
+        """The tensor in row-major order."""
     def conv2d(
         self,
         weight: Any,
@@ -195,7 +195,7 @@ class Methods:
     ) -> Self:
         """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
     def copy(self) -> Self:
-        """A new tensor with the same elements, in row-major order."""
+        """A new tensor with the same elements, in row-major order. Returns a copy."""
     def copysign(self, y: Any) -> Self:
         """The magnitude of `x` with the sign of `y`."""
     def corrcoef(self) -> Self:
@@ -231,11 +231,11 @@ class Methods:
     def diagflat(self, offset: int = ...) -> Self:
         """A square matrix whose diagonal number `offset` holds the elements of `x` in row-major order. Compare `torch.diagflat`."""
     def diagonal(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Self:
-        """Diagonal number `offset` of the matrices in two axes, as the last axis. A view."""
+        """Diagonal number `offset` of the matrices in two axes, as the last axis. Returns a view."""
     def diagonal_scatter(self, src: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Self:
         """`x` with diagonal number `offset` of the matrices in two axes replaced by `src`, shaped as `diagonal` returns it."""
     def diff(self, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Self:
-        """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
+        """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first. Returns a copy."""
     def digamma(self) -> Self:
         """Logarithmic derivative of the gamma function; NaN at the negative integers."""
     def dist(self, other: Any, p: float = ...) -> Self:
@@ -247,7 +247,7 @@ class Methods:
     def dot(self, y: Any) -> Self:
         """The sum of the products of two vectors' elements."""
     def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """The tensor cut along its third axis; as `tensor_split`. Views."""
+        """The tensor cut along its third axis; as `tensor_split`. Returns a view."""
     def elu(self, alpha: Any = ...) -> Self:
         """`x` if positive, else `alpha * (exp(x) - 1)`."""
     def embedding(self, index: Any) -> Self:
@@ -267,7 +267,7 @@ class Methods:
     def exp2(self) -> Self:
         """2 to the power `x`."""
     def expand_as(self, other: Any) -> Self:
-        """The tensor broadcast to the shape of another. A view."""
+        """The tensor broadcast to the shape of another. Returns a view."""
     def expm1(self) -> Self:
         """`exp(x) - 1`, accurate near 0."""
     def fix(self) -> Self:
@@ -275,11 +275,11 @@ class Methods:
     def flatten(self, start_axis: int = ..., end_axis: int = ..., *, start_dim: Any = ..., end_dim: Any = ...) -> Self:
         """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
     def flip(self, axis: Any = ..., *more: Any, dims: Any = ..., dim: Any = ...) -> Self:
-        """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`. A view."""
+        """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`."""
     def fliplr(self) -> Self:
-        """The tensor with the elements of its second axis in reverse order. A view."""
+        """The tensor with the elements of its second axis in reverse order. Returns a copy."""
     def flipud(self) -> Self:
-        """The tensor with the elements of its first axis in reverse order. A view."""
+        """The tensor with the elements of its first axis in reverse order. Returns a copy."""
     def float_power(self, exponent: Any) -> Self:
         """`x` to the power `exponent` in float64. Raises UnsupportedDTypeError on a device without float64."""
     def floor(self) -> Self:
@@ -333,9 +333,9 @@ class Methods:
     def histc(self, bins: int = ..., min: float = ..., max: float = ...) -> Self:
         """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`."""
     def histogram(self, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Self, ...]:
-        """Counts of elements by bin, and the edges of the bins."""
+        """Counts of elements by bin, and the edges of the bins. Returns a copy."""
     def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Views."""
+        """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Returns a view."""
     def hypot(self, y: Any) -> Self:
         """`sqrt(x * x + y * y)` without overflow."""
     def i0(self) -> Self:
@@ -482,9 +482,9 @@ class Methods:
     def mode(self, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
         """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
     def moveaxis(self, source: Any, destination: Any) -> Self:
-        """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
+        """The tensor with axis `source`, or each of several, moved to position `destination`. Returns a view."""
     def movedim(self, source: Any, destination: Any) -> Self:
-        """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
+        """The tensor with axis `source`, or each of several, moved to position `destination`. Returns a view."""
     def msort(self) -> Self:
         """The elements along the first axis in ascending order. NaN counts as the largest."""
     def mul(self, y: Any) -> Self:
@@ -510,7 +510,7 @@ class Methods:
     ) -> Self:
         """Sum over `axis` of the elements that are not NaN."""
     def narrow(self, axis: int, start: int, length: int, *, dim: Any = ...) -> Self:
-        """`length` elements along `axis` from `start`, which may count from the end. A view. Raises ShapeError."""
+        """`length` elements along `axis` from `start`, which may count from the end. Raises ShapeError. Returns a view."""
     def ne(self, y: Any) -> Self:
         """True where `x != y`."""
     def neg(self) -> Self:
@@ -534,15 +534,15 @@ class Methods:
     def outer(self, vec2: Any) -> Self:
         """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
     def pad(self, widths: Any, value: Any = ...) -> Self:
-        """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
+        """`x` with `widths[i] = (before, after)` elements of `value` added on axis i. Returns a copy."""
     def permute(self, axes: Any = ..., *, dims: Any = ...) -> Self:
-        """The tensor with axis `axes[i]` at position i. A view."""
+        """The tensor with axis `axes[i]` at position i. Returns a view."""
     def pinverse(self, rcond: float = ...) -> Self:
         """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0."""
     def polygamma(self, x: Any) -> Self:
         """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`. Takes a tensor of any shape."""
     def positive(self) -> Self:
-        """`x` itself. Takes a tensor of any shape."""
+        """`x` itself, a tensor of any shape. Returns a view."""
     def pow(self, y: Any) -> Self:
         """`x` to the power `y`."""
     def prelu(self, weight: Any) -> Self:
@@ -574,13 +574,13 @@ class Methods:
     ) -> Self:
         """Each element `repeats` times in a row along an axis; without one, the elements in row-major order."""
     def reshape(self, shape: Any) -> Self:
-        """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
+        """The same elements in row-major order in another shape; one length may be -1."""
     def reshape_as(self, other: Any) -> Self:
         """The tensor reshaped to the shape of another."""
     def roll(self, shifts: Any, axis: Any = ..., *, dims: Any = ..., dim: Any = ...) -> Self:
         """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
     def rot90(self, k: int = ..., axes: Any = ..., *, dims: Any = ...) -> Self:
-        """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. A view."""
+        """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. Returns a copy."""
     def round(self, decimals: int = ...) -> Self:
         """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even."""
     def rsqrt(self) -> Self:
@@ -598,7 +598,7 @@ class Methods:
     ) -> Self:
         """`x` with `out[index[i, j], j]` combined with all its `src[i, j]` for axis 0, by sum, mean, prod, amax or amin."""
     def select(self, axis: int, index: int, *, dim: Any = ...) -> Self:
-        """The slice number `index` along `axis`, without that axis. A view. Raises IndexError."""
+        """The slice number `index` along `axis`, without that axis. Raises IndexError. Returns a view."""
     def select_scatter(self, src: Any, axis: int, index: int, *, dim: Any = ...) -> Self:
         """`x` with slice number `index` along `axis` replaced by `src`. Compare `torch.select_scatter`."""
     def selu(self) -> Self:
@@ -651,15 +651,15 @@ class Methods:
         split_size_or_sections: Any = ...,
         dim: Any = ...,
     ) -> tuple[Self, ...]:
-        """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
+        """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed."""
     def split_with_sizes(self, split_sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
-        """Consecutive parts of the sizes listed along an axis. Views."""
+        """Consecutive parts of the sizes listed along an axis. Returns a view."""
     def sqrt(self) -> Self:
         """Square root."""
     def square(self) -> Self:
         """`x * x`."""
     def squeeze(self, axis: Any = ..., *, dim: Any = ...) -> Self:
-        """The tensor without the given axes of length 1, by default all of them. A view."""
+        """The tensor without the given axes of length 1, by default all of them. Returns a view."""
     def std(
         self,
         axis: Any = ...,
@@ -695,11 +695,11 @@ class Methods:
     def sum_to_size(self, *size: Any) -> Self:
         """`x` summed over the axes along which `size` would be broadcast to it. Raises ValueError where it would not."""
     def swapaxes(self, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Self:
-        """The tensor with two axes exchanged. A view."""
+        """The tensor with two axes exchanged. Returns a view."""
     def swapdims(self, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Self:
-        """The tensor with two axes exchanged. A view."""
+        """The tensor with two axes exchanged. Returns a view."""
     def t(self) -> Self:
-        """The transpose of a matrix; a vector or a number as it is. A view. Raises ValueError for more than two axes."""
+        """The transpose of a matrix; a vector or a number as it is. Raises ValueError for more than two axes."""
     def take(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
     def take_along_axis(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
@@ -713,7 +713,7 @@ class Methods:
     def tanhshrink(self) -> Self:
         """`x - tanh(x)`."""
     def tensor_split(self, indices_or_sections: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
-        """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions. Views."""
+        """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions."""
     def tensordot(self, y: Any, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The sums of products over pairs of axes."""
     def threshold(self, threshold: Any, value: Any) -> Self:
@@ -727,7 +727,7 @@ class Methods:
     def trace(self, offset: int = ...) -> Self:
         """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""
     def transpose(self, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Self:
-        """The tensor with two axes exchanged, the last two by default. A view."""
+        """The tensor with two axes exchanged, the last two by default. Returns a view."""
     def trapezoid(self, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Self:
         """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
     def trapz(self, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Self:
@@ -743,9 +743,9 @@ class Methods:
     def truncating_divide(self, y: Any) -> Self:
         """Integer quotient rounded towards zero, as in C."""
     def unbind(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
-        """The slices along an axis, without it. Views."""
+        """The slices along an axis, without it. Returns a view."""
     def unflatten(self, axis: int, sizes: Any, *, dim: Any = ...) -> Self:
-        """The tensor with one axis made several of lengths `sizes`, of which one may be -1."""
+        """The tensor with one axis made several of lengths `sizes`, of which one may be -1. Returns a view."""
     def unique(
         self, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...
     ) -> Self:
@@ -755,7 +755,7 @@ class Methods:
     def unravel_index(self, shape: Any) -> tuple[Self, ...]:
         """The numbers (int64) along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
     def unsqueeze(self, axis: int, *, dim: Any = ...) -> Self:
-        """The tensor with a new axis of length 1 at position `axis`. A view."""
+        """The tensor with a new axis of length 1 at position `axis`. Returns a view."""
     def vander(self, N: int | None = ..., increasing: bool = ...) -> Self:
         """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""
     def var(
@@ -776,6 +776,6 @@ class Methods:
     def view_as(self, other: Any) -> Self:
         """The tensor reshaped to the shape of another."""
     def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """The tensor cut along its first axis; as `tensor_split`. Views."""
+        """The tensor cut along its first axis; as `tensor_split`. Returns a view."""
     def xlogy(self, y: Any) -> Self:
         """`x * log(y)`, and 0 where `x` is 0."""

@@ -20,6 +20,7 @@ from polyhal.hal.ops.batching import BatchingRule, along_axis, pointwise
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
 from polyhal.hal.ops.keywords import MISSING, chosen, second_spellings
 from polyhal.hal.ops.lowering import AsView, Decompose, OutputRegion, Regions, Strategy
+from polyhal.hal.ops.returns import Returns
 from polyhal.hal.ops.samples import OpTests
 from polyhal.hal.ops.schema import REQUIRED, IndexRange, Output, Params, Promotion, Schema, Specs
 from polyhal.hal.ops.traits import Autocast, Trait
@@ -30,6 +31,7 @@ class OpFunction(Protocol):
     """The public function of an op."""
 
     op: OpDef
+    __returns__: Returns
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -149,6 +151,14 @@ class OpDef:
                 case Decompose():
                     self.decompose = strategy.function
         self.call = compile_function(self, self.name, dispatch.apply)
+        self.call.__returns__ = self.returns
+
+    @property
+    def returns(self) -> Returns:
+        """Whose memory the result is."""
+        if self.view is None:
+            return Returns.COPY if self.family == "movement" else Returns.NEW
+        return Returns.VIEW if len(self.lowering) == 1 else Returns.EITHER
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

@@ -11,7 +11,7 @@ from typing import Literal
 from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.nn.functional.padding import pad
+from polyhal.nn.functional.padding import padded
 from polyhal.nn.functional.spatial import Numbers, on_batch, per_axis
 from polyhal.tensor import Tensor
 
@@ -83,7 +83,7 @@ def _convolve(
         frame = _named_padding(op, padding, weight.shape[2:], steps, spread)
         sides = tuple(a for a, _ in frame)
         if any(a != b for a, b in frame):
-            x = pad(x, [w for pair in reversed(frame) for w in pair])
+            x = padded(x, [w for pair in reversed(frame) for w in pair])
             sides = (0,) * axes
     else:
         sides = per_axis(padding, axes, "padding")
@@ -127,7 +127,7 @@ def _conv3d(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: Axes, padding: Axes, dilation: Axes, groups: int
 ) -> Tensor:
     filters, depth, (n, channels) = weight.shape[0], weight.shape[2], x.shape[:2]
-    x = pad(x, (0, 0, 0, 0, padding[0], padding[0]))
+    x = padded(x, (0, 0, 0, 0, padding[0], padding[0]))
     deep: Tensor = _windows(ops.permute(x, (0, 1, 3, 4, 2)), (depth,), stride[:1], dilation[:1])
     slices, (height, width) = deep.shape[4], x.shape[3:]
     planes = ops.permute(deep, (0, 4, 1, 5, 2, 3)).reshape((n * slices, channels * depth, height, width))
@@ -224,7 +224,7 @@ def _transposed2d(
     if any(e >= s for e, s in zip(extra, stride, strict=True)):
         # No convolution takes such a length to this one: make all that the kernel reaches, and crop or extend that.
         full = _transposed2d(x, weight, stride, (0, 0), (0, 0), dilation, groups)
-        return pad(full, [w for p, e in reversed(list(zip(padding, extra, strict=True))) for w in (-p, e - p)])
+        return padded(full, [w for p, e in reversed(list(zip(padding, extra, strict=True))) for w in (-p, e - p)])
     lengths = [
         (n - 1) * s - 2 * p + d * (k - 1) + e + 1
         for n, k, s, p, e, d in zip(x.shape[2:], weight.shape[2:], stride, padding, extra, dilation, strict=True)
@@ -244,4 +244,4 @@ def _transposed3d(
     deep = out.reshape((n, slices, filters * groups, depth, *out.shape[2:]))
     length = (slices - 1) * stride[0] + dilation[0] * (depth - 1) + 1
     folded: Tensor = _fold_windows(ops.permute(deep, (0, 2, 4, 5, 1, 3)), (length,), stride[:1], dilation[:1])
-    return ops.permute(pad(folded, (-padding[0], extra[0] - padding[0])), (0, 1, 4, 2, 3))
+    return ops.permute(padded(folded, (-padding[0], extra[0] - padding[0])), (0, 1, 4, 2, 3))

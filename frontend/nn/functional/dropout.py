@@ -11,6 +11,7 @@ from polyhal import functions as ops
 from polyhal.creation import ones
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.returns import Returns, returns
 from polyhal.random import Generator, default_generator
 from polyhal.tensor import Tensor
 
@@ -26,6 +27,7 @@ def _drops(op: str, p: float, training: bool) -> bool:
     return training and p > 0
 
 
+@returns(Returns.EITHER)
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, generator: Generator | None = None
 ) -> Tensor:
@@ -56,6 +58,7 @@ def _drop_channels(
     return x * dropout(keep, p, True, generator=generator)
 
 
+@returns(Returns.EITHER)
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, generator: Generator | None = None
 ) -> Tensor:
@@ -63,6 +66,7 @@ def dropout1d(
     return _drop_channels("dropout1d", input, p, training, (2, 3), generator)
 
 
+@returns(Returns.EITHER)
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, generator: Generator | None = None
 ) -> Tensor:
@@ -75,6 +79,7 @@ def dropout2d(
     return _drop_channels("dropout2d", input, p, training, (4,), generator)
 
 
+@returns(Returns.EITHER)
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, generator: Generator | None = None
 ) -> Tensor:
@@ -91,6 +96,7 @@ def _alpha(x: Tensor, keep_shape: tuple[int, ...], p: float, generator: Generato
     return ops.where(keep, x, _SELU_LIMIT) * scale - scale * _SELU_LIMIT * p
 
 
+@returns(Returns.EITHER)
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, generator: Generator | None = None
 ) -> Tensor:
@@ -101,6 +107,7 @@ def alpha_dropout(
     return _alpha(input, input.shape, p, generator) if _drops("alpha_dropout", p, training) else input
 
 
+@returns(Returns.EITHER)
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, generator: Generator | None = None
 ) -> Tensor:

@@ -10,6 +10,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.nn.resample_tables import Method
+from polyhal.hal.ops.returns import Returns, returns
 from polyhal.nn.functional.adaptive_pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -31,6 +32,7 @@ _KINDS = {
 """How each mode resamples an axis, and the numbers of spatial axes that it is for."""
 
 
+@returns(Returns.COPY)
 def interpolate(
     input: Tensor,
     size: int | Sequence[int] | None = None,
@@ -120,6 +122,7 @@ def _picked(x: Tensor, steps: Sequence[tuple[int, int, Method]]) -> Tensor:
     return x
 
 
+@returns(Returns.COPY)
 def upsample(
     input: Tensor,
     size: int | Sequence[int] | None = None,
@@ -131,6 +134,7 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+@returns(Returns.COPY)
 def upsample_nearest(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
@@ -138,6 +142,7 @@ def upsample_nearest(
     return interpolate(input, size, scale_factor)
 
 
+@returns(Returns.COPY)
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:

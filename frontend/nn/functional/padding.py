@@ -7,9 +7,11 @@ from typing import Any
 
 from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops.returns import Returns, returns
 from polyhal.tensor import Tensor
 
 
+@returns(Returns.COPY)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Extend axes by elements before and after: `pad` holds (before, after) pairs from the LAST axis on, as in PyTorch.
 
@@ -20,6 +22,11 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         >>> pad(polyhal.tensor([1, 2, 3], device="numpy"), (2, 1), "reflect").tolist()
         [3, 2, 1, 2, 3, 2]
     """
+    return padded(input, pad, mode, value)
+
+
+def padded(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """As `pad`, for results that are only read: the tensor itself, or a view of it, where nothing is added."""
     if len(pad) % 2 or len(pad) > 2 * input.ndim:
         raise ShapeError(
             message("pad", f"{len(pad)} widths for {input.ndim} axes", expected="pairs for at most all axes")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polyhal.hal.ops.returns import Returns, returns
 from polyhal.nn import functional as F
 from polyhal.nn.functional.reduction import Reduction
 from polyhal.tensor import Tensor
@@ -25,22 +26,26 @@ def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tupl
     return values, positions
 
 
+@returns(Returns.EITHER)
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """`nn.functional.dropout` with the mode by position."""
     return F.dropout(input, p, train)
 
 
+@returns(Returns.EITHER)
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Set whole channels (N, C, ...) to 0 with probability `p`."""
     flat = input.reshape((*input.shape[:2], -1))
     return F.dropout1d(flat, p, train).reshape(input.shape)
 
 
+@returns(Returns.EITHER)
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """`nn.functional.alpha_dropout` with the mode by position."""
     return F.alpha_dropout(input, p, train)
 
 
+@returns(Returns.EITHER)
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """`nn.functional.feature_alpha_dropout` with the mode by position."""
     return F.feature_alpha_dropout(input, p, train)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.nn.functional.padding import pad
+from polyhal.hal.ops.returns import Returns, returns
+from polyhal.nn.functional.padding import padded
 from polyhal.nn.functional.spatial import Numbers, on_batch, per_axis
 from polyhal.tensor import Tensor
 
 _windows, _fold_windows = FUNCTIONS["windows"], FUNCTIONS["fold_windows"]
 
 
+@returns(Returns.COPY)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels as pixels: (..., C r r, H, W) to (..., C, H r, W r), where r is `upscale_factor`. Raises ShapeError.
 
@@ -27,6 +29,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return ops.permute(split, (*range(k), k + 2, k, k + 3, k + 1)).reshape((*lead, channels, height * r, width * r))
 
 
+@returns(Returns.COPY)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels as channels: (..., C, H r, W r) to (..., C r r, H, W), the inverse of `pixel_shuffle`. Raises ShapeError."""
     r = downscale_factor
@@ -39,6 +42,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return ops.permute(split, (*range(k), k + 1, k + 3, k, k + 2)).reshape((*lead, channels * r * r, height, width))
 
 
+@returns(Returns.COPY)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of (N, C, ...) dealt out: the first of each group, then the second of each. Raises ShapeError.
 
@@ -53,6 +57,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return ops.transpose(split, 1, 2).reshape(input.shape)
 
 
+@returns(Returns.COPY)
 def unfold(
     input: Tensor, kernel_size: Numbers, dilation: Numbers = 1, padding: Numbers = 0, stride: Numbers = 1
 ) -> Tensor:
@@ -61,7 +66,7 @@ def unfold(
     steps, sides = per_axis(stride, 2, "stride"), per_axis(padding, 2, "padding")
 
     def function(batch: Tensor) -> Tensor:
-        view: Tensor = _windows(pad(batch, (sides[1], sides[1], sides[0], sides[0])), kernel, steps, spread)
+        view: Tensor = _windows(padded(batch, (sides[1], sides[1], sides[0], sides[0])), kernel, steps, spread)
         n, channels, down, across = view.shape[:4]
         columns = ops.permute(view, (0, 1, 4, 5, 2, 3))
         return columns.reshape((n, channels * kernel[0] * kernel[1], down * across))
@@ -70,6 +75,7 @@ def unfold(
     return out
 
 
+@returns(Returns.COPY)
 def fold(
     input: Tensor,
     output_size: Numbers,
@@ -95,7 +101,7 @@ def fold(
             raise ShapeError(message("fold", f"columns of shape {batch.shape}", expected=expected))
         split = batch.reshape((n, rows // (kernel[0] * kernel[1]), *kernel, *counts))
         whole: Tensor = _fold_windows(ops.permute(split, (0, 1, 4, 5, 2, 3)), lengths, steps, spread)
-        return pad(whole, (-sides[1], -sides[1], -sides[0], -sides[0]))
+        return padded(whole, (-sides[1], -sides[1], -sides[0], -sides[0]))
 
     out: Tensor = on_batch("fold", input, 1, function)
     return out

@@ -10,7 +10,7 @@ from polyhal.hal.dispatch import is_complex
 from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.ops.complex_numbers import rules
 from polyhal.hal.ops.complex_numbers.rules import join
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import transpose
 from polyhal.hal.ops.layout.regions import copy, stack
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_or
@@ -46,9 +46,9 @@ def polar(abs: Any, angle: Any) -> Any:  # noqa: A002  PyTorch's names
     return join(abs * cos(angle), abs * sin(angle))
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.VIEW)
 def view_as_complex(x: Any) -> Any:
-    """The complex numbers whose parts are the two elements of the last axis of `x` (..., 2). A view.
+    """The complex numbers whose parts are the two elements of the last axis of `x` (..., 2).
 
     Raises ShapeError for another last axis.
     """
@@ -58,9 +58,9 @@ def view_as_complex(x: Any) -> Any:
     return join(x[..., 0], x[..., 1])
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.COPY)
 def view_as_real(x: Any) -> Any:
-    """Both parts of complex numbers along a new last axis of length 2. A copy.
+    """Both parts of complex numbers along a new last axis of length 2.
 
     Raises UnsupportedDTypeError for real tensors.
     """
@@ -69,27 +69,27 @@ def view_as_real(x: Any) -> Any:
     return stack([x.real, x.imag], -1)
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.VIEW)
 def real(x: Any) -> Any:
-    """The real part, a view; real numbers themselves."""
+    """The real part; real numbers themselves."""
     return rules.real(x)
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.VIEW)
 def imag(x: Any) -> Any:
-    """The imaginary part of complex numbers. A view. Raises UnsupportedDTypeError for real tensors."""
+    """The imaginary part of complex numbers. Raises UnsupportedDTypeError for real tensors."""
     if not is_complex(x):
         raise UnsupportedDTypeError(message("imag", f"got {x.dtype.name}", expected="complex numbers"))
     return x.imag
 
 
-@composite()
+@composite(returns=Returns.EITHER)
 def conj(x: Any) -> Any:
-    """The complex conjugate; real numbers themselves."""
+    """The complex conjugate."""
     return join(x.real, -x.imag) if is_complex(x) else x
 
 
-@composite()
+@composite(returns=Returns.EITHER)
 def adjoint(x: Any) -> Any:
     """The conjugate of the matrices (..., m, n), transposed."""
     return conj(transpose(x))

@@ -6,7 +6,7 @@ from typing import Any
 
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing import along_axis
 from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.rows import take
@@ -98,9 +98,9 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     return where(mask, value, x)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def narrow(x: Any, axis: int, start: int, length: int) -> Any:
-    """`length` elements along `axis` from `start`, which may count from the end. A view. Raises ShapeError."""
+    """`length` elements along `axis` from `start`, which may count from the end. Raises ShapeError."""
     axis = normalize_axis(axis, x.ndim)
     n, start = x.shape[axis], int(start)
     first = start + n if start < 0 else start
@@ -109,7 +109,7 @@ def narrow(x: Any, axis: int, start: int, length: int) -> Any:
     return basic_index(x, (*(slice(None),) * axis, slice(first, first + length)))
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def select(x: Any, axis: int, index: int) -> Any:
-    """The slice number `index` along `axis`, without that axis. A view. Raises IndexError."""
+    """The slice number `index` along `axis`, without that axis. Raises IndexError."""
     return basic_index(x, (*(slice(None),) * normalize_axis(axis, x.ndim), int(index)))

@@ -1,4 +1,4 @@
-"""Composites that move, add, drop, merge or reverse axes. All but some cases of `flatten` are views."""
+"""Composites that move, add, drop, merge or reverse axes."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal.layout import normalize_axes, normalize_axis
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import permute, reshape
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
-    """The tensor with two axes exchanged, the last two by default. A view."""
+    """The tensor with two axes exchanged, the last two by default."""
     if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):
-        return x
+        return permute(x, ())
     axes = list(range(x.ndim))
     a, b = normalize_axis(axis0, x.ndim), normalize_axis(axis1, x.ndim)
     axes[a], axes[b] = b, a
     return permute(x, tuple(axes))
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """The tensor with axis `source`, or each of several, moved to position `destination`. A view.
+    """The tensor with axis `source`, or each of several, moved to position `destination`.
 
     Raises ValueError unless there are as many different sources as destinations.
     """
@@ -43,9 +43,9 @@ def _numbers(axes: int | Sequence[int], ndim: int) -> list[int]:
     return [] if ndim == 0 and several in ((0,), (-1,)) else [normalize_axis(a, ndim) for a in several]
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
-    """The tensor without the given axes of length 1, by default all of them. A view.
+    """The tensor without the given axes of length 1, by default all of them.
 
     Raises ValueError for an axis of another length.
     """
@@ -58,14 +58,14 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def unsqueeze(x: Any, axis: int) -> Any:
-    """The tensor with a new axis of length 1 at position `axis`. A view."""
+    """The tensor with a new axis of length 1 at position `axis`."""
     at = normalize_axis(axis, x.ndim + 1)
     return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
 
 
-@composite()
+@composite(returns=Returns.EITHER)
 def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Any:
     """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
     if x.ndim == 0:
@@ -74,9 +74,9 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Any:
     return reshape(x, (*x.shape[:a], math.prod(x.shape[a : b + 1]), *x.shape[b + 1 :]))
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def flip(x: Any, axis: int | Sequence[int] | None = None, *more: int, dims: int | Sequence[int] | None = None) -> Any:
-    """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`. A view."""
+    """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`."""
     chosen = (axis, *more) if isinstance(axis, int) else axis if dims is None else dims
     axes = normalize_axes(chosen if chosen is None or isinstance(chosen, int) else tuple(chosen), x.ndim)
     starts = tuple(max(n - 1, 0) if i in axes else 0 for i, n in enumerate(x.shape))

@@ -11,7 +11,7 @@ import numpy as np
 
 from polyhal.hal import dispatch
 from polyhal.hal.layout import broadcast_shapes
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing.rows import take
 from polyhal.hal.ops.layout.regions import concat, pad, stack
 from polyhal.hal.ops.layout.slicing import slice_
@@ -23,19 +23,19 @@ def _several(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.VIEW)
 def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
-    """Tensors stretched to the shape that they have in common. Views."""
+    """Tensors stretched to the shape that they have in common."""
     tensors = _several(tensors)
     shape = broadcast_shapes(*(x.shape for x in tensors))
     return tuple(broadcast_to(x, shape) for x in tensors)
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.VIEW)
 def meshgrid(*tensors: Any, indexing: str = "xy") -> tuple[Any, ...]:
     """Coordinates of a grid, one tensor for each vector: axis i runs along vector i with `indexing="ij"`.
 
-    With "xy", the default, the first two axes are exchanged. Views. Raises ValueError for another `indexing`.
+    With "xy", the default, the first two axes are exchanged. Raises ValueError for another `indexing`.
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f'[meshgrid] indexing {indexing!r}; expected "xy" or "ij"')
@@ -59,21 +59,21 @@ def _each(function: Callable[[Any], Any], tensors: tuple[Any, ...]) -> Any:
     return function(several[0]) if several is tensors and len(tensors) == 1 else tuple(function(x) for x in several)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def atleast_1d(*tensors: Any) -> Any:
-    """The tensor, or each of several, with one axis if it has none. A view."""
+    """The tensor, or each of several, with one axis if it has none."""
     return _each(lambda x: x if x.ndim else reshape(x, (1,)), tensors)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def atleast_2d(*tensors: Any) -> Any:
-    """The tensor, or each of several, with two axes at least: a vector becomes a row. A view."""
+    """The tensor, or each of several, with two axes at least: a vector becomes a row."""
     return _each(lambda x: x if x.ndim > 1 else reshape(x, (1, math.prod(x.shape))), tensors)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def atleast_3d(*tensors: Any) -> Any:
-    """The tensor, or each of several, with three axes at least: (n,) becomes (1, n, 1) and (m, n) (m, n, 1). A view."""
+    """The tensor, or each of several, with three axes at least: (n,) becomes (1, n, 1) and (m, n) (m, n, 1)."""
     return _each(_with_three_axes, tensors)
 
 
@@ -86,7 +86,7 @@ def _with_three_axes(x: Any) -> Any:
 # --- products and blocks --------------------------------------------------------------------------------------------
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.COPY)
 def cartesian_prod(*tensors: Any) -> Any:
     """All combinations of one element of each vector, as rows; of one vector, the vector itself.
 

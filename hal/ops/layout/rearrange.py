@@ -7,53 +7,53 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal.layout import normalize_axes, normalize_axis
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import flip, transpose
 from polyhal.hal.ops.layout.regions import concat, copy, split
-from polyhal.hal.ops.layout.views import broadcast_to, reshape
+from polyhal.hal.ops.layout.views import broadcast_to, permute, reshape
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.COPY)
 def clone(x: Any) -> Any:
     """A copy in new memory; gradients flow through it."""
     return copy(x)
 
 
-@composite()
+@composite(returns=Returns.EITHER)
 def ravel(x: Any) -> Any:
     """The elements in row-major order along one axis."""
     return reshape(x, (math.prod(x.shape),))
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def t(x: Any) -> Any:
-    """The transpose of a matrix; a vector or a number as it is. A view. Raises ValueError for more than two axes."""
+    """The transpose of a matrix; a vector or a number as it is. Raises ValueError for more than two axes."""
     if x.ndim > 2:
         raise ValueError(f"[t] a tensor of shape {x.shape} is no matrix; use transpose or permute")
-    return transpose(x, 0, 1) if x.ndim == 2 else x
+    return permute(x, tuple(reversed(range(x.ndim))))
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def swapaxes(x: Any, axis0: int, axis1: int) -> Any:
-    """The tensor with two axes exchanged. A view."""
+    """The tensor with two axes exchanged."""
     return transpose(x, axis0, axis1)
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def fliplr(x: Any) -> Any:
-    """The tensor with the elements of its second axis in reverse order. A view."""
+    """The tensor with the elements of its second axis in reverse order."""
     return flip(x, 1)
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def flipud(x: Any) -> Any:
-    """The tensor with the elements of its first axis in reverse order. A view."""
+    """The tensor with the elements of its first axis in reverse order."""
     return flip(x, 0)
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
-    """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. A view.
+    """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second.
 
     Raises ValueError if both axes are one.
     """
@@ -64,7 +64,7 @@ def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
     return flip(turned, ((), a, (a, b), b)[k % 4]) if k % 4 else x
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def roll(
     x: Any,
     shifts: int | Sequence[int],
@@ -98,14 +98,14 @@ def roll(
     return x
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def unbind(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices along an axis, without it. Views."""
+    """The slices along an axis, without it."""
     at = normalize_axis(axis, x.ndim)
     return tuple(x[(slice(None),) * at + (i,)] for i in range(x.shape[at]))
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Any:
     """The tensor with one axis made several of lengths `sizes`, of which one may be -1."""
     at = normalize_axis(axis, x.ndim)
@@ -116,25 +116,25 @@ def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Any:
     return reshape(x, (*x.shape[:at], *lengths, *x.shape[at + 1 :]))
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def expand_as(x: Any, other: Any) -> Any:
-    """The tensor broadcast to the shape of another. A view."""
+    """The tensor broadcast to the shape of another."""
     return broadcast_to(x, other.shape)
 
 
-@composite()
+@composite(returns=Returns.EITHER)
 def reshape_as(x: Any, other: Any) -> Any:
     """The tensor reshaped to the shape of another."""
     return reshape(x, other.shape)
 
 
-@composite()
+@composite(returns=Returns.EITHER)
 def view_as(x: Any, other: Any) -> Any:
     """The tensor reshaped to the shape of another."""
     return reshape(x, other.shape)
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def tile(x: Any, dims: Sequence[int]) -> Any:
     """The tensor repeated `dims[i]` times along axis i, counted from the last axis if `dims` is shorter."""
     counts = (dims,) if isinstance(dims, int) else tuple(dims)
@@ -184,9 +184,9 @@ def column_stack(xs: Sequence[Any]) -> Any:
     return concat([x if x.ndim > 1 else reshape(x, (math.prod(x.shape), 1)) for x in xs], 1)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def tensor_split(x: Any, indices_or_sections: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions. Views.
+    """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions.
 
     Raises ValueError for less than one part.
     """
@@ -202,21 +202,21 @@ def tensor_split(x: Any, indices_or_sections: Any, axis: int = 0) -> tuple[Any, 
     return tuple(x[(*lead, slice(a, b))] for a, b in zip((0, *cut), (*cut, length), strict=True))
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def hsplit(x: Any, indices_or_sections: Any) -> tuple[Any, ...]:
-    """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Views."""
+    """The tensor cut along its second axis, a vector along its only one; as `tensor_split`."""
     return _even_split("hsplit", x, indices_or_sections, 0 if x.ndim == 1 else 1)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def vsplit(x: Any, indices_or_sections: Any) -> tuple[Any, ...]:
-    """The tensor cut along its first axis; as `tensor_split`. Views."""
+    """The tensor cut along its first axis; as `tensor_split`."""
     return _even_split("vsplit", x, indices_or_sections, 0)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def dsplit(x: Any, indices_or_sections: Any) -> tuple[Any, ...]:
-    """The tensor cut along its third axis; as `tensor_split`. Views."""
+    """The tensor cut along its third axis; as `tensor_split`."""
     return _even_split("dsplit", x, indices_or_sections, 2)
 
 

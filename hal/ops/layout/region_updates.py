@@ -7,7 +7,7 @@ from typing import Any
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal
@@ -87,7 +87,7 @@ def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     return embed_diagonal(x, shape, offset, first, second)
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def diag(x: Any, diagonal: int = 0) -> Any:
     """A square matrix with the vector `x` as its diagonal number `diagonal`, or that diagonal of the matrix `x`.
 

@@ -10,7 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes, layout
 from polyhal.hal.layout import Spec, View, normalize_axis
 from polyhal.hal.ops import batching
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.declare import (
     Decompose,
     ErrorSample,
@@ -205,7 +205,7 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Any:
     return concat([unsqueeze(x, axis) for x in xs], axis)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def split(
     x: Any,
     sizes: int | Sequence[int] | None = None,
@@ -214,7 +214,7 @@ def split(
     split_size: int | Sequence[int] | None = None,
     split_size_or_sections: int | Sequence[int] | None = None,
 ) -> tuple[Any, ...]:
-    """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views.
+    """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed.
 
     PyTorch's keywords `split_size` and `split_size_or_sections` mean `sizes`, which may be a tensor too. Raises
     TypeError without sizes, and ValueError for a size of 0 and for sizes that do not add up to the length of the axis.
@@ -244,7 +244,7 @@ def split(
     return tuple(parts)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
-    """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
+    """`x` cut into `chunks` parts along `axis`, the last possibly shorter."""
     return split(x, -(-x.shape[normalize_axis(axis, x.ndim)] // chunks), axis)

@@ -9,7 +9,7 @@ import numpy as np
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.layout import normalize_axis
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing.rows import take
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.rearrange import ravel
@@ -20,7 +20,7 @@ from polyhal.hal.ops.layout.sliding_windows import windows
 from polyhal.hal.ops.layout.views import broadcast_to, permute, reshape
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def repeat_interleave(x: Any, repeats: Any = None, axis: int | None = None, *, output_size: int | None = None) -> Any:
     """Each element `repeats` times in a row along an axis; without one, the elements in row-major order.
 
@@ -61,13 +61,13 @@ def _positions(numbers: Any, x: Any) -> Any:
     return dispatch.frontend.convert(np.asarray(numbers, np.int64), x.device)
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def split_with_sizes(x: Any, split_sizes: Sequence[int], axis: int = 0) -> tuple[Any, ...]:
-    """Consecutive parts of the sizes listed along an axis. Views."""
+    """Consecutive parts of the sizes listed along an axis."""
     return split(x, split_sizes, axis)
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.COPY)
 def constant_pad_nd(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
     """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative.
 

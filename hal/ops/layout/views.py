@@ -15,7 +15,7 @@ from polyhal.hal import dtypes, layout
 from polyhal.hal.layout import Spec, View, normalize_axis
 from polyhal.hal.ops import batching
 from polyhal.hal.ops.batching import BatchedCall
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.declare import (
     AsView,
     Decompose,
@@ -49,7 +49,7 @@ def copy_region(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list
 
 
 def _contiguous(x: Any) -> Any:
-    """The tensor in row-major order, itself if it already is."""
+    """The tensor in row-major order."""
     return np.ascontiguousarray(x)
 
 
@@ -72,7 +72,7 @@ contiguous = declare(
 
 
 def _reshape(x: Any, *, shape: Any) -> Any:
-    """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
+    """The same elements in row-major order in another shape; one length may be -1."""
     return np.reshape(x, shape)
 
 
@@ -124,7 +124,7 @@ reshape: OpFunction = declare(
 
 
 def _permute(x: Any, *, axes: Any) -> Any:
-    """The tensor with axis `axes[i]` at position i. A view."""
+    """The tensor with axis `axes[i]` at position i."""
     return np.transpose(x, axes)
 
 
@@ -167,7 +167,7 @@ permute: OpFunction = declare(
 
 
 def _broadcast_to(x: Any, *, shape: Any) -> Any:
-    """The tensor stretched to `shape` under NumPy's rules. A view."""
+    """The tensor stretched to `shape` under NumPy's rules."""
     return np.broadcast_to(x, shape)
 
 
@@ -183,7 +183,7 @@ def _broadcast_view(spec: Spec, params: Params) -> View:
     return View(params["shape"], layout.broadcast_strides(spec.shape, spec.strides, params["shape"]))
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.COPY)
 def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
     if x.shape == tuple(shape):
@@ -193,7 +193,7 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     return reshape(x.sum(axis=axes), shape)
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def sum_to_size(x: Any, *size: Any) -> Any:
     """`x` summed over the axes along which `size` would be broadcast to it. Raises ValueError where it would not.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.diagonal import identity_like
 from polyhal.hal.ops.linear_algebra.decompositions.determinant import determinant, log_determinant
 from polyhal.hal.ops.linear_algebra.decompositions.exponential import matrix_exponential
@@ -49,7 +49,7 @@ def matrix_exp(x: Any) -> Any:
     return matrix_exponential(x)
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def matrix_power(x: Any, n: int) -> Any:
     """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.diagonal import diagonal_view
 from polyhal.hal.ops.layout.regions import concat
@@ -12,11 +12,12 @@ from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.exponential import pow_
 from polyhal.hal.ops.reductions.scan import cumprod
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.returns import returns
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """Diagonal number `offset` of the matrices in two axes, as the last axis. A view."""
+    """Diagonal number `offset` of the matrices in two axes, as the last axis."""
     return diagonal_view(x, offset, dim1, dim2)
 
 
@@ -26,8 +27,9 @@ def trace(x: Any, offset: int = 0) -> Any:
     return sum_(diagonal_view(x, offset, -2, -1), -1)
 
 
+@returns(Returns.VIEW)
 def matrix_diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    """Diagonal number `offset` of the matrices in two axes, the last two by default, as the last axis. A view."""
+    """Diagonal number `offset` of the matrices in two axes, the last two by default, as the last axis."""
     return diagonal_view(A, offset, dim1, dim2)
 
 

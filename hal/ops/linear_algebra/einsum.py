@@ -14,7 +14,7 @@ from typing import Any
 
 from polyhal.hal import layout
 from polyhal.hal.layout import Spec, place
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.diagonal import diagonal_view
 from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.linear_algebra.contraction_order import contraction_order
@@ -30,7 +30,7 @@ Term = tuple[int, Labels]
 """A value of the sequence and the labels of its axes, which differ."""
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.COPY)
 def einsum(equation: Any, *operands: Any) -> Any:
     """Sum of products over labelled axes: `einsum("bij,bjk->bik", x, y)` is a batched matrix product.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.matmul import matmul, op_matmul
 
@@ -56,7 +56,7 @@ def multi_dot(tensors: Sequence[Any]) -> Any:
     return reshape(out, tuple(n for n, end in zip(out.shape, ends, strict=True) if len(end) == 2))
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.COPY)
 def chain_matmul(*matrices: Any) -> Any:
     """The product of matrices in the order of fewest multiplications, as `linalg.multi_dot`."""
     return matrices[0] if len(matrices) == 1 else multi_dot(matrices)

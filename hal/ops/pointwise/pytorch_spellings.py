@@ -7,7 +7,7 @@ from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.dispatch import scalar_dtype
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.pointwise.arithmetic import abs_, divide, multiply, subtract
 from polyhal.hal.ops.pointwise.exponential import pow_
 from polyhal.hal.ops.pointwise.logic import equal, less_equal, logical_and, logical_or
@@ -98,9 +98,9 @@ def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
     return round_(x * scale) / scale if decimals > 0 else round_(x / scale) * scale
 
 
-@composite()
+@composite(returns=Returns.VIEW)
 def positive(x: Any) -> Any:
-    """`x` itself. Takes a tensor of any shape."""
+    """`x` itself, a tensor of any shape."""
     return x
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import normalize_axes, normalize_axis
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import reshape
@@ -30,7 +30,7 @@ def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
     return _part(x, axis, first, count), _part(x, axis, 0, count)
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first.
 

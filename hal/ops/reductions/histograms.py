@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal import dispatch, dtypes
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing.rows import scatter_rows
 from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.slicing import slice_
@@ -117,7 +117,7 @@ def _half_range(values: Any, low: Any, high: Any) -> tuple[Any, Any]:
     return low - margin, high + margin
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def histogram(
     x: Any,
     bins: Any,
@@ -138,7 +138,7 @@ def histogram(
     return hist, edges
 
 
-@composite(method=False)
+@composite(method=False, returns=Returns.COPY)
 def histogramdd(
     x: Any,
     bins: Any,

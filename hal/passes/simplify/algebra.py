@@ -206,7 +206,8 @@ def _holds(wide: DType, narrow: DType) -> bool:
     return wide.bits - 1 >= digits
 
 
-def _contiguous(operands: _Operands, node: Node, inputs: _Inputs) -> _Result:
+def _unchanged(operands: _Operands, node: Node, inputs: _Inputs) -> _Result:
+    """The operand: values never change, and results that must not share memory are separated at the end."""
     return _value(inputs[0])
 
 
@@ -228,6 +229,7 @@ _RULES: dict[str, _Rule] = {
     "bitwise_or": _idempotent,
     "where": _where,
     "cast": _cast,
-    "contiguous": _contiguous,
+    "contiguous": _unchanged,
+    "copy": _unchanged,
 }
 """Identities of single ops, by the op at their root."""

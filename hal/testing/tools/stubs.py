@@ -12,10 +12,12 @@ from typing import Any
 from polyhal.hal.ops import METHODS, PUBLIC
 from polyhal.hal.ops.methods import COMPARISONS, OPERATORS, UNARY
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.returns import declared_returns
 from polyhal.inplace_ops import IN_PLACE
 
 _HEADER = '"""Generated from the op declarations by `make generate`; do not edit."""\n'
 _LINE_LENGTH = 120
+_DOC_LENGTH = 112
 _PLAIN_TYPES = ("bool", "int", "float", "str", "int | None", "float | None")
 """Annotations that are copied to the stubs; richer ones would need imports."""
 
@@ -129,4 +131,5 @@ def _result(function: Callable[..., Any], tensor: str) -> str:
 
 def _doc(function: Callable[..., Any]) -> str:
     first = (function.__doc__ or "").strip().splitlines()[0].replace("\\", "\\\\")
-    return f'"""{first}"""'
+    sentence = f" {declared_returns(function).value}".rstrip()
+    return f'"""{first}{sentence if len(first) + len(sentence) < _DOC_LENGTH else ""}"""'
