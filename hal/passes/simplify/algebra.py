@@ -207,7 +207,7 @@ def _holds(wide: DType, narrow: DType) -> bool:
 
 
 def _unchanged(operands: _Operands, node: Node, inputs: _Inputs) -> _Result:
-    """The operand: values never change, and results that must not share memory are separated at the end."""
+    """The operand: values never change, and results that must not share memory get their own at the end."""
     return _value(inputs[0])
 
 
