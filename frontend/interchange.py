@@ -42,7 +42,9 @@ def shared(array: np.ndarray, device: Device) -> Tensor | None:
     dtype = as_dtype(array.dtype)
     size = dtype.itemsize
     address: int = array.__array_interface__["data"][0]
-    if not array.flags.writeable or dtype.kind == "complex" or any(n % size for n in (address, *array.strides)):
+    if not array.flags.writeable or dtype in device.stand_ins or dtype.kind == "complex":
+        return None
+    if any(n % size for n in (address, *array.strides)):
         return None
     device.check_dtype(dtype)
     strides = tuple(n // size for n in array.strides)

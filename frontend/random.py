@@ -21,6 +21,7 @@ from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 from polyhal.hal.layout import broadcast_shapes
 from polyhal.hal.ops import OPS
+from polyhal.random_words import remainders
 from polyhal.shapes import Shape, lengths_of
 from polyhal.tensor import Tensor
 
@@ -181,6 +182,13 @@ def bits(shape: Shape, *, generator: Generator | None = None, device: Device | s
     return _draw("random_bits", shape, (), generator, device)
 
 
+def unsigned_words(shape: Shape, *, generator: Generator | None = None, device: Device | str | None = None) -> Tensor:
+    """Draw the numbers of `bits` for `random_words`: int32 with the same bits on a device without uint32."""
+    target = dispatch.target_device(device)
+    has_unsigned = dtypes.uint32 in target.capabilities.storage
+    return _draw("random_bits" if has_unsigned else "random_words", shape, (), generator, target)
+
+
 def rand(
     *shape: Any,
     size: Any = None,
@@ -283,8 +291,8 @@ def randint(
     lengths, count = _size(shape)
     span = high - low
     if span <= 2**32 - 1:
-        narrow: Tensor = ops.remainder(bits(lengths, generator=generator, device=device), span).to(kind) + low
-        return narrow
+        drawn = remainders(unsigned_words(lengths, generator=generator, device=device), span)
+        return drawn.to(kind) + low
     if span > _LARGEST:
         raise ValueError(message("randint", f"a range of {span} integers", expected="at most 2**63 - 1"))
     words = bits((2, count), generator=generator, device=device).to(dtypes.int64)

@@ -11,7 +11,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.random import Generator, bits, default_generator, rand, randint, randn
+from polyhal.random import Generator, default_generator, rand, randint, randn, unsigned_words
+from polyhal.random_words import as_float32
 from polyhal.tensor import Tensor
 
 _arange = FUNCTIONS["arange"]
@@ -91,8 +92,8 @@ def _waiting_times(weights: Tensor, generator: Generator | None) -> Tensor:
 
     All 32 bits of a word count near 0, where the first of many times lies.
     """
-    words = bits(weights.shape, generator=generator, device=weights.device).to(dtypes.float32)
-    return -ops.log1p(-(words + 0.5) * 2.0**-32)
+    drawn = as_float32(unsigned_words(weights.shape, generator=generator, device=weights.device))
+    return -ops.log1p(-(drawn + 0.5) * 2.0**-32)
 
 
 def _by_inversion(weights: Tensor, count: int, generator: Generator | None) -> Tensor:

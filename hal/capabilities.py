@@ -78,9 +78,16 @@ class Capabilities:
     """What a backend can do on one device, beyond the required members of the contract."""
 
     storage: frozenset[DType] = frozenset(dtypes.ALL)
-    """Dtypes that device memory can hold and that `copy` and `fill` handle."""
+    """Dtypes that device memory can hold and that `copy` and `fill` handle: bool, int32 and float32 at least.
+
+    Without int64, tensors of integers are int32 on this device, those that ops make included. A tensor of another dtype that is
+    not listed is refused with UnsupportedDTypeError.
+    """
     compute: frozenset[DType] = frozenset(dtypes.ALL)
-    """Dtypes that the arithmetic core methods accept. The framework casts other dtypes to one of these and back."""
+    """Dtypes that the arithmetic core methods accept: bool, int32 and float32 at least, and none that `storage` lacks.
+
+    The framework casts other dtypes to one of these and back.
+    """
     unary: frozenset[str] = frozenset()
     """Names that `unary` accepts in addition to the required ones."""
     binary: frozenset[str] = frozenset()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyhal.hal import dtypes
 from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.dtypes import DType
@@ -16,6 +18,7 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.events import DeviceEvent, record_event
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.imports import HostImports
+from polyhal.hal.memory.narrowed import narrowed
 from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
 from polyhal.hal.memory.readback import finished, start_read
 from polyhal.hal.memory.streams import Stream
@@ -60,6 +63,8 @@ class Device:
     """The backend, where it can read without blocking. Kept because checking its members takes microseconds."""
     stream_backend: SupportsStreams | None
     """The backend, where it has streams. Kept for the same reason."""
+    stand_ins: Mapping[DType, DType]
+    """The dtype that the device has in place of each 64-bit integer that it does not store; empty on most devices."""
     uploads: PendingUploads | None
     """Copies to the device in flight, where the backend supports them."""
     _losing_backend: SupportsLossDetection | None
@@ -102,6 +107,7 @@ class Device:
         self.stream_backend = backend if isinstance(backend, SupportsStreams) else None
         self.uploads = PendingUploads(backend) if isinstance(backend, SupportsPinnedMemory) else None
         self.imports = HostImports(backend, backend) if isinstance(backend, SupportsMemoryImport) else None
+        self.stand_ins = dtypes.stand_ins(backend.capabilities.storage)
         self.pool = Pool(backend, name)
         self.plans = PlanCache()
         self.planner = Planner(self)
@@ -191,7 +197,11 @@ class Device:
         """Copy `array`, which must be of `dtype`'s NumPy type, to a new buffer. Returns the buffer and a reference to it.
 
         With `non_blocking` nobody may change `array` afterwards, and the call does not wait if the backend supports that.
+        Raises UnsupportedDTypeError if the device stores neither the dtype nor, in its stand-in, the numbers.
         """
+        if dtype in self.stand_ins:
+            dtype = self.stand_ins[dtype]
+            array = narrowed(array, dtype, self)
         buffer, ref = self.reserve(contiguous(dtype, array.shape))
         if array.size:
             source = byte_view(np.ascontiguousarray(array))

@@ -10,6 +10,7 @@ not in `ALL`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -91,6 +92,8 @@ ALL: tuple[DType, ...] = (
     float32,
     float64,
 )
+REQUIRED: frozenset[DType] = frozenset({bool_, int32, float32})
+"""Dtypes that every device stores and computes in."""
 FLOATS: tuple[DType, ...] = (float16, bfloat16, float32, float64)
 SIGNED: tuple[DType, ...] = (int8, int16, int32, int64)
 UNSIGNED: tuple[DType, ...] = (uint8, uint16, uint32, uint64)
@@ -186,6 +189,12 @@ def accumulator(dtype: DType) -> DType:
 def to_float(dtype: DType) -> DType:
     """`dtype` if it is floating point, else the default float."""
     return dtype if dtype.kind == "float" else DEFAULT_FLOAT
+
+
+def stand_ins(storage: Collection[DType]) -> dict[DType, DType]:
+    """The narrower integers that stand for 64-bit ones on a device that stores `storage`: by the dtype that is missing."""
+    pairs = ((int64, int32), (uint64, uint32))
+    return {wide: narrow for wide, narrow in pairs if wide not in storage and narrow in storage}
 
 
 class FloatInfo(NamedTuple):

@@ -7,6 +7,12 @@ of one thread runs in the order in which that thread enqueued it. All arguments 
 `copy` and `fill` accept references with any strides. All other core methods receive contiguous references of equal shape
 and of one dtype (bool for conditions and comparison results). No reference is ever empty.
 
+Every backend stores and computes in bool, int32 and float32, and these suffice for training. No member receives a reference of
+a dtype outside `Capabilities.storage`, and no arithmetic member one outside `Capabilities.compute`; indices of `gather` and
+`scatter_add` are int32, or int64 if that is stored. Where 64-bit integers are missing, the framework uses 32-bit ones in their
+place: positions and counts are int32, and arrays of the host are converted if their numbers fit. Random numbers need int32
+alone.
+
 Optional protocols are looked up once, when a device is opened. Each one says who calls it and when.
 """
 
@@ -93,13 +99,16 @@ class ComputeBackend(Protocol):
         """Compute `out[i] = a[i] @ b[i]` for shapes (B, M, K), (B, K, N), (B, M, N), accumulating in at least float32."""
 
     def gather(self, index: Ref, x: Ref, out: Ref) -> None:
-        """Compute `out[i, :] = x[index[i], :]` for int32 or int64 `index` (I,), x (R, W), out (I, W).
+        """Compute `out[i, :] = x[index[i], :]` for int32 or, if it is stored, int64 `index` (I,), x (R, W), out (I, W).
 
-        Indices out of range give 0.
+        `x` and `out` may be of any dtype that is stored. Indices out of range give 0.
         """
 
     def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
-        """Compute `out[index[i], :] += src[i, :]` for index (I,), src (I, W), out (R, W). Skips indices out of range."""
+        """Compute `out[index[i], :] += src[i, :]` for index (I,), src (I, W), out (R, W), index as for `gather`.
+
+        Indices out of range are skipped.
+        """
 
 
 @runtime_checkable

@@ -66,7 +66,7 @@ def probe() -> Sequence[DeviceInfo]:
 
 
 def create(selector: str) -> CoreNumpyBackend:
-    """Open the device for "" or "0"; `no_f64`, `contiguous_only` and `tiny_mem` are restricted variants for tests."""
+    """Open the device for "" or "0"; `no_f64`, `contiguous_only`, `tiny_mem` and `small` are restricted variants for tests."""
     if selector in ("", "0"):
         return NumpyBackend(_info(""))
     if selector == "no_f64":
@@ -75,7 +75,9 @@ def create(selector: str) -> CoreNumpyBackend:
         return CoreNumpyBackend(_info(selector))
     if selector == "tiny_mem":
         return NumpyBackend(_info(selector), memory=1 << 20)
-    raise ValueError(f"NumPy has no device {selector!r}; expected no_f64, contiguous_only, tiny_mem or nothing")
+    if selector == "small":
+        return CoreNumpyBackend(_info(selector), missing=frozenset(dtypes.ALL) - dtypes.REQUIRED, memory=64 << 20)
+    raise ValueError(f"NumPy has no device {selector!r}; expected no_f64, contiguous_only, tiny_mem, small or nothing")
 
 
 class CoreNumpyBackend:
@@ -156,9 +158,11 @@ class CoreNumpyBackend:
     # --- core -------------------------------------------------------------------------------------------------------
 
     def fill(self, value: Number, out: Ref) -> None:
+        self._check_dtypes(out)
         array(out)[...] = in_range(value, out.dtype)
 
     def copy(self, src: Ref, out: Ref) -> None:
+        self._check_dtypes(src, out)
         members.copy(array(src), array(out))
 
     def unary(self, op: str, x: Ref, out: Ref) -> None:
@@ -192,11 +196,19 @@ class CoreNumpyBackend:
     def _check(self, *refs: Ref) -> None:
         """Raise AssertionError if the framework breaks its promises to a minimal device."""
         if self._minimal:
+            self._check_dtypes(*refs)
             for ref in refs:
                 if not ref.is_contiguous or not ref.size:
                     raise AssertionError(
                         f"a core method received {ref}; the contract promises contiguous and non-empty"
                     )
+
+    def _check_dtypes(self, *refs: Ref) -> None:
+        """Raise AssertionError for a dtype that the device does not store."""
+        if self._minimal:
+            for ref in refs:
+                if ref.dtype not in self.capabilities.storage:
+                    raise AssertionError(f"a core method received {ref}, whose dtype the device does not store")
 
 
 class NumpyBackend(CoreNumpyBackend):

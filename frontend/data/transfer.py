@@ -265,7 +265,7 @@ def _spec(device: Device, array: np.ndarray | LazyRows) -> Spec:
 def slot_factory(device: Device) -> Callable[[], BatchSlot]:
     """Return the function that makes the slots of one loader."""
     backend = device.backend
-    if not isinstance(backend, SupportsPinnedMemory):
+    if not isinstance(backend, SupportsPinnedMemory) or device.stand_ins:  # uploads check that integers fit
         return lambda: UploadSlot(device)
     streams = device.stream_backend
     if streams is None:

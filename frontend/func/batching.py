@@ -65,8 +65,9 @@ class BatchingExecutor(ForwardingExecutor):
         """Apply the ops that the op is made of, each in a batch."""
         bound = op.bind(dispatch.freeze(params))
         specs = tuple(dispatch.inference_spec(x) for x in inputs)
-        outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
-        previous, dispatch.thread.device = dispatch.thread.device, next(x.device for x in inputs if hasattr(x, "ref"))
+        device = next(x.device for x in inputs if hasattr(x, "ref"))
+        outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound, device.stand_ins))
+        previous, dispatch.thread.device = dispatch.thread.device, device
         try:
             results = decomposition(op, outputs)(*inputs, **bound)
         finally:

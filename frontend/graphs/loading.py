@@ -235,6 +235,7 @@ class _Decoder:
             # The first element need not be the lowest in memory, and must be on the boundary that kernels assume.
             offset = -(low // ALIGNMENT) * ALIGNMENT
             array = np.concatenate([np.zeros(offset + low, array.dtype), array])
+        device.check_dtype(spec.dtype)  # the graph is made for this dtype, not for one that stands for it
         buffer, ref = device.upload(array, spec.dtype)
         placed = Ref(ref.handle, spec, offset)
         self.state[name] = wrap(device, buffer, placed)

@@ -63,7 +63,7 @@ class IncrementalGraph:
         """Append a node. Returns its outputs, and for a view its offset in what it views."""
         specs = tuple(self.spec_of(x) for x in operands)
         bound = op.bind(params)
-        results, view = infer_results(op, specs, bound)
+        results, view = infer_results(op, specs, bound, device.stand_ins)
         for spec in results:
             device.check_dtype(spec.dtype, op.name)
         first = len(self._specs)

@@ -107,6 +107,9 @@ class StepRecorder:
             self._aliases.store(target, value)
 
     def transfer(self, x: Array, device: Device, non_blocking: bool = False) -> Any:
+        narrow = device.stand_ins.get(x.ref.dtype)
+        if narrow is not None:
+            x = self.apply(OPS["cast"], (x,), (narrow,))
         (value,), _ = self._graph.add_node(OPS["transfer"], (Value(self._aliases.value_of(x)),), (), device)
         return self._fake(value, device)
 

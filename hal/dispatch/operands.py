@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from polyhal.hal.protocol import InputSpec
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
 
+_NONE: Mapping[DType, DType] = {}
 NUMBERS = (float, int, bool)
 """The types of Python numbers, which are passed to launches as numbers."""
 
@@ -46,11 +48,18 @@ def inference_spec(x: Any) -> InputSpec | None:
 
 
 def infer(
-    op: OpDef, specs: tuple[InputSpec | None, ...], params: dict[str, Any]
+    op: OpDef,
+    specs: tuple[InputSpec | None, ...],
+    params: dict[str, Any],
+    stand_ins: Mapping[DType, DType] = _NONE,
 ) -> list[tuple[DType, tuple[int, ...]]]:
-    """Apply the op's shape and dtype rule. Plain ValueErrors become ShapeErrors that name the op."""
+    """Apply the op's shape and dtype rule on a device with `stand_ins` (see `Device.stand_ins`).
+
+    Plain ValueErrors become ShapeErrors that name the op.
+    """
     try:
-        return list(op.infer(specs, params))
+        results = list(op.infer(specs, params))
+        return [(stand_ins.get(d, d), shape) for d, shape in results] if stand_ins else results
     except PolyhalError:
         raise
     except (ValueError, TypeError, IndexError) as error:

@@ -6,12 +6,13 @@ a new value. The graph knows the producer and the users of every value, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
 from polyhal.hal.dispatch.location import UNKNOWN, SourceLocation
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.traits import Trait
@@ -341,13 +342,18 @@ class Graph:
 
 
 def infer_results(
-    op: OpDef, specs: tuple[InputSpec | None, ...], params: dict[str, Any]
+    op: OpDef,
+    specs: tuple[InputSpec | None, ...],
+    params: dict[str, Any],
+    stand_ins: Mapping[DType, DType] | None = None,
 ) -> tuple[list[Spec], View | None]:
     """Specs of an op's results, and the view that makes the one result without a copy, if there is one.
 
+    `stand_ins` are those of the device (see `Device.stand_ins`).
+
     `params` may be normalised in place. Raises what the op's rules raise.
     """
-    inferred = dispatch.infer(op, specs, params)
+    inferred = dispatch.infer(op, specs, params, stand_ins or {})
     first = specs[0] if specs else None
     view = op.view(first, params) if op.view is not None and isinstance(first, Spec) else None
     if view is not None and isinstance(first, Spec):

@@ -6,10 +6,11 @@ stands for its results from then on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyhal.hal import dispatch
+from polyhal.hal.dtypes import DType
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Node, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef
@@ -80,7 +81,8 @@ class GraphRewriter:
     ) -> tuple[Value, ...]:
         """Add a new node; its specs follow from the op's rules."""
         bound = op.bind(dispatch.freeze(params))
-        specs, _ = infer_results(op, tuple(self.new.spec_of(x) for x in inputs), bound)
+        stand_ins = None if origin is None else origin.device.stand_ins
+        specs, _ = infer_results(op, tuple(self.new.spec_of(x) for x in inputs), bound, stand_ins)
         return tuple(map(Value, self.new.add(op, tuple(inputs), tuple(bound.values()), specs, origin)))
 
     def replace(self, node: Node, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...]) -> None:
@@ -123,15 +125,21 @@ class GraphRewriter:
     def has_kernel(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], place: NodeOrigin) -> bool:
         """Whether the device has a native kernel for an op on operands of the new graph."""
         bound = op.bind(dispatch.freeze(params))
-        return self._is_native(op, inputs, self._inferred(op, inputs, bound), bound, place)
+        return self._is_native(op, inputs, self._inferred(op, inputs, bound, place.device.stand_ins), bound, place)
 
     def can_write(self, node: Node, inputs: Sequence[Operand], outputs: Sequence[Spec]) -> bool:
         """Whether the device has a native kernel for an old node that writes outputs of these layouts."""
         return self._is_native(node.op, inputs, outputs, node.bound, node.place)
 
-    def _inferred(self, op: OpDef, inputs: Sequence[Operand], bound: dict[str, Any]) -> list[Spec]:
+    def _inferred(
+        self,
+        op: OpDef,
+        inputs: Sequence[Operand],
+        bound: dict[str, Any],
+        stand_ins: Mapping[DType, DType] | None = None,
+    ) -> list[Spec]:
         specs = tuple(self.new.spec_of(x) for x in inputs)
-        return [contiguous(dtype, shape) for dtype, shape in dispatch.infer(op, specs, bound)]
+        return [contiguous(dtype, shape) for dtype, shape in dispatch.infer(op, specs, bound, stand_ins or {})]
 
     def _is_native(
         self, op: OpDef, inputs: Sequence[Operand], outputs: Sequence[Spec], bound: dict[str, Any], place: NodeOrigin

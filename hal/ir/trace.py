@@ -46,10 +46,11 @@ class Symbol(Methods):
 class Tracer(dispatch.ForwardingExecutor):
     """An executor that records ops instead of running them."""
 
-    __slots__ = ("graph",)
+    __slots__ = ("graph", "stand_ins")
 
-    def __init__(self, inputs: Sequence[InputSpec | None]) -> None:
+    def __init__(self, inputs: Sequence[InputSpec | None], stand_ins: Mapping[DType, DType] | None = None) -> None:
         super().__init__(dispatch.thread.executor)
+        self.stand_ins = stand_ins
         self.graph = Graph(inputs)
 
     def symbols(self) -> list[Symbol | None]:
@@ -62,7 +63,7 @@ class Tracer(dispatch.ForwardingExecutor):
         specs = tuple(_spec(x) for x in inputs)
         operands = tuple(Value(x.index) if isinstance(x, Symbol) else x for x in inputs)
         bound = op.bind(params)
-        results, view = infer_results(op, specs, bound)
+        results, view = infer_results(op, specs, bound, self.stand_ins)
         if view is None and op.view is not None and op.regions is None:
             from polyhal.hal.ops.layout.views import contiguous as make_contiguous
 
@@ -80,9 +81,17 @@ def _spec(x: Any) -> InputSpec | None:
     return ScalarSpec(dispatch.scalar_dtype(x))
 
 
-def trace(function: Callable[..., Any], inputs: Sequence[InputSpec | None], params: Mapping[str, Any]) -> Graph:
-    """The graph of `function(*inputs, **params)`, which returns a value or a tuple of values."""
-    tracer = Tracer(inputs)
+def trace(
+    function: Callable[..., Any],
+    inputs: Sequence[InputSpec | None],
+    params: Mapping[str, Any],
+    stand_ins: Mapping[DType, DType] | None = None,
+) -> Graph:
+    """The graph of `function(*inputs, **params)`, which returns a value or a tuple of values.
+
+    `stand_ins` are those of the device that it is for (see `Device.stand_ins`).
+    """
+    tracer = Tracer(inputs, stand_ins)
     with dispatch.executing(tracer):
         result = function(*tracer.symbols(), **params)
     results = result if isinstance(result, tuple) else (result,)

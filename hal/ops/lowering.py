@@ -64,6 +64,8 @@ class OutputRegion(NamedTuple):
     view: View | None = None
     """The part of the source to copy; None for all of it."""
     value: Number = 0
+    of: Callable[[Number], Number] | None = None
+    """Applied to a number of the source before it is filled in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

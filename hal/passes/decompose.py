@@ -30,7 +30,7 @@ def decompose(graph: Graph) -> Graph:
 def _inline(rewriter: GraphRewriter, node: Node) -> None:
     graph = rewriter.old
     specs = tuple(graph.spec_of(x) for x in node.inputs)
-    parts = trace(decomposition(node.op, graph.output_specs(node)), specs, node.bound)
+    parts = trace(decomposition(node.op, graph.output_specs(node)), specs, node.bound, node.device.stand_ins)
     place = node.place
     origin = place._replace(location=place.location.within(node.op.name))
     for v, operand in zip(node.outputs, rewriter.inline(parts, rewriter.operands(node), origin), strict=True):

@@ -114,6 +114,7 @@ def _casting_run(device: Device, call: CoreCall, loaders: Sequence[_Loader], sha
 def _computing(device: Device, dtype: DType) -> DType | None:
     """`dtype`, or the first wider one, in which the device computes and stores."""
     storage, compute = device.capabilities.storage, device.capabilities.compute
+    dtype = device.stand_ins.get(dtype, dtype)
     if dtype in compute and dtype in storage:
         return dtype
     wider = _WIDER[dtype.kind]
@@ -122,7 +123,7 @@ def _computing(device: Device, dtype: DType) -> DType | None:
 
 def _loader(device: Device, position: int, spec: InputSpec | None, operand: CoreInput) -> _Loader | None:
     """How the argument at `position` reaches the call; None if no dtype of the device holds it."""
-    dtype = operand.dtype if operand.exact else _computing(device, operand.dtype)
+    dtype = device.stand_ins.get(operand.dtype, operand.dtype) if operand.exact else _computing(device, operand.dtype)
     if dtype is None:
         return None
     target = contiguous(dtype, operand.shape)

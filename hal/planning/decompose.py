@@ -21,12 +21,18 @@ if TYPE_CHECKING:
 _HALF = (dtypes.float16, dtypes.bfloat16)
 
 
-def decomposed(planner: Planner, request: Request) -> Resolved:
-    """Trace the decomposition, and run its ops one by one."""
+def decomposed(planner: Planner, request: Request) -> Resolved | None:
+    """Trace the decomposition, and run its ops one by one; None if the device does not store a dtype of its temporaries."""
     from polyhal.hal.ir.trace import trace
 
     op, inputs, outputs, params, _, resolution = request
-    graph = trace(decomposition(op, outputs), inputs, params)
+    graph = trace(decomposition(op, outputs), inputs, params, planner.device.stand_ins)
+    storage = planner.device.capabilities.storage
+    made = (graph.specs[v] for node in graph.nodes for v in node.outputs)
+    missing = {s.dtype.name for s in made if s is not None and s.dtype not in storage}
+    if missing:
+        resolution.skipped.append(f"decomposition: it takes {', '.join(sorted(missing))}, which the device does not store")
+        return None
     for value, output in zip(graph.outputs, outputs, strict=True):
         if not output.aligned:
             graph.specs[value] = graph.tensor(value)._replace(aligned=False)

@@ -91,7 +91,7 @@ class Planner:
     def plan(self, op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...]) -> OpPlan:
         """Plan a call. `specs` holds specs, the types of Python numbers, and None for absent inputs."""
         inputs, bound = _input_specs(specs), op.bind(params)
-        inferred = dispatch.infer(op, inputs, bound)
+        inferred = dispatch.infer(op, inputs, bound, self.device.stand_ins)
         view = op.view_of(inputs[0], bound) if inputs else None
         if view is not None:
             resolution = Resolution(op.name, inputs, "view", ResolutionStep.VIEW)
@@ -115,7 +115,7 @@ class Planner:
     ) -> OpPlan:
         """Plan a call that writes over existing tensors, some of which are inputs (see `dispatch.apply_into`)."""
         inputs, bound = _input_specs(specs), op.bind(params)
-        outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, inputs, bound))
+        outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, inputs, bound, self.device.stand_ins))
         for output, target in zip(outputs, targets, strict=True):
             if output.shape != target.shape or output.dtype is not target.dtype:
                 raise ShapeError(message(op.name, f"the result is {output}", expected=f"the target's {target}"))

@@ -41,7 +41,7 @@ def _region_run(backend: ComputeBackend, regions: Sequence[OutputRegion], output
             target = Ref(out.handle, spec, out.offset + region.target.offset)
             x = region.value if region.source is None else args[region.source]
             if not isinstance(x, Ref):
-                fill(x, target)
+                fill(x if region.of is None else region.of(x), target)
             elif region.view is None:
                 copy(x, target)
             else:

@@ -25,13 +25,12 @@ from polyhal.hal.ops.pointwise.logic import (
     bitwise_and,
     bitwise_left_shift,
     bitwise_or,
-    bitwise_right_shift,
-    greater_equal,
+    equal,
     less,
 )
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.random.normal_table import COEFFICIENTS
-from polyhal.hal.ops.random.philox import declare_random, multiply_words, random_bits, words_of
+from polyhal.hal.ops.random.philox import declare_random, multiply_words, random_words, shifted_right, words_of
 
 SEGMENTS = 8
 """Segments of an octave of probabilities."""
@@ -68,11 +67,11 @@ def _normal(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) 
 
 def _column(*, column: int) -> Any:
     """One coefficient of the cubic of each segment, as a column."""
-    return np.array(COEFFICIENTS, np.uint32).reshape(-1, 4)[:, column : column + 1]
+    return np.array(COEFFICIENTS, np.uint32).view(np.int32).reshape(-1, 4)[:, column : column + 1]
 
 
 def _infer_column(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    return [(dtypes.uint32, (len(COEFFICIENTS) // 4, 1))]
+    return [(dtypes.int32, (len(COEFFICIENTS) // 4, 1))]
 
 
 normal_coefficients = declare(
@@ -89,30 +88,30 @@ normal_coefficients = declare(
 
 
 def _leading_zeros(x: Any) -> Any:
-    """The number of leading zeros of 32-bit words that are not 0, by halving."""
+    """The number of leading zeros of words in int32 that are not 0, by halving."""
     zeros = bitwise_and(x, 0)
     for bits in (16, 8, 4, 2, 1):
-        small = less(x, 1 << (32 - bits))
+        small = equal(shifted_right(x, 32 - bits), 0)
         zeros = where(small, zeros + bits, zeros)
         x = where(small, bitwise_left_shift(x, bits), x)
     return zeros
 
 
 def _normal_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
-    words = random_bits(seed, offset, shape)
+    words = random_words(seed, offset, shape)
     tail = bitwise_or(bitwise_left_shift(words, 1), 1)
     octave = _leading_zeros(tail)
     position = bitwise_left_shift(bitwise_left_shift(tail, octave), 1)
-    segment = bitwise_or(bitwise_left_shift(octave, 3), bitwise_right_shift(position, 29)).cast(dtype=dtypes.int32)
+    segment = bitwise_or(bitwise_left_shift(octave, 3), shifted_right(position, 29))
     t = bitwise_left_shift(position, 3)
     flat = reshape(segment, (math.prod(shape),))
     c0, c1, c2, c3 = (reshape(embedding(normal_coefficients(i), flat), shape) for i in range(4))
-    value = c2 - bitwise_right_shift(c3 * bitwise_right_shift(t, 16), 15)
+    value = c2 - shifted_right(c3 * shifted_right(t, 16), 15)
     value = c1 - multiply_words(value, t)[0]
     value = c0 - multiply_words(value, t)[0]
-    value = where(less(value, _ROUNDED), value, bitwise_and(value + 64, 0xFFFFFF80))
+    value = where(less(value, _ROUNDED), value, bitwise_and(value + 64, -128))
     magnitude = value.cast(dtype=dtypes.float32) * 2.0**-FRACTION_BITS
-    return where(greater_equal(words, 1 << 31), -magnitude, magnitude)
+    return where(less(words, 0), -magnitude, magnitude)
 
 
 normal = declare_random(_normal, name="normal", decompose=_normal_decomposed, tolerance=Tolerance(0.0))

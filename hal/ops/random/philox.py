@@ -13,19 +13,22 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.dtypes import as_dtype
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.layout import View
 from polyhal.hal.ops.declare import (
     Decompose,
     ErrorSample,
     OpFunction,
     Output,
+    OutputRegion,
+    Regions,
     Sample,
     Specs,
     Tolerance,
     Trait,
     declare,
 )
-from polyhal.hal.ops.layout.creation import arange, broadcast_scalar
+from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.regions import stack
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import infer_same, reshape
@@ -66,48 +69,80 @@ def blocks_for(size: int) -> int:
     return -(-size // 4)
 
 
-# --- the generator made of integer ops ------------------------------------------------------------------------------
+# --- the generator made of ops on int32, which every device has ------------------------------------------------------
 
 
-def _words(number: Any) -> tuple[Any, Any]:
-    """The low and the high 32 bits of a number, as uint32 tensors of one element."""
-    wide = broadcast_scalar(number, (1,), dtypes.int64)
-    low = bitwise_and(wide, _MASK).cast(dtype=dtypes.uint32)
-    return low, bitwise_right_shift(wide, 32).cast(dtype=dtypes.uint32)
+def signed_word(word: int) -> int:
+    """The int32 with the low 32 bits of a number."""
+    return ((word & _MASK) ^ 1 << 31) - (1 << 31)
+
+
+def shifted_right(words: Any, bits: int) -> Any:
+    """32-bit words in int32, shifted right by 1 to 31 bits; zeros come in from the left."""
+    return bitwise_and(bitwise_right_shift(words, bits), (1 << (32 - bits)) - 1)
+
+
+def unsigned(words: Any) -> Any:
+    """Words in int32 in an order that compares as their unsigned values do."""
+    return bitwise_xor(words, -(1 << 31))
+
+
+def _word(number: int, *, word: int) -> Any:
+    """One word of an integer, the lowest being 0, as a tensor of one int32."""
+    return np.array([signed_word(int(number) >> 32 * word)], np.int32)
+
+
+_number_word = declare(
+    _word,
+    name="number_word",
+    family="creation",
+    infer=lambda specs, params: [(dtypes.int32, (1,))],
+    lowering=Regions(
+        lambda specs, outputs, params: [
+            OutputRegion(
+                View((1,), (1,)), source=0, of=lambda number: signed_word(int(number) >> 32 * int(params["word"]))
+            )
+        ]
+    ),
+    traits=Trait.CREATION | Trait.VARYING,
+    public=False,
+    samples=lambda rng: [Sample((n,), {"word": w}) for n in (7, (1 << 62) + 0xFFFF0001, -2) for w in (0, 1)],
+    tolerance=Tolerance(0.0),
+)
 
 
 def multiply_words(a: Any, b: Any) -> tuple[Any, Any]:
     """The high and the low word of a 32-bit product, from 16-bit halves: the contract has no wide multiplication.
 
-    `b` is a tensor or a number.
+    `b` is a tensor or a number. Words are in int32, with the bits of their unsigned values.
     """
     if isinstance(b, int):
         high, low = b >> 16, b & 0xFFFF
     else:
-        high, low = bitwise_right_shift(b, 16), bitwise_and(b, 0xFFFF)
-    a_low, a_high = bitwise_and(a, 0xFFFF), bitwise_right_shift(a, 16)
+        high, low = shifted_right(b, 16), bitwise_and(b, 0xFFFF)
+    a_low, a_high = bitwise_and(a, 0xFFFF), shifted_right(a, 16)
     ll, lh, hl, hh = a_low * low, a_low * high, a_high * low, a_high * high
-    middle = bitwise_right_shift(ll, 16) + bitwise_and(lh, 0xFFFF) + bitwise_and(hl, 0xFFFF)
-    top = hh + bitwise_right_shift(lh, 16) + bitwise_right_shift(hl, 16) + bitwise_right_shift(middle, 16)
+    middle = shifted_right(ll, 16) + bitwise_and(lh, 0xFFFF) + bitwise_and(hl, 0xFFFF)
+    top = hh + shifted_right(lh, 16) + shifted_right(hl, 16) + bitwise_right_shift(middle, 16)
     return top, bitwise_or(bitwise_left_shift(middle, 16), bitwise_and(ll, 0xFFFF))
 
 
-def _random_bits_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...]) -> Any:
+def _random_words_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...]) -> Any:
     size = math.prod(shape)
     blocks = blocks_for(size)
-    start, high = _words(offset)
-    c0 = start + arange(0, blocks, 1, dtypes.uint32)
-    c1 = high + where(less(c0, start), 1, 0).cast(dtype=dtypes.uint32)
+    start, high = _number_word(offset, 0), _number_word(offset, 1)
+    c0 = start + arange(0, blocks, 1, dtypes.int32)
+    c1 = high + where(less(unsigned(c0), unsigned(start)), 1, 0).cast(dtype=dtypes.int32)
     c2 = bitwise_xor(c0, c0)
     c3 = c2
-    k0, k1 = _words(seed)
+    k0, k1 = _number_word(seed, 0), _number_word(seed, 1)
     for i in range(_ROUNDS):
         high0, low0 = multiply_words(c0, _MULTIPLIERS[0])
         high1, low1 = multiply_words(c2, _MULTIPLIERS[1])
         c0, c1 = bitwise_xor(bitwise_xor(high1, c1), k0), low1
         c2, c3 = bitwise_xor(bitwise_xor(high0, c3), k1), low0
         if i + 1 < _ROUNDS:
-            k0, k1 = k0 + _WEYL[0], k1 + _WEYL[1]
+            k0, k1 = k0 + signed_word(_WEYL[0]), k1 + signed_word(_WEYL[1])
     words = reshape(stack([c0, c1, c2, c3], 1), (blocks * 4,))
     return reshape(slice_(words, (0,), (size,), (1,)), shape)
 
@@ -124,16 +159,24 @@ _SAMPLES: list[tuple[int, int, tuple[int, ...]]] = [
 
 
 def declare_random(
-    reference: Callable[..., Any], *, name: str, decompose: Callable[..., Any], tolerance: Tolerance
+    reference: Callable[..., Any],
+    *,
+    name: str,
+    decompose: Callable[..., Any],
+    tolerance: Tolerance,
+    words_dtype: DType = dtypes.uint32,
 ) -> OpFunction:
-    """Declare an op of seed and offset that creates a tensor of `shape` and, if the reference takes one, a float `dtype`."""
+    """Declare an op of seed and offset that creates a tensor of `shape` and, if the reference takes one, a float `dtype`.
+
+    Others create words in `words_dtype`.
+    """
     takes_dtype = "dtype" in (reference.__kwdefaults__ or {})
 
     def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
         shape = params["shape"]
         params["shape"] = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
         if not takes_dtype:
-            return [(dtypes.uint32, params["shape"])]
+            return [(words_dtype, params["shape"])]
         dtype = params["dtype"] = as_dtype(params["dtype"])
         if not dtype.is_floating_point:
             raise TypeError(f"dtype {dtype.name}; expected a floating-point dtype")
@@ -170,8 +213,23 @@ def _random_bits(seed: int, offset: int, *, shape: Any) -> Any:
     return words_of(seed, offset, shape)
 
 
+def _random_words(seed: int, offset: int, *, shape: Any) -> Any:
+    """The words of `random_bits` as int32, for devices without uint32."""
+    return words_of(seed, offset, shape).view(np.int32)
+
+
+random_words = declare_random(
+    _random_words,
+    name="random_words",
+    decompose=_random_words_decomposed,
+    tolerance=Tolerance(0.0),
+    words_dtype=dtypes.int32,
+)
 random_bits = declare_random(
-    _random_bits, name="random_bits", decompose=_random_bits_decomposed, tolerance=Tolerance(0.0)
+    _random_bits,
+    name="random_bits",
+    decompose=lambda seed, offset, *, shape: random_words(seed, offset, shape).cast(dtype=dtypes.uint32),
+    tolerance=Tolerance(0.0),
 )
 
 
@@ -182,7 +240,7 @@ def _uniform(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32)
 
 
 def _uniform_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
-    return bitwise_right_shift(random_bits(seed, offset, shape), 8).cast(dtype=dtypes.float32) * 2.0**-24
+    return shifted_right(random_words(seed, offset, shape), 8).cast(dtype=dtypes.float32) * 2.0**-24
 
 
 uniform = declare_random(_uniform, name="uniform", decompose=_uniform_decomposed, tolerance=Tolerance(0.0))
@@ -207,8 +265,8 @@ def _infer_dropout(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _dropout_decomposed(x: Any, seed: Any, offset: Any, *, p: float) -> Any:
-    bits = random_bits(seed, offset, x.shape)
-    return where(greater_equal(bits, dropout_threshold(p)), x * (1 / (1 - p)), 0.0)
+    words = unsigned(random_words(seed, offset, x.shape))
+    return where(greater_equal(words, dropout_threshold(p) - (1 << 31)), x * (1 / (1 - p)), 0.0)
 
 
 def _dropout_samples(rng: np.random.Generator) -> list[Sample]:

@@ -110,7 +110,7 @@ def _decomposed_sort(x: Any, *, axis: int, descending: bool) -> Any:
     rows = math.prod(front.shape[:-1])
     flat = reshape(front, (rows, length))
     if dtype.kind == "bool":
-        flat = flat.cast(dtype=dtypes.uint8)
+        flat = flat.cast(dtype=dtypes.int32)
     padded = 1 << max(length - 1, 0).bit_length()
     if padded > length:
         filler = full((rows, padded - length), _extreme(flat.dtype, not descending), flat.dtype)

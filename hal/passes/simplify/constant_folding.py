@@ -145,7 +145,7 @@ class _Folding:
         old = tuple(self._graph.spec_of(x) for x in node.inputs)
         (out,) = self._graph.output_specs(node)
         try:
-            ((dtype, shape),) = dispatch.infer(node.op, specs, node.bound)
+            ((dtype, shape),) = dispatch.infer(node.op, specs, node.bound, node.device.stand_ins)
             same = operand_dtype(node.op, specs) is operand_dtype(node.op, old)
         except PolyhalError:
             return False

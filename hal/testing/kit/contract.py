@@ -288,13 +288,19 @@ def matmul(device: Device, scope: Scope) -> None:
 _TABLES = ((5, 3, 7), (1, 1, 1), (9, 33, 40), (4, 64, 5))
 
 
+def _index(rng: np.random.Generator, rows: int, count: int, turn: int, device: Device) -> np.ndarray:
+    """Numbers of rows, some out of range: in int32, and in every second turn in int64 if the device stores that."""
+    wide = not turn % 2 and dtypes.int64 in device.capabilities.storage
+    return np.asarray(rng.integers(-2, rows + 2, count).astype(np.int64 if wide else np.int32))
+
+
 def gather(device: Device) -> None:
     """Check rows by int32 and int64 index; an index out of range gives zeros."""
     for dtype in (d for d in dtypes.ALL if d in device.capabilities.storage):
         for turn, (rows, width, count) in enumerate(_TABLES):
             rng = np.random.default_rng(SEED + turn)
             x = draw(rng, (rows, width), dtype, -9.0, 9.0)
-            index: Any = rng.integers(-2, rows + 2, count).astype(np.int32 if turn % 2 else np.int64)
+            index = _index(rng, rows, count, turn, device)
             if index.dtype == np.int64 and count > 3:
                 index[:2] = (2**40, -(2**40))
             out = guarded_output(dtype, (count, width), device, turn)
@@ -317,7 +323,7 @@ def scatter_add(device: Device) -> None:
         for turn, (rows, width, count) in enumerate(_TABLES):
             rng = np.random.default_rng(SEED + turn)
             src = draw(rng, (count, width), dtype, -9.0, 9.0)
-            index: Any = rng.integers(-2, rows + 2, count).astype(np.int32 if turn % 2 else np.int64)
+            index = _index(rng, rows, count, turn, device)
             start = draw(rng, (rows, width), dtype, -9.0, 9.0)
             out = guarded_output(dtype, (rows, width), device, turn)
             call_member(device.backend.copy, place_input(start, InputLayout.CONTIGUOUS, device), out.tensor)

@@ -29,8 +29,8 @@ def identity(device: Device) -> None:
     assert info.name, "info.name is empty"
     assert info.id, "info.id is empty"
     assert capabilities.compute <= capabilities.storage, "compute holds dtypes that storage lacks"
-    for dtype in (dtypes.float32, dtypes.int32, dtypes.int64, dtypes.bool_):
-        assert dtype in capabilities.storage, f"{dtype.name} must be storable"
+    for dtype in sorted(dtypes.REQUIRED, key=lambda d: d.name):
+        assert dtype in capabilities.compute, f"{dtype.name} must be in storage and in compute"
     assert capabilities.limits.row_alignment > 0, "row_alignment must be positive"
     assert device.backend.memory_available() >= 0, "memory_available is negative"
 

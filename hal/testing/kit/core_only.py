@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref
 from polyhal.hal.planning.quarantine import EMPTY
 from polyhal.hal.protocol import (
@@ -21,13 +22,30 @@ from polyhal.hal.protocol import (
 class CoreOnlyBackend:
     """Another backend without its native kernels and without the names that the contract does not require.
 
-    Handles are those of the other backend, so that tensors can be passed between the two.
+    It may also be reduced to fewer dtypes, and checks that no member is called with others. Handles are those of the other
+    backend, so that tensors can be passed between the two.
     """
 
-    def __init__(self, inner: ComputeBackend) -> None:
+    def __init__(self, inner: ComputeBackend, storage: frozenset[DType] | None = None) -> None:
+        """`storage` are the dtypes that are left; None for all."""
         self.inner = inner
         self.info = inner.info
-        self.capabilities = replace(inner.capabilities, unary=frozenset(), binary=frozenset(), reduce=frozenset())
+        capabilities = inner.capabilities
+        storage = capabilities.storage if storage is None else storage & capabilities.storage
+        self.capabilities = replace(
+            capabilities,
+            storage=storage,
+            compute=storage & capabilities.compute,
+            unary=frozenset(),
+            binary=frozenset(),
+            reduce=frozenset(),
+        )
+
+    def _check(self, *refs: Ref) -> None:
+        """Raise AssertionError if the framework breaks its promise about dtypes."""
+        for ref in refs:
+            if ref.dtype not in self.capabilities.storage:
+                raise AssertionError(f"a member received {ref.spec}; the contract promises a dtype of the storage")
 
     def memory_available(self) -> int:
         return self.inner.memory_available()
@@ -48,30 +66,39 @@ class CoreOnlyBackend:
         self.inner.synchronize()
 
     def fill(self, value: Number, out: Ref) -> None:
+        self._check(out)
         self.inner.fill(value, out)
 
     def copy(self, src: Ref, out: Ref) -> None:
+        self._check(src, out)
         self.inner.copy(src, out)
 
     def unary(self, op: str, x: Ref, out: Ref) -> None:
+        self._check(x, out)
         self.inner.unary(op, x, out)
 
     def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
+        self._check(a, b, out)
         self.inner.binary(op, a, b, out)
 
     def where(self, cond: Ref, a: Ref, b: Ref, out: Ref) -> None:
+        self._check(cond, a, b, out)
         self.inner.where(cond, a, b, out)
 
     def reduce(self, op: str, x: Ref, out: Ref) -> None:
+        self._check(x, out)
         self.inner.reduce(op, x, out)
 
     def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
+        self._check(a, b, out)
         self.inner.matmul(a, b, out)
 
     def gather(self, index: Ref, x: Ref, out: Ref) -> None:
+        self._check(index, x, out)
         self.inner.gather(index, x, out)
 
     def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
+        self._check(index, src, out)
         self.inner.scatter_add(index, src, out)
 
 
@@ -82,8 +109,9 @@ def has_more(device: Device) -> bool:
     return bool(device.features & Feature.LOWERING or optional - REQUIRED_UNARY - REQUIRED_BINARY - REQUIRED_REDUCE)
 
 
-def core_only(device: Device) -> Device:
-    """A second device around the same backend, with the required members only."""
-    reduced = Device.opened(f"{device.name} (required members only)", CoreOnlyBackend(device.backend))
+def core_only(device: Device, storage: frozenset[DType] | None = None) -> Device:
+    """A second device around the same backend, with the required members only, and with fewer dtypes if `storage` says so."""
+    backend = CoreOnlyBackend(device.backend, storage)
+    reduced = Device.opened(f"{device.name} (required members only)", backend)
     reduced.planner.quarantine = EMPTY
     return reduced

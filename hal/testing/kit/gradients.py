@@ -111,7 +111,7 @@ def tape_gradients(
 def _normalized_params(call: OpCall) -> dict[str, Any]:
     """The parameters as the op's rule normalizes them, which is how a decomposition receives them."""
     params = dict(call.params)
-    dispatch.infer(call.op, specs_of(call.values), params)
+    dispatch.infer(call.op, specs_of(call.values), params, call.stand_ins)
     return params
 
 

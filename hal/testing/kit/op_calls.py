@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ class OpCall:
     sample: Sample
     number: int
     """The position of the sample among those of its op."""
+    stand_ins: Mapping[DType, DType] = field(default_factory=dict)
+    """Those of the device that it is for (see `Device.stand_ins`)."""
 
     @property
     def elements(self) -> int:
@@ -48,7 +50,10 @@ class OpCall:
 
     def outputs(self) -> tuple[Spec, ...]:
         """The specs that the op's rule infers."""
-        return tuple(contiguous(d, s) for d, s in dispatch.infer(self.op, specs_of(self.values), dict(self.params)))
+        return tuple(contiguous(d, s) for d, s in self._inferred())
+
+    def _inferred(self) -> list[tuple[DType, tuple[int, ...]]]:
+        return dispatch.infer(self.op, specs_of(self.values), dict(self.params), self.stand_ins)
 
     def __str__(self) -> str:
         values = ", ".join(
@@ -128,11 +133,26 @@ def _spec_of(value: Any) -> Spec | ScalarSpec | None:
 
 def runnable_calls(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> list[OpCall]:
     """The calls of `op` in `dtype` that are in scope and whose inputs and outputs the device can store."""
-    calls = sample_calls(op, dtype)
+    calls = [_stored(c, device) for c in sample_calls(op, dtype)]
     # Empty calls build no kernels, and special values are where half precision fails first: both always run.
     sampled = frozenset(c.number for c in calls if not c.sample.special and c.computes)
     chosen = scope.sampled(op, dtype, sorted(sampled))
     return [c for c in calls if (c.number in chosen or c.number not in sampled) and _fits(c, device, scope)]
+
+
+def _stored(call: OpCall, device: Device) -> OpCall:
+    """The call with its integers as the device stores them, where they fit."""
+    if not device.stand_ins:
+        return call
+    return replace(call, values=tuple(_stored_value(v, device) for v in call.values), stand_ins=device.stand_ins)
+
+
+def _stored_value(value: Any, device: Device) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    dtype = as_dtype(value.dtype)
+    narrow = value.astype(device.stand_ins.get(dtype, dtype).numpy)
+    return narrow if narrow.dtype != value.dtype and np.array_equal(narrow, value) else value
 
 
 def _fits(call: OpCall, device: Device, scope: Scope) -> bool:
@@ -155,7 +175,7 @@ def expected_results(call: OpCall, *, values: tuple[Any, ...] | None = None) -> 
     op = call.op
     values = call.values if values is None else values
     specs, params = specs_of(values), dict(call.params)
-    outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, params))
+    outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, params, call.stand_ins))
     # Where integers become floats, NumPy would compute in a dtype of its own choice.
     floating = bool(outputs) and outputs[0].dtype.is_floating_point and op.family in ("elementwise", "reduction")
     wide = tuple(_widened(v, floating) for v in values)

@@ -39,6 +39,7 @@ def contract_text() -> str:
             f"{family}: {' '.join(sorted(getattr(protocol, f'REQUIRED_{family.upper()}')))}"
             for family in ("unary", "binary", "reduce")
         ],
+        "required dtypes": sorted(d.name for d in dtypes.REQUIRED),
         "dtypes": [f"{d.name}: {d.kind}, {d.itemsize} bytes" for d in dtypes.ALL],
         "protocol ComputeBackend": _members(protocol.ComputeBackend),
         **{f"protocol {p.__name__}": _members(p) for p in (*optional.values(), *_OBJECTS)},
