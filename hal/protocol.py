@@ -7,23 +7,25 @@ of one thread runs in the order in which that thread enqueued it. All arguments 
 `copy` and `fill` accept references with any strides. All other core methods receive contiguous references of equal shape
 and of one dtype (bool for conditions and comparison results). No reference is ever empty.
 
-Every backend stores and computes in bool, int32 and float32, and these suffice for training. No member receives a reference of
-a dtype outside `Capabilities.storage`, and no arithmetic member one outside `Capabilities.compute`; indices of `gather` and
-`scatter_add` are int32, or int64 if that is stored. Where 64-bit integers are missing, the framework uses 32-bit ones in their
-place: positions and counts are int32, and arrays of the host are converted if their numbers fit. Random numbers need int32
-alone.
+Every backend stores and computes in bool, int32 and float32, which suffice for training. No member receives a dtype outside
+`Capabilities.storage`, and no arithmetic member one outside `Capabilities.compute`. Without int64, integers of the framework
+are int32 on the device, and arrays of the host are converted if their numbers fit. Random numbers need int32 alone.
 
-Optional protocols are looked up once, when a device is opened. Each one says who calls it and when.
+Optional protocols are looked up once, when a device is opened. Each says who calls it and when.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.command_buffers import BindingSlot as BindingSlot
+from polyhal.hal.command_buffers import CommandBuffer as CommandBuffer
+from polyhal.hal.command_buffers import RecordedLaunch as RecordedLaunch
+from polyhal.hal.command_buffers import SupportsCommandBuffers
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
 from polyhal.hal.peer_memory import SupportsMemoryImport, SupportsPeerCopy
 
@@ -99,16 +101,13 @@ class ComputeBackend(Protocol):
         """Compute `out[i] = a[i] @ b[i]` for shapes (B, M, K), (B, K, N), (B, M, N), accumulating in at least float32."""
 
     def gather(self, index: Ref, x: Ref, out: Ref) -> None:
-        """Compute `out[i, :] = x[index[i], :]` for int32 or, if it is stored, int64 `index` (I,), x (R, W), out (I, W).
+        """Compute `out[i, :] = x[index[i], :]` for `index` (I,), x (R, W), out (I, W). Indices out of range give 0.
 
-        `x` and `out` may be of any dtype that is stored. Indices out of range give 0.
+        `index` is int32 or, if it is stored, int64; `x` and `out` have any dtype that is stored.
         """
 
     def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
-        """Compute `out[index[i], :] += src[i, :]` for index (I,), src (I, W), out (R, W), index as for `gather`.
-
-        Indices out of range are skipped.
-        """
+        """Compute `out[index[i], :] += src[i, :]` for index (I,), src (I, W), out (R, W). Skips indices out of range."""
 
 
 @runtime_checkable
@@ -246,56 +245,6 @@ class SupportsProfiling(Protocol):
         """Return (kernel name, start, end) of every launch since `start_profiling`, in nanoseconds of the device's clock.
 
         Copies that run beside launches may be listed too, named `TRANSFER`.
-        """
-
-
-class BindingSlot:
-    """A placeholder for memory that a command buffer is given at each submission: the arguments and results of a step.
-
-    A `Ref` whose handle is a slot has an offset relative to the slot's own `offset`. Offsets count elements.
-    """
-
-    __slots__ = ("handle", "offset")
-
-    def __init__(self) -> None:
-        self.handle: Handle = None
-        self.offset = 0
-
-
-class RecordedLaunch(NamedTuple):
-    """One launch in a command buffer: the position of the call that made it, and the name of its kernel."""
-
-    call: int
-    kernel: str
-
-
-class CommandBuffer(Protocol):
-    """Launches in the device's own form, which can be submitted any number of times."""
-
-    @property
-    def launches(self) -> Sequence[RecordedLaunch]:
-        """The launches of one submission, in the order in which `SupportsProfiling` lists them."""
-
-    def submit(self, rebound: Collection[BindingSlot]) -> None:
-        """Enqueue the launches once, with the current values of runtime scalars.
-
-        `rebound` lists the slots whose memory has changed since the last submission.
-        """
-
-
-@runtime_checkable
-class SupportsCommandBuffers(Protocol):
-    """Recording of launches for repeated submission.
-
-    A captured step records its launches when it is prepared and submits them at each replay. On other devices a replay calls
-    the launches one by one.
-    """
-
-    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
-        """Run `calls` and record what they launch, in order, instead of enqueueing it.
-
-        The calls use launches, `copy` and `fill`. They pass a `BindingSlot` in place of a handle, and a `RuntimeScalar` in
-        place of a number, if its value may change between submissions.
         """
 
 

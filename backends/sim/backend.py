@@ -146,6 +146,7 @@ class SimBackend(SimCore):
         return SimLaunch(self.launcher, self.build(user_kernel(kernel, inputs, outputs, params)), kernel.name)
 
     def record(self, calls: Sequence[Callable[[], None]]) -> SimCommandBuffer:
+        """Record what `calls` launch as packets that are written to the ring again at each submission."""
         return SimCommandBuffer(self.driver, *record_launches(self.launcher, calls))
 
     # --- asynchronous transfers -------------------------------------------------------------------------------------

@@ -1,0 +1,56 @@
+"""The optional protocol of devices that record launches once and submit them any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+
+class BindingSlot:
+    """A placeholder for memory that a command buffer is given at each submission: the arguments and results of a step.
+
+    A `Ref` whose handle is a slot has an offset relative to the slot's own `offset`. Offsets count elements.
+    """
+
+    __slots__ = ("handle", "offset")
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+        self.offset = 0
+
+
+class RecordedLaunch(NamedTuple):
+    """One launch in a command buffer: the position of the call that made it, and the name of its kernel."""
+
+    call: int
+    kernel: str
+
+
+class CommandBuffer(Protocol):
+    """Launches in the device's own form, which can be submitted any number of times."""
+
+    @property
+    def launches(self) -> Sequence[RecordedLaunch]:
+        """The launches of one submission, in the order in which `SupportsProfiling` lists them."""
+
+    def submit(self, rebound: Collection[BindingSlot]) -> None:
+        """Enqueue the launches once, with the current values of runtime scalars.
+
+        `rebound` lists the slots whose memory has changed since the last submission.
+        """
+
+
+@runtime_checkable
+class SupportsCommandBuffers(Protocol):
+    """Recording of launches for repeated submission.
+
+    A captured step records its launches when it is prepared and submits them at each replay. On other devices a replay calls
+    the launches one by one.
+    """
+
+    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
+        """Run `calls` and record what they launch, in order, instead of enqueueing it.
+
+        The calls use launches, `copy` and `fill`. They pass a `BindingSlot` in place of a handle, and a `RuntimeScalar` in
+        place of a number, if its value may change between submissions.
+        """
