@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import stat
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import weakref
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 from polyhal.hal.settings import processes
 
@@ -37,46 +40,59 @@ _LONGEST_NAME = 300
 class FileLock:
     """A lock file that names the process that holds it. The name only serves messages: what counts is the system's lock.
 
-    Where the file system has no locks, the name decides: a lock of a process of this machine that has ended is free.
+    Where the file system has no locks, the name decides: a lock of a process of this machine that has ended is free. An
+    interrupt at any line leaves the lock free or held by this object, and `release` frees it in every state.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor: int | None = None
+        self._file: io.FileIO | None = None
+        """The open file that holds the lock; a descriptor by number could be lost in an interrupt."""
 
     def acquire(self) -> bool:
         """Take the lock; returns False if another holder has it, in this process or in another. Raises OSError."""
-        while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                if not self._is_free(descriptor):
-                    os.close(descriptor)
-                    return False
-            except BaseException:
-                os.close(descriptor)
-                raise
-            self._descriptor = descriptor
-            if self._is_current(descriptor):
-                break
-            self.release()  # its last holder has removed the file meanwhile
+        file = None
         try:
-            os.ftruncate(descriptor, 0)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            os.write(descriptor, processes.mark().encode())
-        except BaseException:  # a full disk
+            while True:
+                file = io.FileIO(self.path, "a+")
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or self.path.is_symlink():
+                    raise OSError(errno.EINVAL, "a lock is a regular file, not a link or a device", str(self.path))
+                if not self._is_free(file):
+                    file.close()
+                    return False
+                if self._is_current(file):
+                    break
+                file.close()  # its last holder has removed the file meanwhile
+            file.truncate(0)
+            file.write(processes.mark().encode())
+            self._file = file
+            return True
+        except BaseException:  # a full disk, an interrupt
+            self._file = file
             self.release()
             raise
-        return True
 
     def release(self) -> None:
-        """Give the lock back and remove the file. Does nothing if it is not held."""
-        if self._descriptor is None:
-            return
-        with suppress(OSError):  # a folder that was removed meanwhile
-            if self._is_current(self._descriptor):
-                self.path.unlink()
-        os.close(self._descriptor)
-        self._descriptor = None
+        """Give the lock back and remove the file. No-op if it is not held."""
+        try:
+            if self._file is not None and not self._file.closed:
+                with suppress(OSError):  # a folder that was removed meanwhile
+                    if self._is_current(self._file):
+                        self.path.unlink()
+        finally:
+            if self._file is not None:
+                self._file.close()
+            self._file = None
+
+    def __del__(self) -> None:
+        file = getattr(self, "_file", None)  # an interrupt may have ended `__init__`
+        if file is not None:
+            file.close()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._file is not None
 
     def touch(self) -> None:
         """Note that the holder is at work, for those who look at the file's time."""
@@ -92,35 +108,81 @@ class FileLock:
             return "another process"
         return f"process {number} on {host}" if host and number.isdecimal() else "another process"
 
-    def _is_free(self, descriptor: int) -> bool:
+    def _is_free(self, file: io.FileIO) -> bool:
         try:
-            _lock(descriptor)
+            _lock(file.fileno())
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
                     return False
                 raise
-            text = os.read(descriptor, _LONGEST_NAME).decode(errors="replace")
+            file.seek(0)
+            text = (file.read(_LONGEST_NAME) or b"").decode(errors="replace")
             return not text or processes.has_ended(text)
         return True
 
-    def _is_current(self, descriptor: int) -> bool:
+    def _is_current(self, file: io.FileIO) -> bool:
         try:
-            return os.path.samestat(os.fstat(descriptor), self.path.stat())
+            return os.path.samestat(os.fstat(file.fileno()), self.path.lstat())
         except FileNotFoundError:
             return False
 
 
-@contextmanager
-def exclusive(path: Path, patience: float) -> Iterator[FileLock]:
+class ExclusiveBlock:
+    """Holds a lock during a block.
+
+    An interrupt can end a block before `__exit__` has begun, and a traceback then keeps the lock alive: the next block of this
+    process that needs the lock takes it from one whose function has ended.
+    """
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self._lock = FileLock(path)
+        self._patience = patience
+        self._frame: FrameType | None = None
+        """The call of the function that has the block."""
+        _BLOCKS.add(self)
+
+    def __enter__(self) -> FileLock:
+        self._frame = sys._getframe(1)
+        try:
+            end = time.monotonic() + self._patience
+            while not self._lock.acquire():
+                if self._release_abandoned():
+                    continue
+                if time.monotonic() > end:
+                    raise TimeoutError(f"{self._lock.holder()} holds {self._lock.path}")
+                time.sleep(_POLL)
+            return self._lock
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._lock.release()
+        finally:
+            self._lock.release()  # after an interrupt of the first call
+            self._frame = None
+
+    def _release_abandoned(self) -> bool:
+        """Release the lock if a block of this process has it whose function has ended. Returns whether one had."""
+        path = os.path.abspath(self._lock.path)
+        others = [b for b in list(_BLOCKS) if b._lock.is_held and os.path.abspath(b._lock.path) == path]
+        running: set[int] = set()
+        for frame in sys._current_frames().values() if others else ():
+            caller: FrameType | None = frame
+            while caller is not None:
+                running.add(id(caller))
+                caller = caller.f_back
+        abandoned = [b for b in others if id(b._frame) not in running]
+        for block in abandoned:
+            block._lock.release()
+        return bool(abandoned)
+
+
+_BLOCKS: weakref.WeakSet[ExclusiveBlock] = weakref.WeakSet()
+
+
+def exclusive(path: Path, patience: float) -> ExclusiveBlock:
     """Hold the lock at `path` during a block; wait for it up to `patience` seconds. Raises TimeoutError and OSError."""
-    lock = FileLock(path)
-    end = time.monotonic() + patience
-    while not lock.acquire():
-        if time.monotonic() > end:
-            raise TimeoutError(f"{lock.holder()} holds {path}")
-        time.sleep(_POLL)
-    try:
-        yield lock
-    finally:
-        lock.release()
+    return ExclusiveBlock(path, patience)

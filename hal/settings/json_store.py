@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.hal.settings.atomic import replacing
-from polyhal.hal.settings.file_lock import exclusive
+from polyhal.hal.settings.file_lock import ExclusiveBlock, exclusive
 
 _PATIENCE = 10.0
 """Seconds to wait for a process that changes the same file, which takes milliseconds."""
@@ -51,12 +50,10 @@ def write(path: Path, value: Mapping[str, Any]) -> None:
         file.write(data)
 
 
-@contextmanager
-def changing(path: Path) -> Iterator[None]:
+def changing(path: Path) -> ExclusiveBlock:
     """Read, change and write a file in this block while other processes wait, so that no change is lost.
 
     Raises OSError, also if another process takes much longer than such a change does.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with exclusive(path.with_name(f".{path.name}.lock"), _PATIENCE):
-        yield
+    return exclusive(path.with_name(f".{path.name}.lock"), _PATIENCE)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import errno
+import itertools
+import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+import polyhal as ph
 from polyhal.hal.errors import CorruptFileError
 from polyhal.hal.settings import atomic, file_lock, json_store, processes
 from polyhal.hal.settings.file_lock import FileLock, exclusive
@@ -73,6 +79,92 @@ def test_waiting_ends_with_the_holder_or_with_patience(tmp_path: Path) -> None:
     start = time.monotonic()
     with exclusive(lock.path, 20):
         assert time.monotonic() - start < 10
+
+
+def _interrupted_at(line: int, work: Callable[[], object]) -> BaseException | None:
+    """Run `work` with a KeyboardInterrupt at the line of this number, counted over the lines of the module as they first run.
+
+    Returns the exception, which keeps all frames alive as a notebook does; None if fewer lines ran.
+    """
+    seen: set[int] = set()
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename != file_lock.__file__ or frame.f_code.co_name == "__del__":
+            return None  # Python itself passes over what is raised in a finalizer
+        if event == "line":
+            seen.add(frame.f_lineno)
+            if len(seen) == line:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt as error:
+        return error
+    finally:
+        sys.settrace(before)
+    return None
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["free", "taken by another holder at first"])
+def test_an_interrupt_at_any_line_leaves_the_lock_free_for_this_process(tmp_path: Path, taken: bool) -> None:
+    path, kept = tmp_path / "lock", []
+    for line in itertools.count(1):
+        other = FileLock(path)
+        if taken:
+            other.acquire()
+
+        def use(other: FileLock = other) -> None:
+            with exclusive(path, 0.0 if taken else 10.0):
+                pass
+
+        try:
+            error = _interrupted_at(line, use)
+        except TimeoutError:
+            error = None
+        other.release()
+        with exclusive(path, 0.0):
+            assert FileLock(path).acquire() is False
+        assert not path.exists()
+        if error is None:
+            break
+        kept.append(error)
+    assert len(kept) > 15
+
+
+def test_an_interrupt_at_any_line_of_the_lock_leaves_saving_possible(tmp_path: Path) -> None:
+    ph.save({"x": 0}, tmp_path / "state")
+    kept = []
+    for line in itertools.count(1):
+        error = _interrupted_at(line, lambda line=line: ph.save({"x": line}, tmp_path / "state"))
+        assert ph.load(tmp_path / "state")["x"] in (line, line - 1)
+        ph.save({"x": line}, tmp_path / "state")
+        assert ph.load(tmp_path / "state")["x"] == line
+        if error is None:
+            break
+        kept.append(error)
+    assert len(kept) > 15
+    assert {p.suffix for p in (tmp_path / "state").iterdir()} == {".json", ".safetensors"}
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_a_lock_that_is_no_regular_file_is_refused_and_its_target_kept(tmp_path: Path, kind: str) -> None:
+    path, target = tmp_path / "lock", tmp_path / "target"
+    target.write_text("mine")
+    if kind == "link":
+        path.symlink_to(target)
+    elif kind == "folder":
+        path.mkdir()
+    elif hasattr(os, "mkfifo"):
+        os.mkfifo(path)
+    else:
+        pytest.skip("this system has no FIFOs")
+    with pytest.raises(OSError, match="lock"):
+        FileLock(path).acquire()
+    assert target.read_text() == "mine"
 
 
 @pytest.mark.parametrize("number", ["99999999999999999999999", "²", "-1", "0" * 150])
