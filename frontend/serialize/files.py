@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
@@ -25,6 +26,7 @@ from polyhal.serialize import models
 from polyhal.serialize.readers import shards, torch_file
 from polyhal.serialize.readers.archive import Archive
 from polyhal.serialize.readers.numpy_file import open_npy, open_npz
+from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.serialize.readers.stored import TensorSource, is_file
 from polyhal.serialize.tensorfile import HASHES, SCHEMA, STATE, STATE_HASH, TensorFile, digest, write
 from polyhal.serialize.tree import Encoder, check, decode
@@ -225,17 +227,17 @@ def _open(path: Path) -> tuple[Any, TensorSource]:
     if path.is_dir():
         weights = next((path / name for name in shards.INDEXED if (path / name).exists()), None)
         return _open_folder(path) if weights is None or (path / _STATE_FILE).exists() else _open(weights)
-    with path.open("rb") as file:
-        start = file.read(16)
+    file = OpenedFile(path)
+    start = file.read(0, 16)
     if start[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        archive = Archive(path)
+        archive = Archive(file)
         return torch_file.open_torch_archive(archive) if torch_file.is_torch_archive(archive) else open_npz(archive)
     if start[:6] == b"\x93NUMPY":
-        return open_npy(path)
+        return open_npy(file)
     if start[:1] == b"\x80" and start[1:2] in _PICKLE_PROTOCOLS and start[2:3] != b"\x00":
-        return torch_file.open_pickle(path)
+        return torch_file.open_pickle(file)
     if start.lstrip()[:1] == b"{" and start[8:9] != b"{":
-        return shards.open_index(path, open_state)
+        return shards.open_index(file, open_state)
     return _open_safetensors(path)
 
 
@@ -253,13 +255,27 @@ def _open_safetensors(path: Path) -> tuple[Any, TensorFile]:
 
 
 def _open_folder(folder: Path) -> tuple[Any, TensorFile]:
+    """Open a folder of `save`. If another process has just saved in it, its tensor file is gone and another one is named."""
+    missing = ""
+    while True:
+        tree, name = _read_state(folder)
+        if is_file(folder / name):
+            with suppress(FileNotFoundError):
+                return tree, TensorFile(folder / name)
+        if name == missing:
+            raise CorruptFileError(message("load", f"{folder} lacks {name}, which {_STATE_FILE} names"))
+        missing = name
+
+
+def _read_state(folder: Path) -> tuple[Any, str]:
+    """Return the state in `state.json` as a tree, and the name of the tensor file."""
     path = folder / _STATE_FILE
     if not path.exists():
         raise FileNotFoundError(
             message("load", f"{folder} has no {_STATE_FILE}", expected="a folder that polyhal.save wrote")
         )
     try:
-        content = json_store.parse(path.read_bytes(), path)
+        content = json_store.parse(OpenedFile(path).read(), path)
         schema, name, sha256, tree = (content[k] for k in ("schema", "tensors", "sha256", "state"))
     except (CorruptFileError, KeyError, TypeError) as error:
         problem = f"{path} is damaged: {str(error) or type(error).__name__}"
@@ -271,9 +287,7 @@ def _open_folder(folder: Path) -> tuple[Any, TensorFile]:
         raise CorruptFileError(
             message("load", f"{path} names the tensor file {name!r}", expected="a file in the same folder")
         )
-    if not is_file(folder / name):
-        raise CorruptFileError(message("load", f"{folder} lacks {name}, which {_STATE_FILE} names"))
-    return tree, TensorFile(folder / name)
+    return tree, name
 
 
 def _check_schema(path: Path, schema: Any) -> None:

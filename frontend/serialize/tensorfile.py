@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,9 +20,10 @@ from safetensors import SafetensorError, safe_open
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, as_dtype
-from polyhal.hal.errors import CorruptFileError, UnsupportedDTypeError, message
+from polyhal.hal.errors import CorruptFileError, PolyhalError, UnsupportedDTypeError, message
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.settings import json_store
+from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.tensor import Tensor
 
 _NAMES: dict[DType, str] = {
@@ -89,15 +91,16 @@ def _header(
 
 
 class TensorFile:
-    """A safetensors file on disk. Each read opens it, so that nothing stays open and the file can be replaced."""
+    """A safetensors file on disk, opened once: what is saved under its name later is another file."""
 
     def __init__(self, path: Path) -> None:
-        """Read the header. Raises CorruptFileError, which names the first tensor that is cut off."""
+        """Read the header. Raises CorruptFileError, which names the first tensor that is cut off, and FileNotFoundError."""
         self.path = path
+        OpenedFile(path)  # the library would wait for the writer of a FIFO
         try:
-            with safe_open(path, framework="numpy") as opened:
-                self.names: list[str] = list(opened.keys())
-                self.metadata: dict[str, str] = opened.metadata() or {}
+            self._opened = safe_open(path, framework="numpy")
+            self.names: list[str] = list(self._opened.keys())
+            self.metadata: dict[str, str] = self._opened.metadata() or {}
         except SafetensorError as error:
             raise CorruptFileError(
                 message(
@@ -108,17 +111,12 @@ class TensorFile:
 
     def read(self, name: str) -> np.ndarray:
         """Read one tensor. Raises CorruptFileError if the elements are not what was written."""
-        try:
-            with safe_open(self.path, framework="numpy") as opened:
-                kind = opened.get_slice(name).get_dtype()
-                if kind not in _NAMES.values():
-                    problem = f"tensor {name!r} of {self.path} has elements of {kind}"
-                    raise UnsupportedDTypeError(message("load", problem, expected="real numbers or bool"))
-                array: np.ndarray = opened.get_tensor(name)
-        except SafetensorError as error:
-            raise CorruptFileError(
-                message("load", f"tensor {name!r} of {self.path} cannot be read: {error}")
-            ) from error
+        with self._reading(name):
+            kind = self._opened.get_slice(name).get_dtype()
+            if kind not in _NAMES.values():
+                problem = f"tensor {name!r} of {self.path} has elements of {kind}"
+                raise UnsupportedDTypeError(message("load", problem, expected="real numbers or bool"))
+            array: np.ndarray = self._opened.get_tensor(name)
         if SCHEMA in self.metadata:
             digest = tensor_digest(array)
             if self.hashes.get(name) != digest:
@@ -133,11 +131,20 @@ class TensorFile:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one tensor, from the header."""
+        with self._reading(name):
+            return tuple(self._opened.get_slice(name).get_shape())
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """Turn errors of the library into CorruptFileError. NumPy refuses some shapes that it lets pass."""
         try:
-            with safe_open(self.path, framework="numpy") as opened:
-                return tuple(opened.get_slice(name).get_shape())
-        except SafetensorError as error:
-            raise CorruptFileError(message("load", f"{self.path} has no tensor {name!r}: {error}")) from error
+            yield
+        except (SafetensorError, ValueError, OverflowError) as error:
+            if isinstance(error, PolyhalError):
+                raise
+            raise CorruptFileError(
+                message("load", f"tensor {name!r} of {self.path} cannot be read: {error}")
+            ) from error
 
 
 def _json(text: str, path: Path) -> dict[str, Any]:

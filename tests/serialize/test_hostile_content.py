@@ -19,6 +19,7 @@ from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, Unsuppor
 from polyhal.models import load_llama2c
 from polyhal.serialize import load_checkpoint, save_checkpoint
 from polyhal.serialize.readers.archive import Archive
+from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.serialize.tensorfile import digest
 from polyhal.training.checkpoint import describe
 
@@ -74,7 +75,7 @@ def test_members_of_an_archive_that_share_their_bytes(tmp_path: Path) -> None:
     struct.pack_into("<HHI", end, 8, 10, 10, len(copies))
     path.write_bytes(data[:at] + copies + bytes(end))
     with pytest.raises(CorruptFileError, match="overlap"):
-        Archive(path)
+        Archive(OpenedFile(path))
 
 
 def test_an_index_that_names_itself(tmp_path: Path) -> None:

@@ -1,31 +1,40 @@
 """Members of a zip archive, read with bounds on size and with their checksums.
 
-An archive is opened for each read, and nothing is ever extracted to the disk, so that names of members cannot lead anywhere.
+Nothing is ever extracted to the disk, so that names of members cannot lead anywhere.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import struct
 import zipfile
 import zlib
-from pathlib import Path
+from collections.abc import Iterator
 
 from polyhal.hal.errors import CorruptFileError, message
+from polyhal.serialize.readers.opened import OpenedFile
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _LARGEST_RATIO = 1032
 """The best that deflate can do. A member that claims more is a zip bomb."""
 
 
+_BLOCK = 1 << 20
+"""Bytes of a member that are decompressed at once."""
+
+
 class Archive:
     """The members of a zip archive by name."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: OpenedFile) -> None:
         """Read the directory at the end of the file. Raises CorruptFileError."""
-        self.path = path
+        self.file = file
+        self.path = path = file.path
+        self._checked: set[str] = set()
+        """The members whose checksums were right."""
         try:
-            with zipfile.ZipFile(path) as opened:
+            with zipfile.ZipFile(file.stream()) as opened:
                 self.members = {info.filename: info for info in opened.infolist()}
                 held = sum(info.compress_size for info in self.members.values())
         # An offset before the beginning of the file is an OSError of Python's reader.
@@ -35,36 +44,70 @@ class Archive:
             raise CorruptFileError(
                 message("load", f"{path} is damaged: {error}", expected="a complete zip file")
             ) from error
-        if held > path.stat().st_size:
+        if held > file.size:
             raise CorruptFileError(message("load", f"{path} is damaged: its members overlap"))
 
     def size(self, name: str) -> int:
         """Bytes of a member, as the directory says. Raises CorruptFileError."""
         return self._member(name).file_size
 
-    def read(self, name: str, limit: int | None = None) -> bytes:
+    def read(self, name: str, limit: int | None = None) -> bytes | bytearray:
         """Read a member, or its first `limit` bytes without a check. Raises CorruptFileError."""
+        size = self._member(name).file_size
+        if limit is None or limit >= size:
+            return self.read_part(name, 0, size)
+        return b"".join(itertools.islice(self._blocks(name, limit), 1))[:limit]
+
+    def read_part(self, name: str, begin: int, nbytes: int) -> bytearray:
+        """Read some bytes of a member; no more of it is in memory at once. Raises CorruptFileError.
+
+        The first read of a member checks its checksum, through all of its bytes.
+        """
+        info, checksum, position = self._member(name), 0, 0
+        found = bytearray()
+        for block in self._blocks(name, _BLOCK):
+            first, last = max(begin - position, 0), min(begin + nbytes - position, len(block))
+            if first < last:
+                found += block[first:last]
+            position += len(block)
+            if name not in self._checked:
+                checksum = zlib.crc32(block, checksum)
+            elif position >= begin + nbytes:
+                return found
+        if position != info.file_size or (name not in self._checked and checksum != info.CRC):
+            raise self._damaged(name, "its checksum differs" if position == info.file_size else "it is cut off")
+        self._checked.add(name)
+        return found
+
+    def _blocks(self, name: str, size: int) -> Iterator[bytes]:
+        """Yield the bytes of a member in blocks of about `size`, no more than the directory says. Raises CorruptFileError."""
         info = self._member(name)
-        if limit is not None and limit >= info.file_size:
-            limit = None
-        stored = info.compress_type == zipfile.ZIP_STORED
-        with self.path.open("rb") as file:
-            file.seek(info.header_offset)
-            header = file.read(_LOCAL_HEADER.size)
-            if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
-                raise self._damaged(name, "it has no header")
-            _, name_length, extra_length = _LOCAL_HEADER.unpack(header)
-            file.seek(name_length + extra_length, 1)
-            data = file.read(info.compress_size if limit is None or not stored else limit)
-        if not stored:
-            wanted = info.file_size if limit is None else limit
-            try:
-                data = zlib.decompressobj(-15).decompress(data, max(wanted, 1))
-            except zlib.error as error:
-                raise self._damaged(name, str(error)) from error
-        if limit is None and (len(data) != info.file_size or zlib.crc32(data) != info.CRC):
-            raise self._damaged(name, "its checksum differs" if len(data) == info.file_size else "it is cut off")
-        return data
+        header = self.file.read(info.header_offset, _LOCAL_HEADER.size)
+        if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
+            raise self._damaged(name, "it has no header")
+        _, name_length, extra_length = _LOCAL_HEADER.unpack(header)
+        at = info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
+        end = min(at + info.compress_size, self.file.size)
+        inflater = None if info.compress_type == zipfile.ZIP_STORED else zlib.decompressobj(-15)
+        left, waiting = info.file_size, b""
+        while left > 0:
+            data = waiting or self.file.read(at, min(size, end - at))
+            at += 0 if waiting else len(data)
+            if not data:
+                return
+            if inflater is None:
+                block = data[:left]
+            else:
+                try:
+                    block = inflater.decompress(data, min(size, left))
+                except zlib.error as error:
+                    raise self._damaged(name, str(error)) from error
+                waiting = inflater.unconsumed_tail
+                if inflater.eof and not block:
+                    return
+            left -= len(block)
+            if block:
+                yield block
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         info = self.members.get(name)
@@ -72,7 +115,7 @@ class Archive:
             raise CorruptFileError(message("load", f"{self.path} lacks {name!r}"))
         if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise self._damaged(name, "it is encrypted or compressed in an unknown way")
-        held = self.path.stat().st_size
+        held = self.file.size
         if not 0 <= info.header_offset < held:
             raise self._damaged(name, "it begins outside of the file")
         if info.compress_size > held or info.file_size > _LARGEST_RATIO * (info.compress_size + 1):

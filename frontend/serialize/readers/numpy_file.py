@@ -6,7 +6,6 @@ import io
 import tokenize
 from collections.abc import Hashable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import CorruptFileError, UnsupportedDTypeError, message
 from polyhal.serialize.readers.archive import Archive
+from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.serialize.readers.pickle_names import DATA_NAMES, listed, nested, resolved
 from polyhal.serialize.readers.pickles import PickleReader
 from polyhal.serialize.readers.stored import StoredTensors, as_tree, damage_named
@@ -39,7 +39,7 @@ class _Header:
         return count * self.dtype.itemsize
 
 
-def _header(data: bytes) -> _Header:
+def _header(data: bytes | bytearray) -> _Header:
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
@@ -71,7 +71,7 @@ class _NumpyTensor:
         return _array(data, _header(data))
 
 
-def _array(data: bytes, header: _Header) -> np.ndarray:
+def _array(data: bytes | bytearray, header: _Header) -> np.ndarray:
     if len(data) - header.begin != header.nbytes:
         raise ValueError(f"{len(data) - header.begin} bytes for shape {header.shape} of {header.dtype}")
     flat = np.frombuffer(data, header.dtype, offset=header.begin) if header.nbytes else np.zeros(0, header.dtype)
@@ -79,7 +79,7 @@ def _array(data: bytes, header: _Header) -> np.ndarray:
     return np.ascontiguousarray(array.astype(header.dtype.newbyteorder("="))).reshape(header.shape)
 
 
-def _content(data: bytes, header: _Header, where: str) -> Any:
+def _content(data: bytes | bytearray, header: _Header, where: str) -> Any:
     """An array that is not one of numbers: text as strings, objects as what a restricted reader makes of them."""
     if header.dtype.kind == "O":
         value = PickleReader(DATA_NAMES, None, _FIX).read(io.BytesIO(data[header.begin :]))
@@ -100,7 +100,7 @@ def _content(data: bytes, header: _Header, where: str) -> Any:
 
 def open_npz(archive: Archive) -> tuple[Any, StoredTensors]:
     """The arrays of an archive by name. Names with slashes become nested dictionaries."""
-    source = StoredTensors(archive.path)
+    source = StoredTensors(archive.file)
     state: dict[str, Any] = {}
     for member in archive.members:
         with damage_named(archive.path, f"array {member!r}"):
@@ -133,24 +133,23 @@ def _place(state: dict[str, Any], name: str, value: Any) -> None:
 class _FileTensor:
     """An array of numbers that is a whole file."""
 
-    path: Path
+    file: OpenedFile
     shape: tuple[int, ...]
 
     @property
     def identity(self) -> Hashable:
-        return self.path
+        return self.file.path
 
     def read(self) -> np.ndarray:
-        data = self.path.read_bytes()
+        data = self.file.read()
         return _array(data, _header(data))
 
 
-def open_npy(path: Path) -> tuple[Any, StoredTensors]:
+def open_npy(file: OpenedFile) -> tuple[Any, StoredTensors]:
     """The array in a file, as a tensor."""
-    source = StoredTensors(path)
-    with damage_named(path):
-        with path.open("rb") as file:
-            header = _header(file.read(_HEADER_LIMIT))
+    source = StoredTensors(file)
+    with damage_named(file.path):
+        header = _header(file.read(0, _HEADER_LIMIT))
         numbers = header.dtype.kind in "biuf" and header.dtype.itemsize <= 8
-        value = _FileTensor(path, header.shape) if numbers else _content(path.read_bytes(), header, str(path))
+        value = _FileTensor(file, header.shape) if numbers else _content(file.read(), header, str(file.path))
         return as_tree(value, source), source

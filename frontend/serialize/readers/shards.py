@@ -10,6 +10,7 @@ import numpy as np
 
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.settings import json_store
+from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.serialize.readers.stored import TensorSource, is_file
 
 INDEXED = ("model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin")
@@ -45,10 +46,11 @@ class ShardedTensors:
         return source.shape(there)
 
 
-def open_index(path: Path, open_file: Callable[[Path], tuple[Any, TensorSource]]) -> tuple[Any, ShardedTensors]:
+def open_index(file: OpenedFile, open_file: Callable[[Path], tuple[Any, TensorSource]]) -> tuple[Any, ShardedTensors]:
     """The state that an index and the files next to it hold. Raises CorruptFileError, which names what is missing."""
+    path = file.path
     try:
-        places = json_store.parse(path.read_bytes(), path)["weight_map"]
+        places = json_store.parse(file.read(), path)["weight_map"]
         shards = sorted(set(places.values()))
         sound = all(isinstance(name, str) and Path(name).name == name for name in shards)
     except (CorruptFileError, LookupError, TypeError, AttributeError) as error:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from polyhal.hal.errors import CorruptFileError, PolyhalError, message
+from polyhal.serialize.readers.opened import OpenedFile
 
 _LARGEST_TREE = 1 << 20
 """Values in a tree, besides `_VALUES_PER_BYTE` for each byte of the file. References to references can name any number."""
@@ -51,8 +52,9 @@ class TensorSource(Protocol):
 class StoredTensors:
     """A source made of stored tensors; `add` names them. Those of equal identity share a name, and are shared when loaded."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, file: OpenedFile) -> None:
+        self.path = file.path
+        self.nbytes = file.size
         self._tensors: dict[str, StoredTensor] = {}
         self._names: dict[Hashable, str] = {}
 
@@ -88,7 +90,7 @@ def as_tree(value: Any, source: StoredTensors) -> Any:
 
     Raises CorruptFileError for data that contains itself or that is larger than any checkpoint.
     """
-    _measure(value, {}, set(), _LARGEST_TREE + _VALUES_PER_BYTE * source.path.stat().st_size)
+    _measure(value, {}, set(), _LARGEST_TREE + _VALUES_PER_BYTE * source.nbytes)
     return _converted(value, source, "")
 
 

@@ -11,7 +11,7 @@ import mmap
 import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, UnsupportedDTypeError, message
 from polyhal.serialize.readers.archive import Archive
+from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.serialize.readers.pickle_names import DATA_NAMES, resolved
 from polyhal.serialize.readers.pickles import PickleConstructor, PickleReader, short
 from polyhal.serialize.readers.stored import StoredTensors, as_tree, damage_named
@@ -29,6 +30,10 @@ _FIX = "save weights in PyTorch as torch.save(model.state_dict(), path), or as s
 _LARGEST_EXPANSION = 1 << 25
 """Bytes that tensors of a file may need beyond their storages, for each of which `_EXPANSION` times its size is free."""
 _EXPANSION = 8
+_SMALL_STORAGE = 1 << 16
+"""Bytes of a storage that is kept in memory while its tensors are read."""
+_LARGEST_PICKLE = 1 << 26
+"""Bytes of a pickle without tensors, for each of which `_EXPANSION` times the size of the file is free."""
 
 _STORAGE_KINDS: dict[str, DType | None] = {
     "FloatStorage": dtypes.float32, "DoubleStorage": dtypes.float64, "HalfStorage": dtypes.float16,
@@ -62,12 +67,13 @@ class _Storage:
     count: int
     start: int
     """The first element, of a storage that is part of another one."""
-    read: Callable[[], bytes]
+    read: Callable[[int, int], bytes | bytearray]
+    """Returns bytes of the storage, given the first one and their number."""
     swapped: bool
 
-    def elements(self, dtype: DType) -> np.ndarray:
-        """All elements, in the byte order of this machine."""
-        data = self.read()
+    def elements(self, dtype: DType, first: int, count: int) -> np.ndarray:
+        """Elements from number `first` on, in the byte order of this machine."""
+        data = self.read(first * dtype.itemsize, count * dtype.itemsize)
         if dtype is dtypes.bool_:
             return np.not_equal(np.frombuffer(data, np.uint8), 0)
         words = np.frombuffer(data, f"u{dtype.itemsize}")
@@ -90,13 +96,15 @@ class _TorchTensor:
         return self.storage.key, self.dtype, self.offset, self.shape, self.strides
 
     def read(self) -> np.ndarray:
-        elements = self.storage.elements(self.dtype)
         if 0 in self.shape:
+            self.storage.elements(self.dtype, self.offset, 0)
             return np.zeros(self.shape, self.dtype.numpy)
-        if self.offset + _extent(self.shape, self.strides) > len(elements):
+        extent = _extent(self.shape, self.strides)
+        elements = self.storage.elements(self.dtype, self.offset, extent)
+        if extent > len(elements):
             raise ValueError("it has fewer elements than its shape needs")
         steps = tuple(s * self.dtype.itemsize for s in self.strides)
-        view = np.lib.stride_tricks.as_strided(elements[self.offset :], self.shape, steps, writeable=False)
+        view = np.lib.stride_tricks.as_strided(elements, self.shape, steps, writeable=False)
         return view.copy()
 
 
@@ -234,40 +242,43 @@ def open_torch_archive(archive: Archive) -> tuple[Any, StoredTensors]:
                 (n,) = _whole((count,))
                 if archive.size(member) < n * kind.itemsize:
                     raise ValueError(f"storage {key!r} has fewer than {n} elements")
-                read = _CachedRead(lambda: archive.read(member))
+                read = _StorageBytes(partial(archive.read_part, member), n * kind.itemsize)
                 storages[key, kind] = _Storage(key, kind, n, 0, read, order.decode() != sys.byteorder)
             return storages[key, kind]
 
-        return _opened(path, archive.read(f"{root}data.pkl"), persistent)
+        pickled = archive.size(f"{root}data.pkl")
+        if pickled > max(_LARGEST_PICKLE, _EXPANSION * archive.file.size):
+            raise ValueError(f"a description of the tensors of {pickled} bytes")
+        return _opened(archive.file, archive.read(f"{root}data.pkl"), persistent)
 
 
-class _CachedRead:
-    """Reads the bytes of a storage, and keeps small ones: many views may share one."""
+class _StorageBytes:
+    """The bytes of a storage, which are read in parts; a small storage is kept, because many views may share one."""
 
-    def __init__(self, read: Callable[[], bytes]) -> None:
+    def __init__(self, read: Callable[[int, int], bytes | bytearray], nbytes: int) -> None:
         self._read = read
-        self._data: bytes | None = None
+        self._nbytes = nbytes
+        self._data: bytes | bytearray | None = None
 
-    def __call__(self) -> bytes:
-        if self._data is not None:
-            return self._data
-        data = self._read()
-        if len(data) <= 1 << 16:
-            self._data = data
-        return data
+    def __call__(self, first: int, count: int) -> bytes | bytearray:
+        if self._nbytes > _SMALL_STORAGE:
+            return self._read(first, count)
+        if self._data is None:
+            self._data = self._read(0, self._nbytes)
+        return self._data[first : first + count]
 
 
-def _opened(path: Path, pickled: bytes, persistent: Callable[[Any], Any]) -> tuple[Any, StoredTensors]:
+def _opened(file: OpenedFile, pickled: bytes | bytearray, persistent: Callable[[Any], Any]) -> tuple[Any, StoredTensors]:
     state = PickleReader(_TensorMaker().names(), persistent, _FIX).read(io.BytesIO(pickled))
-    source = StoredTensors(path)
+    source = StoredTensors(file)
     return as_tree(resolved(state), source), source
 
 
-def open_pickle(path: Path) -> tuple[Any, StoredTensors]:
+def open_pickle(file: OpenedFile) -> tuple[Any, StoredTensors]:
     """The state in a file of `torch.save` before PyTorch 1.6, or in a pickle of arrays and plain data."""
-    source = StoredTensors(path)
-    with damage_named(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        storages = _LegacyStorages(path)
+    source, path = StoredTensors(file), file.path
+    with damage_named(path), mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        storages = _LegacyStorages(file)
         reader = PickleReader(_TensorMaker().names(), storages.resolve, _FIX)
         state = reader.read(mapped)  # type: ignore[arg-type]
         if state == _MAGIC:
@@ -282,8 +293,8 @@ def open_pickle(path: Path) -> tuple[Any, StoredTensors]:
 class _LegacyStorages:
     """Storages of the old format, which come after the pickles: 8 bytes for the number of elements, then the elements."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, file: OpenedFile) -> None:
+        self._file = file
         self._kinds: dict[str, tuple[DType, int]] = {}
         self._places: dict[str, tuple[int, int]] = {}
 
@@ -304,7 +315,7 @@ class _LegacyStorages:
             if start + size > n:
                 raise ValueError(f"a part of storage {key!r} that it does not have")
             n = start + size
-        read = _CachedRead(lambda: self._read(key))
+        read = _StorageBytes(partial(self._read, key), n * kind.itemsize)
         return _Storage(key, kind, n - start, start, read, sys.byteorder == "big")
 
     def locate(self, keys: Any, file: Any) -> None:
@@ -323,13 +334,11 @@ class _LegacyStorages:
             length = count * kind.itemsize
             if count != expected or begin + length > size:
                 raise CorruptFileError(
-                    message("load", f"{self._path} ends inside storage {key!r}, or it has another size")
+                    message("load", f"{self._file.path} ends inside storage {key!r}, or it has another size")
                 )
             self._places[key] = begin, length
             file.seek(length, 1)
 
-    def _read(self, key: str) -> bytes:
+    def _read(self, key: str, first: int, count: int) -> bytes:
         begin, length = self._places[key]
-        with self._path.open("rb") as file:
-            file.seek(begin)
-            return file.read(length)
+        return self._file.read(begin + first, min(count, length - first))
