@@ -18,6 +18,7 @@ from polyhal.hal.ops.returns import Returns, returns
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from polyhal.memory_format import MemoryFormat
     from polyhal.tensor import Tensor
 
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
@@ -39,12 +40,14 @@ class Conversions:
         dtype: object = None,
         non_blocking: builtins.bool = False,
         copy: builtins.bool = False,
+        memory_format: MemoryFormat | None = None,
     ) -> Tensor:
         """Return the tensor on another device, in another dtype, or both: `x.to("opencl")`, `x.to(polyhal.float16)`.
 
         Another tensor stands for its device and dtype. "cpu" and "gpu" are the best device of that type. With `copy` the
         result has memory of its own. With `non_blocking` a copy to a device that supports it does not wait for
-        the work enqueued there; reading from a device always waits, so that no wrong value is ever seen.
+        the work enqueued there; reading from a device always waits, so that no wrong value is ever seen. `memory_format` is
+        a no-op.
         """
         flags = [t for t in targets if isinstance(t, builtins.bool)]
         non_blocking = non_blocking or flags[:1] == [True]

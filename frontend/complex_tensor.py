@@ -112,7 +112,7 @@ class ComplexTensor(Tensor):
     # --- autograd ---------------------------------------------------------------------------------------------------
 
     @property
-    def requires_grad(self) -> bool:  # type: ignore[override]
+    def requires_grad(self) -> bool:
         """Whether a part requires gradients."""
         return self._real.requires_grad or self._imag.requires_grad
 

@@ -22,6 +22,7 @@ from polyhal.hal.ops.returns import Returns, returns
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
+    from polyhal.memory_format import MemoryFormat
     from polyhal.tensor import Tensor
 
 _copy = FUNCTIONS["copy"]
@@ -37,8 +38,8 @@ class Copies:
     copies_grad: ClassVar[bool] = True
     """Whether deep copies have a copy of the gradient."""
 
-    def clone(self) -> Tensor:
-        """Copy to new memory; gradients flow through the copy."""
+    def clone(self, *, memory_format: MemoryFormat | None = None) -> Tensor:
+        """Copy to new memory; gradients flow through the copy. `memory_format` is a no-op."""
         result: Tensor = _copy(self)
         return result
 
@@ -50,7 +51,7 @@ class Copies:
         """Copy a leaf to new memory. Raises AutogradError for results of ops."""
         return _deep(self, memo)  # type: ignore[no-any-return]
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self: Any, protocol: Any) -> tuple[Any, ...]:
         """Pickle the elements, with the device by name. A tensor that is unpickled is a leaf. Waits for the device."""
         return _reduced(self)
 

@@ -12,6 +12,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.memory_format import MemoryFormat
 from polyhal.shapes import Shape, lengths_of, shape_and_options
 from polyhal.tensor import Tensor, make_tensor
 
@@ -117,23 +118,50 @@ def _dtype_of(value: Any) -> DType:
 # --- like another tensor --------------------------------------------------------------------------------------------
 
 
-def zeros_like(x: Tensor, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(
+    x: Tensor,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
+    *,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
     """Make zeros with the shape of `x`, and its dtype and device by default."""
     return full_like(x, 0, dtype, device, requires_grad)
 
 
-def ones_like(x: Tensor, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
+def ones_like(
+    x: Tensor,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
+    *,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
     """Make ones with the shape of `x`, and its dtype and device by default."""
     return full_like(x, 1, dtype, device, requires_grad)
 
 
-def empty_like(x: Tensor, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
+def empty_like(
+    x: Tensor,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
+    *,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
     """Make a tensor of unspecified elements with the shape of `x`, and its dtype and device by default."""
     return full_like(x, 0, dtype, device, requires_grad)
 
 
 def full_like(
-    x: Tensor, fill_value: Any, dtype: object = None, device: Target = None, requires_grad: bool = False
+    x: Tensor,
+    fill_value: Any,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
+    *,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Make a tensor filled with a number, with the shape of `x`, and its dtype and device by default."""
     number = _number("full_like", fill_value)

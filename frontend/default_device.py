@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import registry
 
 
 def get_default_device() -> Device:
-    """Return the device of tensors that are made without one: `Device.default()`."""
-    return Device.default()
+    """Return the device of tensors that are made without one: that of the thread's `with` block, else `Device.default()`."""
+    return dispatch.target_device(None)
 
 
 def set_default_device(device: Device | str | None) -> None:

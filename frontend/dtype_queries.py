@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dtypes, layout
+from polyhal.hal import dispatch, dtypes, layout
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
@@ -101,10 +101,13 @@ def asarray(
 ) -> Tensor:
     """Make a tensor of numbers, nested lists or arrays; a tensor that is as asked is returned itself, unless `copy`.
 
-    Raises ValueError with `copy=False` where a copy is needed.
+    With `copy=False` a NumPy array is taken over with its memory, as by `from_dlpack`. Raises ValueError where that takes
+    a copy.
     """
     if copy:
         out = make_tensor(obj, dtype, device)
+    elif copy is False and isinstance(obj, np.ndarray) and (dtype is None or as_dtype(dtype) is as_dtype(obj.dtype)):
+        out = from_dlpack(obj, device=device, copy=False)
     else:
         out = as_tensor(obj, dtype, device)
         if copy is False and out is not obj:
@@ -130,6 +133,17 @@ def frombuffer(
     return out.requires_grad_() if requires_grad else out
 
 
+def from_numpy(array: np.ndarray) -> Tensor:
+    """Make a tensor of a copy of a NumPy array, on the default device. Raises TypeError for anything else.
+
+    PyTorch shares the memory. Here devices differ in what they can share, and work later than the call: `from_dlpack` is for
+    that.
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(message("from_numpy", f"got a {type(array).__name__}", expected="a NumPy array"))
+    return make_tensor(array)
+
+
 def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
     """Make a tensor of an array in host memory of another library, in its memory if the device works there, unless `copy`.
 
@@ -140,8 +154,7 @@ def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins
     if copy is not True and not isinstance(x, Tensor):
         from polyhal.interchange import shared
 
-        target = Device.default() if device is None else Device(device)
-        found = shared(np.from_dlpack(x), target)
+        found = shared(np.from_dlpack(x), dispatch.target_device(device))
         if found is not None:
             return found
     if copy is False:

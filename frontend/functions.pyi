@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from polyhal.hal.ops.linear_algebra.results import GeqrfResult, LUResult, SlogdetResult
+from polyhal.hal.ops.results import AminmaxResult, FrexpResult, HistogramResult, SelectionResult
 from polyhal.tensor import Tensor
 
 def abs(x: Any) -> Tensor:
@@ -17,8 +19,8 @@ def acos(x: Any) -> Tensor:
 def acosh(x: Any) -> Tensor:
     """Inverse hyperbolic cosine; NaN below 1."""
 
-def add(x: Any, y: Any) -> Tensor:
-    """Sum `x + y`."""
+def add(x: Any, y: Any, *, alpha: float = ...) -> Tensor:
+    """Sum `x + alpha * y`. The shapes broadcast."""
 
 def addbmm(x: Any, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
     """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
@@ -53,7 +55,7 @@ def amax(x: Any, dim: Any = ..., keepdim: bool = ...) -> Tensor:
 def amin(x: Any, dim: Any = ..., keepdim: bool = ...) -> Tensor:
     """Smallest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
 
-def aminmax(x: Any, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
+def aminmax(x: Any, *, dim: int | None = ..., keepdim: bool = ...) -> AminmaxResult:
     """Smallest and largest element over `dim`, or of all."""
 
 def angle(x: Any) -> Tensor:
@@ -223,8 +225,8 @@ def clamp_min(x: Any, min: Any) -> Tensor:
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
 
-def clone(x: Any) -> Tensor:
-    """A copy in new memory; gradients flow through it. Returns a copy."""
+def clone(x: Any, *, memory_format: Any = ...) -> Tensor:
+    """A copy in new memory; gradients flow through it. `memory_format` is a no-op: strides belong to the device."""
 
 def column_stack(xs: Any) -> Tensor:
     """Tensors joined along their second axis, vectors as columns."""
@@ -247,8 +249,8 @@ def conj(x: Any) -> Tensor:
 def constant_pad_nd(x: Any, pad: Any, value: Any = ...) -> Tensor:
     """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative."""
 
-def contiguous(x: Any) -> Tensor:
-    """The tensor in row-major order."""
+def contiguous(x: Any, *, memory_format: Any = ...) -> Tensor:
+    """The tensor in row-major order, itself if it already is. `memory_format` is a no-op: strides belong to the device."""
 
 def conv2d(
     x: Any, weight: Any, bias: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ...
@@ -282,10 +284,10 @@ def cov(x: Any, *, correction: float = ..., fweights: Any = ..., aweights: Any =
 def cross(x: Any, other: Any, dim: int | None = ...) -> Tensor:
     """The cross product along `dim`, by default the first axis of length 3, as in PyTorch."""
 
-def cummax(x: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, Tensor]:
+def cummax(x: Any, axis: int = ..., *, dim: Any = ...) -> SelectionResult:
     """Largest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as largest."""
 
-def cummin(x: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, Tensor]:
+def cummin(x: Any, axis: int = ..., *, dim: Any = ...) -> SelectionResult:
     """Smallest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as smallest."""
 
 def cumprod(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
@@ -414,7 +416,7 @@ def fmod(x: Any, y: Any) -> Tensor:
 def frac(x: Any) -> Tensor:
     """The fraction of `x`, with its sign."""
 
-def frexp(x: Any) -> tuple[Tensor, Tensor]:
+def frexp(x: Any) -> FrexpResult:
     """Mantissa in [0.5, 1) with the sign of `x`, and integer exponent: `x = mantissa * 2 ** exponent`."""
 
 def full(shape: Any, value: Any, dtype: Any = ..., device: Any = ...) -> Tensor:
@@ -437,7 +439,7 @@ def ge(x: Any, y: Any) -> Tensor:
 def gelu(x: Any, approximate: str = ...) -> Tensor:
     """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
 
-def geqrf(x: Any) -> tuple[Tensor, ...]:
+def geqrf(x: Any) -> GeqrfResult:
     """R above and Householder vectors below the diagonal, and the scales tau of these; see `linalg.householder_product`."""
 
 def ger(x: Any, vec2: Any) -> Tensor:
@@ -478,7 +480,7 @@ def heaviside(x: Any, values: Any) -> Tensor:
 def histc(x: Any, bins: int = ..., min: float = ..., max: float = ...) -> Tensor:
     """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`."""
 
-def histogram(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Tensor, ...]:
+def histogram(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> HistogramResult:
     """Counts of elements by bin, and the edges of the bins. Returns a copy."""
 
 def histogramdd(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Tensor, ...]:
@@ -572,7 +574,7 @@ def istft(
 def kron(x: Any, other: Any) -> Tensor:
     """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
 
-def kthvalue(x: Any, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
+def kthvalue(x: Any, k: int, dim: int = ..., keepdim: bool = ...) -> SelectionResult:
     """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest."""
 
 def lcm(x: Any, y: Any) -> Tensor:
@@ -653,7 +655,7 @@ def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., 
 def lt(x: Any, y: Any) -> Tensor:
     """True where `x < y`."""
 
-def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = ..., unpack_pivots: bool = ...) -> tuple[Tensor, ...]:
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = ..., unpack_pivots: bool = ...) -> LUResult:
     """P, L and U from what `linalg.lu_factor` returns; what is not to be unpacked is empty."""
 
 def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
@@ -708,7 +710,7 @@ def mish(x: Any) -> Tensor:
 def mm(x: Any, mat2: Any) -> Tensor:
     """The product of two matrices, without broadcasting."""
 
-def mode(x: Any, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
+def mode(x: Any, dim: int = ..., keepdim: bool = ...) -> SelectionResult:
     """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
 
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
@@ -958,7 +960,7 @@ def slice_scatter(
 ) -> Tensor:
     """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`."""
 
-def slogdet(x: Any) -> tuple[Tensor, ...]:
+def slogdet(x: Any) -> SlogdetResult:
     """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
 
 def softmax(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
@@ -1091,7 +1093,7 @@ def tile(x: Any, dims: Any) -> Tensor:
 
 def topk(
     x: Any, k: int, axis: int = ..., largest: bool = ..., sorted: bool = ..., *, dim: Any = ...
-) -> tuple[Tensor, Tensor]:
+) -> SelectionResult:
     """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order."""
 
 def trace(x: Any, offset: int = ...) -> Tensor:

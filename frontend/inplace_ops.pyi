@@ -26,8 +26,6 @@ class InPlaceOps:
         """Replace the elements by those of `acos`, cast to the tensor's dtype. Returns the tensor."""
     def acosh_(self) -> Self:
         """Replace the elements by those of `acosh`, cast to the tensor's dtype. Returns the tensor."""
-    def add_(self, y: Any) -> Self:
-        """Replace the elements by those of `add`, cast to the tensor's dtype. Returns the tensor."""
     def addbmm_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `addbmm`, cast to the tensor's dtype. Returns the tensor."""
     def addcdiv_(self, tensor1: Any, tensor2: Any, value: Any = ...) -> Self:

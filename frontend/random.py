@@ -7,6 +7,7 @@ SC 2011.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from polyhal import functions as ops
+from polyhal.complex_tensor import join
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
@@ -172,6 +174,17 @@ def _draw(
     return out
 
 
+def _drawn_in(op: str, shape: Shape, dtype: object, generator: Generator | None, device: Device | str | None) -> Tensor:
+    """Numbers of a distribution in a dtype, which may be complex."""
+    kind = as_dtype(dtype or dtypes.DEFAULT_FLOAT)
+    if not kind.is_complex:
+        return _draw(op, shape, (kind,), generator, device)
+    parts = _draw(op, (2, *lengths_of("random", shape)), (dtypes.component(kind),), generator, device)
+    if op == "normal":
+        parts = parts * math.sqrt(0.5)
+    return join(parts[0], parts[1])
+
+
 def _size(shape: Shape) -> tuple[tuple[int, ...], int]:
     lengths = lengths_of("random", *shape) if isinstance(shape, (tuple, list)) else lengths_of("random", shape)
     return lengths, int(np.prod(lengths, dtype=np.int64))
@@ -197,10 +210,11 @@ def rand(
     device: Device | str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draw uniform numbers in [0, 1): `rand(2, 3)` or `rand((2, 3))`; float32 by default."""
-    out = _draw(
-        "uniform", lengths_of("rand", *shape, size=size), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device
-    )
+    """Draw uniform numbers in [0, 1): `rand(2, 3)` or `rand((2, 3))`; float32 by default.
+
+    Of a complex dtype, both parts are uniform numbers.
+    """
+    out = _drawn_in("uniform", lengths_of("rand", *shape, size=size), dtype, generator, device)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -212,10 +226,11 @@ def randn(
     device: Device | str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Draw from the standard normal distribution: `randn(2, 3)` or `randn((2, 3))`; float32 by default."""
-    out = _draw(
-        "normal", lengths_of("randn", *shape, size=size), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device
-    )
+    """Draw from the standard normal distribution: `randn(2, 3)` or `randn((2, 3))`; float32 by default.
+
+    Of a complex dtype, each part has variance 1/2.
+    """
+    out = _drawn_in("normal", lengths_of("randn", *shape, size=size), dtype, generator, device)
     return out.requires_grad_() if requires_grad else out
 
 

@@ -11,6 +11,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.memory_format import MemoryFormat
 from polyhal.random import Generator, default_generator, rand, randint, randn, unsigned_words
 from polyhal.random_words import as_float32
 from polyhal.tensor import Tensor
@@ -26,6 +27,7 @@ def rand_like(
     device: Target = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Draw uniform numbers in [0, 1) with the shape of `x`, and its dtype and device by default."""
     kind, target = x.dtype if dtype is None else dtype, x.device if device is None else device
@@ -39,6 +41,7 @@ def randn_like(
     device: Target = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Draw from the standard normal distribution with the shape of `x`, and its dtype and device by default."""
     kind, target = x.dtype if dtype is None else dtype, x.device if device is None else device
@@ -53,6 +56,7 @@ def randint_like(
     dtype: object = None,
     device: Target = None,
     generator: Generator | None = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Draw integers with the shape, dtype and device of `x`: `randint_like(x, high)` or `randint_like(x, low, high)`."""
     low, high = (0, low) if high is None else (low, high)
@@ -84,7 +88,8 @@ def multinomial(
     keys = weights / _waiting_times(weights, generator)
     if num_samples == 1:
         return ops.argmax(keys, -1, True)
-    return ops.topk(keys, num_samples, -1)[1]
+    chosen: Tensor = ops.topk(keys, num_samples, -1).indices
+    return chosen
 
 
 def _waiting_times(weights: Tensor, generator: Generator | None) -> Tensor:

@@ -23,6 +23,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.methods import Methods
 from polyhal.hal.ops.returns import Returns, returns
 from polyhal.inplace_methods import InPlaceMethods
+from polyhal.numpy_protocols import NumPyProtocols
 from polyhal.random_methods import RandomMethods
 from polyhal.reshape_methods import ReshapeMethods
 from polyhal.shapes import ElementCount
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
 
 
-class Tensor(Array, Conversions, Copies, Rearrangements, ReshapeMethods, Methods, InPlaceMethods, RandomMethods):
+class Tensor(
+    Array, Conversions, Copies, NumPyProtocols, Rearrangements, ReshapeMethods, Methods, InPlaceMethods, RandomMethods
+):
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
@@ -184,12 +187,6 @@ class Tensor(Array, Conversions, Copies, Rearrangements, ReshapeMethods, Methods
     def numpy(self) -> np.ndarray:
         """Copy the elements to a new NumPy array. Waits for the device."""
         return dispatch.thread.executor.read(self)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:
-            raise ValueError("a tensor's elements can only be copied to NumPy; call np.asarray without copy=False")
-        out = self.numpy()
-        return out if dtype is None else out.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
         """The elements in host memory as a capsule: the device's own memory if that is the host's, else a copy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from polyhal.hal.planning.planner import Planner
 
 
+_blocks = threading.local()
+"""The `with` blocks of devices that the thread is in."""
+
+
 class Device:
     """An opened compute device. `Device("opencl:1")` and `Device.default()` return the same object every time.
 
@@ -72,11 +77,14 @@ class Device:
     _flushing_backend: SupportsFlush | None
     """The backend, where it supports `flush`. Kept because every replay of a captured step asks for it."""
 
-    def __new__(cls, name: str | Device | None = None) -> Device:
+    def __new__(cls, name: str | Device | None = None, index: int | None = None) -> Device:
         """Open the device called `name`: "opencl", "opencl:1", "numpy", "cpu", "gpu", ...; None means the default.
 
-        docs/devices.md lists the names. Raises DeviceUnavailableError with the reason of every candidate.
+        `index` is the number after the colon. docs/devices.md lists the names. Raises DeviceUnavailableError with the reason of
+        every candidate.
         """
+        if index is not None:
+            name = f"{name}:{index}"
         if isinstance(name, Device):
             return name
         from polyhal.hal.discovery.registry import registry
@@ -130,6 +138,12 @@ class Device:
     def type(self) -> DeviceType:
         """The type of hardware that the driver reports."""
         return self.backend.info.type
+
+    @property
+    def index(self) -> int | None:
+        """The number after the colon of the device's name; None for a name without a number."""
+        number = self.name.rpartition(":")[2]
+        return int(number) if number.isdigit() else None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -260,6 +274,19 @@ class Device:
         buffer = self.pool.take(bucket(dense.nbytes))
         self.backend.copy(ref, Ref(buffer.handle, dense, 0))
         return start_read(backend, buffer.handle, 0, out)
+
+    def __enter__(self) -> Device:
+        """Make tensors of this thread on the device inside a `with` block, where no other is named."""
+        from polyhal.hal.dispatch import default_device
+
+        block = default_device(self)
+        block.__enter__()
+        _blocks.entered = [*getattr(_blocks, "entered", ()), block]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        *_blocks.entered, block = _blocks.entered
+        block.__exit__(*error)
 
     def __repr__(self) -> str:
         return f"Device({self.name!r})"

@@ -74,3 +74,19 @@ def test_a_failed_block_leaves_no_casting_behind(x):
 def test_other_dtypes_are_refused():
     with pytest.raises(AutocastError, match="got float32; expected float16 or bfloat16"):
         autocast(polyhal.float32)
+
+
+def test_a_device_may_come_before_the_dtype_as_in_pytorch(x):
+    for block in (autocast("cpu", polyhal.float16), autocast("cuda", dtype=polyhal.float16), autocast("float16")):
+        with block:
+            assert (x @ x.T).dtype is polyhal.float16
+    with autocast(x.device, None, False, cache_enabled=False):
+        assert (x @ x.T).dtype is polyhal.float32
+    with pytest.raises(TypeError, match="bfloat61"):
+        autocast("bfloat61")
+
+
+def test_an_autocast_decorates_functions(x):
+    product = polyhal.autocast("cpu")(lambda x: x @ x.T)
+    assert product(x).dtype is polyhal.bfloat16
+    assert (x @ x.T).dtype is polyhal.float32

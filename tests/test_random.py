@@ -116,3 +116,18 @@ def test_permutations_and_dropout_masks_are_the_same_on_every_device(device: ph.
 
 NORMAL = ["0x1.05f4a00000000p-2", "-0x1.3769e00000000p-2", "-0x1.70b9000000000p-1", "-0x1.403c480000000p+0"]
 """The first four numbers of seed 0."""
+
+
+def test_complex_numbers_have_two_random_parts(device: ph.Device) -> None:
+    z = ph.randn(20000, dtype="complex64", generator=Generator(5), device=device)
+    assert z.dtype is ph.complex64
+    assert np.mean(np.abs(z.numpy()) ** 2) == pytest.approx(1, abs=0.05)
+    for part in (z.real, z.imag):
+        assert stats.kstest(part.numpy() * np.sqrt(2), "norm").pvalue > 1e-4
+    u = ph.rand((2, 3), dtype="complex64", generator=Generator(5), device=device)
+    assert u.shape == (2, 3)
+    assert 0 <= u.real.numpy().min() <= u.imag.numpy().max() < 1
+    assert ph.rand_like(u).dtype is ph.complex64
+    assert ph.randn(3, dtype="complex64", generator=Generator(1), device=device).tolist() == pytest.approx(
+        ph.randn(3, dtype="complex64", generator=Generator(1), device="numpy").tolist()
+    )

@@ -5,10 +5,13 @@ Each op declares which of the three it is (`OpDef.autocast`).
 
 from __future__ import annotations
 
+import contextlib
 from types import TracebackType
 from typing import Any
 
+from polyhal.conversion import names_dtype
 from polyhal.hal import dispatch
+from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, bfloat16, float16, float32
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops.opdef import OPS, OpDef
@@ -41,17 +44,27 @@ class _AutocastExecutor(dispatch.ForwardingExecutor):
         return self.base.apply(_CAST, (x,), (target,))
 
 
-class autocast:  # noqa: N801 - as PyTorch spells it
+class autocast(contextlib.ContextDecorator):  # noqa: N801 - as PyTorch spells it
     """Run products in `dtype` inside the block: matmul, linear, convolution and attention, whose sums stay float32.
 
     Norms, softmax, sums and steep functions run in float32. Cross entropy takes half-precision logits and computes and
     returns losses in float32. Parameters keep their dtype, and so do their gradients. `autocast(enabled=False)` disables a
     surrounding block. Leave the block before `backward`, which runs in the dtypes of the forward pass either way. With
     float16, gradients need a `GradScaler`; bfloat16 has the range of float32. Raises AutocastError for any other dtype.
+
+    A device or its name may come first, as in `torch.autocast("cuda", torch.float16)`: a no-op, because the block counts for
+    the ops of every device. So is `cache_enabled`. An `autocast` decorates functions, too.
     """
 
-    def __init__(self, dtype: DType | str = bfloat16, *, enabled: bool = True) -> None:
-        self._dtype = as_dtype(dtype)
+    def __init__(
+        self,
+        device_type: Device | DType | str | None = None,
+        dtype: DType | str | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        kind: Any = device_type if dtype is None and not _names_device(device_type) else dtype
+        self._dtype = as_dtype(bfloat16 if kind is None else kind)
         if self._dtype not in (float16, bfloat16):
             raise AutocastError(message("autocast", f"got {self._dtype.name}", expected="float16 or bfloat16"))
         self._enabled = enabled
@@ -68,6 +81,13 @@ class autocast:  # noqa: N801 - as PyTorch spells it
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         dispatch.thread.executor = self._outer.pop()
+
+
+def _names_device(value: Any) -> bool:
+    """Whether a first argument names a device rather than a dtype."""
+    from polyhal.hal.discovery.registry import registry
+
+    return isinstance(value, Device) or (isinstance(value, str) and not names_dtype(value) and registry().knows(value))
 
 
 def is_autocast_enabled() -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
+from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops import OPS
 from polyhal.nn.utils import chunks
@@ -56,17 +57,26 @@ class GradScaler:
         scaler.step(optimizer)
         scaler.update()
 
-    Raises ValueError for invalid factors and intervals.
+    A device or its name may come first, as in PyTorch: a no-op, because the gradients name it. Raises ValueError for invalid
+    factors and intervals, and TypeError for more arguments by position.
     """
 
     def __init__(
         self,
+        *settings: Any,
+        device: Device | str | None = None,
         init_scale: float = 65536.0,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
+        given: list[Any] = [init_scale, growth_factor, backoff_factor, growth_interval, enabled]
+        numbers = settings[1:] if settings and isinstance(settings[0], (Device, str)) else settings
+        if len(numbers) > len(given):
+            raise TypeError(message("GradScaler", f"got {len(settings)} arguments by position", expected="at most 6"))
+        given[: len(numbers)] = numbers
+        init_scale, growth_factor, backoff_factor, growth_interval, enabled = given
         if growth_factor <= 1 or not 0 < backoff_factor < 1 or growth_interval < 1 or init_scale <= 0:
             problem = (
                 f"init_scale {init_scale}, factors {growth_factor} and {backoff_factor}, interval {growth_interval}"
@@ -101,7 +111,8 @@ class GradScaler:
             # Cast, because a tensor would promote the outputs where a Python number would not.
             return outputs * self._on(outputs).cast(dtype=outputs.dtype)
         if isinstance(outputs, Iterable):
-            return type(outputs)(self.scale(x) for x in outputs)  # type: ignore[call-arg]
+            scaled = (self.scale(x) for x in outputs)
+            return type(outputs)(*scaled) if hasattr(outputs, "_fields") else type(outputs)(scaled)  # type: ignore[call-arg]
         raise TypeError(message("GradScaler.scale", f"got a {type(outputs).__name__}", expected="tensors"))
 
     def unscale_(self, optimizer: Optimizer) -> None:

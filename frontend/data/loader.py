@@ -7,8 +7,8 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ from polyhal.hal.errors import IncompatibleFileError, message
 from polyhal.random import Generator, default_generator
 
 Collate = Callable[[Any], Any]
+_DRAWN_AHEAD = 2**20
+"""Indices of an epoch that are drawn at its start, at most."""
 _UNKNOWN = sys.maxsize
 """The number of batches of a stream."""
 
@@ -286,12 +288,15 @@ class DataLoader:
 
 
 def _drawn(batches: Iterable[Any]) -> Iterable[Any]:
-    """Draw from a sampler of known length now, before the program draws other random numbers; from others on demand."""
-    return (
-        list(batches)
-        if hasattr(batches, "__len__") and hasattr(getattr(batches, "sampler", ()), "__len__")
-        else batches
-    )
+    """Draw from a sampler of known length now, before the program draws other random numbers.
+
+    From samplers of unknown length, of more than `_DRAWN_AHEAD` indices, and beyond their length, it draws on demand.
+    """
+    sampler: Any = getattr(batches, "sampler", batches)
+    if not (isinstance(batches, Sized) and hasattr(sampler, "__len__")) or len(sampler) > _DRAWN_AHEAD:
+        return batches
+    drawn = iter(batches)
+    return chain(list(islice(drawn, len(batches))), drawn)
 
 
 class _Direct:

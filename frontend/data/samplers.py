@@ -11,6 +11,9 @@ from polyhal.hal.errors import message
 from polyhal.random import Generator, default_generator
 from polyhal.tensor import Tensor
 
+_DRAWN_AT_ONCE = 2**20
+"""Random indices that are held in memory."""
+
 
 class Sampler:
     """Base of samplers: iterates over indices of samples. Subclasses define `__iter__`, and `__len__` where it is known."""
@@ -61,7 +64,8 @@ class RandomSampler(Sampler):
     def __iter__(self) -> Iterator[int]:
         n, count, generator = len(self.data_source), self.num_samples, self.generator or default_generator
         if self.replacement:
-            yield from _integers(generator, n, count).tolist()
+            for start in range(0, count, _DRAWN_AT_ONCE):
+                yield from _integers(generator, n, min(count - start, _DRAWN_AT_ONCE)).tolist()
             return
         while count > 0:
             yield from generator.permutation(n)[:count].tolist()
@@ -121,13 +125,17 @@ class WeightedRandomSampler(Sampler):
     def __iter__(self) -> Iterator[int]:
         generator = self.generator or default_generator
         if self.replacement:
-            edges = np.cumsum(self.weights)
-            found = np.searchsorted(edges, _uniform(generator, self.num_samples) * edges[-1], side="right")
-            return iter(np.minimum(found, np.flatnonzero(self.weights)[-1]).tolist())
+            return self._drawn(generator)
         with np.errstate(divide="ignore"):
             keys = -np.log1p(-_uniform(generator, len(self.weights))) / self.weights
         keys[self.weights == 0] = np.inf
         return iter(np.argsort(keys, kind="stable")[: self.num_samples].tolist())
+
+    def _drawn(self, generator: Generator) -> Iterator[int]:
+        edges, last = np.cumsum(self.weights), np.flatnonzero(self.weights)[-1]
+        for start in range(0, self.num_samples, _DRAWN_AT_ONCE):
+            drawn = _uniform(generator, min(self.num_samples - start, _DRAWN_AT_ONCE))
+            yield from np.minimum(np.searchsorted(edges, drawn * edges[-1], side="right"), last).tolist()
 
     def __len__(self) -> int:
         return self.num_samples

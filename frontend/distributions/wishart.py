@@ -87,7 +87,8 @@ class Wishart(CovarianceDistribution):
         value, n, df = self._value(value), self.event_shape[0], self.df
         trace = ops.sum(self.precision_matrix * value, axis=(-2, -1))
         log_norm = df * (0.5 * n * math.log(2.0) + half_log_det(self.scale_tril)) + ops.mvlgamma(0.5 * df, n)
-        return 0.5 * (df - n - 1) * ops.slogdet(value)[1] - 0.5 * trace - log_norm
+        logabsdet: Tensor = ops.slogdet(value).logabsdet
+        return 0.5 * (df - n - 1) * logabsdet - 0.5 * trace - log_norm
 
     def entropy(self) -> Tensor:
         n, df = self.event_shape[0], self.df

@@ -85,8 +85,8 @@ class _Encoder:
             return {"number": self.scalars.add(value)}
         if isinstance(value, Tensor):
             return {"state": self._name_of_constant(value)}
-        if kind in (list, tuple):
-            return {kind.__name__: [self.result(x) for x in value]}
+        if isinstance(value, (list, tuple)):  # named tuples as plain ones
+            return {"list" if isinstance(value, list) else "tuple": [self.result(x) for x in value]}
         if kind is dict and all(isinstance(k, str) for k in value):
             return {"dict": {k: self.result(x) for k, x in value.items()}}
         if value is None or kind in (bool, int, float, str):

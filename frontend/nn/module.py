@@ -10,6 +10,7 @@ from typing import Any, Self
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
+from polyhal.memory_format import MemoryFormat
 from polyhal.nn.construction import Construction, constructed
 from polyhal.nn.hooks import ForwardHook, HookHandle, Hooks
 from polyhal.nn.module_state import ModuleState
@@ -313,12 +314,21 @@ class Module(ModuleState):
             else:
                 p.grad = p.grad.detach().zero_()
 
-    def to(self, *targets: Device | str | DType | object, device: object = None, dtype: object = None) -> Self:
+    def to(
+        self,
+        *targets: Device | str | DType | object,
+        device: object = None,
+        dtype: object = None,
+        non_blocking: bool = False,
+        memory_format: MemoryFormat | None = None,
+    ) -> Self:
         """Move parameters and buffers to a device, cast the floating-point ones to a dtype, or both. In place.
 
-        `model.to("opencl:1")`, `model.to(polyhal.bfloat16)`, `model.to("numpy", polyhal.float32)`.
+        `model.to("opencl:1")`, `model.to(polyhal.bfloat16)`, `model.to("numpy", polyhal.float32)`. `memory_format` and
+        `non_blocking` are no-ops: layouts belong to the device, and parameters are moved one after the other.
         """
-        place, kind_of_all = device_and_dtype((*targets, *(t for t in (device, dtype) if t is not None)))
+        places = [t for t in targets if not isinstance(t, bool)]
+        place, kind_of_all = device_and_dtype((*places, *(t for t in (device, dtype) if t is not None)))
         for x in (*self.parameters(), *self.buffers()):
             cast = kind_of_all is not None and x.dtype.is_floating_point and x.dtype is not kind_of_all
             kind = kind_of_all if cast else None

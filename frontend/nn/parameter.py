@@ -37,7 +37,7 @@ class Parameter(Tensor):
     def __new__(cls, data: Any = None, *args: Any, dtype: object = None, **keywords: Any) -> Self:
         """An object of `ComplexParameter` for complex numbers."""
         if cls is Parameter and data is not None and _is_complex(data, args[1] if len(args) > 1 else dtype):
-            return object.__new__(ComplexParameter)
+            return cast(Self, object.__new__(ComplexParameter))
         return object.__new__(cls)
 
     def __init__(
@@ -84,7 +84,7 @@ class ModuleBuffer(Tensor):
     def __new__(cls, data: Any = None, **keywords: Any) -> Self:
         """An object of `ComplexModuleBuffer` for complex numbers."""
         if cls is ModuleBuffer and data is not None and _is_complex(data, None):
-            return object.__new__(ComplexModuleBuffer)
+            return cast(Self, object.__new__(ComplexModuleBuffer))
         return object.__new__(cls)
 
     def __init__(self, data: Any, *, persistent: bool = True) -> None:

@@ -237,13 +237,13 @@ class DataParallel(Module):
             raise ValueError(message("DataParallel", problem, fix="load without assign"))
         return self.module.load_state_dict(state_dict, strict)
 
-    def to(self, *targets: Any, device: object = None, dtype: object = None) -> DataParallel:
+    def to(self, *targets: Any, device: object = None, dtype: object = None, **options: Any) -> DataParallel:
         place, _ = device_and_dtype((*targets, *(t for t in (device, dtype) if t is not None)))
         if place is not None:
             problem = f"the model is on {', '.join(d.name for d in self.devices)}"
             fix = "make another DataParallel, or move its .module"
             raise ValueError(message("DataParallel.to", problem, expected="a dtype alone", fix=fix))
-        self.module.to(*targets, dtype=dtype)
+        self.module.to(*targets, dtype=dtype, **options)
         return self
 
     def _checked(self, shares: Sequence[float] | None) -> tuple[float, ...]:

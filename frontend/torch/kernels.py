@@ -83,7 +83,7 @@ def _wrapped(x: Any, inputs: list[Any]) -> Any:
         shared = any(_lies_in(buffer, inputs) for buffer in complex_parts.buffers(x))
         return tensors.wrap(FUNCTIONS["copy"](x) if shared else x)
     if isinstance(x, (list, tuple)):
-        return type(x)([_wrapped(v, inputs) for v in x])
+        return (list if isinstance(x, list) else tuple)([_wrapped(v, inputs) for v in x])
     return x
 
 

@@ -127,6 +127,11 @@ class Registry:
         """Return the backend with that name or alias; None if there is none."""
         return self.backends.get(name) or self.backends.get(self._aliases.get(name, ""))
 
+    def knows(self, name: str) -> bool:
+        """Whether a name is that of a backend, a type of device, or one that users of other frameworks type."""
+        head = name.partition(":")[0]
+        return head in _SYNONYMS or head in _FOREIGN or self.backend(head) is not None
+
     def probe(self, name: str) -> list[Candidate]:
         """Return the devices of backend `name`; empty if probing failed, with the reason in `failures`."""
         if name not in self._candidates:

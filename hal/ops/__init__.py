@@ -11,7 +11,7 @@ from typing import Any
 
 from polyhal.hal.ops import methods
 from polyhal.hal.ops.aliases import ALIASES
-from polyhal.hal.ops.composite import COMPOSITE_METHODS, COMPOSITES
+from polyhal.hal.ops.composite import COMPOSITE_METHODS, COMPOSITES, EXTENSIONS
 from polyhal.hal.ops.docstrings import docstring
 from polyhal.hal.ops.opdef import OPS
 
@@ -39,7 +39,7 @@ def _is_method(name: str) -> bool:
     return bool(schema.inputs) and not schema.variadic and name != "where"
 
 
-PUBLIC: dict[str, Callable[..., Any]] = {name: f for name, f in FUNCTIONS.items() if _is_public(name)}
+PUBLIC: dict[str, Callable[..., Any]] = {name: f for name, f in FUNCTIONS.items() if _is_public(name)} | EXTENSIONS
 """The functions that users call by name."""
 
 PUBLIC |= {alias: PUBLIC[name] for alias, name in ALIASES.items()}

@@ -17,15 +17,19 @@ COMPOSITE_METHODS: set[str] = set()
 """Those that are tensor methods too."""
 
 
-def composite(*, method: bool = True, returns: Returns = Returns.NEW) -> Callable[[F], F]:
-    """Publish a function under its own name and, with `method`, as a tensor method.
+EXTENSIONS: dict[str, Callable[..., Any]] = {}
+"""Composites that take more arguments than the op of their name. Operators and the library call the op itself."""
+
+
+def composite(*, method: bool = True, returns: Returns = Returns.NEW, extends: bool = False) -> Callable[[F], F]:
+    """Publish a function under its own name and, with `method`, as a tensor method; with `extends`, in place of an op.
 
     `returns` declares whose memory the result is, which the docstring then says.
     """
 
     def register(function: F) -> F:
         function = declared(returns)(takes_both_spellings(function))
-        COMPOSITES[function.__name__] = function
+        (EXTENSIONS if extends else COMPOSITES)[function.__name__] = function
         if method:
             COMPOSITE_METHODS.add(function.__name__)
         return function

@@ -49,7 +49,7 @@ COMPARISONS: dict[str, str] = {
     "ne": "not_equal",
 }
 
-UNARY: dict[str, str] = {"neg": "negative", "abs": "abs", "invert": "bitwise_invert"}
+UNARY: dict[str, str] = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
 
 def attach(functions: dict[str, Callable[..., Any]], methods: dict[str, Callable[..., Any]]) -> None:

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Self
 
+from polyhal.hal.ops.linear_algebra.results import GeqrfResult, SlogdetResult
+from polyhal.hal.ops.results import AminmaxResult, FrexpResult, HistogramResult, SelectionResult
+
 OPERATORS: dict[str, str]
 COMPARISONS: dict[str, str]
 UNARY: dict[str, str]
@@ -10,7 +13,7 @@ UNARY: dict[str, str]
 def attach(functions: dict[str, Callable[..., Any]], methods: dict[str, Callable[..., Any]]) -> None: ...
 
 class Methods:
-    __array_ufunc__: None
+    __array_ufunc__: Any
     def __getitem__(self, index: Any) -> Self: ...
     def __hash__(self) -> int: ...
     def __add__(self, other: Any) -> Self: ...
@@ -46,6 +49,7 @@ class Methods:
     def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
     def __ne__(self, other: Any) -> Self: ...  # type: ignore[override]
     def __neg__(self) -> Self: ...
+    def __pos__(self) -> Self: ...
     def __abs__(self) -> Self: ...
     def __invert__(self) -> Self: ...
     def abs(self) -> Self:
@@ -56,8 +60,8 @@ class Methods:
         """Inverse cosine, in radians."""
     def acosh(self) -> Self:
         """Inverse hyperbolic cosine; NaN below 1."""
-    def add(self, y: Any) -> Self:
-        """Sum `x + y`."""
+    def add(self, y: Any, *, alpha: float = ...) -> Self:
+        """Sum `x + alpha * y`. The shapes broadcast."""
     def addbmm(self, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
         """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
     def addcdiv(self, tensor1: Any, tensor2: Any, value: Any = ...) -> Self:
@@ -80,7 +84,7 @@ class Methods:
         """Largest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
     def amin(self, dim: Any = ..., keepdim: bool = ...) -> Self:
         """Smallest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
-    def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Self, ...]:
+    def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> AminmaxResult:
         """Smallest and largest element over `dim`, or of all."""
     def angle(self) -> Self:
         """The angle in the complex plane, from -pi to pi; that of a negative number is pi, and NaN stays NaN."""
@@ -182,8 +186,8 @@ class Methods:
         """All combinations of `r` elements of a vector, as rows, in the order of `itertools.combinations`."""
     def conj(self) -> Self:
         """The complex conjugate. Returns a view, or the tensor itself, where nothing has to be computed; else a copy."""
-    def contiguous(self) -> Self:
-        """The tensor in row-major order."""
+    def contiguous(self, *, memory_format: Any = ...) -> Self:
+        """The tensor in row-major order, itself if it already is. `memory_format` is a no-op: strides belong to the device."""
     def conv2d(
         self,
         weight: Any,
@@ -210,9 +214,9 @@ class Methods:
         """Covariance matrix of the variables in the rows of `x` (variables, observations); of one variable, its variance."""
     def cross(self, other: Any, dim: int | None = ...) -> Self:
         """The cross product along `dim`, by default the first axis of length 3, as in PyTorch."""
-    def cummax(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, Self]:
+    def cummax(self, axis: int = ..., *, dim: Any = ...) -> SelectionResult:
         """Largest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as largest."""
-    def cummin(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, Self]:
+    def cummin(self, axis: int = ..., *, dim: Any = ...) -> SelectionResult:
         """Smallest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as smallest."""
     def cumprod(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
@@ -294,7 +298,7 @@ class Methods:
         """Remainder of `x / y` with the sign of `x`, as in C."""
     def frac(self) -> Self:
         """The fraction of `x`, with its sign."""
-    def frexp(self) -> tuple[Self, Self]:
+    def frexp(self) -> FrexpResult:
         """Mantissa in [0.5, 1) with the sign of `x`, and integer exponent: `x = mantissa * 2 ** exponent`."""
     def fused_linear(
         self, weight: Any, bias: Any = ..., residual: Any = ..., activation: str = ..., scale: float = ...
@@ -308,7 +312,7 @@ class Methods:
         """True where `x >= y`."""
     def gelu(self, approximate: str = ...) -> Self:
         """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
-    def geqrf(self) -> tuple[Self, ...]:
+    def geqrf(self) -> GeqrfResult:
         """R above and Householder vectors below the diagonal, and the scales tau of these; see `linalg.householder_product`."""
     def ger(self, vec2: Any) -> Self:
         """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
@@ -332,7 +336,7 @@ class Methods:
         """1 where `x` is positive, `values` where it is 0, else 0."""
     def histc(self, bins: int = ..., min: float = ..., max: float = ...) -> Self:
         """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`."""
-    def histogram(self, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Self, ...]:
+    def histogram(self, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> HistogramResult:
         """Counts of elements by bin, and the edges of the bins. Returns a copy."""
     def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
         """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Returns a view."""
@@ -391,7 +395,7 @@ class Methods:
         """The signals (..., n) of least squared error whose short-time spectra are `x` (..., frequencies, windows)."""
     def kron(self, other: Any) -> Self:
         """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
-    def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
+    def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> SelectionResult:
         """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest."""
     def lcm(self, y: Any) -> Self:
         """Least common multiple; it wraps where the dtype does not hold it."""
@@ -479,7 +483,7 @@ class Methods:
         """`x * tanh(softplus(x))`. Source: Misra, arXiv:1908.08681."""
     def mm(self, mat2: Any) -> Self:
         """The product of two matrices, without broadcasting."""
-    def mode(self, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
+    def mode(self, dim: int = ..., keepdim: bool = ...) -> SelectionResult:
         """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
     def moveaxis(self, source: Any, destination: Any) -> Self:
         """The tensor with axis `source`, or each of several, moved to position `destination`. Returns a view."""
@@ -630,7 +634,7 @@ class Methods:
         dim: Any = ...,
     ) -> Self:
         """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`."""
-    def slogdet(self) -> tuple[Self, ...]:
+    def slogdet(self) -> SlogdetResult:
         """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
     def softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """`exp(x)` divided by its sum along `axis`, without overflow."""
@@ -722,7 +726,7 @@ class Methods:
         """The tensor repeated `dims[i]` times along axis i, counted from the last axis if `dims` is shorter."""
     def topk(
         self, k: int, axis: int = ..., largest: bool = ..., sorted: bool = ..., *, dim: Any = ...
-    ) -> tuple[Self, Self]:
+    ) -> SelectionResult:
         """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order."""
     def trace(self, offset: int = ...) -> Self:
         """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""

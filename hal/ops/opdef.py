@@ -20,6 +20,7 @@ from polyhal.hal.ops.batching import BatchingRule, along_axis, pointwise
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
 from polyhal.hal.ops.keywords import MISSING, chosen, second_spellings
 from polyhal.hal.ops.lowering import AsView, Decompose, OutputRegion, Regions, Strategy
+from polyhal.hal.ops.results import NAMED
 from polyhal.hal.ops.returns import Returns
 from polyhal.hal.ops.samples import OpTests
 from polyhal.hal.ops.schema import REQUIRED, IndexRange, Output, Params, Promotion, Schema, Specs
@@ -217,12 +218,16 @@ def compile_function(op: OpDef, function_name: str, apply: Callable[..., Any]) -
         parameters += ["*", *(f"{second}=_missing" for second in spellings.values())]
     inputs = f"tuple({schema.inputs[0]})" if schema.variadic else _tuple(schema.inputs)
     device = ", device" if op.creates else ""
+    call = f"_apply(_op, {inputs}, {_tuple(schema.params)}{device})"
+    if schema.outputs in NAMED:
+        variables["_named"] = NAMED[schema.outputs]
+        call = f"_named(*{call})"
     source = "\n".join(
         [
             f"def call({', '.join(parameters)}):",
             *_spelling_lines(spellings, schema.params),
             *(_dtype_lines(schema) if op.casts else ()),
-            f"    return _apply(_op, {inputs}, {_tuple(schema.params)}{device})",
+            f"    return {call}",
         ]
     )
     exec(_compiled(source), variables)

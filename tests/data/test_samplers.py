@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -145,3 +146,34 @@ def test_streams_take_no_order() -> None:
     for arguments in ({"shuffle": True}, {"sampler": DATA}):
         with pytest.raises(ValueError, match="stream"):
             ours.DataLoader(Stream(3), **arguments)
+
+
+def test_more_samples_than_fit_into_memory_are_drawn_on_demand() -> None:
+    count = 10**10
+    for sampler in (ours.RandomSampler(DATA, True, count), ours.WeightedRandomSampler([1.0] * 10, count)):
+        assert len(sampler) == count
+        assert 0 <= next(iter(sampler)) < 10
+        (first,) = next(iter(ours.DataLoader(ours.TensorDataset(np.arange(10)), 4, sampler=sampler, device="numpy")))
+        assert first.shape == (4,)
+
+
+def test_drawing_in_parts_is_drawing_at_once_for_the_first_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(ours.RandomSampler(DATA, True, 8, Generator(3)))
+    monkeypatch.setattr("polyhal.data.samplers._DRAWN_AT_ONCE", 5)
+    assert len(parts := list(ours.RandomSampler(DATA, True, 8, Generator(3)))) == 8
+    assert set(parts) <= set(range(len(DATA)))
+    assert len(whole) == 8
+
+
+def test_a_sampler_that_goes_on_beyond_its_length_is_not_waited_for() -> None:
+    class Endless:
+        """Says three and has no end."""
+
+        def __len__(self) -> int:
+            return 3
+
+        def __iter__(self) -> Any:
+            return itertools.count()
+
+    loader = ours.DataLoader(ours.TensorDataset(np.arange(10)), 1, sampler=Endless(), device="numpy")
+    assert [batch.tolist() for (batch,) in itertools.islice(loader, 5)] == [[0], [1], [2], [3], [4]]

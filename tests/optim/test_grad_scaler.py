@@ -117,3 +117,16 @@ def test_a_scaler_that_is_not_enabled_does_nothing(device: Device) -> None:
     np.testing.assert_array_equal(w.numpy(), 0.0)
     assert scaler.state_dict() == {}
     assert scaler.get_scale() == 1.0
+
+
+def test_a_device_may_come_first_as_in_pytorch() -> None:
+    for scaler in (GradScaler("cpu", 8.0), GradScaler(8.0), GradScaler(device="cuda", init_scale=8.0)):
+        assert scaler.get_scale() == 8
+    assert not GradScaler("cpu", enabled=False).is_enabled()
+    with pytest.raises(TypeError, match="at most 6"):
+        GradScaler("cpu", 8.0, 2.0, 0.5, 10, True, 1)
+
+
+def test_named_results_are_scaled_field_by_field() -> None:
+    scaled = GradScaler(init_scale=4.0).scale(polyhal.tensor([1.0, 3.0], device="numpy").topk(1))
+    assert scaled.values.tolist() == [12]

@@ -190,7 +190,9 @@ def test_refused_arguments(device: ph.Device) -> None:
         optim.SGD([p], nesterov=True)
 
 
-@pytest.mark.parametrize("settings", [{"dampening": 0.5}, {"nesterov": True}, None], ids=["dampened", "nesterov", "AdamW"])
+@pytest.mark.parametrize(
+    "settings", [{"dampening": 0.5}, {"nesterov": True}, None], ids=["dampened", "nesterov", "AdamW"]
+)
 def test_a_step_that_found_no_memory_can_be_repeated(
     device: ph.Device, settings: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,3 +218,29 @@ def test_a_step_that_found_no_memory_can_be_repeated(
             optimizer.step()
         weights.append(x.detach().numpy())
     np.testing.assert_array_equal(*weights)
+
+
+def test_state_of_a_new_parameter_is_an_empty_dictionary() -> None:
+    class Counting(optim.Optimizer):
+        """Written as for PyTorch."""
+
+        def step(self, closure: Any = None, *, skip: Any = None) -> Any:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    state = self.state[p]
+                    state["count"] = state.get("count", 0) + 1
+                    p.data.add_(p.grad, alpha=-group["lr"])
+
+    p = nn.Parameter(ph.ones(2, device="numpy"))
+    optimizer = Counting([p], {"lr": 0.5})
+    for _ in range(2):
+        optimizer.zero_grad()
+        p.sum().backward()
+        optimizer.step()
+    assert p.tolist() == [0, 0]
+    assert optimizer.state_dict()["state"] == {0: {"count": 2}}
+    adam = optim.Adam([p], lr=0.1)
+    assert adam.state[p] == {}
+    adam.step()
+    adam.subtract_steps(0)
+    assert adam.state[p]["step"] == 1

@@ -67,19 +67,18 @@ ABSENT: dict[str, str] = {
 """Names of common use that are left out, by pattern, and what to do instead."""
 
 OTHER_SPELLINGS: dict[str, str] = {
-    "Tensor.data": "`x.detach()`, which shares memory too",
     "Tensor.get_device": "`x.device`",
     "Tensor.grad_fn": "`x.node`",
     "Tensor.is_contiguous": "`x.is_contiguous`, a property",
     "Tensor.new": "`x.new_empty(shape)`",
-    "Tensor.size": "`x.shape`, `x.shape[i]`; `x.size` is the number of elements, as in the Array API and NumPy",
+    "Tensor.size": "`x.size()`, `x.size(i)`; without parentheses, the number of elements as in the Array API and NumPy",
     "Tensor.stride": "`x.strides`, in elements",
     "Tensor.type": "`x.to(dtype)`, and `x.dtype`",
     "Tensor.conj_physical": "`x.conj()`, which computes at once",
     "can_cast": "`can_cast(a, b)`: whether promotion leads from `a` to `b`, as in the Array API",
     "compile": "`polyhal.jit`, which captures a step",
     "conj_physical": "`conj(x)`, which computes at once",
-    "from_numpy": "`tensor(array)`, which copies",
+    "from_numpy": "it copies; `from_dlpack(array)` shares memory where the device can",
     "is_tensor": "`isinstance(x, polyhal.Tensor)`",
     "meshgrid": '`meshgrid(..., indexing="ij")`; the default is "xy", as in the Array API',
     "nn.RNNBase": "`nn.RNN`, `nn.GRU`, `nn.LSTM`",

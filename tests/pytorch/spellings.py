@@ -72,13 +72,6 @@ def _triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = Fals
     return linalg.solve_triangular(a, b, upper=upper, unitriangular=unitriangular), a.clone()
 
 
-def _with_alpha(name: str) -> Callable[..., Any]:
-    def function(x: Any, other: Any, *, alpha: Any = 1) -> Any:
-        return getattr(polyhal, name)(x, other if alpha == 1 else polyhal.multiply(other, alpha))
-
-    return function
-
-
 def _floats_only(name: str) -> Spelling:
     """A function that takes integers in PyTorch, on CPUs alone, and refuses them here on every device."""
 
@@ -104,7 +97,6 @@ def _batch_norm(x: Any, *args: Any, **keywords: Any) -> Any:
 
 SPELLINGS: dict[str, Spelling] = {
     **{f"nn.functional.{name}": _floats_only(name) for name in _FLOATS_ONLY},
-    "add": Spelling("`x + alpha * y`", _with_alpha("add")),
     "equal": Spelling("`(x == y).all()`; `equal` is elementwise", lambda x, y: bool((x == y).all().item())),
     "lu": Spelling("`linalg.lu_factor(x)`", _lu),
     "lu_solve": Spelling("`linalg.lu_solve(LU, pivots, b)`", lambda b, lu, pivots: linalg.lu_solve(lu, pivots, b)),

@@ -11,12 +11,19 @@ from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import flip, transpose
 from polyhal.hal.ops.layout.regions import concat, copy, split
 from polyhal.hal.ops.layout.views import broadcast_to, permute, reshape
+from polyhal.hal.ops.layout.views import contiguous as _contiguous
 
 
 @composite(method=False, returns=Returns.COPY)
-def clone(x: Any) -> Any:
-    """A copy in new memory; gradients flow through it."""
+def clone(x: Any, *, memory_format: Any = None) -> Any:
+    """A copy in new memory; gradients flow through it. `memory_format` is a no-op: strides belong to the device."""
     return copy(x)
+
+
+@composite(extends=True, returns=Returns.EITHER)
+def contiguous(x: Any, *, memory_format: Any = None) -> Any:
+    """The tensor in row-major order, itself if it already is. `memory_format` is a no-op: strides belong to the device."""
+    return _contiguous(x)
 
 
 @composite(returns=Returns.EITHER)

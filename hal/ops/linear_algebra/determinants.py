@@ -29,7 +29,7 @@ def det(x: Any) -> Any:
 
 
 @composite()
-def slogdet(x: Any) -> tuple[Any, ...]:
+def slogdet(x: Any) -> SlogdetResult:
     """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
     return SlogdetResult(*log_determinant(x))
 

@@ -68,7 +68,7 @@ def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> L
 
 
 @composite(method=False)
-def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Any, ...]:
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
     """P, L and U from what `linalg.lu_factor` returns; what is not to be unpacked is empty."""
     m, n = LU_data.shape[-2:]
     k = min(m, n)
@@ -132,7 +132,7 @@ def qr(A: Any, mode: str = "reduced") -> QRResult:
 
 
 @composite()
-def geqrf(x: Any) -> tuple[Any, ...]:
+def geqrf(x: Any) -> GeqrfResult:
     """R above and Householder vectors below the diagonal, and the scales tau of these; see `linalg.householder_product`."""
     return GeqrfResult(*householder_factors(x))
 

@@ -9,6 +9,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dispatch import scalar_dtype
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.pointwise.arithmetic import abs_, divide, multiply, subtract
+from polyhal.hal.ops.pointwise.arithmetic import add as _add
 from polyhal.hal.ops.pointwise.exponential import pow_
 from polyhal.hal.ops.pointwise.logic import equal, less_equal, logical_and, logical_or
 from polyhal.hal.ops.pointwise.rounding import floor_divide, isfinite, isnan, round_, trunc, truncating_divide
@@ -18,6 +19,12 @@ from polyhal.hal.ops.reductions.extrema import all_
 
 def _dtype(value: Any) -> dtypes.DType:
     return value.dtype if hasattr(value, "dtype") else scalar_dtype(value)
+
+
+@composite(extends=True)
+def add(x: Any, y: Any, *, alpha: float = 1) -> Any:
+    """Sum `x + alpha * y`. The shapes broadcast."""
+    return _add(x, y if alpha == 1 else multiply(y, alpha))
 
 
 @composite()

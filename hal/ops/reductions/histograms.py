@@ -20,6 +20,7 @@ from polyhal.hal.ops.pointwise.selection import minimum, where
 from polyhal.hal.ops.reductions.extrema import max_, min_
 from polyhal.hal.ops.reductions.search import searchsorted
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.results import HistogramResult
 
 _OUTSIDE = -1
 """A row number that sums by index skip."""
@@ -125,7 +126,7 @@ def histogram(
     range: Sequence[float] | None = None,  # noqa: A002
     weight: Any = None,
     density: bool = False,
-) -> tuple[Any, Any]:
+) -> HistogramResult:
     """Counts of elements by bin, and the edges of the bins.
 
     `bins` is a number of equal bins over `range` (by default that of the elements) or a vector of edges, which count to
@@ -135,7 +136,7 @@ def histogram(
     hist, (edges,) = histogramdd(
         flat, [bins], range=range, weight=None if weight is None else reshape(weight, (-1,)), density=density
     )
-    return hist, edges
+    return HistogramResult(hist, edges)
 
 
 @composite(method=False, returns=Returns.COPY)

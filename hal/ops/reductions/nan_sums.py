@@ -14,6 +14,7 @@ from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_, min_
 from polyhal.hal.ops.reductions.reduction import reduced_terms, reduction
 from polyhal.hal.ops.reductions.sums import sum_, sum_dtype
+from polyhal.hal.ops.results import AminmaxResult
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
@@ -92,6 +93,6 @@ def amin(x: Any, dim: Any = (), keepdim: bool = False) -> Any:
 
 
 @composite()
-def aminmax(x: Any, *, dim: int | None = None, keepdim: bool = False) -> tuple[Any, Any]:
+def aminmax(x: Any, *, dim: int | None = None, keepdim: bool = False) -> AminmaxResult:
     """Smallest and largest element over `dim`, or of all."""
-    return min_(x, dim, keepdim), max_(x, dim, keepdim)
+    return AminmaxResult(min_(x, dim, keepdim), max_(x, dim, keepdim))

@@ -30,6 +30,7 @@ from polyhal.hal.ops.reductions.scan_extrema import running_max
 from polyhal.hal.ops.reductions.shares import shared
 from polyhal.hal.ops.reductions.sort import sort, sort_pairs
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.results import SelectionResult
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
@@ -38,11 +39,11 @@ def _as_vector(x: Any) -> Any:
     return x if x.ndim else reshape(x, (1,))
 
 
-def _picked(x: Any, order: Any, place: Any, axis: int, keepdims: bool, ndim: int) -> tuple[Any, Any]:
+def _picked(x: Any, order: Any, place: Any, axis: int, keepdims: bool, ndim: int) -> SelectionResult:
     """The elements at a place of the sorted order, (..., 1, ...) along `axis`, and their positions in `x`."""
     index = take_along_axis(order, place, axis)
     shape = reduced_shape(x.shape, (axis,), keepdims) if ndim else ()
-    return reshape(take_along_axis(x, index, axis), shape), reshape(index, shape)
+    return SelectionResult(reshape(take_along_axis(x, index, axis), shape), reshape(index, shape))
 
 
 def _count_nan(x: Any, axis: Any) -> Any:
@@ -58,7 +59,7 @@ def _filled(like: Any, shape: tuple[int, ...], value: int) -> Any:
 
 
 @composite()
-def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> SelectionResult:
     """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest.
 
     Raises ValueError unless k is 1 to the length of the axis.
@@ -177,7 +178,7 @@ middle_value: OpFunction = reduction(
 
 
 @composite()
-def mode(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+def mode(x: Any, dim: int = -1, keepdim: bool = False) -> SelectionResult:
     """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands.
 
     Raises ValueError for an axis of length 0.

@@ -6,12 +6,13 @@ The text is formatted as `ruff format` would, so that the committed stubs are wh
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from polyhal.hal.ops import METHODS, PUBLIC
 from polyhal.hal.ops.methods import COMPARISONS, OPERATORS, UNARY
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.results import NAMED
 from polyhal.hal.ops.returns import declared_returns
 from polyhal.inplace_ops import IN_PLACE
 
@@ -27,6 +28,7 @@ def methods_stub() -> str:
     head = [
         _HEADER,
         "from collections.abc import Callable\nfrom typing import Any, Self\n",
+        "\n".join(_imports(METHODS.values())) + "\n",
         "OPERATORS: dict[str, str]\nCOMPARISONS: dict[str, str]\nUNARY: dict[str, str]\n",
         "def attach(functions: dict[str, Callable[..., Any]], methods: dict[str, Callable[..., Any]]) -> None: ...\n",
     ]
@@ -38,7 +40,7 @@ def functions_stub() -> str:
     head = [
         _HEADER,
         "from collections.abc import Sequence\nfrom typing import Any\n",
-        "from polyhal.tensor import Tensor\n",
+        "\n".join([*_imports(PUBLIC.values()), "from polyhal.tensor import Tensor"]) + "\n",
     ]
     functions = [f"{_definition(n, PUBLIC[n], 'Tensor')}\n    {_doc(PUBLIC[n])}\n" for n in sorted(PUBLIC)]
     return "\n".join([*head, *functions])
@@ -62,7 +64,7 @@ def in_place_stub() -> str:
 
 
 def _operators() -> Iterator[str]:
-    yield "    __array_ufunc__: None"
+    yield "    __array_ufunc__: Any"
     yield "    def __getitem__(self, index: Any) -> Self: ..."
     yield "    def __hash__(self) -> int: ..."
     for operator in OPERATORS:
@@ -120,6 +122,9 @@ def _parameters(function: Callable[..., Any], tensor: str, *, method: bool) -> I
 
 
 def _result(function: Callable[..., Any], tensor: str) -> str:
+    named = _named_result(function)
+    if named is not None:
+        return named.__name__
     op: OpDef | None = getattr(function, "op", None)
     if op is None:
         return f"tuple[{tensor}, ...]" if "tuple" in str(inspect.signature(function).return_annotation) else tensor
@@ -127,6 +132,28 @@ def _result(function: Callable[..., Any], tensor: str) -> str:
         return f"tuple[{tensor}, ...]"
     count = len(op.schema.outputs)
     return tensor if count == 1 else f"tuple[{', '.join([tensor] * count)}]"
+
+
+def _named_result(function: Callable[..., Any]) -> type[Any] | None:
+    """The class of results that have names; None for others."""
+    op: OpDef | None = getattr(function, "op", None)
+    if op is not None:
+        return NAMED.get(op.schema.outputs)
+    annotation = inspect.signature(function).return_annotation
+    found = inspect.unwrap(function).__globals__.get(annotation) if isinstance(annotation, str) else annotation
+    return found if hasattr(found, "_fields") else None
+
+
+def _imports(functions: Iterable[Callable[..., Any]]) -> Iterator[str]:
+    """The lines that import the classes of named results."""
+    classes = {c for c in map(_named_result, functions) if c is not None}
+    for module in sorted({c.__module__ for c in classes}):
+        names = sorted(c.__name__ for c in classes if c.__module__ == module)
+        line = f"from {module} import {', '.join(names)}"
+        if len(line) <= _LINE_LENGTH:
+            yield line
+        else:
+            yield "\n".join([f"from {module} import (", *(f"    {n}," for n in names), ")"])
 
 
 def _doc(function: Callable[..., Any]) -> str:

@@ -1,0 +1,66 @@
+"""Every public name is in `__all__`, and can be found without running the package, as type checkers and editors do."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import types
+from pathlib import Path
+
+import pytest
+
+import polyhal
+
+FRONTEND = Path(__file__).parents[2] / "frontend"
+PACKAGES = [
+    "amp", "data", "distributed", "distributions", "func", "linalg", "models", "nn", "nn.functional", "optim",
+    "optim.lr_scheduler", "parallel", "serialize", "signal", "special", "text", "training", "utils", "utils.data",
+]  # fmt: skip
+HELPERS = {"Any", "TYPE_CHECKING", "annotations"}
+BUILTINS = {"bool", "float", "int"}
+"""Dtypes that a star import must not put over Python's own types."""
+
+
+def _bound(path: Path) -> set[str]:
+    """The names that the statements of a module bind, those for type checkers included, without running it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+    return names
+
+
+def test_all_names_of_the_package_are_listed_and_bound_where_type_checkers_look() -> None:
+    listed = set(polyhal.__all__)
+    assert len(listed) == len(polyhal.__all__)
+    found = _bound(FRONTEND / "__init__.py") | _bound(FRONTEND / "functions.pyi")
+    assert listed - found == set(), "listed, and bound by no statement"
+    public = {n for n in dir(polyhal) if not n.startswith("_")}
+    assert public - listed == BUILTINS, "public, and not listed"
+    for name in public:
+        getattr(polyhal, name)
+
+
+def test_nothing_else_is_listed_by_dir() -> None:
+    assert not {"Any", "LATER", "TYPE_CHECKING", "annotations", "importlib", "binding"} & set(dir(polyhal))
+    from polyhal.functions import __all__ as functions
+    from polyhal.later import LATER
+
+    assert {*functions, *LATER} <= set(polyhal.__all__)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_list_what_they_offer(package: str) -> None:
+    module = importlib.import_module(f"polyhal.{package}")
+    listed = set(module.__all__)
+    offered = {
+        n for n in dir(module)
+        if not n.startswith("_") and n not in HELPERS and not isinstance(getattr(module, n), types.ModuleType)
+    }  # fmt: skip
+    assert offered - listed == set()
+    for name in listed:
+        getattr(module, name)
