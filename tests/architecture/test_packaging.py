@@ -152,7 +152,7 @@ def test_running_an_op_loads_nothing_of_captured_steps() -> None:
 def test_every_public_name_is_found_when_it_is_first_named() -> None:
     code = """
 import polyhal
-names = [n for n in polyhal.__all__ if getattr(polyhal, n, None) is None or n not in dir(polyhal)]
+names = [n for n in polyhal.__all__ if not hasattr(polyhal, n) or n not in dir(polyhal)]
 from polyhal import *
 from polyhal.steps.jit import Jitted
 print(names, isinstance(polyhal.jit(lambda x: x), Jitted), jit is polyhal.jit, callable(polyhal.fit), callable(capture))
