@@ -16,7 +16,7 @@ from polyhal.memory_format import MemoryFormat
 from polyhal.shapes import Shape, lengths_of, shape_and_options
 from polyhal.tensor import Tensor, make_tensor
 
-_full, _arange = FUNCTIONS["full"], FUNCTIONS["arange"]
+_full, _arange, _empty = FUNCTIONS["full"], FUNCTIONS["arange"], FUNCTIONS["empty"]
 Target = Device | str | None
 
 
@@ -39,6 +39,12 @@ def scalar_tensor(value: Any, dtype: object = None, device: Target = None, requi
 def _filled(shape: tuple[int, ...], value: Any, dtype: object, device: Target, requires_grad: bool = False) -> Tensor:
     kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     out: Tensor = _full(shape, value, kind, device=dispatch.target_device(device))
+    return out.requires_grad_() if requires_grad else out
+
+
+def _uninitialized(shape: tuple[int, ...], dtype: object, device: Target, requires_grad: bool = False) -> Tensor:
+    kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    out: Tensor = _empty(shape, kind, device=dispatch.target_device(device))
     return out.requires_grad_() if requires_grad else out
 
 
@@ -73,8 +79,10 @@ def ones(
 def empty(
     *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
 ) -> Tensor:
-    """Make a tensor whose elements are unspecified, `empty(2, 3)` or `empty((2, 3))`; here they are zero."""
-    return _filled_from("empty", 0, shape, size, dtype, device, requires_grad)
+    """Make a tensor whose elements are whatever its memory held, NaN in debug mode: `empty(2, 3)` or `empty((2, 3))`."""
+    lengths, options = shape_and_options("empty", shape, size, 3)
+    given: list[Any] = [*options, *(dtype, device, requires_grad)[len(options) :]]
+    return _uninitialized(lengths, *given)
 
 
 def full(
@@ -150,8 +158,9 @@ def empty_like(
     *,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """Make a tensor of unspecified elements with the shape of `x`, and its dtype and device by default."""
-    return full_like(x, 0, dtype, device, requires_grad)
+    """Make a tensor like `empty` with the shape of `x`, and its dtype and device by default."""
+    target = x.device if device is None else device
+    return _uninitialized(x.shape, x.dtype if dtype is None else dtype, target, requires_grad)
 
 
 def full_like(
@@ -320,8 +329,9 @@ def new_ones(
 def new_empty(
     x: Tensor, *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
 ) -> Tensor:
-    """Make a tensor of unspecified elements of another shape with the dtype and device of `x` by default."""
-    return new_full(x, lengths_of("new_empty", *shape, size=size), 0, dtype, device, requires_grad)
+    """Make a tensor like `empty` of another shape with the dtype and device of `x` by default."""
+    kind, target = x.dtype if dtype is None else dtype, x.device if device is None else device
+    return _uninitialized(lengths_of("new_empty", *shape, size=size), kind, target, requires_grad)
 
 
 def new_full(

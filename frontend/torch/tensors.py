@@ -15,6 +15,8 @@ import torch
 
 from polyhal.complex_tensor import ComplexTensor
 from polyhal.hal import dispatch, dtypes
+from polyhal.hal.checks.bounds import is_debug
+from polyhal.hal.checks.poison import poison
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError
@@ -134,8 +136,10 @@ def allocate(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         return wrap_block(root_of(allocate((*shape, 2), dtype.to_real())), dtype, tuple(shape), None)
     device = current()
     if dispatch.thread.executor.fuses_later:  # in a recorded step memory is made by ops
-        return wrap(FUNCTIONS["full"](tuple(shape), 0, dtype_of(dtype), device=device))
+        return wrap(FUNCTIONS["empty"](tuple(shape), dtype_of(dtype), device=device))
     buffer, ref = device.reserve(contiguous(dtype_of(dtype), tuple(shape)))
+    if is_debug() and ref.size:
+        device.backend.fill(poison(ref.dtype), ref)
     out = polyhal_tensor(device, buffer, ref)
     dispatch.thread.executor.capture_constant(out)
     return wrap(out)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal.checks.observer import ObservedCall
+from polyhal.hal.checks.poison import POISON
 from polyhal.hal.errors import message
 from polyhal.hal.layout import Ref, ScalarSpec
 from polyhal.hal.memory.host_bytes import byte_view
@@ -108,10 +109,11 @@ def debug(enabled: bool = True) -> None:
     """Switch debug mode on or off for the process; POLYHAL_DEBUG=1 begins with it on.
 
     Debug mode is the check `bounds` (see `polyhal.check`): calls, eager and captured, raise IndexError for an index or a label
-    out of range on every device, as eager calls always do on CPUs. A check waits for the device.
+    out of range on every device, as eager calls always do on CPUs. A check waits for the device. Uninitialized memory, as of
+    `polyhal.empty`, is filled with NaN, or with the byte 0x5A in integers, so that a program that reads it is found.
     """
-    others = tuple(o for o in settings.observers if o is not BOUNDS)
-    settings.observers = (*others, BOUNDS) if enabled else others
+    others = tuple(o for o in settings.observers if o not in (BOUNDS, POISON))
+    settings.observers = (*others, BOUNDS, POISON) if enabled else others
 
 
 def is_debug() -> bool:

@@ -36,6 +36,13 @@ class ObservedCall(NamedTuple):
     resolution: Resolution
     locate: Callable[[], SourceLocation]
 
+    @property
+    def is_undefined(self) -> bool:
+        """Whether the results are whatever their memory held."""
+        from polyhal.hal.ops.traits import Trait
+
+        return Trait.UNDEFINED in self.op.traits
+
     def values(self) -> tuple[Any, ...]:
         """The inputs, tensors as NumPy arrays. Waits for the device."""
         return tuple(self.device.download(x) if isinstance(x, Ref) else x for x in self.inputs)

@@ -33,6 +33,8 @@ class Trait(enum.Flag):
     """Acts along one `axis`; a tensor without axes counts as a vector, which native kernels need not handle."""
     VARYING = enum.auto()
     """Depends on Python numbers that change between runs of a captured step, such as a random generator's offset."""
+    UNDEFINED = enum.auto()
+    """The elements of the result are whatever its memory held: there is nothing to compare, to fold or to share."""
     NONDETERMINISTIC = enum.auto()
     """May sum in a different order at each run, unless the setting `deterministic` forbids it."""
     CROSS_DEVICE = enum.auto()
@@ -40,9 +42,9 @@ class Trait(enum.Flag):
     COLLECTIVE = enum.auto()
     """Reads and writes vectors on several devices, which its parameter `communicator` names."""
 
-    UNREPEATABLE = NONDETERMINISTIC | CROSS_DEVICE
+    UNREPEATABLE = NONDETERMINISTIC | CROSS_DEVICE | UNDEFINED
     """A second run may give different bits or wait again: such an op is never rematerialized."""
-    UNFOLDABLE = VARYING | CROSS_DEVICE
+    UNFOLDABLE = VARYING | CROSS_DEVICE | UNDEFINED
     """Constant operands do not make a constant result: such an op is never folded."""
 
 

@@ -112,3 +112,49 @@ def test_sum_to_size_undoes_broadcasting(device: ph.Device) -> None:
     assert x.sum_to_size((1,)).tolist() == [24.0]
     with pytest.raises(ValueError, match="does not broadcast"):
         x.sum_to_size(2, 3)
+
+
+def _uninitialized(device: ph.Device) -> list[ph.Tensor]:
+    like = ph.ones((2,), dtype="int32", device=device)
+    made = [
+        ph.empty(3, 4, device=device),
+        ph.empty_like(like),
+        like.new_empty(5),
+        ph.empty(2, dtype="bool", device=device),
+    ]
+    return [*made, ph.empty(2, dtype="complex64", device=device).imag]
+
+
+def test_uninitialized_memory_is_left_as_it_is(device: ph.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    like = ph.ones((2,), device=device)
+    monkeypatch.setattr(device.backend, "fill", lambda value, out: pytest.fail("memory is filled"))
+    device.plans.clear()  # a plan keeps the method that it calls
+    try:
+        assert [x.shape for x in (ph.empty(3, device=device), ph.empty_like(like))] == [(3,), (2,)]
+    finally:
+        device.plans.clear()
+
+
+def test_debug_mode_poisons_uninitialized_memory(device: ph.Device) -> None:
+    step = ph.jit(lambda x: ph.empty(2, device=device) + x)
+    for _ in range(3):
+        step(ph.ones(2, device=device))
+    ph.debug()
+    try:
+        floats, integers, more, flags, imaginary = (x.numpy() for x in _uninitialized(device))
+        assert np.isnan(floats).all()
+        assert np.isnan(imaginary).all()
+        assert (integers.tolist(), more.tolist()) == ([0x5A5A5A5A] * 2, [0x5A5A5A5A] * 5)
+        assert flags.all()
+        assert np.isnan(step(ph.ones(2, device=device)).numpy()).all()
+    finally:
+        ph.debug(False)
+
+
+def test_uninitialized_results_of_a_captured_step_do_not_share_memory(device: ph.Device) -> None:
+    step = ph.jit(lambda: (ph.empty(2, device=device), ph.empty(2, device=device)))
+    for _ in range(3):
+        a, b = step()
+        a.fill_(1)
+        b.fill_(2)
+        assert a.tolist() == [1, 1]

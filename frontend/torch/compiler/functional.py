@@ -187,9 +187,15 @@ def scalar_tensor(s: Any, dtype: Any = None, device: Any = None) -> Any:
     return F["full"]((), s, dtype or dtypes.float32, device=device)
 
 
-@_recorded("zeros", "empty.memory_format")
+@_recorded("empty.memory_format")
+def empty(size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Whatever the memory held."""
+    return F["empty"](tuple(size), dtype or dtypes.float32, device=device)
+
+
+@_recorded("zeros")
 def zeros(size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros; also where the elements may be anything."""
+    """Zeros."""
     return F["full"](tuple(size), 0, dtype or dtypes.float32, device=device)
 
 
@@ -201,8 +207,8 @@ def ones(size: Any, dtype: Any = None, device: Any = None) -> Any:
 
 @_recorded("empty_strided", "empty_permuted")
 def empty_strided(size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros, as the elements may be anything."""
-    return zeros(size, dtype, device)
+    """Whatever the memory held."""
+    return empty(size, dtype, device)
 
 
 @_recorded("full_like")
@@ -211,7 +217,13 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, device: Any = None) ->
     return F["full"](x.shape, fill_value, dtype or x.dtype, device=x.device)
 
 
-@_recorded("zeros_like", "empty_like")
+@_recorded("empty_like")
+def empty_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Whatever the memory held, in the shape of a tensor."""
+    return F["empty"](x.shape, dtype or x.dtype, device=x.device)
+
+
+@_recorded("zeros_like")
 def zeros_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
     """Zeros in the shape of a tensor."""
     return full_like(x, 0, dtype)
@@ -229,7 +241,13 @@ def new_full(x: Any, size: Any, fill_value: Any, dtype: Any = None, device: Any 
     return F["full"](tuple(size), fill_value, dtype or x.dtype, device=x.device)
 
 
-@_recorded("new_zeros", "new_empty")
+@_recorded("new_empty")
+def new_empty(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
+    """Whatever the memory held, in the dtype of a tensor."""
+    return F["empty"](tuple(size), dtype or x.dtype, device=x.device)
+
+
+@_recorded("new_zeros")
 def new_zeros(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
     """Zeros in the dtype of a tensor."""
     return new_full(x, size, 0, dtype)

@@ -9,7 +9,7 @@ from polyhal.hal.dispatch import is_complex
 from polyhal.hal.dtypes import as_dtype, component
 from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.ops.complex_numbers.rules import by_parts, complex_rule, imag, join, real
-from polyhal.hal.ops.layout.creation import full
+from polyhal.hal.ops.layout.creation import empty, full
 from polyhal.hal.ops.pointwise.arithmetic import (
     abs_,
     add,
@@ -187,6 +187,12 @@ def _cast(x: Any, *, dtype: Any) -> Any:
         )
     part = component(dtype)
     return join(cast(real(x), part), cast(x.imag, part) if is_complex(x) else 0)
+
+
+@complex_rule(empty)
+def _empty(*, shape: Any, dtype: Any, device: Any) -> Any:
+    part = component(as_dtype(dtype))
+    return join(empty(shape, part, device=device), empty(shape, part, device=device))
 
 
 @complex_rule(full)

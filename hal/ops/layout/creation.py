@@ -63,6 +63,29 @@ full = declare(
 )
 
 
+def _infer_empty(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    filled = {**params, "value": 0.0}
+    (output,) = _infer_full(specs, filled)
+    params.update(shape=filled["shape"], dtype=filled["dtype"])
+    return [output]
+
+
+def _empty(*, shape: Any, dtype: Any = None) -> Any:
+    """A tensor of `shape` whose elements are whatever its memory held."""
+    return np.empty(shape, dtypes.DEFAULT_FLOAT.numpy if dtype is None else as_dtype(dtype).numpy)
+
+
+empty = declare(
+    _empty,
+    name="empty",
+    family="creation",
+    infer=_infer_empty,
+    lowering=Regions(lambda specs, outputs, params: []),
+    traits=Trait.CREATION | Trait.UNDEFINED,
+    public=False,
+)
+
+
 def _infer_broadcast_scalar(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(as_dtype(params["dtype"]), tuple(params["shape"]))]
 

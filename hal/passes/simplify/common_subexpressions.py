@@ -6,21 +6,23 @@ from typing import Any
 
 from polyhal.hal.ir.graph import Graph, Operand, Value, operand_key
 from polyhal.hal.ir.rewriter import GraphRewriter
+from polyhal.hal.ops.traits import Trait
 
 
 def merge_common_subexpressions(graph: Graph) -> Graph:
-    """Merge nodes of one op with equal operands, parameters and settings. Nodes that write in place stay."""
+    """Merge nodes of one op with equal operands, parameters and settings. Nodes that write in place, or nothing, stay."""
     rewriter = GraphRewriter(graph)
     seen: dict[Any, list[Operand]] = {}
     for node in graph.nodes:
         operands = tuple([operand_key(x) for x in rewriter.operands(node)])
         key = (node.op, operands, node.params, node.origin and node.origin.merge_key)
-        first = None if node.replaces else seen.get(key)
+        is_own = bool(node.replaces) or Trait.UNDEFINED in node.op.traits
+        first = None if is_own else seen.get(key)
         if first is not None:
             for v, same in zip(node.outputs, first, strict=True):
                 rewriter.replace_all_uses(v, same)
             continue
         rewriter.keep(node)
-        if not node.replaces:
+        if not is_own:
             seen[key] = [rewriter.operand(Value(v)) for v in node.outputs]
     return rewriter.finish()
