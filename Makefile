@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# A plain `torch` would bring CUDA; this is only what gradients are compared with.
+# Results are compared with it, on the processor.
 TORCH ?= torch==2.13.0
 # The oldest PyTorch that polyhal.torch takes, and the newest; the tests that both run.
 TORCHES ?= torch==2.10.0 torch
@@ -15,16 +15,18 @@ BIN := $(VENV)/bin
 # Python compiles the modules that are imported, a small part of what is installed.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 RUNTIME := $(VENV)/.installed-runtime
+TESTING := $(VENV)/.installed-testing
 DEVELOPMENT := $(VENV)/.installed-development
 # What pip builds from. Python run in this folder reads its entry points instead of those installed, however old it is.
 LEFT_OVER := polyhal.egg-info
 
 .DEFAULT_GOAL := help
-.PHONY: help train test conformance torches torches-installed vendors generate lint typecheck bench clean
+.PHONY: help train test test-all conformance torches torches-installed vendors generate lint typecheck bench clean
 
 help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
-	@echo "make test         unit tests and the conformance kit; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
+	@echo "make test         unit tests and the conformance kit in 8 minutes; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
+	@echo "make test-all     the slow tests, too, and the tests that need optional packages"
 	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
 	@echo "make torches      the tests of polyhal.torch (TORCH_TESTS=... some) with PyTorch's oldest and newest version, each of 1 to 2 GB"
 	@echo "make vendors      every program of described devices through strict compilers, validators and those of vendors, which must be installed"
@@ -42,27 +44,40 @@ $(RUNTIME): $(BIN)/python pyproject.toml
 	@rm -rf $(LEFT_OVER)
 	@touch $@
 
-$(DEVELOPMENT): $(BIN)/python pyproject.toml
-	$(PIP) "$(TORCH)" -e ".[dev,cpu]"
+$(TESTING): $(BIN)/python pyproject.toml
+	@echo "installing the packages of the tests"
+	$(PIP) -e ".[test,cpu]"
 	@rm -rf $(LEFT_OVER)
+	@echo "installing PyTorch, without CUDA"
+	@$(BIN)/python tests/torch/without_cuda.py "$(TORCH)"
+	@$(BIN)/python tests/hard_links.py $(VENV)/lib
 	@touch $@ $(RUNTIME)
+
+$(DEVELOPMENT): $(TESTING)
+	$(PIP) -e ".[dev]"
+	@rm -rf $(LEFT_OVER)
+	@touch $@
 
 train: $(RUNTIME)
 	$(BIN)/polyhal train $(ARGS)
 
-test: $(DEVELOPMENT)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test: $(TESTING)
+	$(PYTEST) $(ARGS)
+
+test-all: $(DEVELOPMENT)
+	$(PYTEST) --slow $(ARGS)
 
 conformance: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
 
-# PyTorch alone, in folders that come before the environment's: CUDA's libraries, of several GB, are replaced by stand-ins.
+# PyTorch alone, in folders that come before the environment's.
 torches-installed: $(DEVELOPMENT)
 	@for torch in $(TORCHES); do \
 		folder=$(VENV)-$$torch; \
 		[ -e $$folder/.installed ] || { rm -rf $$folder && \
-		$(PIP) --no-deps --no-cache-dir --target $$folder "$$torch" && \
-		$(BIN)/python tests/torch/without_cuda.py $$folder && \
+		$(BIN)/python tests/torch/without_cuda.py "$$torch" --target $$folder && \
 		touch $$folder/.installed; } || exit 1; \
 	done
 
