@@ -61,19 +61,20 @@ $(DEVELOPMENT): $(TESTING)
 train: $(RUNTIME)
 	$(BIN)/polyhal train $(ARGS)
 
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# There is a process for each core: threads of NumPy's and PyTorch's products would only compete with them.
+PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test: $(TESTING)
 	$(PYTEST) $(ARGS)
 
 test-all: $(DEVELOPMENT)
-	$(PYTEST) --slow $(ARGS)
+	$(PYTEST) --slow=yes $(ARGS)
 
-conformance: $(DEVELOPMENT)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
+conformance: $(TESTING)
+	$(PYTEST) --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
 
 # PyTorch alone, in folders that come before the environment's.
-torches-installed: $(DEVELOPMENT)
+torches-installed: $(TESTING)
 	@for torch in $(TORCHES); do \
 		folder=$(VENV)-$$torch; \
 		[ -e $$folder/.installed ] || { rm -rf $$folder && \
@@ -85,7 +86,7 @@ torches: torches-installed
 	@for torch in $(TORCHES); do \
 		export PYTHONPATH=$(CURDIR)/$(VENV)-$$torch; \
 		$(BIN)/python -c "import torch; print('PyTorch', torch.__version__)" && \
-		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TORCH_TESTS) $(ARGS) || exit 1; \
+		$(PYTEST) $(TORCH_TESTS) $(ARGS) || exit 1; \
 	done
 
 vendors: $(DEVELOPMENT)

@@ -26,6 +26,12 @@ settings.register_profile("polyhal", deadline=None)
 settings.load_profile("polyhal")  # how long an example takes depends on what else the machine does
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slow", choices=("no", "yes", "only"), default="no", help="run the tests that are marked as slow; default: no"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for name in listed("POLYHAL_REQUIRE"):
         try:
@@ -33,6 +39,16 @@ def pytest_configure(config: pytest.Config) -> None:
         except DeviceUnavailableError as error:
             raise pytest.UsageError(f"POLYHAL_REQUIRE names {name}, which is missing:\n{error}") from error
     config.stash[DEVICES] = KIT_DEVICES
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = config.getoption("slow")
+    if chosen == "yes":
+        return
+    kept = [item for item in items if (item.get_closest_marker("slow") is not None) is (chosen == "only")]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
