@@ -6,7 +6,6 @@ import threading
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import polyhal as ph
 from polyhal import random
@@ -52,7 +51,9 @@ def test_threads_never_share_numbers() -> None:
     assert sorted(taken) == list(range(2000))
 
 
+@pytest.mark.slow
 def test_distributions(device: ph.Device) -> None:
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is a development dependency")
     ph.manual_seed(1)
     n = 20000
     u = ph.rand(n, device=device).numpy()
@@ -69,7 +70,9 @@ def test_distributions(device: ph.Device) -> None:
     assert ph.rand(3, requires_grad=True, device=device).requires_grad
 
 
+@pytest.mark.slow
 def test_randint(device: ph.Device) -> None:
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is a development dependency")
     ph.manual_seed(2)
     drawn = ph.randint(-3, 4, (7000,), device=device)
     assert drawn.dtype is ph.int64
@@ -85,7 +88,9 @@ def test_randint(device: ph.Device) -> None:
         ph.randint(3, 3, (1,), device=device)
 
 
+@pytest.mark.slow
 def test_permutations(device: ph.Device) -> None:
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is a development dependency")
     ph.manual_seed(3)
     order = ph.randperm(100, device=device).numpy()
     assert sorted(order) == list(range(100))

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import special
 
 import polyhal as ph
 from polyhal import distributions as D
 from polyhal.distributions.gamma_gradient import shape_gradient
+
+special = pytest.importorskip("scipy.special", reason="SciPy is a development dependency")
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 2e-5), ("float32", 2e-4)])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
-from scipy import stats
 
 import polyhal as ph
 from polyhal import distributions as D
+
+stats = pytest.importorskip("scipy.stats", reason="SciPy is a development dependency")
+pytestmark = pytest.mark.slow
 
 COUNT = 4000
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import polyhal as ph
 from polyhal import distributions as D
+
+stats = pytest.importorskip("scipy.stats", reason="SciPy is a development dependency")
+pytestmark = pytest.mark.slow
 
 COUNT = 4000
 """Draws, on NumPy. That devices draw the same up to rounding is a test of its own."""

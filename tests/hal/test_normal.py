@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
-from scipy.special import ndtri
+import pytest
 
 from polyhal.hal.ops.random.normal import COEFFICIENTS, quantiles
 from polyhal.hal.testing.tools.normal_table import coefficients
+
+stats = pytest.importorskip("scipy.stats", reason="SciPy is a development dependency")
+ndtri = pytest.importorskip("scipy.special", reason="SciPy is a development dependency").ndtri
+pytestmark = pytest.mark.slow
 
 
 def _words() -> np.ndarray:

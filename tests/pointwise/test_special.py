@@ -13,7 +13,8 @@ from polyhal import special
 from polyhal.hal.device import Device
 from polyhal.hal.ops import OPS
 
-scipy_special = pytest.importorskip("scipy.special")
+scipy_special = pytest.importorskip("scipy.special", reason="SciPy is a development dependency")
+pytestmark = pytest.mark.slow
 _EXTREMES = np.array([0.0, 1.0, -1.0, math.inf, math.nan, 1e-30, 0.5, 1.5, 2.0, 3.0, 8.0, 1e10])
 _ENDS = np.array([0.0, 1.0, 1e-300, 1e-10])
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import polyhal as ph
 from polyhal.hal.errors import AutogradError
 from polyhal.random import Generator
+
+stats = pytest.importorskip("scipy.stats", reason="SciPy is a development dependency")
+pytestmark = pytest.mark.slow
 
 N = 20000
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
 from polyhal.text import BPETokenizer, CharTokenizer, Tokenizer, load_tokenizer
 
+pytest.importorskip("tokenizers", reason="needs tokenizers: pip install 'polyhal[data]'")
+pytestmark = pytest.mark.slow
 CORPUS = "It was the best of times, it was the worst of times. Ünïcödé 日本 😀\n" * 20
 CHARACTERS = CharTokenizer.train(CORPUS)
 BPE = BPETokenizer.train(CORPUS, 400)

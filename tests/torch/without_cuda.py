@@ -125,9 +125,8 @@ def _symbols(library: Path) -> Iterator[Symbol]:
         sections = list(elf.iter_sections())
         indices = next((s for s in sections if isinstance(s, GNUVerSymSection)), None)
         required = next((s for s in sections if isinstance(s, GNUVerNeedSection)), None)
-        versions = {
-            aux["vna_other"]: aux.name for _, auxiliaries in (required.iter_versions() if required else ()) for aux in auxiliaries
-        }
+        needed = required.iter_versions() if required else ()
+        versions = {version["vna_other"]: version.name for _, of_library in needed for version in of_library}
         for i, symbol in enumerate(table.iter_symbols() if table else ()):
             if not symbol.name:
                 continue

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from native_harness import Harness
 from native_ops import check
-from scipy.special import logsumexp
 
 from polyhal.backends.wgpu import discovery
 from polyhal.backends.wgpu.backend import open_adapter
@@ -23,7 +22,7 @@ def _check(device: Any, rng: Any, rows: int, classes: int, smoothing: float, dty
     target[::3] = np.resize(outside, len(target[::3]))
     params = {"ignore_index": -100, "label_smoothing": smoothing}
     check(device, "cross_entropy_rows", [x, target], dtype, ulps=16, **params)
-    lse = logsumexp(x, axis=1).astype(np.float32)
+    lse = np.logaddexp.reduce(x, axis=1).astype(np.float32)
     g = rng.uniform(-1, 1, rows).astype(np.float32)
     check(device, "cross_entropy_rows_grad", [g, x, target, lse], dtype, ulps=64, **params)
 
@@ -45,7 +44,7 @@ def test_targets_of_any_integer_type(device: Any, rng: Any, index: type) -> None
 def test_gradient_of_a_mean_is_broadcast(device: Any, rng: Any) -> None:
     x = rng.uniform(-2, 2, (7, 5))
     g = np.broadcast_to(np.full((1,), 0.25, np.float32), (7,))
-    lse = logsumexp(x.astype(np.float32), axis=1).astype(np.float32)
+    lse = np.logaddexp.reduce(x.astype(np.float32), axis=1).astype(np.float32)
     check(device, "cross_entropy_rows_grad", [g, x, np.arange(7, dtype=np.int32) % 5, lse], ulps=16)
 
 
