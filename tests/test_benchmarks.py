@@ -18,6 +18,8 @@ from benchmarks.suite import collectives, pairs, processes, published, replay
 from polyhal import Device
 from polyhal.hal.discovery.registry import registry
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 _LARGEST = 12
 """Axes are cut down to this length; the computation stays the same."""

@@ -21,6 +21,8 @@ import polyhal as ph
 from polyhal.backends.sim import polyhal_backends
 from polyhal.hal.discovery.registry import registry
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 Run = Callable[..., str]

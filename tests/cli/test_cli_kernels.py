@@ -25,7 +25,7 @@ from polyhal.hal.testing.tools.workloads import Workload
 
 from .conftest import Command, Outcome
 
-pytestmark = pytest.mark.skipif(not registry().probe("opencl"), reason="there is no OpenCL device")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not registry().probe("opencl"), reason="there is no OpenCL device")]
 KERNEL = "optim/scale_all.cl"
 """A kernel of one op with few samples."""
 

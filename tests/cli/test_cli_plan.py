@@ -10,6 +10,8 @@ import pytest
 
 from .conftest import Command
 
+pytestmark = pytest.mark.slow
+
 _SMALL = {"n_layer": 4, "n_embd": 64, "n_head": 4, "vocab_size": 128, "block_size": 32}
 _QUICK = ("--model", "small.json", "--batch", "2/device", "--strategy", "shard=none", "--devices", "2xh200")
 

@@ -14,6 +14,8 @@ from polyhal.serialize import load
 
 from .conftest import TINY, Command
 
+pytestmark = pytest.mark.slow
+
 PAIR = "numpy,numpy:no_f64"
 _ALONE: list[np.ndarray] = []
 OPTIONS = [*TINY, "--steps", 12, "--eval-every", 6, "--log-every", 3, "--accumulate", 2]

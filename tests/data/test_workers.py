@@ -15,6 +15,8 @@ import polyhal as ph
 from polyhal.data import DataLoader, TensorDataset, get_worker_info, workers
 from polyhal.hal.discovery.registry import registry
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", ["numpy", *(["opencl"] if registry().probe("opencl") else [])])
 def test_batches_come_in_order_from_other_processes(name: str) -> None:

@@ -29,6 +29,8 @@ from .conftest import PROGRAMS, Launch
 from .thread_ranks import on_threads
 from .tiny import CORPUS, TOKENIZER, steps, trainer, weights
 
+pytestmark = pytest.mark.slow
+
 CLOSE = 1e-5
 """Relative difference of sums of float32 in another order, after 20 steps."""
 

@@ -16,6 +16,8 @@ import os, sys, threading
 import polyhal as ph
 from polyhal.hal.errors import PolyhalError
 
+pytestmark = pytest.mark.slow
+
 device = ph.Device(sys.argv[1])
 x = ph.ones((64, 64), device=device)
 step = ph.jit(lambda x: (x @ x).sum(), warm_up=False)

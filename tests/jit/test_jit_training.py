@@ -15,6 +15,8 @@ from polyhal.models import CNN, GPT, MLP, GPTConfig
 from polyhal.nn import functional as F
 from polyhal.optim import Optimizer
 
+pytestmark = pytest.mark.slow
+
 STEPS = 5
 Batch = tuple[Tensor, Tensor]
 

@@ -9,6 +9,8 @@ import polyhal as ph
 from polyhal.hal.errors import ShapeError
 from polyhal.models import DDPM, UNet, from_diffusers_state
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch", reason="PyTorch is a development dependency")
 
 BOUND = 1e-4

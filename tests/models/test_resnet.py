@@ -12,6 +12,8 @@ import polyhal as ph
 from polyhal.models import BasicBlock, Bottleneck, ResNet, resnet18, resnet50
 from polyhal.nn import functional as F
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch", reason="PyTorch is a development dependency")
 
 BOUND = 1e-4

@@ -13,6 +13,8 @@ from devices import TEST_DEVICES
 
 import polyhal as ph
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="PyTorch is a development dependency")
 
 STEPS = 8

@@ -33,6 +33,8 @@ from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.planning.explain import explain
 from polyhal.hal.testing.tools.kernel_check import lower_samples, ops_by_kernel
 
+pytestmark = pytest.mark.slow
+
 KEYS = description.known()
 TEXT = (Path(description.__file__).parents[1] / "devices" / "rx480.toml").read_text(encoding="utf-8")
 

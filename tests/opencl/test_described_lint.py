@@ -24,6 +24,8 @@ from polyhal.hal.device import Device
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.testing.tools.kernel_check import lower_samples
 
+pytestmark = pytest.mark.slow
+
 ALL = bool(os.environ.get("POLYHAL_TEST_ALL"))
 BARE, SUBGROUPS = "bare12", "irisxe"
 KEYS = description.known() if ALL else [BARE, SUBGROUPS]

@@ -36,6 +36,8 @@ from polyhal.hal.kernels.certified_units import UnitCertificate
 from polyhal.hal.testing.certification import certify_units
 from polyhal.hal.testing.certification.certify_units import check_unit
 
+pytestmark = pytest.mark.slow
+
 FIGURES: dict[str, dict[str, dict[str, int]]] = json.loads(matrix_unit_figures.PATH.read_text(encoding="utf-8"))
 emulated = pytest.mark.skipif(emulated_units.host() is None, reason="needs Intel's runtime, whose sub-groups have any size")
 

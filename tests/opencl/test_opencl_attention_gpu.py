@@ -23,6 +23,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.protocol import Declined, Launch
 
+pytestmark = pytest.mark.slow
+
 Build = Callable[[Runtime, AttentionCall], Launch | Declined]
 
 

@@ -16,6 +16,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.window_shape import output_length
 
+pytestmark = pytest.mark.slow
+
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 # Elements as they are; float32 as three bfloat16 terms; 16-bit elements. The tiles are small so that they compile fast.
 TILES = [TileConfig(32, 32, 1, 1), TileConfig(32, 64, 1, 1, 16, terms=3)]

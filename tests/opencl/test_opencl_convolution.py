@@ -24,6 +24,8 @@ from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.window_shape import output_length
 
+pytestmark = pytest.mark.slow
+
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 17, 9, 9), (33, 17, 3, 3), {"padding": (1, 1)}),

@@ -12,6 +12,8 @@ from native_ops import check
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -11,6 +11,8 @@ from native_ops import check
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 
+pytestmark = pytest.mark.slow
+
 KINDS = [
     (dtypes.float32, False), (dtypes.float32, True), (dtypes.float16, True), (dtypes.bfloat16, False), (dtypes.float64, True)
 ]  # fmt: skip

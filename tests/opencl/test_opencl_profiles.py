@@ -17,6 +17,8 @@ from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.testing.tools.kernel_check import ops_by_kernel
 
+pytestmark = pytest.mark.slow
+
 GPU, INTEGRATED, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceType.CPU
 
 DEVICES = {

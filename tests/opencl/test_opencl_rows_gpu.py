@@ -13,6 +13,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.settings.state import settings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:

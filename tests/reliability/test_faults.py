@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.reliability.faults import faults
 from polyhal.backends.sim.faults import FaultKind
+
+pytestmark = pytest.mark.slow
 
 
 def test_faults_are_survived_without_a_trace() -> None:

@@ -9,7 +9,10 @@ import pytest
 from benchmarks.reliability.fuzzing.registry_names import NAMES
 from benchmarks.reliability.hostile_files import hostile_files
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and time are those of Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and time need Linux"),
+]
 
 INPUTS = 2000
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it forks and kills")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="it forks and kills")]
 
 
 def test_nothing_that_was_written_is_lost_by_a_kill() -> None:

@@ -9,6 +9,8 @@ import pytest
 from benchmarks.reliability.load import exit_with_work, fork, load
 from benchmarks.reliability.machine_devices import SIMULATED, names
 
+pytestmark = pytest.mark.slow
+
 
 def test_load_leaves_nothing_behind() -> None:
     result = load(("numpy", SIMULATED), launches=4_000, tensors=500, exits=1, forks=0)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.reliability.machine_devices import SIMULATED
 from benchmarks.reliability.soak import soak
+
+pytestmark = pytest.mark.slow
 
 
 def test_nothing_grows_and_trainings_repeat_bit_by_bit() -> None:

@@ -11,6 +11,8 @@ import torch
 
 import polyhal_autoload
 
+pytestmark = pytest.mark.slow
+
 FIRST_USES = (
     "x = torch.ones(2, device='polyhal')",
     "x = torch.nn.Linear(2, 2).to('polyhal').weight",

@@ -23,7 +23,7 @@ import polyhal
 import polyhal.torch
 from polyhal.hal.device import Device
 
-pytestmark = pytest.mark.usefixtures("fresh_compiler")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
 
 def test_mlp(place: str) -> None:

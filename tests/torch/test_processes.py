@@ -13,6 +13,8 @@ from devices import first_of
 
 LIFE = """
 import os, torch
+
+pytestmark = pytest.mark.slow
 x = torch.ones(300, 300, device="polyhal")
 if not os.fork():
     for use in (lambda: (x + 1).sum(), lambda: torch.ones(2, device="polyhal")):
