@@ -123,7 +123,9 @@ NORMAL = ["0x1.05f4a00000000p-2", "-0x1.3769e00000000p-2", "-0x1.70b9000000000p-
 """The first four numbers of seed 0."""
 
 
+@pytest.mark.slow
 def test_complex_numbers_have_two_random_parts(device: ph.Device) -> None:
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is a development dependency")
     z = ph.randn(20000, dtype="complex64", generator=Generator(5), device=device)
     assert z.dtype is ph.complex64
     assert np.mean(np.abs(z.numpy()) ** 2) == pytest.approx(1, abs=0.05)
