@@ -5,10 +5,12 @@ from polyhal.models.cnn import CNN
 from polyhal.models.diffusion import DDPM
 from polyhal.models.generation import Sampling, generate, stream
 from polyhal.models.gpt import GPT, GPTConfig, from_gpt2_state
-from polyhal.models.llama import Llama, LlamaConfig, from_llama_state
+from polyhal.models.llama import Llama, from_llama_state
 from polyhal.models.llama2c import load_llama2c
+from polyhal.models.llama_config import LlamaConfig
 from polyhal.models.mlp import MLP
 from polyhal.models.resnet import BasicBlock, Bottleneck, ResNet, resnet18, resnet34, resnet50
+from polyhal.models.rope_scaling import RopeScaling
 from polyhal.models.unet import UNet, from_diffusers_state
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "Llama",
     "LlamaConfig",
     "ResNet",
+    "RopeScaling",
     "Sampling",
     "UNet",
     "from_bert_state",

@@ -14,6 +14,7 @@ from polyhal.creation import zeros
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
+from polyhal.models.hugging_face import refuse_unknown, refuse_values
 from polyhal.nn import functional as F
 from polyhal.nn import init
 from polyhal.nn.container import ModuleDict, ModuleList
@@ -24,6 +25,17 @@ from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
 from polyhal.nn.norm import LayerNorm
 from polyhal.tensor import Tensor
+
+_ONLY: dict[str, tuple[Any, ...]] = {
+    "add_cross_attention": (False, None),
+    "hidden_act": ("gelu",),
+    "is_decoder": (False, None),
+    "is_encoder_decoder": (False, None),
+    "model_type": ("bert", None),
+    "position_embedding_type": ("absolute", None),
+    "pruned_heads": ({}, None),
+}
+"""Settings that this encoder has for some values alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +62,14 @@ class BertConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> BertConfig:
-        """Read Hugging Face's `config.json`, loaded as a dictionary. Raises ValueError for what this encoder has not."""
-        if data.get("hidden_act", "gelu") != "gelu":
-            raise ValueError(message("BertConfig", f"hidden_act is {data['hidden_act']!r}", expected="'gelu'"))
-        if data.get("position_embedding_type", "absolute") != "absolute":
-            raise ValueError(message("BertConfig", "relative positions", expected="absolute ones"))
-        return cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})
+        """Read Hugging Face's `config.json`, loaded as a dictionary.
+
+        Raises ValueError for settings that this encoder does not have, and for those whose effect is unknown.
+        """
+        names = {f.name for f in fields(cls)}
+        refuse_values("BertConfig", data, _ONLY)
+        refuse_unknown("BertConfig", data, names | _ONLY.keys() | {"classifier_dropout"})
+        return cls(**{name: data[name] for name in names if name in data})
 
 
 class BertEmbeddings(Module):

@@ -7,12 +7,12 @@ Source: Touvron et al., arXiv:2302.13971 and arXiv:2307.09288. Settings and stat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 from polyhal import functions as ops
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
+from polyhal.models.llama_config import LlamaConfig
 from polyhal.nn import functional as F
 from polyhal.nn import init
 from polyhal.nn.container import ModuleDict, ModuleList
@@ -24,55 +24,6 @@ from polyhal.nn.module import Module
 from polyhal.nn.norm import RMSNorm
 from polyhal.nn.position import RotaryEmbedding
 from polyhal.tensor import Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class LlamaConfig:
-    """Sizes of a Llama. The defaults are those of Llama 2 7B."""
-
-    vocab_size: int = 32000
-    hidden_size: int = 4096
-    intermediate_size: int = 11008
-    num_hidden_layers: int = 32
-    num_attention_heads: int = 32
-    num_key_value_heads: int | None = None
-    """Heads of keys and values, shared by neighbouring query heads (Ainslie et al., arXiv:2305.13245); None for all."""
-    max_position_embeddings: int = 4096
-    rms_norm_eps: float = 1e-5
-    rope_theta: float = 10000.0
-    tie_word_embeddings: bool = False
-    attention_bias: bool = False
-    head_dim: int | None = None
-    initializer_range: float = 0.02
-
-    def __post_init__(self) -> None:
-        if self.hidden_size % self.num_attention_heads and self.head_dim is None:
-            problem = f"hidden_size {self.hidden_size} is no multiple of num_attention_heads {self.num_attention_heads}"
-            raise ValueError(message("LlamaConfig", problem))
-        if self.num_attention_heads % self.kv_heads:
-            problem = (
-                f"num_attention_heads {self.num_attention_heads} is no multiple of num_key_value_heads {self.kv_heads}"
-            )
-            raise ValueError(message("LlamaConfig", problem))
-
-    @property
-    def kv_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.num_key_value_heads or self.num_attention_heads
-
-    @property
-    def head_width(self) -> int:
-        """Features of a head."""
-        return self.head_dim or self.hidden_size // self.num_attention_heads
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LlamaConfig:
-        """Read Hugging Face's `config.json`, loaded as a dictionary. Raises ValueError for what this decoder has not."""
-        if data.get("rope_scaling") is not None:
-            raise ValueError(message("LlamaConfig", f"rope_scaling is {data['rope_scaling']}", expected="None"))
-        if data.get("hidden_act", "silu") != "silu" or data.get("mlp_bias", False):
-            raise ValueError(message("LlamaConfig", "another feed-forward network", expected="SwiGLU without biases"))
-        return cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})
 
 
 class LlamaAttention(Module):
@@ -157,7 +108,9 @@ class Llama(Module):
                 "embed_tokens": Embedding(c.vocab_size, c.hidden_size, device=device, dtype=dtype),
                 "layers": ModuleList(LlamaLayer(c, device, dtype) for _ in range(c.num_hidden_layers)),
                 "norm": RMSNorm(c.hidden_size, c.rms_norm_eps, device=device, dtype=dtype),
-                "rotary_emb": RotaryEmbedding(c.head_width, c.max_position_embeddings, c.rope_theta, device=device),
+                "rotary_emb": RotaryEmbedding(
+                    c.head_width, c.max_position_embeddings, c.rope_theta, device=device, scaling=c.rope_scaling
+                ),
             }
         )
         self.lm_head = Linear(c.hidden_size, c.vocab_size, False, device, dtype)

@@ -10,7 +10,8 @@ import numpy as np
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
-from polyhal.models.llama import Llama, LlamaConfig
+from polyhal.models.llama import Llama
+from polyhal.models.llama_config import LlamaConfig
 
 _MAGIC = 0x616B3432
 """The first number of files of later versions."""

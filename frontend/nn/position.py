@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -52,12 +52,19 @@ class PositionalEncoding(Module):
         return out
 
 
+class Frequencies(Protocol):
+    """Another rule for the frequencies of rotary positions."""
+
+    def frequencies(self, dim: int, theta: float) -> tuple[np.ndarray, float]:
+        """The angles per position (dim/2,), and a factor of cosines and sines."""
+
+
 class RotaryEmbedding(Module):
     """Rotates pairs of features of queries or keys (..., L, dim) by angles that grow with the position.
 
     Feature i is paired with feature i + dim/2, or with its neighbour if `interleaved`; the angle of pair i at position p
-    is `p * base**(-2 i / dim)`. Source: Su et al., arXiv:2104.09864. Raises ShapeError, and ValueError for an odd
-    `dim`.
+    is `p * base**(-2 i / dim)`, or another multiple of p that `scaling` gives, such as a `models.RopeScaling`.
+    Source: Su et al., arXiv:2104.09864. Raises ShapeError, and ValueError for an odd `dim`.
     """
 
     cos: Tensor
@@ -71,6 +78,7 @@ class RotaryEmbedding(Module):
         interleaved: bool = False,
         device: Device | str | None = None,
         dtype: object = None,
+        scaling: Frequencies | None = None,
     ) -> None:
         super().__init__()
         if dim % 2:
@@ -81,9 +89,11 @@ class RotaryEmbedding(Module):
         self.interleaved = interleaved
         kind = dtype or dtypes.float32
         empty((max_length, dim // 2), dtype=kind, device=device)  # a length beyond all memory ends here, not on the host
-        angles = np.arange(max_length)[:, None] * base ** (-np.arange(0, dim, 2) / dim)
-        self.register_buffer("cos", Tensor(np.cos(angles), dtype=kind, device=device), persistent=False)
-        self.register_buffer("sin", Tensor(np.sin(angles), dtype=kind, device=device), persistent=False)
+        plain = base ** (-np.arange(0, dim, 2) / dim)
+        frequencies, factor = (plain, 1.0) if scaling is None else scaling.frequencies(dim, base)
+        angles = np.arange(max_length)[:, None] * frequencies
+        self.register_buffer("cos", Tensor(np.cos(angles) * factor, dtype=kind, device=device), persistent=False)
+        self.register_buffer("sin", Tensor(np.sin(angles) * factor, dtype=kind, device=device), persistent=False)
 
     def forward(self, input: Tensor, start: int = 0) -> Tensor:
         """Rotate `input`, whose first position is `start`."""

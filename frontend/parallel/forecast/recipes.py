@@ -14,7 +14,8 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import message
 from polyhal.models.bert import BertClassifier, BertConfig
 from polyhal.models.gpt import GPT, GPTConfig
-from polyhal.models.llama import Llama, LlamaConfig
+from polyhal.models.llama import Llama
+from polyhal.models.llama_config import LlamaConfig
 from polyhal.models.resnet import resnet18, resnet50
 from polyhal.nn import functional as F
 from polyhal.nn.module import Module

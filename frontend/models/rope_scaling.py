@@ -1,0 +1,126 @@
+"""Rotary frequencies for contexts longer than those of the training, as Hugging Face's configurations name them.
+
+Sources: Chen et al., arXiv:2306.15595 (linear); Peng et al., arXiv:2309.00071 (yarn); Meta's Llama 3.1 (llama3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.errors import message
+
+KINDS = ("linear", "llama3", "yarn")
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """How rotary frequencies differ from `theta**(-2 i / dim)`. The fields are named as in Hugging Face's `config.json`.
+
+    Raises ValueError for another `rope_type`, and for settings that do not fit it.
+    """
+
+    rope_type: str
+    factor: float
+    original_max_position_embeddings: int | None = None
+    """Positions of the training; for llama3 and yarn."""
+    low_freq_factor: float | None = None
+    """For llama3: waves longer than the original context over this are stretched by `factor`."""
+    high_freq_factor: float | None = None
+    """For llama3: waves shorter than the original context over this stay."""
+    beta_fast: float = 32.0
+    """For yarn: frequencies with more turns than this in the original context stay."""
+    beta_slow: float = 1.0
+    """For yarn: frequencies with fewer turns than this are divided by `factor`."""
+    attention_factor: float | None = None
+    """For yarn: the factor of cosines and sines; by default it follows from `factor`."""
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    """For yarn, if both are given: their quotient of logarithms is the factor of cosines and sines."""
+    truncate: bool = True
+    """For yarn: whether the ends of the transition are whole numbers."""
+
+    def __post_init__(self) -> None:
+        if self.rope_type not in KINDS:
+            raise ValueError(message("RopeScaling", f"rope_type is {self.rope_type!r}", expected=f"one of {KINDS}"))
+        needed = {"linear": [], "yarn": ["original_max_position_embeddings"]}.get(
+            self.rope_type, ["original_max_position_embeddings", "low_freq_factor", "high_freq_factor"]
+        )
+        missing = [name for name in needed if getattr(self, name) is None]
+        if missing or self.factor < 1:
+            problem = f"{', '.join(missing)} is missing" if missing else f"factor is {self.factor}"
+            raise ValueError(message("RopeScaling", problem, expected=f"all settings of {self.rope_type}, factor >= 1"))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], max_positions: int) -> RopeScaling | None:
+        """Read `rope_scaling` or `rope_parameters` of a configuration; None for plain frequencies. Raises ValueError."""
+        settings = {k: v for k, v in data.items() if k not in ("rope_theta", "type")}
+        kind = settings.setdefault("rope_type", data.get("type"))
+        if settings.pop("partial_rotary_factor", 1.0) != 1.0:
+            raise ValueError(
+                message("LlamaConfig", f"rotary settings {dict(data)}", expected="rotation of all features")
+            )
+        unknown = settings.keys() - {f.name for f in fields(cls)}
+        if unknown:
+            problem = f"rotary settings {', '.join(sorted(unknown))}"
+            raise ValueError(message("LlamaConfig", problem, expected=", ".join(f.name for f in fields(cls))))
+        if kind == "default" or not (settings.keys() - {"rope_type"} or kind):
+            return None
+        if kind == "yarn":
+            settings["original_max_position_embeddings"] = (
+                settings.get("original_max_position_embeddings") or max_positions
+            )
+        if kind is None or settings.get("factor") is None:
+            raise ValueError(message("LlamaConfig", f"rotary settings {dict(data)}", expected="rope_type and factor"))
+        return cls(**{k: v for k, v in settings.items() if v is not None})
+
+    def frequencies(self, dim: int, theta: float) -> tuple[np.ndarray, float]:
+        """The angles per position (dim/2,) in float64, and the factor of cosines and sines."""
+        plain = theta ** (-np.arange(0, dim, 2) / dim)
+        if self.rope_type == "linear":
+            return plain / self.factor, 1.0
+        if self.rope_type == "llama3":
+            return self._by_wavelength(plain), 1.0
+        return self._by_turns(plain, dim, theta), self._magnitude()
+
+    def _by_wavelength(self, plain: np.ndarray) -> np.ndarray:
+        length, low, high = self.original_max_position_embeddings, self.low_freq_factor, self.high_freq_factor
+        assert length is not None
+        assert low is not None
+        assert high is not None
+        turns = length * plain / (2 * math.pi)
+        share = np.clip((turns - low) / (high - low), 0, 1)
+        result: np.ndarray = plain * (share + (1 - share) / self.factor)
+        return result
+
+    def _by_turns(self, plain: np.ndarray, dim: int, theta: float) -> np.ndarray:
+        assert self.original_max_position_embeddings is not None
+
+        def pair_with(turns: float) -> float:
+            """The pair of features, not rounded, that makes so many turns in the original context."""
+            length = self.original_max_position_embeddings or 0
+            return dim * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+        first, last = pair_with(self.beta_fast), pair_with(self.beta_slow)
+        if self.truncate:
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, dim - 1)
+        width = last - first or 0.001
+        stretched = np.clip((np.arange(dim // 2) - first) / width, 0, 1)
+        result: np.ndarray = plain * (1 - stretched + stretched / self.factor)
+        return result
+
+    def _magnitude(self) -> float:
+        if self.attention_factor is not None:
+            return self.attention_factor
+        if self.mscale and self.mscale_all_dim:
+            return _logarithmic(self.factor, self.mscale) / _logarithmic(self.factor, self.mscale_all_dim)
+        return _logarithmic(self.factor, 1.0)
+
+
+def _logarithmic(factor: float, scale: float) -> float:
+    return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
