@@ -44,13 +44,13 @@ class CommandBuffer(Protocol):
 class SupportsCommandBuffers(Protocol):
     """Recording of launches for repeated submission.
 
-    A captured step records its launches when it is prepared and submits them at each replay. On other devices a replay calls
-    the launches one by one.
+    A captured step records its launches and its calls of core members when it is prepared, and submits them at each replay. On
+    other devices a replay calls them one by one.
     """
 
     def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
         """Run `calls` and record what they launch, in order, instead of enqueueing it.
 
-        The calls use launches, `copy` and `fill`. They pass a `BindingSlot` in place of a handle, and a `RuntimeScalar` in
-        place of a number, if its value may change between submissions.
+        The calls use launches and the core members, from `fill` to `scatter_add`. They pass a `BindingSlot` in place of a
+        handle, and a `RuntimeScalar` in place of a number, to launches and `fill`, if its value may change between submissions.
         """

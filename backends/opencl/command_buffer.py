@@ -43,10 +43,17 @@ class OpenCLCommandBuffer:
     """A flat list of enqueues, or a buffer of the driver. Implements `polyhal.hal.protocol.CommandBuffer`."""
 
     def __init__(
-        self, runtime: DeviceRuntime, launches: Sequence[BoundLaunch], origins: Sequence[int], *, buffered: bool
+        self,
+        runtime: DeviceRuntime,
+        launches: Sequence[BoundLaunch],
+        origins: Sequence[int],
+        kept: Sequence[object] = (),
+        *,
+        buffered: bool,
     ) -> None:
-        """`origins` holds, for each launch, the position of the call that made it."""
+        """`origins` holds, for each launch, the position of the call that made it; `kept` lives as long as the buffer."""
         self._runtime = runtime
+        self._kept = kept
         self.bound = tuple(launches)
         self.launches = tuple(RecordedLaunch(i, b.name) for i, b in zip(origins, launches, strict=True))
         self._changes = Changes(launches)

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 class SimCommandBuffer:
     """Recorded dispatches. Implements `polyhal.hal.protocol.CommandBuffer`."""
 
-    def __init__(self, driver: SimDriver, calls: Sequence[KernelCall], origins: Sequence[int]) -> None:
-        """`origins` holds, for each launch, the position of the call that made it."""
+    def __init__(
+        self, driver: SimDriver, calls: Sequence[KernelCall], origins: Sequence[int], kept: Sequence[object] = ()
+    ) -> None:
+        """`origins` holds, for each launch, the position of the call that made it; `kept` lives as long as the buffer."""
         self._driver = driver
+        self._kept = kept
         names = [driver.gpu.kernels[kernel].name for kernel, _ in calls]
         self.launches = tuple(RecordedLaunch(i, name) for i, name in zip(origins, names, strict=True))
         self._slots: dict[BindingSlot, list[tuple[int, Ref]]] = {}

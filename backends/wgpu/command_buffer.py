@@ -31,8 +31,15 @@ def record(runtime: WGPURuntime, calls: Sequence[Callable[[], None]]) -> WGPUCom
 class WGPUCommandBuffer:
     """A list of dispatches that each submission encodes. Implements `polyhal.hal.protocol.CommandBuffer`."""
 
-    def __init__(self, runtime: WGPURuntime, launches: Sequence[DispatchCall], origins: Sequence[int]) -> None:
-        """`origins` holds, for each launch, the position of the call that made it."""
+    def __init__(
+        self,
+        runtime: WGPURuntime,
+        launches: Sequence[DispatchCall],
+        origins: Sequence[int],
+        kept: Sequence[object] = (),
+    ) -> None:
+        """`origins` holds, for each launch, the position of the call that made it; `kept` lives as long as the buffer."""
+        self._kept = kept
         self._encoder = runtime.encoder
         self.launches = tuple(RecordedLaunch(i, b.name) for i, (b, _) in zip(origins, launches, strict=True))
         self._users: dict[BindingSlot, list[tuple[int, int, Ref]]] = {}

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
-from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.lowering import CoreCall, CoreInput, CoreMember
-from polyhal.hal.planning.plan import Run
+from polyhal.hal.planning.plan import launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.protocol import Declined, InputSpec
+from polyhal.hal.protocol import Declined, Handle, InputSpec, SimpleLaunch
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -42,30 +40,28 @@ def core_member(planner: Planner, request: Request, strategy: CoreMember) -> Res
         return None
     if planner.is_quarantined(ResolutionStep.CORE, f"core method {call.name}", resolution):
         return None
-    plan = _plan_call(device, call, inputs, outputs[0])
-    if plan is None:
+    launch = _launch(device, call, inputs, outputs[0])
+    if launch is None:
         resolution.skipped.append(f"core method {call.name}: no dtype of the device computes {call.result.name}")
         return None
-    run, resolution.temporary = plan
-    resolution.step, resolution.how = ResolutionStep.CORE, f"core method {call.name}"
-    return run, None
+    resolution.step, resolution.how = ResolutionStep.CORE, launch.name
+    resolution.recordable = True
+    return launch_run(device, launch), launch
 
 
 class _Loader(NamedTuple):
-    """Presents one argument of a run to a core member: contiguous, and in a dtype that the device computes in."""
+    """Presents one argument of a launch to a core member: contiguous, and in a dtype that the device computes in."""
 
     position: int
     """Of the argument."""
-    load: Callable[[Any, list[Buffer]], Ref]
-    """Takes the argument, and a list that keeps temporaries for the time of the run."""
+    load: Callable[[Any, Handle], Ref]
+    """Takes the argument, and memory for a temporary."""
     temporary: int = 0
-    """Bytes that it takes from the pool."""
+    """Bytes of the temporary; 0 if there is none."""
 
 
-def _plan_call(
-    device: Device, call: CoreCall, inputs: Sequence[InputSpec | None], output: Spec
-) -> tuple[Run, int] | None:
-    """A run of `call`, and the bytes that it takes from the pool; None if no dtype of the device holds an operand."""
+def _launch(device: Device, call: CoreCall, inputs: Sequence[InputSpec | None], output: Spec) -> SimpleLaunch | None:
+    """A launch of `call`, whose workspace holds what must be copied; None if no dtype of the device holds an operand."""
     loaders: list[_Loader] = []
     for position, (spec, operand) in enumerate(zip(inputs, call.inputs, strict=True)):
         if operand is not None:
@@ -76,37 +72,42 @@ def _plan_call(
     result = call.result if call.result_exact else _computing(device, call.result)
     if result is None:
         return None
-    temporary = sum(x.temporary for x in loaders)
     shaped = contiguous(result, call.shape)
+    workspace = tuple(x.temporary for x in loaders if x.temporary)
     if result is output.dtype:
-        return _direct_run(call, loaders, shaped._replace(aligned=output.aligned)), temporary
-    return _casting_run(device, call, loaders, shaped, output), temporary + bucket(shaped.nbytes)
+        run = _direct_run(call, loaders, len(inputs), shaped._replace(aligned=output.aligned))
+    else:
+        run = _casting_run(device, call, loaders, len(inputs), shaped, output)
+        workspace += (shaped.nbytes,)
+    return SimpleLaunch(f"core method {call.name}", run, workspace)
 
 
-def _direct_run(call: CoreCall, loaders: Sequence[_Loader], shaped: Spec) -> Run:
-    """A run that writes the output directly."""
+def _loaded(loaders: Sequence[_Loader], args: Sequence[Any], workspace: Iterator[Handle]) -> list[Ref]:
+    """The arguments that a core member takes."""
+    return [load(args[i], next(workspace) if temporary else None) for i, load, temporary in loaders]
+
+
+def _direct_run(call: CoreCall, loaders: Sequence[_Loader], count: int, shaped: Spec) -> Callable[..., None]:
+    """A run that writes the output, which follows `count` inputs, directly."""
     compute = call.run
 
-    def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-        keep: list[Buffer] = []
-        refs = [load(args[i], keep) for i, load, _ in loaders]
-        compute(*refs, Ref(outs[0].handle, shaped, outs[0].offset))
+    def run(*args: Any) -> None:
+        out = args[count]
+        compute(*_loaded(loaders, args, iter(args[count + 1 :])), Ref(out.handle, shaped, out.offset))
 
     return run
 
 
-def _casting_run(device: Device, call: CoreCall, loaders: Sequence[_Loader], shaped: Spec, output: Spec) -> Run:
-    """A run that computes in a wider dtype, and casts the result to the output's."""
-    compute, take, copy = call.run, device.pool.take, device.backend.copy
-    size = bucket(shaped.nbytes)
+def _casting_run(
+    device: Device, call: CoreCall, loaders: Sequence[_Loader], count: int, shaped: Spec, output: Spec
+) -> Callable[..., None]:
+    """A run that computes in a wider dtype, in the last part of the workspace, and casts the result to the output's."""
+    compute, copy = call.run, device.backend.copy
     dense = contiguous(shaped.dtype, output.shape)
 
-    def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-        keep: list[Buffer] = []
-        refs = [load(args[i], keep) for i, load, _ in loaders]
-        buffer = take(size)
-        compute(*refs, Ref(buffer.handle, shaped, 0))
-        copy(Ref(buffer.handle, dense, 0), outs[0])
+    def run(*args: Any) -> None:
+        compute(*_loaded(loaders, args, iter(args[count + 1 : -1])), Ref(args[-1], shaped, 0))
+        copy(Ref(args[-1], dense, 0), args[count])
 
     return run
 
@@ -139,23 +140,20 @@ def _loader(device: Device, position: int, spec: InputSpec | None, operand: Core
 
 def _filling_loader(device: Device, position: int, target: Spec) -> _Loader:
     """A number becomes a tensor."""
-    take, fill = device.pool.take, device.backend.fill
-    size = bucket(target.nbytes)
+    fill = device.backend.fill
 
-    def load(x: Any, keep: list[Buffer]) -> Ref:
-        buffer = take(size)
-        keep.append(buffer)
-        ref = Ref(buffer.handle, target, 0)
+    def load(x: Any, temporary: Handle) -> Ref:
+        ref = Ref(temporary, target, 0)
         fill(x, ref)
         return ref
 
-    return _Loader(position, load, size)
+    return _Loader(position, load, target.nbytes)
 
 
 def _reshaping_loader(position: int, target: Spec, offset: int) -> _Loader:
     """Memory that is contiguous already is passed in another shape."""
 
-    def load(x: Ref, keep: list[Buffer]) -> Ref:
+    def load(x: Ref, temporary: Handle) -> Ref:
         return Ref(x.handle, target, x.offset + offset)
 
     return _Loader(position, load)
@@ -163,15 +161,12 @@ def _reshaping_loader(position: int, target: Spec, offset: int) -> _Loader:
 
 def _copying_loader(device: Device, position: int, layout: Spec, view: View, target: Spec) -> _Loader:
     """Strided memory, or another dtype, is copied."""
-    take, copy = device.pool.take, device.backend.copy
+    copy = device.backend.copy
     dense = contiguous(target.dtype, view.shape)
-    size = bucket(target.nbytes)
     offset = view.offset
 
-    def load(x: Ref, keep: list[Buffer]) -> Ref:
-        buffer = take(size)
-        keep.append(buffer)
-        copy(Ref(x.handle, layout, x.offset + offset), Ref(buffer.handle, dense, 0))
-        return Ref(buffer.handle, target, 0)
+    def load(x: Ref, temporary: Handle) -> Ref:
+        copy(Ref(x.handle, layout, x.offset + offset), Ref(temporary, dense, 0))
+        return Ref(temporary, target, 0)
 
-    return _Loader(position, load, size)
+    return _Loader(position, load, target.nbytes)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.capture.runtime_scalars import DerivedScalar, RuntimeScalar
 from polyhal.hal.layout import Ref, Spec, View, place
 from polyhal.hal.ops.lowering import OutputRegion, Regions
-from polyhal.hal.planning.plan import Run
+from polyhal.hal.planning.plan import launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.protocol import ComputeBackend
+from polyhal.hal.protocol import ComputeBackend, Number, SimpleLaunch
 
 if TYPE_CHECKING:
     from polyhal.hal.planning.planner import Planner
@@ -27,24 +28,32 @@ def output_regions(planner: Planner, request: Request, strategy: Regions) -> Res
     ]
     resolution.recordable = True
     resolution.step, resolution.how = ResolutionStep.CORE, f"{len(regions)} core fills and copies"
-    return _region_run(planner.device.backend, regions, outputs[0]), None
+    launch = SimpleLaunch(resolution.how, _region_run(planner.device.backend, regions, len(inputs), outputs[0]))
+    return launch_run(planner.device, launch), launch
 
 
-def _region_run(backend: ComputeBackend, regions: Sequence[OutputRegion], output: Spec) -> Run:
-    """Fill or copy every region. No region is empty."""
+def _region_run(
+    backend: ComputeBackend, regions: Sequence[OutputRegion], count: int, output: Spec
+) -> Callable[..., None]:
+    """Fill or copy every region of the output, which follows `count` inputs. No region is empty."""
     fill, copy = backend.fill, backend.copy
     placed = [(region, place(output, region.target)) for region in regions]
 
-    def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-        out = outs[0]
+    def run(*args: Any) -> None:
+        out = args[count]
         for region, spec in placed:
             target = Ref(out.handle, spec, out.offset + region.target.offset)
             x = region.value if region.source is None else args[region.source]
             if not isinstance(x, Ref):
-                fill(x if region.of is None else region.of(x), target)
+                fill(x if region.of is None else _derived(region.of, x), target)
             elif region.view is None:
                 copy(x, target)
             else:
                 copy(Ref(x.handle, place(x.spec, region.view), x.offset + region.view.offset), target)
 
     return run
+
+
+def _derived(function: Callable[[Number], Number], x: Any) -> Any:
+    """A function of a number; of one that is still to come, another such."""
+    return DerivedScalar(lambda: function(x.value)) if isinstance(x, RuntimeScalar) else function(x)

@@ -50,8 +50,6 @@ class Resolution:
     outputs: tuple[Spec, ...] = ()
     recordable: bool = False
     """Whether a run consists of launches alone, so that a device can record it."""
-    temporary: int = 0
-    """Bytes that the run of a core method takes from the pool, for copies of its operands."""
     skipped: list[str] = field(default_factory=list)
     parts: list[Resolution] = field(default_factory=list)
 

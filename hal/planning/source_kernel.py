@@ -6,18 +6,16 @@ Kernels of users index their operands plainly, so strided operands are copied fi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from polyhal.hal.errors import BackendError, UnsupportedOpError, message
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.schema import Params, Specs, tensors
-from polyhal.hal.planning.plan import Run, launch_run
+from polyhal.hal.planning.plan import launch_run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.protocol import Declined, Feature, Launch, SupportsUserKernels
+from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch, SupportsUserKernels
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -50,12 +48,9 @@ def source_kernel(planner: Planner, request: Request, strategy: SourceKernel) ->
     resolution.how = f"kernel {answer.name} from the op's own source" + (
         " after copies of strided inputs" if copies else ""
     )
-    resolution.temporary = sum(c.nbytes for c in copies)
-    # Copies lie in memory of the pool, which does not outlive a run.
-    resolution.recordable = not copies
-    if strategy.initial is None and not copies:
-        return launch_run(device, answer), answer
-    return _prepared(device, answer, copies, strategy), None
+    resolution.recordable = True
+    launch = answer if strategy.initial is None and not copies else _prepared(device, answer, copies, request, strategy)
+    return launch_run(device, launch), launch
 
 
 def source_launch(
@@ -76,40 +71,30 @@ def source_launch(
     return backend.compile_kernel(strategy.kernel, dense, outputs, params, grid, strategy.group)
 
 
-class _DenseCopy(NamedTuple):
-    """The input at `position`, copied to contiguous memory."""
-
-    position: int
-    spec: Spec
-    nbytes: int
-
-
-def _copies(inputs: Sequence[Any]) -> list[_DenseCopy]:
-    dense = [
+def _copies(inputs: Sequence[Any]) -> list[tuple[int, Spec]]:
+    """The positions of strided inputs, with the specs of contiguous copies."""
+    return [
         (i, contiguous(s.dtype, s.shape)) for i, s in enumerate(inputs) if isinstance(s, Spec) and not s.is_contiguous
     ]
-    return [_DenseCopy(i, spec, bucket(spec.nbytes)) for i, spec in dense]
 
 
-def _prepared(device: Device, launch: Launch, copies: Sequence[_DenseCopy], strategy: SourceKernel) -> Run:
-    """A run that copies inputs and sets outputs before the launch."""
-    take, copy = device.pool.take, device.backend.copy
-    fill: Callable[..., None] = device.backend.fill
+def _prepared(
+    device: Device, kernel: Launch, copies: Sequence[tuple[int, Spec]], request: Request, strategy: SourceKernel
+) -> Launch:
+    """A launch that copies inputs to its workspace and sets outputs before the kernel's."""
+    copy, fill = device.backend.copy, cast(Callable[..., None], device.backend.fill)
     initial = strategy.initial
-    sizes = [bucket(n) for n in launch.workspace]
+    first, last = len(request.inputs), len(request.inputs) + len(request.outputs)
 
-    def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-        values, keep = list(args), list[Buffer]()
-        for position, spec, nbytes in copies:
-            buffer = take(nbytes)
-            keep.append(buffer)
-            values[position] = Ref(buffer.handle, spec, 0)
+    def run(*args: Any) -> None:
+        values, outs, workspace = list(args[:first]), args[first:last], args[last:]
+        for (position, spec), temporary in zip(copies, workspace, strict=False):
+            values[position] = Ref(temporary, spec, 0)
             copy(args[position], values[position])
         if initial is not None:
             for out in outs:
                 if out.size:
                     fill(initial, out)
-        workspace = [take(n) for n in sizes]
-        launch(*values, *outs, *[b.handle for b in workspace])
+        kernel(*values, *outs, *workspace[len(copies) :])
 
-    return run
+    return SimpleLaunch(kernel.name, run, (*(spec.nbytes for _, spec in copies), *kernel.workspace))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from polyhal.hal.capture.result import UNNAMED, StepInput
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Node
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.scheduler.arena import LiveInterval, usage
-from polyhal.hal.scheduler.calls import NodeCall
 from polyhal.hal.scheduler.plan import Arena, Owner, StepPlan
 
 if TYPE_CHECKING:
@@ -67,9 +66,7 @@ class DeviceMemory:
     arena: MemoryKind
     """Tensors that are live only within a run, and share memory; the entries are those at the peak."""
     workspace: MemoryKind
-    """Temporaries of kernels, which lie in the arena and are counted there."""
-    transient: int
-    """The most that one core method needs for copies of its operands."""
+    """Temporaries of kernels, and copies of operands for core members, which lie in the arena and are counted there."""
     elsewhere: int
     """Bytes in use on the device by tensors that the step does not know."""
     largest_step: str
@@ -78,7 +75,7 @@ class DeviceMemory:
     @property
     def own(self) -> int:
         """The memory of a run beyond that in use before it."""
-        return self.arena.nbytes + self.results.nbytes + self.gradients.nbytes - self.shared + self.transient
+        return self.arena.nbytes + self.results.nbytes + self.gradients.nbytes - self.shared
 
     @property
     def step(self) -> int:
@@ -110,8 +107,6 @@ class DeviceMemory:
         if self.workspace.nbytes:
             lines.append(f"  workspace  {_size(self.workspace.nbytes)}  at most, within the arena")
             lines += [f"    {entry}" for entry in self.workspace.entries[: _SHOWN // 4]]
-        if self.transient:
-            lines.append(f"  transient  {_size(self.transient)}  for copies of operands")
         if self.elsewhere:
             lines.append(f"  elsewhere  {_size(self.elsewhere)}  in use by tensors that the step does not know")
         return "\n".join(lines)
@@ -171,16 +166,9 @@ class _DeviceReport:
             shared=shared,
             arena=MemoryKind(arena.layout.nbytes, at_peak),
             workspace=workspace,
-            transient=max((c.resolution.temporary for c in self._calls()), default=0),
             elsewhere=max(self._device.pool.used - allocated - known - self._replaced(), 0),
             largest_step=step,
         )
-
-    def _calls(self) -> Iterator[NodeCall]:
-        """The calls that run on the device."""
-        for call in self._plan.calls:
-            if call is not None and call.node.device is self._device:
-                yield call
 
     def _inputs(self) -> tuple[dict[str, MemoryKind], MemoryKind]:
         """The captured memory by kind, and the arguments. Each buffer counts once."""

@@ -48,7 +48,7 @@ def test_the_report_names_what_it_lists() -> None:
     assert "float32[8, 32, 128]" in text
     assert "fullest at step" in text
     assert memory.shared == memory.gradients.nbytes
-    assert memory.own == memory.arena.nbytes + memory.results.nbytes + memory.transient
+    assert memory.own == memory.arena.nbytes + memory.results.nbytes
 
 
 def test_a_block_tells_what_it_needs() -> None:

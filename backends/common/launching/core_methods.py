@@ -118,12 +118,25 @@ class CoreMethods(ABC):
         if not launch.workspace:
             launch(*args)
             return
-        workspace = [self.allocate(n) for n in launch.workspace]
-        try:
-            launch(*args, *workspace)
-        finally:
-            for handle in workspace:
-                self.deallocate(handle)
+        memory = [_Temporary(self, n) for n in launch.workspace]
+        launch(*args, *[m.handle for m in memory])
+        recorder = self._runtime.recorder
+        if recorder is not None and recorder.accepts():
+            recorder.kept += memory
+
+
+class _Temporary:
+    """Memory of a launch, released with this object: after the call, or with the command buffer that recorded it."""
+
+    __slots__ = ("_owner", "handle")
+
+    def __init__(self, owner: CoreMethods, nbytes: int) -> None:
+        self._owner = owner
+        self.handle = owner.allocate(nbytes)
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle"):  # else there was no memory
+            self._owner.deallocate(self.handle)
 
 
 def _as_number(value: Any, dtype: DType) -> Any:

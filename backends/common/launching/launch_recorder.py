@@ -19,6 +19,8 @@ class LaunchRecorder(Generic[L]):
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self.launches: list[L] = []
+        self.kept: list[object] = []
+        """Objects that must live as long as the launches: memory of temporaries."""
 
     def accepts(self) -> bool:
         """Return whether launches of the current thread are to be recorded."""
@@ -37,8 +39,10 @@ class _RecordsLaunches(Protocol[L]):
     """Held while `recorder` is set: threads record one after the other."""
 
 
-def record_launches(runtime: _RecordsLaunches[L], calls: Sequence[Callable[[], None]]) -> tuple[list[L], list[int]]:
-    """Run `calls` and return the launches they make, and for each launch the position of its call."""
+def record_launches(
+    runtime: _RecordsLaunches[L], calls: Sequence[Callable[[], None]]
+) -> tuple[list[L], list[int], list[object]]:
+    """Run `calls` and return the launches they make, for each launch the position of its call, and objects to keep."""
     origins: list[int] = []
     recorder: LaunchRecorder[L] = LaunchRecorder()
     with runtime.recording:
@@ -49,4 +53,4 @@ def record_launches(runtime: _RecordsLaunches[L], calls: Sequence[Callable[[], N
                 origins += [position] * (len(recorder.launches) - len(origins))
         finally:
             runtime.recorder = None
-    return recorder.launches, origins
+    return recorder.launches, origins, recorder.kept

@@ -134,7 +134,7 @@ def trace_pass(recipe: ModelRecipe, device: Device, key: TraceKey, dtype: Any) -
         *found.sections,
         kept=found.kept,
         parameters=_parameter_bytes(recipe, model),
-        fixed=max(fixed, 0) + memory.transient,
+        fixed=max(fixed, 0),
         overhead=found.overhead,
         boundary=observed.boundary,
         sums=tuple(observed.sums),
