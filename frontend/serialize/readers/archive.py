@@ -93,8 +93,6 @@ class Archive:
         while left > 0:
             data = waiting or self.file.read(at, min(size, end - at))
             at += 0 if waiting else len(data)
-            if not data:
-                return
             if inflater is None:
                 block = data[:left]
             else:
@@ -103,8 +101,8 @@ class Archive:
                 except zlib.error as error:
                     raise self._damaged(name, str(error)) from error
                 waiting = inflater.unconsumed_tail
-                if inflater.eof and not block:
-                    return
+            if not block and (not data or (inflater is not None and inflater.eof)):
+                return
             left -= len(block)
             if block:
                 yield block
