@@ -7,18 +7,25 @@ wheel of PoCL needs nothing: pyopencl's loader looks beside itself as well.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import errno
 import hashlib
 import importlib.metadata
 import os
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyhal.hal.settings import env
+from polyhal.hal.settings import env, trust
 from polyhal.hal.settings.atomic import replacing
 
+_OURS = "vendors-"
+"""Beginning of the name of a folder that `prepare` writes."""
+_UNFINISHED = ".tmp"
+"""End of the names of files that another process is writing."""
 _VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
 _LIBRARY = "intelocl64.dll" if sys.platform == "win32" else "libintelocl.so"
@@ -42,7 +49,10 @@ def prepare() -> DriverSetup:
     named = os.environ.get(_VARIABLE, "")
     if named and not Path(named).is_dir():
         return DriverSetup(note=f"{_VARIABLE} names the single driver {named}; left as it is")
-    if named and _lists(Path(named), library):
+    inherited = Path(named) if named else None
+    if inherited is not None and _OURS in inherited.name and not _is_intact(inherited):
+        inherited = None  # the folder of another process, to which others have added
+    if inherited is not None and _lists(inherited, library):
         return DriverSetup(named)
     late = "pyopencl" in sys.modules
     note = "if this process listed OpenCL platforms before, the packaged driver stays invisible to it" if late else ""
@@ -51,7 +61,7 @@ def prepare() -> DriverSetup:
         files = [os.environ.get("OCL_ICD_FILENAMES", ""), str(library)]
         os.environ["OCL_ICD_FILENAMES"] = os.pathsep.join(filter(None, files))
         return DriverSetup(note=note)
-    folder = _write_folder(_registrations(Path(named) if named else _SYSTEM_FOLDER, library))
+    folder = _write_folder(_registrations(inherited or _SYSTEM_FOLDER, library))
     os.environ[_VARIABLE] = str(folder)
     return DriverSetup(str(folder), note)
 
@@ -77,7 +87,7 @@ def _lists(folder: Path, library: Path) -> bool:
 def _target(file: Path) -> str:
     """Return the library that a registration names; empty if it cannot be read."""
     try:
-        name = file.read_text(encoding="utf-8").strip()
+        name = trust.read_regular(file).decode().strip()
     except (OSError, UnicodeDecodeError):
         return ""
     return str(Path(name).resolve()) if os.path.isabs(name) else name
@@ -95,30 +105,52 @@ def _registrations(existing: Path, library: Path) -> dict[str, str]:
     return files
 
 
-def _write_folder(files: dict[str, str]) -> Path:
-    """Write a folder with exactly these files. Its name is a digest of them, so processes that race write equal bytes."""
-    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
-    folder = env.cache_dir() / "opencl" / f"vendors-{digest}"
+def _is_intact(folder: Path) -> bool:
+    """Return whether a folder of `prepare` is as it was written: its name is a digest of its content."""
+    if trust.distrust(folder):
+        return False
     try:
-        _fill(folder, files)
-    except OSError:
-        folder = Path(tempfile.gettempdir()) / f"polyhal-{os.getuid()}-vendors-{digest}"
-        try:
+        files = {f.name: trust.read_regular(f).decode() for f in folder.iterdir() if not f.name.endswith(_UNFINISHED)}
+    except (OSError, UnicodeDecodeError):
+        return False
+    return folder.name.endswith(_digest(files))
+
+
+def _digest(files: dict[str, str]) -> str:
+    return hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
+
+
+def _write_folder(files: dict[str, str]) -> Path:
+    """Write a folder with exactly these files. Its name is a digest of them, so processes that race write equal bytes.
+
+    The loader loads every library that the folder names: nobody else may be able to write there.
+    """
+    digest = _digest(files)
+    for folder in (
+        env.cache_dir() / "opencl" / f"{_OURS}{digest}",
+        Path(tempfile.gettempdir()) / f"polyhal-{os.getuid()}-{_OURS}{digest}",
+    ):
+        with contextlib.suppress(OSError):
             _fill(folder, files)
-            if folder.stat().st_uid != os.getuid():
-                raise PermissionError(f"{folder} belongs to another user")
-        except OSError:
-            folder = Path(tempfile.mkdtemp(prefix="polyhal-vendors-"))
-            _fill(folder, files)
+            return folder
+    folder = Path(tempfile.mkdtemp(prefix=f"polyhal-{_OURS}"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _fill(folder, files)
     return folder
 
 
 def _fill(folder: Path, files: dict[str, str]) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Let a folder hold these files and no other. Raises OSError, also for a folder that others can write to."""
+    if folder.is_symlink():
+        raise PermissionError(errno.EACCES, "is a link", str(folder))
+    trust.private_folder(folder)
+    for entry in folder.iterdir():
+        if entry.name not in files and not entry.name.endswith(_UNFINISHED):
+            entry.unlink()
     for name, target in files.items():
         path = folder / name
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            if path.read_text(encoding="utf-8") == target:
+            if not path.is_symlink() and trust.read_regular(path).decode() == target:
                 continue
         with replacing(path, durable=False) as file:
             file.write(target.encode())

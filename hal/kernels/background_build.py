@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,7 @@ class BackgroundBuilder:
         self._device = device
         self._started = False
         self._helpers: list[subprocess.Popen[bytes]] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: str | None = None
         self._claims: BuildClaims | None = None
         self._lock: FileLock | None = None
 
@@ -77,11 +78,11 @@ class BackgroundBuilder:
         if cores < 2 or not is_python or not self._take_lock():
             return
         atexit.register(self.stop)
-        self._folder = tempfile.TemporaryDirectory(prefix="polyhal-ahead-", ignore_cleanup_errors=True)
+        self._folder = tempfile.mkdtemp(prefix="polyhal-ahead-")
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
         settings = {"POLYHAL_BUILD_AHEAD": "0", "POLYHAL_BUILDS_ONLY": "1", "POLYHAL_MEASURE_TIMEOUT": "0"}
         environment = os.environ | {"PYTHONPATH": path} | settings
-        command = [executable, "-P", "-m", "polyhal.hal.kernels.prebuild", self._device, self._folder.name]
+        command = [executable, "-P", "-m", "polyhal.hal.kernels.prebuild", self._device, self._folder]
         for _ in range(min(cores - 1, _MAX_HELPERS)):
             self._helpers.append(
                 subprocess.Popen(
@@ -92,7 +93,7 @@ class BackgroundBuilder:
                     env=environment,
                 )
             )
-        self._claims = BuildClaims(Path(self._folder.name))
+        self._claims = BuildClaims(Path(self._folder))
 
     def _take_lock(self) -> bool:
         lock = FileLock(env.cache_dir() / "building-ahead.lock")
@@ -114,7 +115,8 @@ class BackgroundBuilder:
         self._helpers.clear()
         self._claims = None
         if self._folder is not None:
-            self._folder.cleanup()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -23,6 +23,7 @@ from polyhal.hal.layout import Ref, ScalarSpec, Spec
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.protocol import Declined, InputSpec
 from polyhal.hal.settings import env, json_store
+from polyhal.hal.settings.trust import read_regular
 
 if TYPE_CHECKING:
     from polyhal.hal.capabilities import DeviceInfo
@@ -118,7 +119,7 @@ class KernelCallLog:
     def _lines(self) -> list[dict[str, Any]]:
         lines = []
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            for text in self._path.read_text(encoding="utf-8").splitlines():
+            for text in read_regular(self._path).decode().splitlines():
                 with contextlib.suppress(CorruptFileError):
                     line = json_store.parse(text, self._path)
                     programs = line.get("programs") if isinstance(line, dict) else None

@@ -18,6 +18,7 @@ from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.discovery.fingerprint import model, model_key
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.hal.settings import env, json_store
+from polyhal.hal.settings.trust import read_regular
 
 _SCHEMA = 1
 
@@ -122,7 +123,7 @@ class KernelOverrides:
             return None
         path = self.folder / name
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path).decode()
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import math
 import os
+import shutil
+import tempfile
+import warnings
 from pathlib import Path
 
-from polyhal.hal.errors import SettingError
+from polyhal.hal.errors import SettingError, message
+from polyhal.hal.settings import trust
 
 
 def _flag(name: str) -> bool:
@@ -34,7 +40,7 @@ def cache_dir() -> Path:
     import platformdirs
 
     named = os.environ.get("POLYHAL_CACHE_DIR")
-    return Path(named) if named else Path(platformdirs.user_cache_dir("polyhal", appauthor=False))
+    return _trusted(Path(named) if named else Path(platformdirs.user_cache_dir("polyhal", appauthor=False)))
 
 
 def kernels_dir() -> Path:
@@ -42,7 +48,20 @@ def kernels_dir() -> Path:
     import platformdirs
 
     named = os.environ.get("POLYHAL_KERNELS")
-    return Path(named) if named else Path(platformdirs.user_config_dir("polyhal", appauthor=False)) / "kernels"
+    return _trusted(Path(named) if named else Path(platformdirs.user_config_dir("polyhal", appauthor=False)) / "kernels")
+
+
+@functools.lru_cache(maxsize=64)
+def _trusted(folder: Path) -> Path:
+    """Return the folder, or a new one that lasts as long as the process if others may have put files there."""
+    problem = trust.distrust(folder)
+    if not problem:
+        return folder
+    substitute = tempfile.mkdtemp(prefix="polyhal-")
+    atexit.register(shutil.rmtree, substitute, ignore_errors=True)
+    fix = f"remove {folder}, or name a folder of your own by POLYHAL_CACHE_DIR or POLYHAL_KERNELS"
+    warnings.warn(message(None, f"{problem}: a new folder is used in this process", fix=fix), stacklevel=3)
+    return Path(substitute)
 
 
 def fallback_policy() -> str:

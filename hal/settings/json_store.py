@@ -10,6 +10,7 @@ from typing import Any
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.hal.settings.atomic import replacing
 from polyhal.hal.settings.file_lock import ExclusiveBlock, exclusive
+from polyhal.hal.settings.trust import read_regular
 
 _PATIENCE = 10.0
 """Seconds to wait for a process that changes the same file, which takes milliseconds."""
@@ -27,7 +28,7 @@ def parse(text: str | bytes, what: object) -> Any:
 
 def read(path: Path, schema: int) -> dict[str, Any]:
     """The object in a file that `write` made. Raises FileNotFoundError, CorruptFileError and IncompatibleFileError."""
-    found = parse(path.read_bytes(), path)
+    found = parse(read_regular(path), path)
     if not isinstance(found, dict):
         raise CorruptFileError(message(None, f"{path} holds a {type(found).__name__}", expected="an object"))
     if found.get("schema") != schema:

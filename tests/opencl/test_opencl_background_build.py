@@ -84,7 +84,7 @@ def test_nobody_waits_for_a_helper_that_is_gone(tmp_path: Path, monkeypatch: pyt
     ahead = BackgroundBuilder("no-such-backend")
     ahead.wait_for_turn("a.cl", "first")
     assert ahead._folder is not None
-    other = BuildClaims(Path(ahead._folder.name))
+    other = BuildClaims(Path(ahead._folder))
     assert other("a.cl", "second")
     for helper in ahead._helpers:
         helper.kill()

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from polyhal.hal.settings import atomic
+from polyhal.hal.settings import atomic, trust
 
 _MAGIC = b"PHC1"
 _DIGEST = 32
@@ -30,6 +30,7 @@ class DiskCache:
         self._limit = limit
         self._written = 0
         self._swept = False
+        self._trusted: bool | None = None
         self.failure = ""
         """Why the last write failed, for `doctor`; empty if none failed."""
 
@@ -47,7 +48,9 @@ class DiskCache:
         """Return the bytes stored under `key`, or None; delete a damaged entry."""
         path = self._folder / (key + _SUFFIX)
         try:
-            data = path.read_bytes()
+            if not self._is_trusted():
+                return None
+            data = trust.read_regular(path)
         except OSError:
             return None
         header = len(_MAGIC) + _DIGEST
@@ -63,7 +66,7 @@ class DiskCache:
         """Store `payload` under `key`."""
         data = _MAGIC + hashlib.sha256(payload).digest() + payload
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            trust.private_folder(self._folder)
             if not self._swept:
                 self._swept = True
                 atomic.sweep(self._folder)
@@ -77,6 +80,13 @@ class DiskCache:
         if self._written > self._limit // 16:
             self._written = 0
             self.trim()
+
+    def _is_trusted(self) -> bool:
+        """Return whether entries are ours: a compiled program of another user would run in this process."""
+        if self._trusted is None:
+            self.failure = trust.distrust(self._folder)
+            self._trusted = not self.failure
+        return self._trusted
 
     def discard(self, key: str) -> None:
         """Delete an entry."""

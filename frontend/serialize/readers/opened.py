@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
-import stat
 import threading
 import weakref
 from pathlib import Path
 
 from polyhal.hal.errors import CorruptFileError, message
+from polyhal.hal.settings.trust import open_regular
 
 _BLOCK = 1 << 30
 """Bytes per call: Linux reads no more than 2 GiB at once."""
@@ -21,15 +22,16 @@ class OpenedFile:
     def __init__(self, path: Path) -> None:
         """Open the file. Raises CorruptFileError for anything but a regular file, which may never end, and OSError."""
         self.path = path
-        # Opening a FIFO would wait for its writer.
-        flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor = os.open(path, flags)
+        try:
+            self._descriptor = open_regular(path)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            problem = f"{path} is a pipe or a device"
+            raise CorruptFileError(message("load", problem, expected="a file or a folder")) from error
         weakref.finalize(self, os.close, self._descriptor)
         self._lock = threading.Lock()
-        status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise CorruptFileError(message("load", f"{path} is a pipe or a device", expected="a file or a folder"))
-        self.size = status.st_size
+        self.size = os.fstat(self._descriptor).st_size
 
     def fileno(self) -> int:
         """The descriptor, for mapping the file."""

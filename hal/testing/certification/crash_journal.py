@@ -14,6 +14,7 @@ from typing import Self
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.fingerprint import device_key, fingerprint
 from polyhal.hal.settings import env, processes
+from polyhal.hal.settings.trust import read_regular
 
 _FRESH = 30.0
 """Seconds without a new case after which a run counts as dead, on systems that cannot query processes."""
@@ -30,7 +31,7 @@ class Journal:
     def crashed(self) -> str:
         """The case in which an earlier run with this driver and these versions ended; empty if there is none."""
         try:
-            key, process, case = self._path.read_text(encoding="utf-8").splitlines()
+            key, process, case = read_regular(self._path).decode().splitlines()
             alive = _alive(int(process), self._path)
         except (OSError, ValueError):  # missing, or torn by the crash
             return ""
