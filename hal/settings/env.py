@@ -6,8 +6,6 @@ import atexit
 import functools
 import math
 import os
-import shutil
-import tempfile
 import warnings
 from pathlib import Path
 
@@ -57,6 +55,9 @@ def _trusted(folder: Path) -> Path:
     problem = trust.distrust(folder)
     if not problem:
         return folder
+    import shutil
+    import tempfile
+
     substitute = tempfile.mkdtemp(prefix="polyhal-")
     atexit.register(shutil.rmtree, substitute, ignore_errors=True)
     fix = f"remove {folder}, or name a folder of your own by POLYHAL_CACHE_DIR or POLYHAL_KERNELS"
