@@ -59,8 +59,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_host_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An op that would run on the host, or whose kernel does not build, fails in every test that does not say otherwise."""
-    monkeypatch.setenv("POLYHAL_FALLBACK", "error")
+    """An op that would run on the host undeclared, or whose kernel does not build, fails in tests that do not say otherwise."""
+    monkeypatch.setenv("POLYHAL_FALLBACK", "declared")
     monkeypatch.setenv("POLYHAL_STRICT", "1")
 
 

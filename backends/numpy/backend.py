@@ -23,6 +23,7 @@ from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.host_bytes import host_bytes
 from polyhal.hal.ops import OPS
+from polyhal.hal.ops.lowering import OnHost
 from polyhal.hal.peer_memory import DeviceAddress
 from polyhal.hal.protocol import (
     REQUIRED_BINARY,
@@ -247,7 +248,7 @@ class NumpyBackend(CoreNumpyBackend):
     ) -> Launch | Declined:
         """Run any op by its reference function. Half precision is computed in float32 and rounded once, when it is stored."""
         definition = OPS[op]
-        if definition.family in ("elementwise", "movement", "creation"):
+        if definition.family in ("elementwise", "movement", "creation") and definition.strategy(OnHost) is None:
             return Declined("the core methods are as fast")
         return _launch(op, definition.reference, inputs, params)
 

@@ -16,6 +16,7 @@ TYPES: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (errors.LinAlgError, torch.linalg.LinAlgError),  # type: ignore[attr-defined]
     (errors.UnsupportedDTypeError, TypeError),
     (errors.UnsupportedOpError, NotImplementedError),
+    (errors.FallbackRefusedError, NotImplementedError),
     (errors.PolyhalError, RuntimeError),
 )
 """In the order in which they are looked for."""

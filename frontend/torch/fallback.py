@@ -149,9 +149,10 @@ def note_cpu(name: str, moved: int) -> None:
 
 def refuse_if_forbidden(name: str) -> None:
     """Raise NotImplementedError if no op may run on the CPU."""
-    if env.fallback_policy() == "error":
+    policy = env.fallback_policy()
+    if policy in ("error", "declared"):
         fix = "POLYHAL_FALLBACK=warn runs it on the CPU"
-        raise NotImplementedError(f"{name} has no kernel on {NAME}, and POLYHAL_FALLBACK is error; {fix}")
+        raise NotImplementedError(f"{name} has no kernel on {NAME}, and POLYHAL_FALLBACK is {policy}; {fix}")
 
 
 def _count(name: str, moved: int) -> None:

@@ -26,6 +26,8 @@ from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.kernels.certified_units import HasUnits
+from polyhal.hal.ops.lowering import OnHost
+from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.planning import quarantine
 from polyhal.hal.settings import env
 
@@ -124,6 +126,10 @@ class Report:
             "cl_out_of_resources-and-its-relatives": ("a device cannot be opened, or computes wrong results", broken),
             "which-dtypes-there-are": (
                 "a device has no float64", any("float64" not in d.capabilities["storage"] for d in opened)
+            ),
+            "why-an-op-runs-on-the-host": (
+                f"{sum(op.strategy(OnHost) is not None for op in OPS)} of {len(OPS.names())} ops run on the host",
+                any(d.info["backend"] != "numpy" for d in opened),
             ),
         }  # fmt: skip
         return tuple((text, f"{_PAGE}#{anchor}") for anchor, (text, holds) in noticed.items() if holds)

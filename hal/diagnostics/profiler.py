@@ -16,6 +16,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.planning.host_work import HOST_WORK, HostCalls
 from polyhal.hal.protocol import SupportsProfiling
 
 
@@ -58,7 +59,10 @@ class Profile:
     ops: dict[str, Row] = field(default_factory=dict)
     kernels: dict[str, Row] = field(default_factory=dict)
     events: list[TraceEvent] = field(default_factory=list)
+    host_work: dict[str, HostCalls] = field(default_factory=dict)
+    """Ops that ran in NumPy on the host, and the bytes that they moved, on any thread."""
     elapsed: int = 0
+    _host_work: dict[str, HostCalls] = field(default_factory=dict)
     _begun: int = 0
     _previous: dispatch.Executor = dispatch.EAGER
     _active: list[Device] = field(default_factory=list)
@@ -68,6 +72,7 @@ class Profile:
         for device in self.devices:
             self._watch(device)
         dispatch.thread.executor = _TimingExecutor(self._previous, self)
+        self._host_work = HOST_WORK.counts()
         self._begun = time.perf_counter_ns()
         return self
 
@@ -92,6 +97,7 @@ class Profile:
                     self.kernels.setdefault(name, Row(name)).add(end - start)
                     self.events.append(TraceEvent(name, start, end - start, device.name))
         self.elapsed = time.perf_counter_ns() - self._begun
+        self.host_work = HOST_WORK.since(self._host_work)
         self._active.clear()
 
     def table(self, limit: int = 20) -> str:
@@ -103,6 +109,9 @@ class Profile:
         lines += _table("op", "host ms", self.ops.values(), limit)
         if self.kernels:
             lines += ["", *_table("kernel", "device ms", self.kernels.values(), limit)]
+        if self.host_work:
+            lines += ["", "on the host, in NumPy:"]
+            lines += [f"  {op}  {n} calls, {nbytes} bytes moved" for op, (n, nbytes) in sorted(self.host_work.items())]
         return "\n".join(lines)
 
     def save_chrome_trace(self, path: str | Path) -> None:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.hal.errors import FallbackRefusedError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.ops.lowering import HostConstant, OnHost
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.planning.host_work import HOST_WORK, check_policy, warn_of_host_work
 from polyhal.hal.planning.plan import Run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import ComputeBackend
-from polyhal.hal.settings import env
 
 if TYPE_CHECKING:
     from polyhal.hal.planning.planner import Planner
@@ -31,38 +30,29 @@ def host_constant(planner: Planner, request: Request, strategy: HostConstant) ->
 
 def host_reference(planner: Planner, request: Request) -> Resolved:
     """Run the op in NumPy, if the policy allows that. Raises FallbackRefusedError."""
-    op, device, moved = request.op, planner.device, _moved_bytes(request)
-    policy = env.fallback_policy()
-    reasons = "; ".join(request.resolution.skipped)
-    if policy == "error":
-        raise FallbackRefusedError(
-            message(
-                op.name,
-                f"{request.resolution.specs} would run on the host and move {moved} bytes: {reasons}",
-                fix="set POLYHAL_FALLBACK=warn or allow to permit that",
-                device=device,
-            )
-        )
-    if policy == "warn":
-        problem = f"runs on the host and moves {moved} bytes a call: {reasons}"
-        planner.warn_once(op.name, message(op.name, problem, device=device))
-    return _run_reference(planner, request, f"host reference, moving {moved} bytes")
+    return _run_reference(planner, request, "host reference", "; ".join(request.resolution.skipped), False)
 
 
 def declared_on_host(planner: Planner, request: Request, strategy: OnHost) -> Resolved:
-    """Run the op in NumPy, where it belongs by its declaration: no policy is asked, and nobody is warned."""
-    return _run_reference(planner, request, f"on the host, moving {_moved_bytes(request)} bytes: {strategy.reason}")
+    """Run the op in NumPy, where it belongs by its declaration, if the policy allows that. Raises FallbackRefusedError."""
+    return _run_reference(planner, request, "on the host", strategy.reason, True)
 
 
 def _moved_bytes(request: Request) -> int:
     return sum(s.nbytes for s in (*request.inputs, *request.outputs) if isinstance(s, Spec))
 
 
-def _run_reference(planner: Planner, request: Request, how: str) -> Resolved:
-    op, params, device = request.op, request.params, planner.device
-    request.resolution.step, request.resolution.how = ResolutionStep.HOST, how
+def _run_reference(planner: Planner, request: Request, how: str, reason: str, declared: bool) -> Resolved:
+    op, params, device, moved = request.op, request.params, planner.device, _moved_bytes(request)
+    problem = f"{request.resolution.specs} would run on the host and move {moved} bytes: {reason}"
+    check_policy(op.name, device, problem, declared)
+    warn_of_host_work(op.name, device, moved, reason)
+    request.resolution.step = ResolutionStep.HOST
+    request.resolution.how = f"{how}, moving {moved} bytes" + (f": {reason}" if declared else "")
 
     def compute(args: Sequence[Any]) -> Any:
+        check_policy(op.name, device, problem, declared)  # plans are kept longer than policies
+        HOST_WORK.count(op.name, moved)
         return _reference(op, [device.download(x) if isinstance(x, Ref) else x for x in args], params)
 
     return _upload_run(device.backend, compute), None

@@ -26,6 +26,7 @@ from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.core_member import core_member
 from polyhal.hal.planning.decompose import decomposed
 from polyhal.hal.planning.host import declared_on_host, empty_inputs, host_constant, host_reference
+from polyhal.hal.planning.host_work import warn_at_user
 from polyhal.hal.planning.native import native_kernel
 from polyhal.hal.planning.plan import OpPlan, Run
 from polyhal.hal.planning.quarantine import Quarantine, load
@@ -45,8 +46,6 @@ _SCALARS = {
     int: ScalarSpec(dtypes.DEFAULT_INT),
     bool: ScalarSpec(dtypes.bool_),
 }
-_USER_FRAME = 6
-"""The frame outside of dispatch and planning that a warning is attributed to."""
 
 
 def _run_nothing(inputs: Sequence[Any], outs: Sequence[Ref]) -> None:
@@ -243,7 +242,7 @@ class Planner:
         """Warn unless there was a warning under the same key."""
         if key not in self._warned:
             self._warned.add(key)
-            warnings.warn(text, stacklevel=_USER_FRAME)
+            warn_at_user(text)
 
 
 def _input_specs(specs: tuple[Any, ...]) -> Specs:

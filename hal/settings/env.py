@@ -66,10 +66,13 @@ def _trusted(folder: Path) -> Path:
 
 
 def fallback_policy() -> str:
-    """POLYHAL_FALLBACK: `error`, `warn` (default) or `allow` ops that a device can only run on the host."""
+    """POLYHAL_FALLBACK: `error`, `warn` (default) or `allow` ops that run on the host.
+
+    `declared` allows those that are declared to run there, and is an error for others.
+    """
     value = os.environ.get("POLYHAL_FALLBACK", "warn").lower()
-    if value not in ("error", "warn", "allow"):
-        raise SettingError(f"POLYHAL_FALLBACK is {value!r}; expected error, warn or allow")
+    if value not in ("error", "warn", "allow", "declared"):
+        raise SettingError(f"POLYHAL_FALLBACK is {value!r}; expected error, warn, allow or declared")
     return value
 
 

@@ -107,7 +107,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = devices(metafunc.config)
     if not names:
         raise pytest.UsageError("name a device to check: --polyhal-device=numpy")
-    os.environ.update(POLYHAL_FALLBACK="error", POLYHAL_STRICT="1")
+    os.environ.update(POLYHAL_FALLBACK="declared", POLYHAL_STRICT="1")
     os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")  # tests use all cores anyway
     opened = [(name, _open(name)) for name in names]
     if "polyhal_case" not in metafunc.fixturenames:

@@ -200,7 +200,7 @@ def test_fallback_allowed_is_silent(without_tanh: Device, monkeypatch: pytest.Mo
 
 def test_fallback_policy_must_be_known(without_tanh: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "maybe")
-    with pytest.raises(ValueError, match="expected error, warn or allow"):
+    with pytest.raises(ValueError, match="expected error, warn, allow or declared"):
         polyhal.ones((3,), device=without_tanh).tanh()
 
 

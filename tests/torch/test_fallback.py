@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
 import polyhal.torch
+from polyhal.hal.device import Device
+from polyhal.hal.errors import FallbackRefusedError
 from polyhal.torch.fallback import fallback
 from polyhal.torch.kernels import cuts_gradients, overload
 from polyhal.torch.registration import TABLE, add_entry
@@ -101,3 +104,40 @@ def test_an_overload_has_one_entry() -> None:
 def test_every_entry_is_an_overload_of_pytorch() -> None:
     missing = [n for n in TABLE if not hasattr(getattr(torch.ops.aten, n.split(".")[0], None), n.split(".")[1])]
     assert set(missing) <= {"cholesky.default"}  # not in PyTorch 2.15
+
+
+@pytest.fixture
+def simulated() -> Iterator[str]:
+    """The name of PyTorch's device while it is a simulated GPU, where LAPACK's work runs on the host, with an empty report."""
+    previous = polyhal.get_default_device()
+    polyhal.set_default_device(Device.opened("sim", Device("sim").backend))
+    polyhal.torch.reset_report()
+    yield "polyhal"
+    polyhal.set_default_device(previous)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [lambda f: f, polyhal.torch.jit, functools.partial(torch.compile, backend="polyhal")],
+    ids=["eager", "recorded", "compiled"],
+)
+def test_work_in_numpy_warns_once_and_is_counted(
+    run: Callable[[Any], Any], simulated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch._dynamo.reset()
+    monkeypatch.setenv("POLYHAL_FALLBACK", "warn")
+    x = torch.eye(4, device=simulated) * 4
+    f = run(lambda x: torch.linalg.cholesky_ex(x)[0] + 1)
+    with pytest.warns(UserWarning, match=r"\[cholesky_factor\] runs on the host and moves 132 bytes"):
+        f(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            assert f(x).cpu().tolist() == (torch.eye(4) * 2 + 1).tolist()
+    report = polyhal.torch.report()
+    assert report.on_host == {"cholesky_factor": (4, 4 * 132)}
+    assert "polyhal.cholesky_factor: 4 times in NumPy on the host, 528 bytes moved" in str(report)
+    monkeypatch.setenv("POLYHAL_FALLBACK", "error")
+    # Recorded steps raise Polyhal's own errors.
+    with pytest.raises((NotImplementedError, FallbackRefusedError), match=r"\[cholesky_factor\].*POLYHAL_FALLBACK"):
+        f(x)

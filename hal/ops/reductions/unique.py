@@ -22,6 +22,7 @@ from polyhal.hal.ops.reductions.extrema import any_
 from polyhal.hal.ops.reductions.scan import cumsum
 from polyhal.hal.ops.reductions.search import searchsorted
 from polyhal.hal.ops.reductions.sort import argsort, sort_pairs
+from polyhal.hal.planning.host_work import work_on_host
 
 
 def _require_execution(op: str) -> None:
@@ -86,6 +87,8 @@ def unique(
 def _unique_slices(x: Any, dim: int, return_inverse: bool, return_counts: bool) -> Any:
     """Slices are compared on the host: the rounds of a sort by many keys would take longer than the way there."""
     axis = normalize_axis(dim, x.ndim)
+    if not isinstance(x.ref.handle, np.ndarray):  # memory that NumPy has already does not move
+        work_on_host("unique", x.device, x.size * x.dtype.itemsize, "NumPy sorts slices by many keys at once")
     front = np.moveaxis(x.detach().numpy(), axis, 0)
     rows = front.reshape(len(front), math.prod(front.shape[1:]))
     found = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)

@@ -18,8 +18,8 @@ def isolated(device: Device, quarantine: Quarantine = EMPTY) -> Device:
 
 
 def strict() -> AbstractContextManager[None]:
-    """Refuse host fallbacks, and raise the errors of kernels that do not build, in the whole process."""
-    return policies(POLYHAL_FALLBACK="error", POLYHAL_STRICT="1")
+    """Refuse host fallbacks that are not declared, and raise errors of kernels that do not build, in the whole process."""
+    return policies(POLYHAL_FALLBACK="declared", POLYHAL_STRICT="1")
 
 
 @contextmanager

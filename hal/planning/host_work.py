@@ -1,0 +1,84 @@
+"""Work on the host for tensors of a device: whether the policy permits it, and how much of it there was.
+
+POLYHAL_FALLBACK is the policy. All ops that run on the host pass through here: those that the device cannot run, those that
+declare the host as the place where they run best, and functions that compute in NumPy.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import TYPE_CHECKING, NamedTuple
+
+from polyhal.hal.capture.user_line import user_position
+from polyhal.hal.errors import FallbackRefusedError, message
+from polyhal.hal.settings import env
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
+
+class HostCalls(NamedTuple):
+    """How often an op ran on the host, and the bytes that it moved there and back."""
+
+    calls: int
+    nbytes: int
+
+
+class HostWork:
+    """Counts the calls of all devices and threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, HostCalls] = {}
+
+    def count(self, op: str, nbytes: int) -> None:
+        """Note a call."""
+        with self._lock:
+            calls, moved = self._counts.get(op, (0, 0))
+            self._counts[op] = HostCalls(calls + 1, moved + nbytes)
+
+    def counts(self) -> dict[str, HostCalls]:
+        """The calls since the start of the process, by op."""
+        with self._lock:
+            return dict(self._counts)
+
+    def since(self, before: dict[str, HostCalls]) -> dict[str, HostCalls]:
+        """The calls since `counts` returned `before`."""
+        found = {}
+        for op, (calls, nbytes) in self.counts().items():
+            known = before.get(op, HostCalls(0, 0))
+            if calls > known.calls:
+                found[op] = HostCalls(calls - known.calls, nbytes - known.nbytes)
+        return found
+
+
+HOST_WORK = HostWork()
+
+
+def check_policy(op: str, device: Device, problem: str, declared: bool) -> None:
+    """Raise FallbackRefusedError if an op may not run on the host; `declared` says that it belongs there by its declaration."""
+    policy = env.fallback_policy()
+    if policy == "error" or (policy == "declared" and not declared):
+        fix = "set POLYHAL_FALLBACK=warn or allow to permit that"
+        raise FallbackRefusedError(message(op, problem, fix=fix, device=device))
+
+
+def warn_of_host_work(op: str, device: Device, moved: int, reason: str) -> None:
+    """Warn, unless the policy says otherwise or it was said before, that an op runs on the host and moves `moved` bytes."""
+    if env.fallback_policy() == "warn":
+        problem = f"runs on the host and moves {moved} bytes a call: {reason}"
+        device.planner.warn_once(op, message(op, problem, device=device))
+
+
+def work_on_host(op: str, device: Device, moved: int, reason: str) -> None:
+    """Note that a function is about to compute in NumPy, moving `moved` bytes. Raises FallbackRefusedError."""
+    check_policy(op, device, f"would run on the host and move {moved} bytes: {reason}", declared=True)
+    warn_of_host_work(op, device, moved, reason)
+    HOST_WORK.count(op, moved)
+
+
+def warn_at_user(text: str) -> None:
+    """Warn at the innermost line outside of this library."""
+    file, line = user_position()
+    warnings.warn_explicit(text, UserWarning, file or "<unknown>", line or 1)

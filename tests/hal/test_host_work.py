@@ -1,0 +1,132 @@
+"""Ops that run on the host say so: one warning with the bytes, an error if that is forbidden, counts in reports."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal as ph
+from polyhal.hal import dispatch
+from polyhal.hal.device import Device
+from polyhal.hal.errors import FallbackRefusedError, UnsupportedOpError
+from polyhal.hal.ops import OPS
+from polyhal.hal.ops.lowering import OnHost
+from polyhal.hal.planning.host_work import HOST_WORK
+from polyhal.hal.planning.resolution import ResolutionStep
+from polyhal.hal.testing.kit.op_calls import OpCall, is_number, runnable_calls, specs_of
+from polyhal.hal.testing.kit.scope import Scope, primary
+
+DECLARED = [op.name for op in OPS if op.strategy(OnHost) is not None]
+BYTES = 64 + 4 + 64
+"""Of a Cholesky factor of 4 x 4 numbers: the matrix, an int32 for failures, and the factor."""
+
+
+def anew(device: Device) -> Device:
+    """A device that has neither planned nor warned yet."""
+    return Device.opened(device.name, device.backend)
+
+
+def matrix(device: Device) -> ph.Tensor:
+    return ph.tensor(np.eye(4, dtype=np.float32) * 4, device=device)
+
+
+def runs_numpy(device: Device) -> bool:
+    """Whether the kernels of a device are NumPy's functions: nothing moves there."""
+    return isinstance(matrix(device).ref.handle, np.ndarray)
+
+
+@pytest.fixture
+def other(device: Device) -> Device:
+    """A device that is not NumPy's; the simulated GPU where that is the one under test."""
+    return anew(Device("sim") if runs_numpy(device) else device)
+
+
+def calls(device: Device) -> Iterator[OpCall]:
+    """A call of each op for which there are samples; the simulated GPU and NumPy, which compile nothing, plan them all."""
+    compiles = device.name.partition(":")[0] not in ("sim", "numpy")
+    for op in OPS:
+        if not compiles or op.name in DECLARED:
+            yield from runnable_calls(device, op, primary(op), Scope(small=True))[:1]
+
+
+def planned(device: Device, call: OpCall) -> set[str]:
+    """The ops of a call that run on the host."""
+    specs = tuple(type(v) if is_number(v) else spec for v, spec in zip(call.values, specs_of(call.values), strict=True))
+    try:
+        plan = device.planner.plan(call.op, specs, dispatch.freeze(tuple(call.params.values())))
+    except UnsupportedOpError:
+        return set()
+    return {r.op for r in plan.resolution if r.step is ResolutionStep.HOST}
+
+
+@pytest.mark.parametrize("run", [lambda f: f, ph.jit, lambda f: ph.jit(f, warm_up=False)])
+def test_one_warning_per_op_with_the_bytes(
+    other: Device, run: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "warn")
+    x = matrix(other)
+    f = run(lambda x: ph.linalg.cholesky(x))
+    before = HOST_WORK.counts()
+    with pytest.warns(UserWarning, match=rf"\[cholesky_factor\] runs on the host and moves {BYTES} bytes") as caught:
+        f(x)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            np.testing.assert_allclose(f(x).numpy(), 2 * np.eye(4))
+    assert HOST_WORK.since(before) == {"cholesky_factor": (4, 4 * BYTES)}
+
+
+def test_it_can_be_forbidden_also_after_the_op_was_planned(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = matrix(other)
+    monkeypatch.setenv("POLYHAL_FALLBACK", "error")
+    with pytest.raises(FallbackRefusedError, match=rf"\[cholesky_factor\] .* would run on the host and move {BYTES} bytes"):
+        ph.linalg.cholesky(x)
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+    captured = ph.jit(lambda x: ph.fft.fft(x), warm_up=False)
+    captured(x), ph.linalg.cholesky(x), ph.unique(x, dim=0)
+    monkeypatch.setenv("POLYHAL_FALLBACK", "error")
+    for function in (ph.linalg.cholesky, captured, lambda x: ph.unique(x, dim=0)):
+        with pytest.raises(FallbackRefusedError):
+            function(x)
+
+
+def test_nothing_runs_on_the_host_where_numpy_is_the_device(
+    numpy_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "error")
+    device = anew(numpy_device)
+    x = matrix(device)
+    assert ph.linalg.cholesky(x).tolist() == (2 * np.eye(4)).tolist()
+    assert ph.unique(x, dim=0).shape == (4, 4)
+    for call in calls(device):
+        assert planned(device, call) == set(), call.op.name
+
+
+def test_every_op_has_a_way_on_the_device_or_warns(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "warn")
+    on_host = set()
+    for call in calls(other):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            parts = planned(anew(other), call)
+        assert parts == {str(w.message).partition("]")[0].removeprefix("[") for w in caught}, call.op.name
+        on_host |= parts
+    assert {"cholesky_factor", "fourier", "symmetric_spectrum"} <= on_host <= set(DECLARED)
+
+
+def test_profiles_and_explanations_count_it(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+    x = matrix(other)
+    with ph.profile() as profile:
+        ph.linalg.cholesky(x)
+        ph.linalg.cholesky(x)
+    assert profile.host_work == {"cholesky_factor": (2, 2 * BYTES)}
+    assert re.search(rf"cholesky_factor +2 calls, {2 * BYTES} bytes moved", profile.table())
+    assert "on the host, moving" in str(ph.explain("cholesky_factor", other))
