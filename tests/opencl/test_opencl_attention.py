@@ -86,12 +86,18 @@ def test_few_queries_read_keys_and_values_in_place(device: Any, rng: Any) -> Non
 
 
 def test_rows_that_see_nothing(device: Any, rng: Any) -> None:
-    """They give 0, a logsumexp of -inf, and no gradient."""
+    """They give 0, and no gradient."""
     mask = np.ones((9, 20), bool)
     mask[[0, 5]] = False
     _both(device, [*_draw(rng, (2,), 9, 20, 8, 8), mask], causal=False)
     # More queries than keys: the first ones come before every key.
     _both(device, [*_draw(rng, (2,), 20, 9, 8, 8), None], causal=True)
+
+
+def test_rows_with_one_large_number_added(device: Any, rng: Any) -> None:
+    q, k, v = _draw(rng, (2,), 9, 20, 8, 8)
+    mask = np.where(np.arange(9)[:, None] % 3 == 0, -1e9, rng.choice([0.0, -1e9], (9, 20)))
+    _both(device, [q * 0, k, v, mask], causal=False)
 
 
 def test_large_scores_do_not_overflow(device: Any, rng: Any) -> None:

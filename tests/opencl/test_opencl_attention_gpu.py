@@ -60,8 +60,16 @@ def _compare(
     chosen = Harness(_Chosen(device.backend, *builds))
     keep = rng.random((t, s)) < 0.7
     keep[0] = False
-    mask = {"": None, "bool": keep, "float": rng.uniform(-1, 1, (2, 1, s))}[masked]
-    inputs = [rng.uniform(-2, 2, (2, t, d)), rng.uniform(-2, 2, (2, s, d)), rng.uniform(-1, 1, (2, s, e)), mask]
+    # Rows of one large number, beside which float64 alone would see the products of queries and keys: these are 0.
+    least = -6e4 if dtype is dtypes.float16 else -1e9
+    large = np.where(np.arange(t)[:, None] % 3 == 0, least, np.where(keep, 0.0, least))
+    mask = {"": None, "bool": keep, "float": rng.uniform(-1, 1, (2, 1, s)), "large": large}[masked]
+    inputs = [
+        rng.uniform(-2, 2, (2, t, d)) * (masked != "large"),
+        rng.uniform(-2, 2, (2, s, d)),
+        rng.uniform(-1, 1, (2, s, e)),
+        mask,
+    ]
     params = {"causal": causal, "scale": 0.3}
     check(chosen, "attention", inputs, dtype, ulps=32, **params)
     if builds[1] is None:
@@ -175,3 +183,28 @@ def test_results_are_written_in_place(device: Any, rng: Any, builds: tuple[Build
 def test_decoding(device: Any, rng: Any, tile: DecodeTile, lengths: Any, dtype: Any, masked: str) -> None:
     """Few queries: a head in one group, and split among several."""
     _compare(device, rng, (partial(decode.forward, chosen=tile), None), lengths, dtype, True, masked)
+
+
+@pytest.mark.parametrize(
+    ("builds", "dtype"),
+    [
+        (_in_tiles(False), dtypes.float32),
+        (_in_tiles(True), dtypes.float32),
+        (
+            (
+                partial(local_tiles.forward, candidates=(LocalTile(16, 16, 2, 2),)),
+                partial(local_tiles.backward, candidates=(LocalTile(16, 16, 2, 2, slice=16),)),
+            ),
+            dtypes.float32,
+        ),
+        (_on_units(MmaTile(2, 1, 32, 2, rows_in_registers=True)), dtypes.float16),
+        (_on_units(MmaTile(2, 1, 16, 1, rows_in_registers=False, terms=3)), dtypes.float32),
+        ((partial(decode.forward, chosen=DecodeTile(4, 4, 8, 4, 64, 8)), None), dtypes.float32),
+    ],
+    ids=["local tiles", "local tiles, fused dq", "sliced tiles", "mma tiles", "mma tiles, bf16x3", "decoding"],
+)
+def test_rows_with_one_large_number_added(
+    device: Any, rng: Any, builds: tuple[Build, Build | None], dtype: Any
+) -> None:
+    lengths = (4, 70, 16, 16) if builds[1] is None else (20, 33, 16, 16)
+    _compare(device, rng, builds, lengths, dtype, False, "large")

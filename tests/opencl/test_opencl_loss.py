@@ -11,6 +11,13 @@ from native_ops import check
 from polyhal.hal import dtypes
 
 
+def _logsumexp(x: np.ndarray) -> np.ndarray:
+    """The logsumexp of rows in two parts."""
+    top = x.max(1, keepdims=True)
+    return np.concatenate([top, np.log(np.exp(x - top).sum(1, keepdims=True))], 1)
+
+
+
 @pytest.mark.parametrize(
     "dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name
 )
@@ -26,7 +33,7 @@ def test_forward_and_backward(
     params = {"ignore_index": -100, "label_smoothing": smoothing}
     statistic = np.float64 if dtype is dtypes.float64 else np.float32
     check(device, "cross_entropy_rows", [x, target], dtype, ulps=16, **params)
-    lse = np.logaddexp.reduce(x, axis=1).astype(statistic)
+    lse = _logsumexp(x).astype(statistic)
     g = rng.uniform(-1, 1, rows).astype(statistic)
     check(device, "cross_entropy_rows_grad", [g, x, target.astype(np.int32), lse], dtype, ulps=64, **params)
 
@@ -34,5 +41,5 @@ def test_forward_and_backward(
 def test_gradient_of_a_mean_is_broadcast(device: Any, rng: Any) -> None:
     x = rng.uniform(-2, 2, (7, 5))
     g = np.broadcast_to(np.full((1,), 0.25, np.float32), (7,))
-    lse = np.logaddexp.reduce(x.astype(np.float32), axis=1).astype(np.float32)
+    lse = _logsumexp(x.astype(np.float32)).astype(np.float32)
     check(device, "cross_entropy_rows_grad", [g, x, np.arange(7) % 5, lse], ulps=16)

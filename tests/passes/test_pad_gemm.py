@@ -24,7 +24,7 @@ _LOGITS = """
     on it
     %4 = linear(%0, %1, None): bfloat16[2, 4, 2057]
     %5 = reshape(%4, shape=(8, 2057)): bfloat16[8, 2057]
-    %6, %7 = cross_entropy_rows(%5, %2, ignore_index=-100, label_smoothing=0.0): float32[8], float32[8]
+    %6, %7 = cross_entropy_rows(%5, %2, ignore_index=-100, label_smoothing=0.0): float32[8], float32[8, 2]
     %8 = cross_entropy_rows_grad(%3, %5, %2, %7, ignore_index=-100, label_smoothing=0.0, columns=0): bfloat16[8, 2057]
     %9 = matmul(%8, %1, out_dtype=None): bfloat16[8, 8]
     return %6, %9
@@ -53,7 +53,7 @@ def test_logits_and_gradient() -> None:
         %5 = linear(%0, %4, None): bfloat16[2, 4, 2112]
         %6 = slice(%5, starts=(0, 0, 0), lengths=(2, 4, 2057), steps=(1, 1, 1)): bfloat16[2, 4, 2057] strides [8448, 2112, 1]
         %7 = reshape(%6, shape=(8, 2057)): bfloat16[8, 2057] strides [2112, 1]
-        %8, %9 = cross_entropy_rows(%7, %2, ignore_index=-100, label_smoothing=0.0): float32[8], float32[8]
+        %8, %9 = cross_entropy_rows(%7, %2, ignore_index=-100, label_smoothing=0.0): float32[8], float32[8, 2]
         %10 = cross_entropy_rows_grad(%3, %7, %2, %9, ignore_index=-100, label_smoothing=0.0, columns=2112): bfloat16[8, 2112]
         %11 = slice(%10, starts=(0, 0), lengths=(8, 2057), steps=(1, 1)): bfloat16[8, 2057] strides [2112, 1]
         %12 = matmul(%11, %1, out_dtype=None): bfloat16[8, 8]

@@ -78,6 +78,12 @@ def test_rows_that_see_nothing(device: Any, rng: Any) -> None:
     _both(device, [*_draw(rng, (2,), 20, 9, 16, 16), None], causal=True)
 
 
+def test_rows_with_one_large_number_added(device: Any, rng: Any) -> None:
+    q, k, v = _draw(rng, (2,), 9, 20, 8, 8)
+    mask = np.where(np.arange(9)[:, None] % 3 == 0, -1e9, rng.choice([0.0, -1e9], (9, 20)))
+    _both(device, [q * 0, k, v, mask], causal=False)
+
+
 def test_large_scores_do_not_overflow(device: Any, rng: Any) -> None:
     q, k, v = _draw(rng, (2,), 30, 90, 16, 16)
     check(device, "attention", [q * 100, k * 100, v, None], ulps=20000, causal=True)

@@ -14,6 +14,13 @@ from polyhal.backends.wgpu.backend import open_adapter
 from polyhal.hal import dtypes
 
 
+def _logsumexp(x: np.ndarray) -> np.ndarray:
+    """The logsumexp of rows in two parts."""
+    top = x.max(1, keepdims=True)
+    return np.concatenate([top, np.log(np.exp(x - top).sum(1, keepdims=True))], 1)
+
+
+
 def _check(device: Any, rng: Any, rows: int, classes: int, smoothing: float, dtype: dtypes.DType, index: type) -> None:
     x = rng.uniform(-20, 20, (rows, classes)).astype(dtype.numpy).astype(np.float64)
     target = rng.integers(0, classes, rows).astype(index)
@@ -22,7 +29,7 @@ def _check(device: Any, rng: Any, rows: int, classes: int, smoothing: float, dty
     target[::3] = np.resize(outside, len(target[::3]))
     params = {"ignore_index": -100, "label_smoothing": smoothing}
     check(device, "cross_entropy_rows", [x, target], dtype, ulps=16, **params)
-    lse = np.logaddexp.reduce(x, axis=1).astype(np.float32)
+    lse = _logsumexp(x).astype(np.float32)
     g = rng.uniform(-1, 1, rows).astype(np.float32)
     check(device, "cross_entropy_rows_grad", [g, x, target, lse], dtype, ulps=64, **params)
 
@@ -44,7 +51,7 @@ def test_targets_of_any_integer_type(device: Any, rng: Any, index: type) -> None
 def test_gradient_of_a_mean_is_broadcast(device: Any, rng: Any) -> None:
     x = rng.uniform(-2, 2, (7, 5))
     g = np.broadcast_to(np.full((1,), 0.25, np.float32), (7,))
-    lse = np.logaddexp.reduce(x.astype(np.float32), axis=1).astype(np.float32)
+    lse = _logsumexp(x.astype(np.float32)).astype(np.float32)
     check(device, "cross_entropy_rows_grad", [g, x, np.arange(7, dtype=np.int32) % 5, lse], ulps=16)
 
 

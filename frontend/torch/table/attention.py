@@ -14,7 +14,7 @@ def attention(
     q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     return_debug_mask: bool = False, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """The result and the logarithms of the sums of its weights; what belongs to dropout and ragged batches is None."""
+    """The result and the logarithms of the sums of its weights, in two parts; dropout and ragged batches have None."""
     if dropout_p:
         raise UnsupportedArgumentsError
     out, lse = F["attention"](q, k, v, mask, is_causal, scale)
@@ -36,8 +36,8 @@ def attention_backward(
 def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, scale: float | None) -> Any:
     """The gradient of the scores, summed where the mask was broadcast. It takes the memory of all scores."""
     scores = F["matmul"](q, F["transpose"](k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale) + mask
-    top = F["unsqueeze"](lse, -1)
-    weights = F["where"](F["isfinite"](top), F["exp"](scores - top), 0.0)
+    top, logarithm = F["split"](lse, (1, 1), -1)
+    weights = F["exp"]((scores - top) - logarithm)
     slope = F["matmul"](grad, F["transpose"](v)) - F["sum"](grad * out, -1, True)
     return cast(F["sum_to"](weights * slope, mask.shape), mask.dtype)
 
@@ -59,7 +59,15 @@ def attention_of_cpu(
     times = _times(q, k, dropout_p, is_causal)
     if times > 1:
         k, v = (F["repeat_interleave"](x, times, 1) for x in (k, v))
-    return F["attention"](q, k, v, attn_mask, is_causal, scale)
+    out, parts = F["attention"](q, k, v, attn_mask, is_causal, scale)
+    return out, F["sum"](parts, -1)
+
+
+def _parts(lse: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float | None) -> Any:
+    """The two parts of logsumexps, of which this op keeps the sum. Large scores, as a mask may make them, lose one."""
+    if mask is not None and mask.dtype.is_floating_point:
+        return F["attention"](q, k, v, mask, is_causal, scale)[1]
+    return F["stack"]((lse, lse * 0), -1)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu_backward")
@@ -69,9 +77,10 @@ def attention_of_cpu_backward(
 ) -> Any:  # fmt: skip
     """Gradients of queries, keys and values; heads that share keys add theirs up."""
     times = _times(q, k, dropout_p, is_causal)
+    wide = tuple(F["repeat_interleave"](x, times, 1) for x in (k, v)) if times > 1 else (k, v)
+    parts = _parts(lse, q, *wide, attn_mask, is_causal, scale)
+    of_q, *others = F["attention_grad"](grad, q, *wide, attn_mask, out, parts, is_causal, scale)
     if times == 1:
-        return F["attention_grad"](grad, q, k, v, attn_mask, out, lse, is_causal, scale)
-    wide = (F["repeat_interleave"](x, times, 1) for x in (k, v))
-    of_q, *others = F["attention_grad"](grad, q, *wide, attn_mask, out, lse, is_causal, scale)
+        return of_q, *others
     shape = (k.shape[0], k.shape[1], times, *k.shape[2:])
     return (of_q, *(F["sum"](F["reshape"](x, (*shape[:-1], x.shape[-1])), 2) for x in others))

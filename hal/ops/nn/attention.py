@@ -24,11 +24,12 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.layout.axes import transpose
 from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.regions import concat
+from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.pointwise.exponential import exp, log
-from polyhal.hal.ops.pointwise.logic import greater_equal
-from polyhal.hal.ops.pointwise.rounding import isfinite
+from polyhal.hal.ops.pointwise.logic import equal, greater_equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_
 from polyhal.hal.ops.reductions.sums import sum_
@@ -47,20 +48,22 @@ def _np_scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> 
 
 
 def _np_probabilities(scores: Any) -> tuple[Any, Any]:
-    """Softmax and logsumexp of each row; a fully masked row gives zeros and -inf."""
+    """Softmax of each row, and its logsumexp in two parts; a fully masked row gives zeros."""
     top = np.max(scores, axis=-1, keepdims=True)
-    e = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    top = np.where(np.isneginf(top), 0, top)
+    e = np.exp(scores - top)
     total = np.sum(e, axis=-1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        lse = (np.log(total) + np.where(np.isfinite(top), top, 0))[..., 0]
-    return e / np.where(total == 0, 1, total), lse
+    total = np.where(total == 0, 1, total)
+    return e / total, np.concatenate([top, np.log(total)], axis=-1)
 
 
 def _attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False, scale: float | None = None) -> Any:
     """`softmax(q k^T * scale + mask) v` for q (..., T, D), k (..., S, D), v (..., S, E). Source: arXiv:1706.03762.
 
     `mask` broadcasts to (..., T, S): bool keeps where True, floats are added. `causal` lets query i see keys up to
-    i + S - T. `scale` defaults to 1/sqrt(D). Fully masked rows give 0. Returns the result and each row's logsumexp.
+    i + S - T. `scale` defaults to 1/sqrt(D). Fully masked rows give 0. Returns the result and each row's logsumexp
+    (..., T, 2) in two parts: the largest score, and the logarithm of the sum relative to it, which would be lost in a sum
+    with a score as large as those that masks add. Both are 0 for a fully masked row.
     """
     p, lse = _np_probabilities(_np_scores(q, k, mask, causal, scale))
     return np.matmul(p, v), lse
@@ -91,7 +94,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     rows = q.shape[:-1]
     params["causal"] = bool(params["causal"])
     params["scale"] = float(1 / math.sqrt(max(q.shape[-1], 1)) if params["scale"] is None else params["scale"])
-    return [(dtypes.promote(q.dtype, v.dtype), (*rows, v.shape[-1])), (accumulator(q.dtype), rows)]
+    return [(dtypes.promote(q.dtype, v.dtype), (*rows, v.shape[-1])), (accumulator(q.dtype), (*rows, 2))]
 
 
 def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
@@ -108,12 +111,11 @@ def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
 def _decomposed(q: Any, k: Any, v: Any, mask: Any, *, causal: bool, scale: float) -> Any:
     scores = _scores(q, k, mask, causal, scale)
     top = max_(scores, -1, True)
-    top = where(isfinite(top), top, 0.0)
+    top = where(equal(top, -math.inf), 0.0, top)
     e = exp(scores - top)
     total = sum_(e, -1, True)
-    lse = reshape(log(total) + top, total.shape[:-1])
-    p = e / where(total.greater(0.0), total, 1.0)
-    return op_matmul(p, v), lse
+    total = where(equal(total, 0.0), 1.0, total)
+    return op_matmul(e / total, v), concat((top, log(total)), -1)
 
 
 def _attention_grad(
@@ -128,9 +130,9 @@ def _attention_grad(
     causal: bool = False,
     scale: float | None = None,
 ) -> Any:
-    """Gradients of attention with respect to q, k and v, from its result and the logsumexp of each row."""
+    """Gradients of attention with respect to q, k and v, from its result and the logsumexp of each row, in two parts."""
     lse = np.asarray(lse)
-    p = np.exp(_np_scores(q, k, mask, causal, scale) - np.where(np.isfinite(lse), lse, 0)[..., None])
+    p = np.exp((_np_scores(q, k, mask, causal, scale) - lse[..., :1]) - lse[..., 1:])
     factor = 1 / math.sqrt(np.shape(q)[-1]) if scale is None else scale
     dp = np.matmul(grad, np.swapaxes(v, -1, -2))
     ds = p * (dp - np.sum(grad * np.asarray(y), axis=-1, keepdims=True)) * factor
@@ -138,15 +140,23 @@ def _attention_grad(
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    _infer(specs[1:5], params)
+    _, (_, parts) = _infer(specs[1:5], params)
+    if (lse := tensor_at(specs, 6)).shape != parts:
+        raise ValueError(f"lse has shape {lse.shape}; expected {parts}")
     return [(s.dtype, s.shape) for s in _checked(specs[1:5])]
+
+
+def _weights(scores: Any, lse: Any) -> Any:
+    """The softmax of scores from its logsumexp in two parts."""
+    size, steps = (*lse.shape[:-1], 1), (1,) * lse.ndim
+    top, logarithm = (slice_(lse, (*(0,) * (lse.ndim - 1), i), size, steps) for i in range(2))
+    return exp((scores - top) - logarithm)
 
 
 def _grad_decomposed(
     g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, *, causal: bool, scale: float
 ) -> Any:
-    shift = reshape(where(isfinite(lse), lse, 0.0), (*lse.shape, 1))
-    p = exp(_scores(q, k, mask, causal, scale) - shift)
+    p = _weights(_scores(q, k, mask, causal, scale), lse)
     # The sum over keys of dp * p equals the sum over features of g * out, which is smaller.
     delta = sum_(g * out, -1, True)
     ds = p * (op_matmul(g, transpose(v)) - delta) * scale
@@ -240,14 +250,13 @@ def _rule(
         return dq, dk, dv, None
     # Learned masks are rare: their gradient recomputes the scores, so that the others do not pay for it.
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    shift = reshape(where(isfinite(lse), lse, 0.0), (*lse.shape, 1))  # a fully masked row has no finite one
-    p = exp(_scores(q, k, mask, causal, factor) - shift)
+    p = _weights(_scores(q, k, mask, causal, factor), lse)
     return dq, dk, dv, p * (op_matmul(g, transpose(v)) - sum_(g * out, -1, True))
 
 
 def _flops(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> int:
     q, k, v = _checked(specs)
-    return 2 * outputs[1].size * k.shape[-2] * (q.shape[-1] + v.shape[-1])
+    return outputs[1].size * k.shape[-2] * (q.shape[-1] + v.shape[-1])
 
 
 attention = declare(

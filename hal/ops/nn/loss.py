@@ -25,17 +25,21 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.indexing.along_axis import take_along_axis
 from polyhal.hal.ops.layout.creation import arange
-from polyhal.hal.ops.layout.regions import pad
+from polyhal.hal.ops.layout.regions import concat, pad
+from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
-from polyhal.hal.ops.pointwise.exponential import exp
+from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.reductions.sums import logsumexp, mean, sum_
+from polyhal.hal.ops.reductions.extrema import max_
+from polyhal.hal.ops.reductions.sums import mean, sum_
 
 
 def _np_logsumexp(x: Any) -> Any:
+    """The logsumexp of rows in two parts: the largest element, and the logarithm of the sum relative to it."""
     top = np.max(x, axis=1, keepdims=True)
-    return (np.log(np.sum(np.exp(x - top), axis=1, keepdims=True)) + top)[:, 0]
+    top = np.where(np.isneginf(top), 0, top)
+    return np.concatenate([top, np.log(np.sum(np.exp(x - top), axis=1, keepdims=True))], axis=1)
 
 
 def _picked(x: Any, target: Any, ignore_index: int) -> tuple[Any, Any]:
@@ -52,14 +56,16 @@ def _cross_entropy_rows(logits: Any, target: Any, *, ignore_index: int = -100, l
     A class out of range gives NaN where it is not refused (see `polyhal.debug`).
 
     With smoothing e the target has probability 1 - e, plus e/C on every class. Returns the losses and, for the gradient,
-    each row's logsumexp.
+    each row's logsumexp (N, 2) in two parts: the largest logit, and the logarithm of the sum relative to it, which a sum
+    with a large logit would lose.
     """
     logits = np.asarray(logits)
     lse = _np_logsumexp(logits)
+    logits, logarithm = logits - lse[:, :1], lse[:, 1]
     chosen, used = _picked(logits, target, ignore_index)
-    loss = (1 - label_smoothing) * (lse - chosen)
+    loss = (1 - label_smoothing) * (logarithm - chosen)
     if label_smoothing:
-        loss = loss + label_smoothing * (lse - np.mean(logits, axis=1))
+        loss = loss + label_smoothing * (logarithm - np.mean(logits, axis=1))
     return np.where(used, loss, 0), lse
 
 
@@ -78,7 +84,7 @@ def _checked(specs: Specs, logits_at: int = 0) -> Spec:
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     logits = _checked(specs)
     wide = accumulator(logits.dtype)
-    return [(wide, logits.shape[:1]), (wide, logits.shape[:1])]
+    return [(wide, logits.shape[:1]), (wide, (*logits.shape[:1], 2))]
 
 
 def _inside(target: Any, classes: int) -> Any:
@@ -86,13 +92,16 @@ def _inside(target: Any, classes: int) -> Any:
 
 
 def _decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing: float) -> Any:
-    lse = logsumexp(logits, 1)
-    inside = _inside(target, logits.shape[1])
-    chosen = take_along_axis(logits, reshape(where(inside, target, 0), (-1, 1)), 1)
-    loss = (lse - where(inside, reshape(chosen, (-1,)), math.nan)) * (1.0 - label_smoothing)
+    top = max_(logits, 1, True)
+    top = where(equal(top, -math.inf), 0.0, top)
+    logits = logits - top
+    logarithm = log(sum_(exp(logits), 1, True))
+    inside = reshape(_inside(target, logits.shape[1]), (-1, 1))
+    chosen = take_along_axis(logits, where(inside, reshape(target, (-1, 1)), 0), 1)
+    loss = (logarithm - where(inside, chosen, math.nan)) * (1.0 - label_smoothing)
     if label_smoothing:
-        loss = loss + (lse - mean(logits, 1)) * label_smoothing
-    return where(target.not_equal(ignore_index), loss, 0.0), lse
+        loss = loss + (logarithm - mean(logits, 1, True)) * label_smoothing
+    return where(target.not_equal(ignore_index), reshape(loss, (-1,)), 0.0), concat((top, logarithm), 1)
 
 
 def _cross_entropy_rows_grad(
@@ -107,7 +116,8 @@ def _cross_entropy_rows_grad(
     used = np.asarray(target) != ignore_index
     classes = logits.shape[1]
     hot = (np.arange(classes)[None, :] == np.asarray(target)[:, None]).astype(logits.dtype)
-    dlogits = np.exp(logits - np.asarray(lse)[:, None]) - (1 - label_smoothing) * hot - label_smoothing / classes
+    lse = np.asarray(lse)
+    dlogits = np.exp((logits - lse[:, :1]) - lse[:, 1:]) - (1 - label_smoothing) * hot - label_smoothing / classes
     inside = (np.asarray(target) >= 0) & (np.asarray(target) < classes)
     dlogits = np.where(used, np.where(inside, grad, np.nan), 0)[:, None] * dlogits
     return np.pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
@@ -116,7 +126,9 @@ def _cross_entropy_rows_grad(
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     logits = _checked(specs, 1)
     rows, classes = logits.shape
-    columns = params["columns"]
+    lse, columns = tensor_at(specs, 3), params["columns"]
+    if lse.shape != (rows, 2):
+        raise ValueError(f"lse has shape {lse.shape}; expected {(rows, 2)}")
     if columns and columns < classes:
         raise ValueError(f"{columns} columns do not hold {classes} classes")
     return [(logits.dtype, (rows, columns or classes))]
@@ -128,7 +140,8 @@ def _grad_decomposed(
     classes = logits.shape[1]
     slope = where(target.not_equal(ignore_index), where(_inside(target, classes), g, math.nan), 0.0)
     hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
-    dlogits = exp(logits - reshape(lse, (-1, 1))) - (
+    top, logarithm = (slice_(lse, (0, i), (lse.shape[0], 1), (1, 1)) for i in range(2))
+    dlogits = exp((logits - top) - logarithm) - (
         hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes
     )
     dlogits = reshape(slope, (-1, 1)) * dlogits
@@ -178,7 +191,7 @@ cross_entropy_rows_grad = declare(
     tolerance=Tolerance(96.0, floor=1.0),
     errors=[
         ErrorSample(
-            (np.zeros(2), np.zeros((2, 3)), np.zeros(2, int), np.zeros(2)), {"columns": 2}, ValueError, "2 columns"
+            (np.zeros(2), np.zeros((2, 3)), np.zeros(2, int), np.zeros((2, 2))), {"columns": 2}, ValueError, "2 columns"
         )
     ],
 )

@@ -123,8 +123,11 @@ def _logsumexp(x: Any, *, axis: Any, keepdims: bool) -> Any:
     return out if keepdims else reshape(out, reduced_shape(x.shape, normalize_axes(axis, x.ndim), False))
 
 
-def _logsumexp_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
-    return unreduced(g, x_spec, axis, keepdims) * exp(x - unreduced(out, x_spec, axis, keepdims))
+def _logsumexp_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
+    """The softmax: beside a large element, the result has lost the logarithm."""
+    top = max_(x, axis, True)
+    e = exp(x - where(isfinite(top), top, 0.0))
+    return unreduced(g, x_spec, axis, keepdims) / sum_(e, axis, True) * e
 
 
 logsumexp = reduction(

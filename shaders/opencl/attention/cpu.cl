@@ -73,18 +73,14 @@ __kernel NO_AUTOVEC void attention_cpu(__global const REAL *q, const ulong q_off
         }
     }
     REAL inverses[QUERIES] __attribute__((aligned(64)));
-    REAL logsumexps[QUERIES] __attribute__((aligned(64)));
 #pragma unroll
-    for (uint i = 0; i < VECTORS; i++) {
+    for (uint i = 0; i < VECTORS; i++)
         ((__private V *)inverses)[i] = running_sum[i] == (V)(0) ? (V)(0) : 1 / running_sum[i];
-        ((__private V *)logsumexps)[i] =
-            log(running_sum[i]) + (running_max[i] == (V)(-INFINITY) ? (V)(0) : running_max[i]);
-    }
     SELECT_RESULT(out);
     out += (long)row * out_row;
-    lse += lse_offset + (ulong)head * t + row;
+    lse += lse_offset + 2 * ((ulong)head * t + row);
     for (uint i = 0; i < rows; i++) {
         STORE_ROW(OUT_DTYPE, acc + i * value_width, e, inverses[i], out + i * out_row)
-        lse[i] = logsumexps[i];
+        STORE_LOGSUMEXP(lse + 2 * i, ((__private const REAL *)running_max)[i], ((__private const REAL *)running_sum)[i])
     }
 }

@@ -38,7 +38,7 @@ __kernel NO_AUTOVEC void attention_cpu_grad(
     const uint key_width = PADDED(d), value_width = PADDED(e);
     SELECT_RESULT(out);
     SELECT_RESULT(dq);
-    lse += lse_offset + (ulong)head * t;
+    lse += lse_offset + 2 * (ulong)head * t;
 #if PARTIAL
     const ulong partial = (ulong)split * get_global_size(1) + head;
     dk += dk_offset + partial * s * key_width;
@@ -58,7 +58,10 @@ __kernel NO_AUTOVEC void attention_cpu_grad(
     REAL dq_acc[QUERIES * MAX_FEATURES] __attribute__((aligned(64)));
     REAL p[KEYS * QUERIES] __attribute__((aligned(64)));
     REAL ds[KEYS * QUERIES] __attribute__((aligned(64)));
-    REAL logsumexps[QUERIES] __attribute__((aligned(64)));
+    REAL shifts[QUERIES] __attribute__((aligned(64)));
+#if MASK == 2
+    REAL logarithms[QUERIES] __attribute__((aligned(64)));
+#endif
     REAL deltas[QUERIES] __attribute__((aligned(64)));
     for (uint row = split * QUERIES; row < t; row += splits * QUERIES) {
         const uint rows = min((uint)QUERIES, t - row);
@@ -67,9 +70,13 @@ __kernel NO_AUTOVEC void attention_cpu_grad(
         transpose_rows(g_rows, g_row, rows, e, 1, grads);
         for (uint i = 0; i < QUERIES; i++) {
             const uint at = min(i, rows - 1);
-            // A query without visible keys has a logsumexp of -inf. Its scores are -inf as well, so 0 is subtracted.
-            const REAL value = lse[row + at];
-            logsumexps[i] = value == -INFINITY ? 0 : value;
+            __global const REAL *parts = lse + 2 * (row + at);
+#if MASK == 2
+            shifts[i] = parts[0];
+            logarithms[i] = parts[1];
+#else
+            shifts[i] = parts[0] + parts[1];
+#endif
             __global const REAL *g_at = g_rows + at * g_row;
             __global const STORAGE(DTYPE) *out_at = out + (long)(row + at) * out_row;
             V sums = (V)(0);
@@ -93,7 +100,11 @@ __kernel NO_AUTOVEC void attention_cpu_grad(
                     for (uint i = 0; i < VECTORS; i++) {
                         __private V *p_at = (__private V *)(p_tile + r * QUERIES) + i;
                         __private V *ds_at = (__private V *)(ds_tile + r * QUERIES) + i;
-                        *p_at = EXP_FAST(*p_at - ((__private const V *)logsumexps)[i]);
+                        V score = *p_at - ((__private const V *)shifts)[i];
+#if MASK == 2
+                        score -= ((__private const V *)logarithms)[i];
+#endif
+                        *p_at = EXP_FAST(score);
                         *ds_at = *p_at * (*ds_at - ((__private const V *)deltas)[i]) * scale;
                     }
             }

@@ -245,7 +245,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
                 to[e] = total_max;
                 to[e + 1] = total_sum;
 #else
-                lse[lse_offset + (ulong)head * t + r] = log(total_sum) + (total_max == -INFINITY ? 0 : total_max);
+                STORE_LOGSUMEXP(lse + lse_offset + 2 * ((ulong)head * t + r), total_max, total_sum)
 #endif
             }
         }

@@ -7,7 +7,7 @@
 #ifndef REAL
 #define REAL float
 #endif
-#include "lib/dtypes.h"
+#include "attention/geometry.h"
 
 __kernel void attention_decode_reduce(__global const REAL *partial, __global STORAGE(OUT_DTYPE) *out,
                                       const ulong out_offset, __global REAL *lse, const ulong lse_offset,
@@ -26,5 +26,5 @@ __kernel void attention_decode_reduce(__global const REAL *partial, __global STO
         value += rescale * partial[split * pitch + c];
     }
     STORE(OUT_DTYPE, total_sum == 0 ? 0 : value / total_sum, out, out_offset + (ulong)row * e + c);
-    if (c == 0) lse[lse_offset + row] = log(total_sum) + shift;
+    if (c == 0) STORE_LOGSUMEXP(lse + lse_offset + 2 * (ulong)row, total_max, total_sum)
 }

@@ -1,6 +1,5 @@
 // Per-query statistics for attention's gradient: pairs (logsumexp * log2(e), delta), where delta = sum over features of
-// g * out. A query without visible keys has a logsumexp of -inf. Its scores are -inf as well, so 0 is stored, to be
-// subtracted from them.
+// g * out. If a mask is added (MASK of 2), the logsumexp stays in its two parts, and a number is unused.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -59,8 +58,14 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(LANES *QUERIES, 1, 1))) 
         for (uint k = 1; k < LANES; k++) sum += lane_sums[get_local_id(0) + k];
 #endif
     if (row < rows && lane == 0) {
-        const REAL logsumexp = lse[lse_offset + row];
-        statistics[2 * row] = logsumexp == -INFINITY ? 0 : logsumexp * LOG2E;
-        statistics[2 * row + 1] = sum;
+        lse += lse_offset + 2 * (ulong)row;
+        statistics += STATISTICS * (ulong)row;
+#if MASK == 2
+        statistics[0] = lse[0];
+        statistics[1] = lse[1] * LOG2E;
+#else
+        statistics[0] = (lse[0] + lse[1]) * LOG2E;
+#endif
+        DELTA(statistics) = sum;
     }
 }

@@ -39,9 +39,9 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
 #endif
     // Scores are scaled within the exponent, unless a mask had to be added before.
 #if MASK == 2
-    const float scale_log2 = 1;
+    const float score_scale = 1;
 #else
-    const float scale_log2 = scale * LOG2E;
+    const float score_scale = scale * SCORE_UNIT;
 #endif
     float acc[ROW_TILES][VALUES / 16][SUMS];
     float running_max[ROW_TILES][HALVES], running_sum[ROW_TILES][HALVES];
@@ -105,7 +105,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
                             const uint row = warp_row + TILE_ROW(t_, i), column = key + TILE_COLUMN(n, i);
 #if MASK == 2
                             scores[t_][n][i] = VISIBLE(row, column)
-                                                   ? scores[t_][n][i] * (scale * LOG2E) + LOG2E * MASK_BIAS(row, column)
+                                                   ? scores[t_][n][i] * scale + MASK_BIAS(row, column)
                                                    : -INFINITY;
 #else
                             if (!VISIBLE(row, column)) scores[t_][n][i] = -INFINITY;
@@ -125,15 +125,15 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
             UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
                 UNROLL for (uint h = 0; h < HALVES; h++) {
                     // While every key was masked nothing is subtracted: 2^(-inf - 0) is 0.
-                    const float shift = new_max[t_][h] == -INFINITY ? 0 : new_max[t_][h] * scale_log2;
-                    const float rescale = fast_exp2(running_max[t_][h] * scale_log2 - shift);
+                    const float shift = new_max[t_][h] == -INFINITY ? 0 : new_max[t_][h] * score_scale;
+                    const float rescale = WEIGHT(running_max[t_][h] * score_scale - shift);
                     running_max[t_][h] = new_max[t_][h];
                     running_sum[t_][h] *= rescale;
                     UNROLL for (uint n = 0; n < BLOCKS; n++)
                         UNROLL for (uint i = 0; i < SUMS; i += 2)
                             if (HALF_OF(i) == h) {
-                                scores[t_][n][i] = fast_exp2(scores[t_][n][i] * scale_log2 - shift);
-                                scores[t_][n][i + 1] = fast_exp2(scores[t_][n][i + 1] * scale_log2 - shift);
+                                scores[t_][n][i] = WEIGHT(scores[t_][n][i] * score_scale - shift);
+                                scores[t_][n][i + 1] = WEIGHT(scores[t_][n][i + 1] * score_scale - shift);
                                 running_sum[t_][h] += scores[t_][n][i] + scores[t_][n][i + 1];
                             }
                     UNROLL for (uint n = 0; n < VALUES / 16; n++)
@@ -164,7 +164,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
             UNROLL for (uint h = 0; h < HALVES; h++) {
                 const uint row = warp_row + TILE_ROW(t_, 2 * h);
                 if (row < t)
-                    lse[lse_offset + (ulong)head * t + row] =
-                        log(running_sum[t_][h]) + (running_max[t_][h] == -INFINITY ? 0 : running_max[t_][h] * scale_log2 * LN2);
+                    STORE_LOGSUMEXP(lse + lse_offset + 2 * ((ulong)head * t + row),
+                                    running_max[t_][h] == -INFINITY ? -INFINITY : running_max[t_][h] * score_scale / SCORE_UNIT,
+                                    running_sum[t_][h])
             }
 }

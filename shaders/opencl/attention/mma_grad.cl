@@ -20,9 +20,9 @@
 #define STORE_ROWS_EXPANDED(acc, factor, name, first, limit, length, features) \
     STORE_ROWS(acc, factor, name, first, limit, length, features)
 
-// `statistics` are the pairs (logsumexp * log2(e), delta) that attention/delta.cl makes per query.
+// `statistics` are the numbers that attention/delta.cl makes per query.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_mma_grad(
-    OPERANDS, MASK_OPERAND __global const float2 *statistics, GRADIENTS(OUT_DTYPE), const float scale,
+    OPERANDS, MASK_OPERAND __global const float *statistics, GRADIENTS(OUT_DTYPE), const float scale,
     const AttentionGeometry geometry) {
     __local uint row_qk[BLOCK_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
     __local uint column_qk[STAGES * BLOCK_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));
@@ -30,16 +30,16 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
 #if WRITE_QK
     __local uint row_vg[BLOCK_WORDS(ROWS, VALUES)] __attribute__((aligned(1024)));
 #endif
-    __local float2 staged[ROWS_ARE_KEYS ? STAGES * COLUMNS : ROWS] __attribute__((aligned(16)));
+    __local float staged[(ROWS_ARE_KEYS ? STAGES * COLUMNS : ROWS) * STATISTICS] __attribute__((aligned(16)));
     __local uint scratch[SCRATCH_WORDS];
     DECLARE_LENGTHS;
     const uint head = get_group_id(1);
     HEAD_INDICES(head);
     SELECT_OPERANDS;
-    statistics += (ulong)head * t;
+    statistics += (ulong)head * t * STATISTICS;
     const uint group_row = FIRST_ROW, begin = FIRST_COLUMN(group_row), end = END_COLUMN(group_row);
     const uint warp_offset = get_local_id(0) / WARP * WARP_ROWS, warp_row = group_row + warp_offset;
-    const float scale_log2 = scale * LOG2E;
+    const float score_scale = scale * SCORE_UNIT;
 #if WRITE_QK
     float qk_acc[ROW_TILES][FEATURES / 16][SUMS];
     CLEAR(qk_acc, FEATURES / 16);
@@ -52,14 +52,20 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
 #if WRITE_QK
     LOAD_ROWS_EXPANDED(row_vg, VALUES, ROW_VG, group_row, ROWS, ROW_COUNT, e);
 #endif
+#if MASK == 2
+#define COPY_STATISTICS COPY16
+#else
+#define COPY_STATISTICS COPY8
+#endif
 #define LOAD_STATISTICS(to, query, count)                      \
     for (uint i_ = get_local_id(0); i_ < (count); i_ += GROUP) \
-        COPY8(&staged[(to) + i_], statistics + (query) + i_, (query) + i_ < t);
+        COPY_STATISTICS(&staged[((to) + i_) * STATISTICS], statistics + ((query) + i_) * STATISTICS, (query) + i_ < t);
 #if !ROWS_ARE_KEYS
     LOAD_STATISTICS(0, group_row, ROWS)
 #endif
     COPIES_COMMIT();
-#define STATISTICS(t, n, i) staged[ROWS_ARE_KEYS ? stage * COLUMNS + TILE_COLUMN(n, i) : warp_offset + TILE_ROW(t, i)]
+#define MY_STATISTICS(t, n, i) \
+    (staged + (ROWS_ARE_KEYS ? stage * COLUMNS + TILE_COLUMN(n, i) : warp_offset + TILE_ROW(t, i)) * STATISTICS)
 #define LOAD_COLUMNS(column, stage)                                                                                  \
     LOAD_ROWS_EXPANDED((column_qk + (stage) * BLOCK_WORDS(COLUMNS, FEATURES)), FEATURES, COLUMN_QK, column, COLUMNS, \
                        COLUMN_COUNT, d);                                                                             \
@@ -115,12 +121,12 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
         UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
             UNROLL for (uint n = 0; n < BLOCKS; n++)
                 UNROLL for (uint i = 0; i < SUMS; i++) {
-                    float score = p[t_][n][i] * scale_log2 - STATISTICS(t_, n, i).s0;
+                    float score = p[t_][n][i] * score_scale;
 #if MASK == 2
                     const uint my_row = warp_row + TILE_ROW(t_, i), my_column = column + TILE_COLUMN(n, i);
-                    if (PAIR_VISIBLE(my_row, my_column)) score += LOG2E * PAIR_BIAS(my_row, my_column);
+                    if (PAIR_VISIBLE(my_row, my_column)) score += PAIR_BIAS(my_row, my_column);
 #endif
-                    p[t_][n][i] = fast_exp2(score);
+                    p[t_][n][i] = NORMALIZED_WEIGHT(score, MY_STATISTICS(t_, n, i));
                 }
 #if WRITE_QK
         END_MULTIPLY(0, ds);
@@ -138,7 +144,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
         UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
             UNROLL for (uint n = 0; n < BLOCKS; n++)
                 UNROLL for (uint i = 0; i < SUMS; i++)
-                    ds[t_][n][i] = p[t_][n][i] * (ds[t_][n][i] - STATISTICS(t_, n, i).s1);
+                    ds[t_][n][i] = p[t_][n][i] * (ds[t_][n][i] - DELTA(MY_STATISTICS(t_, n, i)));
         BEGIN_ACCUMULATE(qk_acc, ds, column_qk + stage * BLOCK_WORDS(COLUMNS, FEATURES), FEATURES, scratch);
         END_ACCUMULATE(qk_acc, FEATURES);
 #endif

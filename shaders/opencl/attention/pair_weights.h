@@ -7,14 +7,14 @@ for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
     for (uint j = 0; j < ITEM_COLUMNS; j++) {
         const uint my_row = first + y + i * LANES_Y, my_column = column + x + j * LANES_X;
-        const uint at = 2 * min(ROWS_ARE_KEYS ? my_column : my_row, t - 1);
-        REAL score = p[i][j] * scale_log2;
+        __global const REAL *my_statistics = statistics + STATISTICS * min(ROWS_ARE_KEYS ? my_column : my_row, t - 1);
+        REAL score = p[i][j] * score_scale;
         if (!all_visible) {
             if (!PAIR_VISIBLE(my_row, my_column)) score = -INFINITY;
 #if MASK == 2
-            else score += LOG2E * PAIR_BIAS(my_row, my_column);
+            else score += PAIR_BIAS(my_row, my_column);
 #endif
         }
-        p[i][j] = fast_exp2(score - statistics[at]);
-        ds[i][j] = p[i][j] * (ds[i][j] - statistics[at + 1]);
+        p[i][j] = NORMALIZED_WEIGHT(score, my_statistics);
+        ds[i][j] = p[i][j] * (ds[i][j] - DELTA(my_statistics));
     }

@@ -83,7 +83,7 @@
         _Pragma("unroll") for (uint i_ = 0; i_ < ITEM_ROWS; i_++)                          \
             _Pragma("unroll") for (uint j_ = 0; j_ < VECTORS(SLICE); j_++) acc[slice_][i_][j_] = (Vec4)(0);
 
-// `statistics` are the pairs (logsumexp * log2(e), delta) that attention/delta.cl makes per query.
+// `statistics` are the numbers that attention/delta.cl makes per query.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_sliced_tiles_grad(
     OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), const REAL scale,
     const AttentionGeometry geometry) {
@@ -94,9 +94,9 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     const uint head = get_group_id(1);
     HEAD_INDICES(head);
     SELECT_OPERANDS;
-    statistics += (ulong)head * t * 2;
+    statistics += (ulong)head * t * STATISTICS;
     const uint first = FIRST_ROW, begin = FIRST_COLUMN(first), end = END_COLUMN(first);
-    const REAL scale_log2 = scale * LOG2E;
+    const REAL score_scale = scale * SCORE_UNIT;
     Vec4 qk_acc[SLICES(FEATURES)][ITEM_ROWS][VECTORS(SLICE)];
     CLEAR_SLICES(qk_acc, FEATURES)
 #if ROWS_ARE_KEYS

@@ -33,7 +33,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     // Under a causal mask the last query blocks see the most keys, so they start first.
     const uint first = (get_num_groups(0) - 1 - get_group_id(0)) * ROWS;
     const uint end = VISIBLE_KEYS(min(first + ROWS, t));
-    const REAL scale_log2 = scale * LOG2E;
+    const REAL score_scale = scale * SCORE_UNIT;
     Vec4 acc[ITEM_ROWS][VECTORS(VALUES)];
     REAL running_max[ITEM_ROWS], running_sum[ITEM_ROWS];
 #pragma unroll
@@ -56,7 +56,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
 #pragma unroll
         for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
-            for (uint j = 0; j < ITEM_COLUMNS; j++) scores[i][j] *= scale_log2;
+            for (uint j = 0; j < ITEM_COLUMNS; j++) scores[i][j] *= score_scale;
         if (!ALL_VISIBLE(first, ROWS, key, COLUMNS)) {
 #pragma unroll
             for (uint i = 0; i < ITEM_ROWS; i++)
@@ -65,7 +65,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
                     const uint row = first + y + i * LANES_Y, column = key + x + j * LANES_X;
                     if (!VISIBLE(row, column)) scores[i][j] = -INFINITY;
 #if MASK == 2
-                    else scores[i][j] += LOG2E * MASK_BIAS(row, column);
+                    else scores[i][j] += MASK_BIAS(row, column);
 #endif
                 }
         }
@@ -81,12 +81,12 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
         for (uint i = 0; i < ITEM_ROWS; i++) {
             // While every key was masked nothing is subtracted: 2^(-inf - 0) is 0.
             const REAL shift = new_max[i] == -INFINITY ? 0 : new_max[i];
-            const REAL rescale = fast_exp2(running_max[i] - shift);
+            const REAL rescale = WEIGHT(running_max[i] - shift);
             running_max[i] = new_max[i];
             running_sum[i] *= rescale;
 #pragma unroll
             for (uint j = 0; j < ITEM_COLUMNS; j++) {
-                scores[i][j] = fast_exp2(scores[i][j] - shift);
+                scores[i][j] = WEIGHT(scores[i][j] - shift);
                 running_sum[i] += scores[i][j];
             }
 #pragma unroll
@@ -113,7 +113,6 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
         for (uint i = 0; i < ITEM_ROWS; i++) {
             const uint row = first + y + i * LANES_Y;
             if (row < t)
-                lse[lse_offset + (ulong)head * t + row] =
-                    log(running_sum[i]) + (running_max[i] == -INFINITY ? 0 : running_max[i] * LN2);
+                STORE_LOGSUMEXP(lse + lse_offset + 2 * ((ulong)head * t + row), running_max[i] / SCORE_UNIT, running_sum[i])
         }
 }

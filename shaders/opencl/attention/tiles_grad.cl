@@ -50,7 +50,7 @@ static inline void accumulate_columns(Vec4 acc[4 * DQ_VECTORS][VECTORS(FEATURES)
 }
 #endif
 
-// `statistics` are the pairs (logsumexp * log2(e), delta) that attention/delta.cl makes per query.
+// `statistics` are the numbers that attention/delta.cl makes per query.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles_grad(
     OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), const REAL scale,
     const AttentionGeometry geometry) {
@@ -64,12 +64,12 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     const uint head = get_group_id(1);
     HEAD_INDICES(head);
     SELECT_OPERANDS;
-    statistics += (ulong)head * t * 2;
+    statistics += (ulong)head * t * STATISTICS;
     const uint first = FIRST_ROW, begin = FIRST_COLUMN(first), end = END_COLUMN(first);
 #if FUSE_DQ
     SELECT_RESULT(dq);
 #endif
-    const REAL scale_log2 = scale * LOG2E;
+    const REAL score_scale = scale * SCORE_UNIT;
     Vec4 qk_acc[ITEM_ROWS][VECTORS(FEATURES)];
 #pragma unroll
     for (uint i = 0; i < ITEM_ROWS; i++)

@@ -33,23 +33,25 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy(OPERAND(x), __global con
         ROW_EXPONENTIALS(x, x_at, top, sum)
 #if SMOOTHED
         DECLARE_ACCUMULATORS(logits, 0)
-        FOR_VECTORS logits[k] += ROW_VALUE(x, x_at);
+        FOR_VECTORS logits[k] += ROW_VALUE(x, x_at) - top;
         REAL logit = SUM_ACCUMULATORS(logits);
-        FOR_TAIL logit += LOAD(DTYPE, x, x_at + i);
+        FOR_TAIL logit += LOAD(DTYPE, x, x_at + i) - top;
         GROUP_SUM(logit)
 #endif
         if (LANE_ID == 0) {
-            const REAL total = log(sum) + top;
+            // Relative to the largest logit, beside which the logarithm would be lost.
+            const REAL total = log(sum);
             const long picked = (long)target[(long)target_offset + (long)row * target_step];
             REAL value = picked == ignored ? 0 : NAN;
             if (picked != ignored && picked >= 0 && picked < (long)length) {
-                value = (1 - smoothing) * (total - LOAD(DTYPE, x, x_at + picked * x_step));
+                value = (1 - smoothing) * (total - (LOAD(DTYPE, x, x_at + picked * x_step) - top));
 #if SMOOTHED
                 value += smoothing * (total - logit / length);
 #endif
             }
             loss[loss_offset + row] = value;
-            lse[lse_offset + row] = total;
+            lse[lse_offset + 2 * (ulong)row] = top;
+            lse[lse_offset + 2 * (ulong)row + 1] = total;
         }
     }
 }

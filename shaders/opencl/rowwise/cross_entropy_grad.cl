@@ -42,7 +42,8 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy_grad(
             continue;
         }
         const REAL slope = LOAD(GRADIENT_DTYPE, g, (long)g_offset + (long)row * g_step);
-        const REAL total = lse[(long)lse_offset + (long)row * lse_step];
+        const long lse_at = (long)lse_offset + (long)row * lse_step;
+        const REAL top = lse[lse_at], total = lse[lse_at + 1];
         const REAL shared = smoothing / length;
         // Several vectors at once: a compiler moves no load before an earlier store, since they may alias.
         for (uint begin = LANE_ID; begin < WHOLE; begin += ACCUMULATORS * LANES) {
@@ -53,15 +54,15 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy_grad(
             }
             FOR_BLOCK {
                 PREFETCH_NEXT_RESULT(dx, dx_at)
-                WRITE(dx, (EXP_FAST(block[k] - total) - shared) * slope, dx_at, i);
+                WRITE(dx, (EXP_FAST(block[k] - top - total) - shared) * slope, dx_at, i);
             }
         }
-        FOR_TAIL STORE(DTYPE, (EXP_FAST_SCALAR(LOAD(DTYPE, x, x_at + i) - total) - shared) * slope, dx, dx_at + i);
+        FOR_TAIL STORE(DTYPE, (EXP_FAST_SCALAR(LOAD(DTYPE, x, x_at + i) - top - total) - shared) * slope, dx, dx_at + i);
         // The work-item that wrote the target's element overwrites it, so no barrier is needed.
         const uint hot = (uint)picked;
         const uint owner = hot < TAIL_BEGIN ? hot / WIDTH % LANES : (hot - TAIL_BEGIN) % LANES;
         if (LANE_ID == owner) {
-            const REAL p = EXP_FAST_SCALAR(LOAD(DTYPE, x, x_at + picked * x_step) - total);
+            const REAL p = EXP_FAST_SCALAR(LOAD(DTYPE, x, x_at + picked * x_step) - top - total);
             STORE(DTYPE, (p - shared - (1 - smoothing)) * slope, dx, dx_at + picked * dx_step);
         }
     }

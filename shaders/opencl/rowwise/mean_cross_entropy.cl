@@ -32,20 +32,20 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_cr
         REAL top = -INFINITY, sum = 0, logits = 0;
         for (uint c = 0; c < classes; c++) top = fmax(top, LOAD(DTYPE, x, at + c * x_step));
         for (uint c = 0; c < classes; c++) {
-            const REAL logit = LOAD(DTYPE, x, at + c * x_step);
-            sum += exp(logit - top);
+            const REAL logit = LOAD(DTYPE, x, at + c * x_step) - top;
+            sum += exp(logit);
             logits += logit;
         }
-        const REAL lse = log(sum) + top;
+        const REAL logarithm = log(sum);
         if (used) {
-            total += (1 - smoothing) * (lse - LOAD(DTYPE, x, at + picked * x_step));
-            if (smoothing != 0) total += smoothing * (lse - logits / classes);
+            total += (1 - smoothing) * (logarithm - (LOAD(DTYPE, x, at + picked * x_step) - top));
+            if (smoothing != 0) total += smoothing * (logarithm - logits / classes);
         } else {
             total += unused;
         }
         for (uint c = 0; c < classes; c++) {
             const REAL hot = c == picked ? 1 - smoothing : 0;
-            const REAL value = exp(LOAD(DTYPE, x, at + c * x_step) - lse) - hot - even;
+            const REAL value = exp(LOAD(DTYPE, x, at + c * x_step) - top - logarithm) - hot - even;
             STORE(DTYPE, used ? value * scale : unused, dx, dx_at + c);
         }
     }

@@ -108,7 +108,7 @@
 {% for c in range(VALUE_QUADS) %}
 {{ tiles.store4("out", "out_row", "result_" ~ r ~ "_" ~ c ~ " * inverse", 4 * c ~ "u", "p.e", c + 1 < VALUE_QUADS) }}
 {% endfor %}
-        lse_set(p.o_lse + head * p.t + query_{{ r }}, log_f32(total_{{ r }}) + shift_of(maximum_{{ r }}));
+        {{ tiles.store_logsumexp("head * p.t + query_" ~ r, "maximum_" ~ r, "total_" ~ r) }}
     }
 {% endfor %}
 }

@@ -37,7 +37,7 @@
 {% endif %}
 {% endfor %}
 {% if not KEYS %}
-    let row_lse_{{ r }} = shift_of(lse_at(p.o_lse + head * p.t + clamped_row_{{ r }}));
+{{ grads.load_logsumexp("row_lse_" ~ r, "clamped_row_" ~ r) }}
     let delta_{{ r }} = {% for c in range(VALUE_QUADS) %}{{ grads.delta_term("y_" ~ r ~ "_" ~ c, "clamped_row_" ~ r, c ~ "u") }}{{ " + " if c + 1 < VALUE_QUADS }}{% endfor %};
     if (row_{{ r }} < p.t) { delta[head * p.t + row_{{ r }}] = delta_{{ r }}; }
 {% endif %}
@@ -67,7 +67,7 @@
             let at = column + {{ u }}u;
 {% if KEYS %}
             let query = min(at, p.t - 1u);
-            let column_lse = shift_of(lse_at(p.o_lse + head * p.t + query));
+{{ grads.load_logsumexp("column_lse", "query") }}
             let column_delta = delta[head * p.t + query];
 {% endif %}
 {% for r in range(R) %}

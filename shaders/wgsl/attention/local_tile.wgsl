@@ -143,8 +143,16 @@ fn score(product: f32, query: u32, key: u32{{ ", mask_base: u32" if MASK_DTYPE }
     return select(-infinity(), value, visible);
 }
 // The shift of scores before their exponential: the maximum, or 0 if all scores are minus infinity.
-fn shift_of(maximum: f32) -> f32 { return select(maximum, 0.0f, maximum < -3.0e38f); }
+fn shift_of(maximum: f32) -> f32 { return select(maximum, 0.0f, bitcast<u32>(maximum) == 0xff800000u); }
 {% endmacro %}
+
+{#- Stores the logsumexp of a query in two parts, the largest score and the logarithm of the sum relative to it: their sum would lose the
+    logarithm where a mask makes the score large. Both are 0 for a query without visible keys. -#}
+{% macro store_logsumexp(index, maximum, total) -%}
+let lse_index = p.o_lse + 2u * ({{ index }});
+        lse_set(lse_index, shift_of({{ maximum }}));
+        lse_set(lse_index + 1u, select(log_f32({{ total }}), 0.0f, {{ total }} == 0.0f));
+{%- endmacro %}
 
 {#- Stores a vector at `column` of a row of `length` elements that begins at `row`, as far as it is in range; `complete` says that
     all of it is. -#}

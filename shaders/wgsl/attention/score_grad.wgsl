@@ -69,10 +69,23 @@ fn sum_components(x: vec4<f32>) -> f32 { return (x.x + x.y) + (x.z + x.w); }
 {{ tiles.score_function() }}
 {% endmacro %}
 
+{#- Loads the logsumexp of a query: its two parts if a mask is added, which may make the first large, else their sum. -#}
+{% set ADDED = MASK_DTYPE and MASK_DTYPE != "bool_" %}
+{% macro load_logsumexp(name, query) %}
+    let {{ name }}_index = p.o_lse + 2u * (head * p.t + {{ query }});
+{% if ADDED %}
+    let {{ name }} = lse_at({{ name }}_index);
+    let {{ name }}_logarithm = lse_at({{ name }}_index + 1u);
+{% else %}
+    let {{ name }} = lse_at({{ name }}_index) + lse_at({{ name }}_index + 1u);
+{% endif %}
+{% endmacro %}
+
 {#- Turns the dot products p_i_j and ds_i_j into the probability and the gradient of the score at a row and a column. The logsumexp and delta
     of the query are column_lse and column_delta for keys, row_lse_i and delta_i for queries. -#}
 {% macro differentiate(i, j, row, column) %}
 {% set query, key = (column, row) if KEYS else (row, column) %}
-            p_{{ i }}_{{ j }} = exp_nonpositive_f32(score(p_{{ i }}_{{ j }}, {{ query }}, {{ key }}{{ ", mask_base" if MASK_DTYPE }}) - {{ "column_lse" if KEYS else "row_lse_" ~ i }});
+{% set lse = "column_lse" if KEYS else "row_lse_" ~ i %}
+            p_{{ i }}_{{ j }} = exp_nonpositive_f32(score(p_{{ i }}_{{ j }}, {{ query }}, {{ key }}{{ ", mask_base" if MASK_DTYPE }}) - {{ lse }}{{ " - " ~ lse ~ "_logarithm" if ADDED }});
             ds_{{ i }}_{{ j }} = p_{{ i }}_{{ j }} * (ds_{{ i }}_{{ j }} - {{ "column_delta" if KEYS else "delta_" ~ i }}) * p.scale;
 {% endmacro %}

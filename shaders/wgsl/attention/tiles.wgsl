@@ -114,7 +114,7 @@ var<workgroup> tile: array<vec4<f32>, {{ VALUE_REGION + COLUMNS * VALUE_PITCH }}
     let row_total_{{ i }} = row_sum(total_{{ i }});
     let inverse_{{ i }} = select(1.0f / row_total_{{ i }}, 0.0f, row_total_{{ i }} == 0.0f);
     if (lane_id == 0u && first_row + lane_group + {{ i * GROUP // LANES }}u < p.t) {
-        lse_set(p.o_lse + head * p.t + first_row + lane_group + {{ i * GROUP // LANES }}u, log_f32(row_total_{{ i }}) + shift_of(maximum_{{ i }}));
+        {{ tiles.store_logsumexp("head * p.t + first_row + lane_group + " ~ i * GROUP // LANES ~ "u", "maximum_" ~ i, "row_total_" ~ i) }}
     }
 {% endfor %}
 {{ tiles.store_rows("out", "result", "inverse", "first_row", "p.t", "p.e", R, VECTORS) }}

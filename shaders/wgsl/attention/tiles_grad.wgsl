@@ -66,7 +66,7 @@ var<workgroup> tile: array<vec4<f32>, {{ WEIGHTS + ROWS * WEIGHTS_PITCH }}>;
 {% endfor %}
 {% if not KEYS %}
     let query_{{ i }} = min(row_{{ i }}, p.t - 1u);
-    let row_lse_{{ i }} = shift_of(lse_at(p.o_lse + head * p.t + query_{{ i }}));
+{{ grads.load_logsumexp("row_lse_" ~ i, "query_" ~ i) }}
     var delta_partial_{{ i }} = 0.0f;
     for (var c = lane_id; c < {{ VALUE_QUADS }}u; c += {{ LANES }}u) {
         delta_partial_{{ i }} += {{ grads.delta_term("g_vector(g_base + query_" ~ i ~ " * p.g_row, c * 4u, p.e)", "query_" ~ i, "c") }};
@@ -95,7 +95,7 @@ var<workgroup> tile: array<vec4<f32>, {{ WEIGHTS + ROWS * WEIGHTS_PITCH }}>;
             let at = column + lane_id + {{ j * LANES }}u;
 {% if KEYS %}
             let query = min(at, p.t - 1u);
-            let column_lse = shift_of(lse_at(p.o_lse + head * p.t + query));
+{{ grads.load_logsumexp("column_lse", "query") }}
             let column_delta = delta[head * p.t + query];
 {% endif %}
 {% for i in range(R) %}

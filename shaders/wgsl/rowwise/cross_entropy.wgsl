@@ -23,25 +23,27 @@
 {{ classes.declarations() }}
 {{ rows.main(["x"]) }}
 {{ rows.load_row("x") }}
+{{ exponentials.statistics("x") }}
 {% if SMOOTHED %}
     var logits = V();
 {% call(k) rows.for_vectors() %}
-        logits += {{ rows.value("x", k) }};
+        logits += {{ rows.value("x", k) }} - shift;
 {% endcall %}
     let mean = group_sum(lanes_sum(logits)) / f32(p.length);
 {% endif %}
-{{ exponentials.statistics("x") }}
     if (lane_id == 0u && {{ rows.in_range() }}) {
-        let logsumexp = log_f32(total) + shift;
+        // Relative to the largest logit, beside which the logarithm would be lost.
+        let logarithm = log_f32(total);
         let label = class_of(row);
         var value = unused(label);
         if (label < p.length) {
-            value = (1.0f - p.smoothing) * (logsumexp - x_at(at_x + label * p.x_step));
+            value = (1.0f - p.smoothing) * (logarithm - (x_at(at_x + label * p.x_step) - shift));
 {% if SMOOTHED %}
-            value += p.smoothing * (logsumexp - mean);
+            value += p.smoothing * (logarithm - mean);
 {% endif %}
         }
         loss_set(p.o_loss + row, value);
-        lse_set(p.o_lse + row, logsumexp);
+        lse_set(p.o_lse + 2u * row, shift);
+        lse_set(p.o_lse + 2u * row + 1u, logarithm);
     }
 }

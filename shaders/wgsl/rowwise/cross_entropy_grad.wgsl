@@ -24,11 +24,12 @@
 {{ rows.load_row("x") }}
     let label = class_of(row);
     let grad = g_at(p.o_g + row * p.g_step);
-    let logsumexp = lse_at(p.o_lse + row * p.lse_step);
+    let top = lse_at(p.o_lse + row * p.lse_step);
+    let logarithm = lse_at(p.o_lse + row * p.lse_step + 1u);
     let smoothed = p.smoothing / f32(p.length);
     let confidence = 1.0f - p.smoothing;
 {% call(k) rows.for_vectors() %}
-        var value = exp_v({{ rows.value("x", k) }} - logsumexp) - smoothed;
+        var value = exp_v({{ rows.value("x", k) }} - top - logarithm) - smoothed;
 {% if WIDTH == 4 %}
         value -= select(V(), V(confidence), vec4<u32>({{ rows.index(k) }}) + vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(label));
 {% else %}

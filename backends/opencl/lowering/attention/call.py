@@ -181,6 +181,8 @@ def padded_head_size(features: int) -> int:
 
 def forward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> AttentionCall | Declined:
     """Describe a call of `attention`, or say why no kernel takes it."""
+    if not outputs[1].is_contiguous:
+        return Declined("the logsumexp is not contiguous")
     return _call(_FORWARD, inputs[:3], inputs[3], outputs[:1], params)
 
 

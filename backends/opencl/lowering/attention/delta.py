@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
 from polyhal.backends.common.launching.launch import Workspace
+from polyhal.backends.common.problems.attention import mask_kind
 from polyhal.backends.opencl.lowering.attention.call import AttentionCall, Definitions
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -15,7 +16,7 @@ _QUERIES = 32
 
 
 def delta(runtime: Runtime, call: AttentionCall, target: Workspace) -> Launch:
-    """Return a launch that writes the pairs (logsumexp * log2(e), delta) to `target`, of `statistics_bytes`."""
+    """Return a launch that writes the statistics of shaders/opencl/attention/delta.cl to `target`, of `statistics_bytes`."""
     queries = min(_QUERIES, power_of_two_at_most(runtime.features.max_group_size) // _LANES)
     rows = call.shape.count * call.shape.t
     args = {
@@ -23,7 +24,7 @@ def delta(runtime: Runtime, call: AttentionCall, target: Workspace) -> Launch:
         "e": call.shape.e, **call.batch(), **call.strides("g"), **call.result_strides("out"),
     }  # fmt: skip
     definitions: Definitions = {
-        "DTYPE": call.dtype.name, "REAL": call.real, "LANES": _LANES, "QUERIES": queries,
+        "DTYPE": call.dtype.name, "REAL": call.real, "MASK": mask_kind(call.mask), "LANES": _LANES, "QUERIES": queries,
         "ALIGNED_ROWS": call.results_aligned() and call.aligned(),
     }  # fmt: skip
     items, group = (ceil_div(rows, queries) * _LANES * queries,), (_LANES * queries,)
@@ -32,4 +33,5 @@ def delta(runtime: Runtime, call: AttentionCall, target: Workspace) -> Launch:
 
 def statistics_bytes(call: AttentionCall) -> int:
     """The size of that workspace."""
-    return 2 * call.shape.count * call.shape.t * call.itemsize
+    numbers = 4 if mask_kind(call.mask) == 2 else 2
+    return numbers * call.shape.count * call.shape.t * call.itemsize

@@ -83,10 +83,15 @@ KERNEL attention_softmax(real *scores, MASK_PARAMETER real *lse, const int64 lse
     for_row(visible, [&](int slot, uint32 i) { maximum = fmax(maximum, score(slot, i)); });
     maximum = group_max(maximum);
     // A row without visible keys has no maximum to subtract, and gives zeros.
-    if (isinf(maximum)) maximum = 0;
+    if (maximum == -INFINITY) maximum = 0;
     for_row(visible, [&](int slot, uint32 i) { sum += exp(score(slot, i) - maximum); });
     sum = group_sum(sum);
-    if (lane_id() == 0) lse[lse_offset + (int64)row_index] = log(sum) + maximum;
+    // In two parts: their sum would lose the logarithm beside a score that a mask made large.
+    if (lane_id() == 0) {
+        real *parts = lse + lse_offset + 2 * (int64)row_index;
+        parts[0] = maximum;
+        parts[1] = sum == 0 ? 0 : log(sum);
+    }
     const real scale = sum == 0 ? 0 : 1 / sum;
     const auto probability = [&](int slot, uint32 i) { return exp(score(slot, i) - maximum) * scale; };
     STORE_TERMS(p, scores_row, probability)
@@ -99,10 +104,10 @@ KERNEL attention_softmax_grad(real *scores, real *gradients, MASK_PARAMETER cons
     LOCATE_MASK
     real *p_at = scores + row_index * keys, *d_at = gradients + row_index * keys;
     const Row<real> row(p_at, 1, visible), gradient(d_at, 1, visible);
-    const real logsumexp = lse[lse_offset + (int64)row_index];
-    const bool nothing_visible = logsumexp == -INFINITY;
+    const real *parts = lse + lse_offset + 2 * (int64)row_index;
+    const real maximum = parts[0], logarithm = parts[1];
     const auto probability = [&](int slot, uint32 i) {
-        return nothing_visible || i >= visible ? (real)0 : exp(MASKED(row(slot, i), i) - logsumexp);
+        return i >= visible ? (real)0 : exp(MASKED(row(slot, i), i) - maximum - logarithm);
     };
     real sum = 0;
     for_row(visible, [&](int slot, uint32 i) { sum += i < visible ? probability(slot, i) * gradient(slot, i) : 0; });

@@ -24,20 +24,22 @@ KERNEL cross_entropy(const DTYPE *x, const INDEX_DTYPE *target, real *loss, real
     if (isinf(maximum)) maximum = 0;
     for_row(length, [&](int slot, uint32 i) {
         sum += exp(row(slot, i) - maximum);
-        if (SMOOTHED) logits += row(slot, i);
+        if (SMOOTHED) logits += row(slot, i) - maximum;
     });
     sum = group_sum(sum);
     if (SMOOTHED) logits = group_sum(logits);
     if (lane_id() != 0) return;
-    const real logsumexp = log(sum) + maximum;
+    // Relative to the largest logit, beside which the logarithm would be lost.
+    const real logarithm = log(sum);
     const int64 label = (int64)widen(target[(int64)row_index * target_step]);
     real value = label == ignored ? 0 : NAN;
     if (label != ignored && label >= 0 && label < (int64)length) {
-        value = (1 - smoothing) * (logsumexp - (real)widen(logits_row[label * x_step]));
-        if (SMOOTHED) value += smoothing * (logsumexp - logits / length);
+        value = (1 - smoothing) * (logarithm - ((real)widen(logits_row[label * x_step]) - maximum));
+        if (SMOOTHED) value += smoothing * (logarithm - logits / length);
     }
     loss[row_index] = value;
-    lse[row_index] = logsumexp;
+    lse[2 * row_index] = maximum;
+    lse[2 * row_index + 1] = logarithm;
 }
 
 // g * (softmax - target distribution), logits_row the saved logsumexp.
@@ -48,11 +50,12 @@ KERNEL cross_entropy_grad(const GRADIENT_DTYPE *g, const DTYPE *x, const INDEX_D
     if (row_index >= rows) return;
     const int64 label = (int64)widen(target[(int64)row_index * target_step]);
     const bool valid = label != ignored && label >= 0 && label < (int64)length;
-    const real grad = valid ? (real)widen(g[(int64)row_index * g_step]) : 0, logsumexp = lse[(int64)row_index * lse_step];
+    const real grad = valid ? (real)widen(g[(int64)row_index * g_step]) : 0, maximum = lse[(int64)row_index * lse_step],
+               logarithm = lse[(int64)row_index * lse_step + 1];
     const real smoothed = smoothing / length, confidence = 1 - smoothing;
     const Row<DTYPE> row(ROW_OF(x, row_index), x_step, length);
     write_row(ROW_OF(dx, row_index), dx_step, length, [&](int slot, uint32 i) {
-        const real value = exp(row(slot, i) - logsumexp) - smoothed - ((int64)i == label ? confidence : 0);
+        const real value = exp(row(slot, i) - maximum - logarithm) - smoothed - ((int64)i == label ? confidence : 0);
         return valid ? value * grad : label == ignored ? 0 : NAN;
     });
 }

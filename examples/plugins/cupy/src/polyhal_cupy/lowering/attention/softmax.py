@@ -49,7 +49,7 @@ class SoftmaxLauncher:
         args: dict[str, Argument] = {
             **{name: Workspace(i) for name, i in zip(("scores", "gradients"), scores, strict=False)},
             **{name: Workspace(i) for name, i in zip(_TERMS, terms, strict=False)},
-            "lse": Tensor(lse), "lse_offset": part.start * problem.matrices_per_index * problem.t, "rows": arranged.count,
+            "lse": Tensor(lse), "lse_offset": 2 * part.start * problem.matrices_per_index * problem.t, "rows": arranged.count,
             "keys": problem.s, "queries": problem.t, "band": self._band, "batch1": part.batch[1], "batch2": part.batch[2],
             "mask0": mask0, "mask1": mask1, "mask2": mask2, "mask_row": mask_row, "mask_column": mask_column,
         }  # fmt: skip
