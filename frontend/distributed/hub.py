@@ -7,20 +7,33 @@ started. Messages are lines of JSON.
 
 from __future__ import annotations
 
+import hmac
 import json
+import os
 import secrets
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
+
+from polyhal.distributed import mpiexec
 
 PROBES = (2, 2, 3)
 """TCP's probes of silent machines: the first after 2 seconds, then every 2 seconds, given up after 3."""
 _LONGEST_LINE = 1 << 16
+_FATAL = b"Fatal Python error: "
+"""Beginning of the report of Python's faulthandler, which ranks of the launcher send by this connection."""
 _PAUSE = 0.05
 """Seconds between attempts to accept ranks."""
+HELLO = 20.0
+"""Seconds in which a connection must say which rank it is of."""
+_STRANGERS = 64
+"""Connections beyond the number of ranks that may be silent at once; further ones are closed."""
+ANSWER = 3.0
+"""Seconds that a rank has to answer when another one has waited for too long."""
 
 
 class LostRank(NamedTuple):
@@ -33,6 +46,8 @@ class LostRank(NamedTuple):
     """How it ended."""
     status: int | None
     """Its exit status, if it could say."""
+    silent: bool = False
+    """Whether it ended without a word, so that only the system knows how."""
 
     @property
     def text(self) -> str:
@@ -61,6 +76,12 @@ class Hub:
         self._connections: dict[int, socket.socket] = {}
         self._waiting: dict[int, str] = {}
         self._names: dict[int, str] = {}
+        self._processes: dict[int, int] = {}
+        """The processes of connected ranks on this machine."""
+        self._answers = threading.Condition(self._lock)
+        self._answered: set[int] = set()
+        self._places = threading.BoundedSemaphore(size + _STRANGERS)
+        """One for each connection that is being served."""
         self._server = socket.create_server(("" if everywhere else "127.0.0.1", 0), backlog=size)
         self._host = own_address() if everywhere else "127.0.0.1"
         threading.Thread(target=self._accept, name="polyhal-hub", daemon=True).start()
@@ -86,7 +107,9 @@ class Hub:
 
     def give_up(self, how: str) -> None:
         """Count the first rank that has not reported as gone."""
-        self._lost(self.missing()[0], how, None)
+        missing = self.missing()
+        if missing:
+            self._lost(missing[0], how, None)
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -102,19 +125,39 @@ class Hub:
             except OSError:  # closed, or a rank that gave up before it was accepted
                 time.sleep(_PAUSE)
                 continue
+            if not self._places.acquire(blocking=False):
+                connection.close()
+                continue
             threading.Thread(target=self._serve, args=(connection,), name="polyhal-hub-rank", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        try:
+            self._serve_rank(connection)
+        finally:
+            self._places.release()
+
+    def _serve_rank(self, connection: socket.socket) -> None:
         probe(connection)
+        connection.settimeout(HELLO)
         lines = messages(connection)
         hello = next(lines, {})
-        if hello.get("token") != self.token or not isinstance(hello.get("rank"), int):
+        rank = hello.get("rank")
+        known = isinstance(hello.get("token"), str) and hmac.compare_digest(hello["token"].encode(), self.token.encode())
+        if not known or type(rank) is not int or not 0 <= rank < self.size:
+            lines.close()
             connection.close()
             return
-        rank = hello["rank"]
+        connection.settimeout(None)
+        process, host = hello.get("process"), hello.get("host")
         with self._lock:
+            if rank in self._names:  # a second process under the number of a rank
+                lines.close()
+                connection.close()
+                return
             self._connections[rank] = connection
-            self._names[rank] = f"rank {rank} (process {hello.get('process')} on {hello.get('host')})"
+            self._names[rank] = f"rank {rank} (process {process} on {host})"
+            if host == socket.gethostname() and type(process) is int and process > 1:
+                self._processes[rank] = process
             past: list[Mapping[str, Any]] = [{"ended": r} for r in self.ended]
             past += [{"lost": self.loss.rank, "text": self.loss.text}] if self.loss else []
         for known in past:
@@ -123,16 +166,27 @@ class Hub:
         for content in lines:
             if "failed" in content:
                 self._lost(rank, str(content["failed"]), content.get("status"))
+            elif "fatal" in content:
+                place = f", at {content['place']}" if content["place"] else ""
+                self._lost(rank, f"was ended by {fatal_signal(str(content['fatal']))}{place}", None)
             elif "bye" in content:
-                self._left(rank, int(content["bye"]))
+                self._left(rank, content["bye"] if type(content["bye"]) is int else 1)
             elif "waits" in content:
                 self._waits(rank, str(content["waits"]))
             elif "goes_on" in content:
                 self._waiting.pop(rank, None)
+            elif "timed_out" in content:
+                self._find_silent(rank, str(content["timed_out"]), content.get("limit"))
+            elif "answers" in content:
+                with self._answers:
+                    self._answered.add(rank)
+                    self._answers.notify_all()
             else:
                 self.notes.update(content)
+        with self._lock:
+            self._processes.pop(rank, None)
         if rank not in self.ended:
-            self._lost(rank, "was killed or crashed: it ended without a word", None)
+            self._lost(rank, "was killed or crashed: it ended without a word", None, silent=True)
 
     def _left(self, rank: int, status: int) -> None:
         with self._lock:
@@ -151,14 +205,58 @@ class Hub:
             how = f"has ended, and rank {rank} waits for it in {operation}"
             self._lost(next(iter(self.ended)), f"{how}; expected the same calls in the same order on all ranks", None)
 
-    def _lost(self, rank: int, how: str, status: int | None) -> None:
+    def _find_silent(self, waiting: int, operation: str, limit: Any) -> None:
+        """Blame the first rank that does not answer for the wait of another one, on a thread; end those on this machine."""
+        threading.Thread(
+            target=self._ask_all, args=(waiting, f"rank {waiting} has waited {limit} s in {operation}"), daemon=True
+        ).start()
+
+    def _ask_all(self, waiting: int, complaint: str) -> None:
+        def left() -> list[int]:
+            return [r for r in range(self.size) if r not in self._answered and r not in self.ended and r != waiting]
+
+        with self._answers:
+            if self.loss is not None:
+                return
+            self._answered.clear()
+        self.tell(answer=True)
+        with self._answers:
+            self._answers.wait_for(lambda: not left(), ANSWER)
+            silent = left()
+        if not silent:
+            how = "has waited too long for the other ranks, which all answer"
+            advice = "expected the same calls in the same order on all ranks; POLYHAL_COLLECTIVE_TIMEOUT raises the limit"
+            self._lost(waiting, f"{how}: {complaint}; {advice}", None)
+            return
+        others = f", nor do the ranks {silent[1:]}" if silent[1:] else ""
+        self._lost(silent[0], f"does not answer{others}: it is stopped or hangs in a call; {complaint}", None)
+        with self._lock:
+            processes = [self._processes.pop(r) for r in silent if r in self._processes]
+        for process in processes:
+            with suppress(OSError):
+                os.kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+    def _lost(self, rank: int, how: str, status: int | None, *, silent: bool = False) -> None:
         with self._lock:
             if self.loss is not None:
                 return
-            self.loss = LostRank(rank, self._names.get(rank, f"rank {rank}"), how, status)
+            self.loss = LostRank(rank, self._names.get(rank, f"rank {rank}"), how, status, silent)
         self.tell(lost=rank, text=self.loss.text)
         if self._on_loss is not None:
             self._on_loss(self.loss)
+
+
+def fatal_signal(name: str) -> str:
+    """Return a signal that ends a process by a crash, by the name that Python's faulthandler uses."""
+    number = {
+        "Segmentation fault": "SIGSEGV",
+        "Aborted": "SIGABRT",
+        "Bus error": "SIGBUS",
+        "Floating point exception": "SIGFPE",
+        "Floating-point exception": "SIGFPE",
+        "Illegal instruction": "SIGILL",
+    }.get(name)
+    return mpiexec.described(getattr(signal, number)) if number and hasattr(signal, number) else name
 
 
 def probe(connection: socket.socket) -> None:
@@ -177,7 +275,7 @@ def probe(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def messages(connection: socket.socket) -> Iterator[Mapping[str, Any]]:
+def messages(connection: socket.socket) -> Generator[Mapping[str, Any], None, None]:
     """The messages that arrive, until the connection ends in whatever way."""
     with connection, connection.makefile("rb") as file:
         while True:
@@ -187,9 +285,15 @@ def messages(connection: socket.socket) -> Iterator[Mapping[str, Any]]:
                 return
             if not line.endswith(b"\n"):
                 return
+            if line.startswith(_FATAL):
+                trace = file.read(_LONGEST_LINE).decode(errors="replace").splitlines()
+                at = next((i for i, t in enumerate(trace) if t.startswith("Current thread")), len(trace))
+                place = next((t.strip() for t in trace[at:] if t.startswith("  File ")), "")
+                yield {"fatal": line.removeprefix(_FATAL).decode(errors="replace").strip(), "place": place}
+                return
             try:
                 content = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return
             if not isinstance(content, dict):
                 return

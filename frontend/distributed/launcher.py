@@ -117,7 +117,7 @@ def _once(launch: JobPlan, attempt: int, stopping: Callable[[], bool]) -> JobOut
     if loss is None and job.returncode != 0 and len(hub.ended) < launch.ranks:
         loss = LostRank(-1, "mpiexec", f"ended with status {job.returncode} before all ranks had", job.returncode)
     number = next((output.signal for output in outputs if output.signal is not None), None)
-    if loss is not None and loss.status is None and number is not None:
+    if loss is not None and loss.silent and number is not None:
         loss = loss._replace(how=f"was ended by {mpiexec.described(number)}")
     resume = tuple(map(str, hub.notes.get("resume", ())))
     if loss is not None:

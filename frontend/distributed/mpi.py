@@ -112,6 +112,8 @@ class MPIGroup(MovingGroup):
     def _check_patience(self, waited: float) -> None:
         limit = env.collective_timeout()
         if limit and waited > limit:
+            self.watch.timed_out(self._operation, limit)
+            self.watch.check(self._operation)
             text = f"rank {self.rank} has waited for {limit:g} s for the other ranks"
             self.watch.fail(f"has waited for {limit:g} s for the other ranks")
             raise ProcessGroupError(

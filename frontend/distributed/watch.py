@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from polyhal.distributed.hub import messages, probe
+from polyhal.distributed.hub import ANSWER, messages, probe
 from polyhal.hal.collectives.process_group import ProcessGroupError
 from polyhal.hal.errors import message
 
@@ -73,11 +74,24 @@ class Watch:
             self._waiting = True
             self.note(waits=operation)
 
+    def timed_out(self, operation: str, limit: float) -> None:
+        """Tell the hub that this rank has waited for too long, and wait for its answer: which rank is to blame."""
+        self.note(timed_out=operation, limit=limit)
+        self._over.wait(ANSWER + _LATE)
+
     def goes_on(self) -> None:
         """Tell the hub that this rank waits no longer, if it was told otherwise."""
         if self._waiting:
             self._waiting = False
             self.note(goes_on=True)
+
+    def report_crashes(self) -> None:
+        """Let the hub learn of a crash from the signal's handler: a process that crashes can call nothing else.
+
+        No-op if the program writes such reports elsewhere.
+        """
+        if not faulthandler.is_enabled():
+            faulthandler.enable(self._connection.fileno())
 
     def note(self, **content: Any) -> None:
         """Send a message to the hub."""
@@ -107,6 +121,8 @@ class Watch:
                 self._ended = True
             elif "lost" in content:
                 self._fail(str(content["text"]))
+            elif "answer" in content:
+                self.note(answers=True)
             elif "stop" in content:
                 os.kill(os.getpid(), signal.SIGINT)
             elif "over" in content:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import IO
 
 import pytest
 
+from polyhal.distributed import hub as hubs
 from polyhal.distributed import watch as watching
 from polyhal.distributed.hub import Hub
 from polyhal.distributed.watch import Watch
@@ -31,6 +33,7 @@ TINY = ["--layers", "1", "--heads", "2", "--width", "16", "--context", "16", "--
     ("way", "ranks", "status", "expected"),
     [
         ("killed", 3, 1, r"error: rank 1 \(process \d+ on .*\) was ended by signal 9 \(SIGKILL: .*\); the other 2 ranks"),
+        ("aborts", 3, 1, r"error: rank 1 \(process \d+ on .*\) was ended by signal 6 \(SIGABRT: .*\), at File .*failing.py"),
         ("raises", 2, 1, r"error: rank 1 \(process \d+ on .*\) failed: ValueError: the data are bad; the other rank"),
         ("exits", 2, 7, r"error: rank 1 \(process \d+ on .*\) ended with exit status 7"),
         ("done", 3, 1, r"error: rank 1 \(process \d+ on .*\) has ended, and rank [02] waits for it in all_reduce; expected"),
@@ -47,6 +50,20 @@ def test_all_ranks_end_when_one_is_gone(launch: Launch, way: str, ranks: int, st
     assert len(processes) == ranks
     assert not [p for p in processes if os.path.exists(f"/proc/{p}")]
     assert "shared memory is named" not in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it finds processes in /proc")
+def test_a_stopped_rank_is_named_and_ended(launch: Launch) -> None:
+    begun = time.monotonic()
+    done = launch("-n", 3, PROGRAMS / "failing.py", "stopped", POLYHAL_COLLECTIVE_TIMEOUT="3")
+    assert done.returncode == 1
+    expected = r"error: rank 1 \(process \d+ on .*\) does not answer: it is stopped or hangs in a call; rank [02] has waited 3"
+    assert len(re.findall(expected, done.stderr)) == 1, done.stderr
+    assert len(done.stderr.splitlines()) < 4, done.stderr
+    processes = [int(p) for p in re.findall(r"process (\d+)$", done.stdout, re.MULTILINE)]
+    assert len(processes) == 3
+    assert not [p for p in processes if os.path.exists(f"/proc/{p}")]
+    assert time.monotonic() - begun < 60
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it finds processes in /proc")
@@ -196,6 +213,81 @@ def test_strangers_are_not_ranks() -> None:
     until(lambda: stranger.failure)
     assert hub.missing() == [0]
     assert hub.loss is None
+
+
+@pytest.mark.parametrize("rank", [99, -5, True, "0", None, 0.0])
+def test_a_number_that_no_rank_has_is_refused_even_with_the_token(rank: object) -> None:
+    hub = Hub(2)
+    stranger = Watch(hub.address, rank)  # type: ignore[arg-type]
+    until(lambda: stranger.failure)
+    assert hub.missing() == [0, 1]
+    assert hub.loss is None
+
+
+def test_a_second_process_cannot_take_the_number_of_a_rank() -> None:
+    hub = Hub(2)
+    first, _ = joined(hub)
+    second = Watch(hub.address, 0)
+    until(lambda: second.failure)
+    assert first.failure is None
+    assert hub.loss is None
+
+
+def connect(hub: Hub) -> socket.socket:
+    host, port, _ = hub.address.rsplit(":", 2)
+    return socket.create_connection((host, int(port)))
+
+
+def test_silent_connections_are_closed_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "HELLO", 0.2)
+    monkeypatch.setattr(hubs, "_STRANGERS", 3)
+    hub = Hub(2)
+    before = threading.active_count()
+    strangers = [connect(hub) for _ in range(30)]
+    try:
+        time.sleep(0.1)
+        assert threading.active_count() - before <= 5
+        for stranger in strangers:
+            stranger.settimeout(10)
+            assert stranger.recv(1) == b""
+    finally:
+        for stranger in strangers:
+            stranger.close()
+    until(lambda: threading.active_count() <= before)
+    joined(hub)
+
+
+@pytest.mark.parametrize("line", [b"[" * 60_000 + b"\n", b"9" * 5_000 + b"\n", b"\xff\n", b"{}\n", b'{"token": 3}\n'])
+def test_what_is_no_hello_ends_the_connection_without_a_word(line: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    hub = Hub(1)
+    before = threading.active_count()
+    with connect(hub) as stranger:
+        stranger.sendall(line)
+        stranger.settimeout(10)
+        assert stranger.recv(1) == b""
+    until(lambda: threading.active_count() <= before)
+    assert capfd.readouterr().err == ""
+    assert hub.missing() == [0]
+
+
+def test_a_rank_that_does_not_answer_is_blamed_for_the_wait_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "ANSWER", 0.3)
+    hub = Hub(3)
+    watches = joined(hub)
+    with hub._lock:
+        hub._processes.clear()  # all are this one, which must go on
+    monkeypatch.setattr(watches[2], "note", lambda **content: None)
+    watches[0].timed_out("all_reduce", 8.0)
+    until(lambda: watches[1].failure)
+    assert re.search(r"rank 2 .* does not answer: .*; rank 0 has waited 8\.0 s in all_reduce", str(watches[1].failure))
+
+
+def test_where_all_ranks_answer_the_wait_itself_is_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = Hub(2)
+    watches = joined(hub)
+    watches[0].timed_out("all_reduce", 8.0)
+    assert "rank 0" in str(watches[0].failure)
+    assert "which all answer: rank 0 has waited 8.0 s in all_reduce" in str(watches[0].failure)
 
 
 def test_a_hub_that_cannot_be_reached_is_named() -> None:

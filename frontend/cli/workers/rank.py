@@ -28,6 +28,7 @@ def main(arguments: list[str]) -> int:
         if isinstance(stream, TextIOWrapper):  # whole lines, because all ranks write to one terminal
             stream.reconfigure(line_buffering=True, write_through=False)
     watch = Watch(hub, place.rank)
+    watch.report_crashes()
     keep_watch(watch)
     said: list[str] = []
     reporting.REPORTERS.append(said.append)

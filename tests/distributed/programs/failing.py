@@ -24,6 +24,10 @@ for step in range(1_000_000):
     if group.rank == 1 and step == 20:
         if sys.argv[1] == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        if sys.argv[1] == "aborts":
+            os.abort()
+        if sys.argv[1] == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if sys.argv[1] == "raises":
             raise ValueError("the data are bad")
         if sys.argv[1] == "exits":
