@@ -1,4 +1,4 @@
-"""Run the campaigns in their long form: `python -m benchmarks.reliability [--only NAMES] [--minutes N]`.
+"""Run the campaigns in their long form: `python -m benchmarks.reliability [--only NAMES] [--minutes N]`, or `fuzz --minutes N`.
 
 Each runs in a process of its own. The counts go to benchmarks/results/reliability.json, from which docs/reliability.md is made.
 """
@@ -21,6 +21,10 @@ from benchmarks.reliability.page import PAGE, RESULT, page
 
 def main(arguments: Sequence[str]) -> int:
     """Run what `arguments` name. Returns the exit code: 0, or 1 if something was found."""
+    if arguments[:1] == ["fuzz"]:
+        from benchmarks.reliability.programs import campaign
+
+        return campaign.main(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reliability", description=(__doc__ or "").partition("\n")[0]
     )

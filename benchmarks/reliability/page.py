@@ -9,6 +9,8 @@ from typing import Any
 from benchmarks.reliability import sanitizers
 from benchmarks.reliability.campaigns import CAMPAIGNS, Campaign
 from benchmarks.reliability.processes import ROOT
+from benchmarks.reliability.programs import campaign as programs
+from benchmarks.reliability.programs.section import section
 
 RESULT = ROOT / "benchmarks" / "results" / "reliability.json"
 PAGE = ROOT / "docs" / "reliability.md"
@@ -35,6 +37,8 @@ def page(result: Mapping[str, Any]) -> str:
     parts = [_HEAD]
     for name, counts in result["campaigns"].items():
         parts.append("\n".join([*_section(CAMPAIGNS[name], counts, result), ""]))
+    if programs.RESULT.exists():
+        parts.append("\n".join([*section(json.loads(programs.RESULT.read_text(encoding="utf-8"))), ""]))
     parts.append("\n".join([*_sanitizers(json.loads(sanitizers.RESULT.read_text(encoding="utf-8"))), ""]))
     return "\n".join(parts)
 

@@ -1,0 +1,163 @@
+"""Running a program with a library, eagerly or as one function, and what is observed at the end of each call."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.reliability.programs.libraries import Library, Value
+from benchmarks.reliability.programs.program import Program
+
+AFTERWARDS = "afterwards"
+"""The op of statements at the end of a program that run outside of its function."""
+Data = dict[str, np.ndarray]
+"""The values of leaves by name."""
+
+
+@dataclass
+class Observation:
+    """What one call of a program leaves."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    """Tensors by their names, gradients of leaves and parameters by NAME.grad."""
+    raised: dict[int, str] = field(default_factory=dict)
+    """The classes of errors by the positions of the statements that raised them."""
+    message: str = ""
+    """The text of the last error."""
+
+
+@functools.lru_cache(65536)
+def code(text: str) -> CodeType:
+    """The text of a statement, compiled once."""
+    return compile(text, "<program>", "exec")
+
+
+def data_of(program: Program, call: int = 0) -> Data:
+    """The values of the leaves in a call: those of the program in the first one, others of their kind later."""
+    if not call:
+        return {leaf.name: leaf.values for leaf in program.leaves}
+    rng = np.random.default_rng([program.seed, call])
+    return {leaf.name: rng.permutation(leaf.values.reshape(-1)).reshape(leaf.values.shape) for leaf in program.leaves}
+
+
+class Session:
+    """A program and a library: parameters, modules and optimizers live from call to call."""
+
+    def __init__(self, program: Program, library: Library) -> None:
+        self.program = program
+        self.library = library
+        self.variables: dict[str, Any] = library.names | {"made": self._made}
+        with library.running():
+            first = data_of(program)
+            for leaf in program.leaves:
+                if leaf.is_parameter:
+                    self.variables[leaf.name] = library.tensor(leaf, first[leaf.name])
+            for s in program.setup:
+                exec(code(s.text), self.variables)
+
+    def call(self, number: int = 0) -> Observation:
+        """Run the statements of a call one by one. A statement that fails ends it, unless it is guarded."""
+        seen = Observation()
+        variables = dict(self.variables)
+        variables["raising"] = functools.partial(_raising, seen)
+        with self.library.running():
+            variables |= self._arguments(number)
+            for position, statement in enumerate(self.program.body):
+                try:
+                    exec(code(statement.text), variables)
+                except Exception as error:
+                    seen.raised[position] = type(error).__name__
+                    seen.message = str(error)
+                    break
+                self.library.after(statement, variables)
+            self._observe(variables, seen)
+        return seen
+
+    def function(self) -> Callable[..., dict[str, Any]]:
+        """The statements of a call as a function of the leaves that are no parameters."""
+        names = [leaf.name for leaf in self.program.leaves if not leaf.is_parameter]
+        inside = [s for s in self.program.body if s.op != AFTERWARDS]
+        body = textwrap.indent("\n".join(s.text for s in inside) or "pass", "    ")
+        made_there = dict.fromkeys(t for s in inside for t in s.targets)
+        deleted = {n for s in inside if s.text.startswith("del ") for n in s.names}
+        results = "".join(f"{n!r}: {n}, " for n in made_there if n not in deleted)
+        text = f"def call({', '.join(names)}):\n{body}\n    return {{{results}}}\n"
+        exec(code(text), self.variables)
+        made: Callable[..., dict[str, Any]] = self.variables.pop("call")
+        return made
+
+    def call_function(self, function: Callable[..., dict[str, Any]], number: int) -> Observation:
+        """Run a call by a function that `function` made, captured or not. An error has position -1."""
+        seen = Observation()
+        with self.library.running():
+            arguments = self._arguments(number)
+            try:
+                results = function(*arguments.values())
+                for s in self.program.body:
+                    if s.op == AFTERWARDS:
+                        exec(code(s.text), variables := self.variables | arguments | results)
+                        results |= {t: variables[t] for t in s.targets}
+            except Exception as error:
+                seen.raised[-1] = type(error).__name__
+                seen.message = str(error)
+                return seen
+            self._observe(self.variables | arguments | results, seen)
+        return seen
+
+    def _arguments(self, number: int) -> dict[str, Any]:
+        data = data_of(self.program, number)
+        return {
+            leaf.name: self.library.tensor(leaf, data[leaf.name])
+            for leaf in self.program.leaves
+            if not leaf.is_parameter
+        }
+
+    def _observe(self, variables: dict[str, Any], seen: Observation) -> None:
+        value = self.library.value
+        for name, tensor in _named_tensors(variables, self.library):
+            seen.values[name] = value(tensor)
+            if tensor.is_leaf and tensor.grad is not None:
+                seen.values[f"{name}.grad"] = value(tensor.grad)
+
+    def _made(self, module: Any, seed: int) -> Any:
+        """A module whose parameters have values of their own, the same in each library."""
+        rng = np.random.default_rng(seed)
+        state = {n: rng.uniform(-1, 1, tuple(t.shape)).astype(np.float32) for n, t in sorted(module.named_parameters())}
+        ready = self.library.module(module)
+        for name, parameter in ready.named_parameters():
+            self.library.fill(parameter, state[name])
+        return ready
+
+
+def _named_tensors(variables: dict[str, Any], library: Library) -> Iterator[tuple[str, Any]]:
+    for name, value in variables.items():
+        if not name[-1].isdigit():
+            continue
+        if name[0] == "m":
+            yield from ((f"{name}.{n}", p) for n, p in value.named_parameters())
+            yield from ((f"{name}.{n}", b) for n, b in value.named_buffers())
+        elif library.is_tensor(value):
+            yield name, value
+
+
+@contextlib.contextmanager
+def _raising(seen: Observation, number: int) -> Iterator[None]:
+    """Note the error of a statement that may fail, and go on."""
+    try:
+        yield
+    except Exception as error:
+        seen.raised[number] = type(error).__name__
+        seen.message = str(error)
+
+
+def run(program: Program, library: Library, calls: int = 1) -> Sequence[Observation]:
+    """Run a program so many times, with other data each time."""
+    session = Session(program, library)
+    return [session.call(number) for number in range(calls)]

@@ -1,0 +1,223 @@
+"""Compares a device's run of a program with PyTorch's, within errors that the program's own condition allows.
+
+The truth is PyTorch in double precision. A value may be as far from it as several times what PyTorch is in the program's own
+dtypes. Where it is farther, the program runs some dozen times more in double precision with errors of some units in the last
+place after every statement: elements of which these runs disagree (ties, jumps, chaos) are not judged, and how far the others
+are spread widens what is allowed. What still differs is a finding.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.reliability.programs.execute import Observation, run
+from benchmarks.reliability.programs.libraries import Double, PyTorch, Value
+from benchmarks.reliability.programs.program import Program
+
+UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
+_SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 0.0}
+"""Below the least normal number devices may give 0."""
+_FACTOR = 16.0
+"""Device and PyTorch round at most so differently: a sum of 300 elements in another order, a function to 4 units. Values are
+about 1 in programs: terms of that size may cancel within an op or its gradient."""
+_JUMP = 512.0
+"""The condition of an element from which on it is not judged."""
+_PROBES = 24
+"""Runs with errors before a difference is believed."""
+
+
+class Difference(NamedTuple):
+    """What differs, of which variable, in which call."""
+
+    call: int
+    name: str
+    kind: str
+    """`value`, `dtype`, `shape`, `requires_grad`, `missing`, `raises`, `does not raise`."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"call {self.call}, {self.name}: {self.kind}: {self.text}"
+
+
+class Truth:
+    """PyTorch's runs of a program, made when they are first asked for."""
+
+    def __init__(self, program: Program, calls: int = 1) -> None:
+        self.program = program
+        self.calls = calls
+
+    @functools.cached_property
+    def native(self) -> Sequence[Observation]:
+        """In the program's own dtypes."""
+        return self._run(PyTorch())
+
+    @functools.cached_property
+    def double(self) -> Sequence[Observation]:
+        """In double precision. Where PyTorch refuses a backward pass after writes, values are kept as they were saved."""
+        return self._run(Double(lenient=self.is_refused))
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether PyTorch refuses a statement of the program because a saved value was overwritten."""
+        return any("modified by an inplace operation" in o.message for o in self.native)
+
+    @functools.cached_property
+    def probes(self) -> Sequence[Sequence[Observation]]:
+        """In double precision with errors of 1 to 64 units after each statement."""
+        return [self._run(Double(size, k, lenient=self.is_refused)) for k, size in enumerate(self.sizes)]
+
+    @functools.cached_property
+    def sizes(self) -> list[float]:
+        """The errors of the probes, relative to values."""
+        unit = max(UNITS[d] for d in self._dtypes())
+        return [unit * 2.0 ** (k % 7) for k in range(_PROBES)]
+
+    def _dtypes(self) -> set[str]:
+        seen = {v.dtype for o in self.native for v in o.values.values()} | {leaf.dtype for leaf in self.program.leaves}
+        return (seen & UNITS.keys()) or {"float32"}
+
+    def _run(self, library: PyTorch) -> Sequence[Observation]:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return run(self.program, library, self.calls)
+
+
+def differences(truth: Truth, seen: Sequence[Observation], *, captured: bool = False) -> list[Difference]:
+    """How a device's observations differ from PyTorch's."""
+    with np.errstate(all="ignore"):
+        return [d for number, o in enumerate(seen) for d in _of_call(truth, number, o, captured)]
+
+
+def _of_call(truth: Truth, number: int, seen: Observation, captured: bool) -> Iterator[Difference]:
+    native, double = truth.native[number], truth.double[number]
+    lenient = truth.is_refused and set(seen.raised) != set(native.raised)
+    expected = double if lenient else native
+    if captured:
+        if bool(seen.raised) != bool(set(expected.raised) - _guarded(truth.program)):
+            yield Difference(number, "call", "raises", _errors(seen, expected))
+        if seen.raised:
+            return
+    elif set(seen.raised) != set(expected.raised):
+        yield Difference(number, "errors", "raises", _errors(seen, expected))
+        return
+    failed = any(0 <= position < 1000 for position in expected.raised)
+    for name, value in expected.values.items() if not lenient else double.values.items():
+        if failed and name.endswith(".grad"):
+            continue  # a backward pass that fails leaves some gradients
+        found = seen.values.get(name)
+        if found is None:
+            if name[0] != "v" or not name.endswith(
+                ".grad"
+            ):  # some functions return their argument in one library alone
+                yield Difference(number, name, "missing", f"expected {value.dtype}{list(value.array.shape)}")
+            continue
+        reference = native.values.get(name, value)
+        problem = _facts(truth, number, name, found, reference if not lenient else None, captured)
+        if problem is None and name in double.values:
+            problem = _values(truth, number, name, found)
+        if problem is not None:
+            yield Difference(number, name, *problem)
+    extra = seen.values.keys() - expected.values.keys()
+    for name in sorted(extra):
+        if not failed and (name[0] != "v" or not name.endswith(".grad")):
+            zeros = "only zeros: " if captured and not seen.values[name].array.any() else ""
+            yield Difference(
+                number, name, "extra", f"{zeros}{seen.values[name].dtype}{list(seen.values[name].array.shape)}"
+            )
+
+
+def _guarded(program: Program) -> set[int]:
+    return set(range(1000, 1100)) if program else set()
+
+
+def _errors(seen: Observation, expected: Observation) -> str:
+    found = f"{seen.raised or 'no error'} ({seen.message[:160]})"
+    return f"{found}, expected {expected.raised or 'none'} ({expected.message[:160]})"
+
+
+def _varies(truth: Truth, number: int, name: str, shape: tuple[int, ...]) -> bool:
+    """Whether errors change a shape, which depends on values."""
+    return any(name not in p[number].values or p[number].values[name].array.shape != shape for p in truth.probes)
+
+
+def _facts(
+    truth: Truth, number: int, name: str, found: Value, expected: Value | None, captured: bool
+) -> tuple[str, str] | None:
+    if expected is None:
+        return None
+    if found.array.shape != expected.array.shape:
+        if _varies(truth, number, name, expected.array.shape):
+            return None
+        return "shape", f"{found.array.shape}, expected {expected.array.shape}"
+    if found.dtype != expected.dtype:
+        return "dtype", f"{found.dtype}, expected {expected.dtype}"
+    if found.requires_grad != expected.requires_grad and not captured:
+        return "requires_grad", f"{found.requires_grad}, expected {expected.requires_grad}"
+    return None
+
+
+def _values(truth: Truth, number: int, name: str, found: Value) -> tuple[str, str] | None:
+    exact = truth.double[number].values[name].array
+    native = truth.native[number].values.get(name)
+    if exact.shape != found.array.shape:
+        varies = _varies(truth, number, name, exact.shape)
+        return None if varies else ("shape", f"{found.array.shape}, expected {exact.shape}")
+    rounded = exact if native is None or native.array.shape != exact.shape else native.array
+    if not _wrong(found, exact, [rounded], np.zeros(exact.shape, bool)).any():
+        return None
+    probes = [p[number].values[name].array for p in truth.probes if name in p[number].values]
+    probes = [p for p in probes if p.shape == exact.shape]
+    if len(probes) < _PROBES:
+        return None  # errors change which statements fail, or shapes
+    unstable = _unstable(exact, [rounded, *probes], [truth.sizes[0], *truth.sizes])
+    wrong = _wrong(found, exact, [rounded, *probes], unstable)
+    if not wrong.any():
+        return None
+    place = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return (
+        "value",
+        f"{found.array[place]} at {list(place)}, expected {exact[place]}, {wrong.sum()} of {wrong.size} wrong",
+    )
+
+
+def _wrong(found: Value, exact: np.ndarray, others: list[np.ndarray], ignored: np.ndarray) -> np.ndarray:
+    """Where found elements are farther from the exact ones than the others allow."""
+    a, b = found.array, exact
+    if found.dtype not in UNITS:
+        wrong = a != b
+        for other in others:
+            wrong &= (a != other) | (other != b if len(others) == 1 else False)
+        return wrong & ~ignored
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    unit = UNITS[found.dtype]
+    error = np.zeros(())
+    usual = np.isfinite(b) & ~ignored
+    for other in others:
+        usual = usual & np.isfinite(other)
+    for other in others:
+        off = np.abs(other - b)[usual]
+        error = np.maximum(error, off.max(initial=0.0))
+    size = np.abs(b)[usual].max(initial=0.0)
+    allowed = _FACTOR * (error + unit * max(size, 1.0)) + _SMALLEST[found.dtype]
+    far = ~(np.abs(a - b) <= allowed)
+    same = (np.isnan(a) & np.isnan(b)) | (a == b)
+    for other in others[:1]:
+        same |= (np.isnan(a) & np.isnan(other)) | (a == other)
+    return far & ~same & ~ignored
+
+
+def _unstable(exact: np.ndarray, others: list[np.ndarray], sizes: list[float]) -> np.ndarray:
+    """Elements that jump: errors change them from finite to not, or many times as much as values; integers that change."""
+    unstable = np.zeros(exact.shape, bool)
+    for other, size in zip(others, sizes, strict=True):
+        if exact.dtype.kind in "biu":
+            unstable |= other != exact
+        else:
+            unstable |= np.isfinite(other) != np.isfinite(exact)
+            unstable |= np.abs(other - exact) > _JUMP * size * np.maximum(np.abs(exact), 1.0)
+    return unstable

@@ -1,0 +1,133 @@
+"""The ways in which a device runs programs: eagerly, captured, through PyTorch's door, and two programs at once."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+import polyhal
+from benchmarks.reliability.programs.execute import Observation, Session, run
+from benchmarks.reliability.programs.forms import forward_only, with_parameters
+from benchmarks.reliability.programs.judge import Difference, Truth, differences
+from benchmarks.reliability.programs.libraries import Library, Polyhal, PyTorch
+from benchmarks.reliability.programs.program import Program
+from polyhal.hal.errors import CaptureError, FallbackRefusedError, UnsupportedDTypeError, UnsupportedOpError
+
+CALLS = 3
+"""Calls of a captured program: one that runs as it stands, one that is recorded, one that checks the recording or replays."""
+REFUSALS = (CaptureError, FallbackRefusedError, UnsupportedDTypeError, UnsupportedOpError)
+"""Errors by which a device or a way of running says that it does not take a program."""
+_DEVICE_REFUSES = ("on this device", "only being recorded")
+
+
+class Outcome(NamedTuple):
+    """How a program went in one mode."""
+
+    differences: Sequence[Difference] = ()
+    refused: str = ""
+    """The error by which the program was refused; empty if it ran."""
+
+
+Mode = Callable[[Program, polyhal.Device], Outcome]
+
+
+def eager(program: Program, device: polyhal.Device, truth: Truth | None = None) -> Outcome:
+    """Op by op."""
+    return _judged(truth or Truth(program), run(program, Polyhal(device)))
+
+
+def captured(program: Program, device: polyhal.Device) -> Outcome:
+    """As one function under `polyhal.jit`."""
+    return _as_function(program, Polyhal(device), polyhal.jit)
+
+
+def captured_forward(program: Program, device: polyhal.Device) -> Outcome:
+    """The forward pass as one function under `polyhal.jit`, the backward pass outside."""
+    return _as_function(forward_only(program), Polyhal(device), polyhal.jit)
+
+
+def torch_eager(program: Program, device: polyhal.Device) -> Outcome:
+    """By PyTorch, on `torch.device("polyhal")`."""
+    _choose(device)
+    return _judged(Truth(program), run(program, PyTorch("polyhal")))
+
+
+def torch_recorded(program: Program, device: polyhal.Device) -> Outcome:
+    """By PyTorch on the device, as one function under `polyhal.torch.jit`."""
+    import polyhal.torch
+
+    _choose(device)
+    return _as_function(with_parameters(program), PyTorch("polyhal"), polyhal.torch.jit)
+
+
+def torch_compiled(program: Program, device: polyhal.Device) -> Outcome:
+    """By PyTorch on the device, the forward pass as one function under `torch.compile(backend="polyhal")`."""
+    _choose(device)
+    torch._dynamo.reset()
+    return _as_function(forward_only(program), PyTorch("polyhal"), lambda f: torch.compile(f, backend="polyhal"))
+
+
+def together(programs: Sequence[Program], device: polyhal.Device) -> list[Outcome]:
+    """Eagerly, each program in a thread of its own, all at once."""
+    truths = [Truth(p) for p in programs]
+    for truth in truths:
+        truth.native, truth.double  # noqa: B018
+    seen: list[Sequence[Observation]] = [()] * len(programs)
+
+    def one(number: int) -> None:
+        seen[number] = run(programs[number], Polyhal(device))
+
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(len(programs))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return [_judged(truth, o) for truth, o in zip(truths, seen, strict=True)]
+
+
+MODES: dict[str, Mode] = {
+    "eager": eager,
+    "captured": captured,
+    "captured forward": captured_forward,
+    "torch eager": torch_eager,
+    "torch recorded": torch_recorded,
+    "torch compiled": torch_compiled,
+}
+
+
+def _choose(device: polyhal.Device) -> None:
+    """Make PyTorch's device this one. It stays the device of the process."""
+    polyhal.set_default_device(device)
+
+
+def _judged(truth: Truth, seen: Sequence[Observation], *, as_function: bool = False) -> Outcome:
+    refused = next((o.message for o in seen if _is_refusal(o)), "")
+    return Outcome(refused=refused) if refused else Outcome(differences(truth, seen, captured=as_function))
+
+
+def _is_refusal(seen: Observation) -> bool:
+    """Whether the last error of a run says that the device or the mode does not take the program."""
+    last = seen.raised.get(max(seen.raised)) if seen.raised else ""
+    named = last in ("CaptureError", "FallbackRefusedError", "UnsupportedOpError")
+    return named or any(text in seen.message for text in _DEVICE_REFUSES)
+
+
+def _as_function(program: Program, library: Library, transform: Callable[..., Callable[..., object]]) -> Outcome:
+    """Run a program's calls by a transformed function. One that PyTorch refuses is not run: there is nothing to compare."""
+    plain = replace(
+        program, statements=tuple(s for s in program.statements if s.op != "mistake")
+    ).without_unused_leaves()
+    truth = Truth(plain, CALLS)
+    if any(o.raised for o in truth.native):
+        return Outcome(refused="PyTorch refuses it")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = Session(plain, library)
+        function = transform(session.function())
+        seen = [session.call_function(function, number) for number in range(CALLS)]
+    return _judged(truth, seen, as_function=True)

@@ -1,0 +1,99 @@
+"""The short form of the fuzzer of programs; `python -m benchmarks.reliability fuzz` is the long one."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from benchmarks.reliability.programs.agree import assert_agrees, leaf, program_of
+from benchmarks.reliability.programs.execute import run
+from benchmarks.reliability.programs.generate import generate
+from benchmarks.reliability.programs.judge import Truth, differences
+from benchmarks.reliability.programs.libraries import Polyhal, PyTorch
+from benchmarks.reliability.programs.mutations import MUTATIONS, hunt, planted
+from benchmarks.reliability.programs.ops import families
+from benchmarks.reliability.programs.reduce import as_test, reduced
+from polyhal import Device
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def _host_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs may use linear algebra, which runs on the host."""
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+
+
+def test_a_seed_is_one_program() -> None:
+    for seed in range(5):
+        texts = [[s.text for s in generate(seed).statements] for _ in range(2)]
+        assert texts[0] == texts[1]
+
+
+def test_programs_are_of_all_families_and_of_five_to_sixty_statements() -> None:
+    programs = [generate(seed) for seed in range(150)]
+    ops = {s.op for p in programs for s in p.statements}
+    for name, calls in families().items():
+        assert len(ops & {c.op for c in calls}) > len({c.op for c in calls}) // 2, name
+    assert {"write", "write a slice", "backward", "grad", "hook", "checkpoint", "setup", "optimizer", "mistake"} <= ops
+    assert max(len(p.statements) for p in programs) > 50
+
+
+def test_a_program_without_faults_differs_from_nothing() -> None:
+    program = generate(3)
+    assert not differences(Truth(program), run(program, PyTorch()))
+
+
+@pytest.mark.parametrize("mutation", [MUTATIONS[0], MUTATIONS[5]], ids=lambda m: m.name)
+def test_a_planted_fault_is_found_and_reduced(mutation: object, numpy_device: Device) -> None:
+    assert isinstance(mutation, type(MUTATIONS[0]))
+    found = hunt(mutation, numpy_device, 400)
+    assert found.program is not None
+
+    def fails(program: object) -> bool:
+        assert isinstance(program, type(found.program))
+        with planted(mutation, numpy_device):
+            return bool(differences(Truth(program), run(program, Polyhal(numpy_device))))
+
+    small = reduced(found.program, fails, 400)
+    assert len(small.statements) <= 6
+    assert as_test(small).startswith("def test_")
+
+
+def test_a_wrong_value_is_reported_with_its_place() -> None:
+    program = program_of("v1 = torch.sin(x1)\nv2 = v1[1:]\nv2.mul_(2.0)", x1=leaf([0.5, 1.0, 2.0], "float32"))
+    seen = run(program, PyTorch())
+    wrong = seen[0].values["v1"].array
+    wrong[2] += 1e-3
+    (difference,) = differences(Truth(program), seen)
+    assert (difference.name, difference.kind) == ("v1", "value")
+    assert "at [2]" in difference.text
+
+
+def test_ties_are_not_judged_and_nothing_else_is_forgiven() -> None:
+    text = "v1 = (x1 * 3.0) / 3.0\nv2 = torch.floor(v1)"
+    program = program_of(text, x1=leaf([0.3, 1.0, 7.0], "float32"))
+    seen = run(program, PyTorch())
+    seen[0].values["v2"].array[1] = 0.0  # 1.0 may be a little less on a device
+    assert not differences(Truth(program), seen)
+    seen[0].values["v2"].array[0] = 1.0  # 0.3 is far from 1
+    assert [d.name for d in differences(Truth(program), seen)] == ["v2"]
+
+
+def test_an_error_in_one_library_alone_is_a_difference(numpy_device: Device) -> None:
+    program = program_of("v1 = torch.sin(x1)\nv1[5]", x1=leaf([0.5], "float32"))
+    seen = run(program, Polyhal(numpy_device))
+    assert not differences(Truth(program), seen)
+    with contextlib.suppress(KeyError):
+        del seen[0].raised[1]
+    assert [d.kind for d in differences(Truth(program), seen)] == ["raises"]
+
+
+def test_a_leaf_of_several_uses_has_the_sum_of_its_gradients(device: Device) -> None:
+    text = "v1 = ((torch.sin(p1) + torch.cos(p1) + p1) ** 2).sum()\nv1.backward()"
+    assert_agrees(device, text, p1=leaf([1.0, 2.0, 3.0], "float32", requires_grad=True))
+
+
+def test_an_axis_without_elements_has_as_many_chunks_as_asked_for(device: Device) -> None:
+    assert_agrees(device, "v1, v2 = torch.chunk(x1, 2, 1)", x1=leaf([[], []], "float32"))
