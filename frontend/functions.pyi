@@ -211,7 +211,7 @@ def cholesky_solve(x: Any, L: Any, upper: bool = ...) -> Tensor:
     """The solution X of `A @ X = x` from the Cholesky factor of `A`. Takes (..., m, n) and the factor (..., m, m)."""
 
 def chunk(x: Any, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
-    """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Returns a view."""
+    """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Raises ValueError unless there is at least one."""
 
 def clamp(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""

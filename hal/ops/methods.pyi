@@ -173,7 +173,7 @@ class Methods:
     def cholesky_solve(self, L: Any, upper: bool = ...) -> Self:
         """The solution X of `A @ X = x` from the Cholesky factor of `A`. Takes (..., m, n) and the factor (..., m, m)."""
     def chunk(self, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
-        """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Returns a view."""
+        """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Raises ValueError unless there is at least one."""
     def clamp(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
     def clamp_max(self, max: Any) -> Self:

@@ -246,5 +246,8 @@ def split(
 
 @composite(returns=Returns.VIEW)
 def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
-    """`x` cut into `chunks` parts along `axis`, the last possibly shorter."""
-    return split(x, -(-x.shape[normalize_axis(axis, x.ndim)] // chunks), axis)
+    """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Raises ValueError unless there is at least one."""
+    if chunks < 1:
+        raise ValueError(f"[chunk] {chunks} parts; expected at least 1")
+    length = x.shape[normalize_axis(axis, x.ndim)]
+    return split(x, -(-length // chunks) if length else [0] * chunks, axis)
