@@ -38,7 +38,8 @@ Handle = Any
 Number = bool | int | float
 
 REQUIRED_UNARY: frozenset[str] = frozenset({"exp", "log", "sqrt", "sin", "floor", "neg", "not"})
-"""`not` is logical on bool and bitwise on integers."""
+"""`not` is logical on bool and bitwise on integers. A backend may offer further functions, activations among them, that
+`member_names` lists; the framework composes the others from those that the backend has."""
 REQUIRED_BINARY: frozenset[str] = frozenset(
     {"add", "sub", "mul", "div", "max", "lt", "eq", "and", "or", "xor", "shl", "shr"}
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.common.codegen.expressions import EXPRESSIONS
+from polyhal.backends.common.codegen.offered import offered
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
 from polyhal.backends.common.quirks import active, with_overrides
 from polyhal.backends.opencl import language, occupancy, pocl_affinity, quirks, sub_devices
@@ -19,7 +19,7 @@ from polyhal.backends.opencl.raw_info import raw_info
 from polyhal.backends.opencl.unusable import opencl_version
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
-from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
+from polyhal.hal.member_names import OPTIONAL_BINARY, OPTIONAL_REDUCE, OPTIONAL_UNARY
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.matrix_units import MatrixUnit
@@ -197,14 +197,12 @@ def _float_atomics(device: Any, extensions: frozenset[str], newer: str) -> str:
 def capabilities(device: Any, facts: OpenCLFeatures) -> Capabilities:
     """Return what the framework needs to know of a device."""
     storage = frozenset(d for d in dtypes.ALL if facts.fp64 or d is not dtypes.float64)
-    expressions = {n: EXPRESSIONS[OP_NAMES.get(n, n)] for n in {*EXPRESSIONS, *OP_NAMES}}
-    arity = {n: e.arity for n, e in expressions.items() if not e.params}
     return Capabilities(
         storage=storage,
         compute=storage,
-        unary=frozenset(n for n, count in arity.items() if count == 1),
-        binary=frozenset(n for n, count in arity.items() if count == 2),
-        reduce=frozenset({"min", "mean", "any", "all"}),
+        unary=offered(OPTIONAL_UNARY),
+        binary=offered(OPTIONAL_BINARY),
+        reduce=OPTIONAL_REDUCE,
         unified_memory=facts.unified_memory,
         suballocation=True,
         strided_ops=frozenset({"attention", "attention_grad"}),

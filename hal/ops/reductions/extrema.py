@@ -44,6 +44,7 @@ min_ = reduction(
     lambda x, *, axis=None, keepdims=False: np.min(x, axis=axis, keepdims=keepdims),
     "Smallest element over `axis`; NaN if any is NaN.",
     result=lambda d: d,
+    core=True,
     decompose=_min,
     gradient=_extremum_gradient,
     dtypes=dtypes.ALL,
@@ -57,6 +58,7 @@ any_ = reduction(
     "True where any element is non-zero.",
     result=lambda d: dtypes.bool_,
     empty=True,
+    core=True,
     decompose=lambda x, *, axis, keepdims: max_(not_equal(x, 0), axis, keepdims),
     dtypes=(dtypes.bool_, dtypes.float32, dtypes.int32),
 )
@@ -66,6 +68,7 @@ all_ = reduction(
     "True where every element is non-zero.",
     result=lambda d: dtypes.bool_,
     empty=True,
+    core=True,
     decompose=lambda x, *, axis, keepdims: logical_not(max_(equal(x, 0), axis, keepdims)),
     dtypes=(dtypes.bool_, dtypes.float32, dtypes.int32),
 )

@@ -117,11 +117,18 @@ def _infer_rule(
     return infer
 
 
+_KINDS = {"any": "bool", "all": "bool", "mean": "float"}
+"""The only kind of dtype that a member takes."""
+
+
 def _core_rule(name: str) -> Callable[[ComputeBackend, Specs, tuple[Spec, ...], Params], CoreCall | Declined]:
     def rule(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall | Declined:
         spec, (output,) = first_tensor(specs), outputs
         if name not in REQUIRED_REDUCE | backend.capabilities.reduce:
             return Declined(f"the backend has no {name} reduction")
+        kind = _KINDS.get(name, spec.dtype.kind)
+        if spec.dtype.kind != kind:
+            return Declined(f"the reduction {name} takes {kind} alone")
         if spec.dtype.kind == "float" and spec.dtype is not output.dtype:
             return Declined("the dtype changes")
         operand = output.dtype if name in ("sum", "prod") else spec.dtype

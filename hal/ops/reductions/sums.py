@@ -95,6 +95,7 @@ mean = reduction(
     "Arithmetic mean over `axis`; NaN of no elements.",
     result=dtypes.to_float,
     empty=True,
+    core=True,
     decompose=_mean,
     gradient=_mean_gradient,
     tolerance=Tolerance(3.0, terms=reduced_terms),

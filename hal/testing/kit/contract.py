@@ -19,7 +19,14 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.samples import Tolerance
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY
-from polyhal.hal.testing.kit import contract_async, contract_import, contract_memory, contract_peer, contract_record
+from polyhal.hal.testing.kit import (
+    contract_async,
+    contract_import,
+    contract_memory,
+    contract_optional,
+    contract_peer,
+    contract_record,
+)
 from polyhal.hal.testing.kit.input_layouts import InputLayout, place_input
 from polyhal.hal.testing.kit.member_calls import (
     MemberCheck,
@@ -71,6 +78,7 @@ def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
     yield from contract_peer.checks(device, scope)
     yield from contract_import.checks(device, scope)
     yield from contract_record.checks(device)
+    yield from contract_optional.checks(device, scope)
 
 
 # --- elementwise ----------------------------------------------------------------------------------------------------

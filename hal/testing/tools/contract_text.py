@@ -1,8 +1,8 @@
 """The backend contract as text, pinned in `tests/hal/contract_v*.txt`, so that third-party backends keep working.
 
 The text lists everything that a backend sees: members with their parameters, records with their fields and defaults, names.
-A record may grow at its end by fields that have a default, and there may be more optional protocols, records, errors and
-features. Any other change breaks somebody's backend and takes a new API_VERSION.
+A record may grow at its end by fields that have a default, and there may be more optional protocols, names, records, errors
+and features. Any other change breaks somebody's backend and takes a new API_VERSION.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import inspect
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
-from polyhal.hal import dtypes, errors, hookspecs, layout, protocol
+from polyhal.hal import dtypes, errors, hookspecs, layout, member_names, protocol
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits, UnusableDevice
 from polyhal.hal.protocol import BindingSlot, CommandBuffer, CompletionEvent, Event, Launch, RecordedLaunch
 
@@ -40,6 +40,11 @@ def contract_text() -> str:
             for family in ("unary", "binary", "reduce")
         ],
         "required dtypes": sorted(d.name for d in dtypes.REQUIRED),
+        "optional names +": [
+            f"{family} {name}"
+            for family in ("unary", "binary", "reduce")
+            for name in sorted(getattr(member_names, f"OPTIONAL_{family.upper()}"))
+        ],
         "dtypes": [f"{d.name}: {d.kind}, {d.itemsize} bytes" for d in dtypes.ALL],
         "protocol ComputeBackend": _members(protocol.ComputeBackend),
         **{f"protocol {p.__name__}": _members(p) for p in (*optional.values(), *_OBJECTS)},
@@ -150,7 +155,7 @@ def breaking_changes(pinned: str, current: str) -> list[str]:
             gone = [f"- {line}" for line in lines if line not in now]
             come = [f"+ {line}" for line in now if line not in lines]
             breaking.append(f"{title}: {'; '.join(gone + come) or 'another order'}")
-    added_titles = [t for t in after if t not in before and not t.startswith(("protocol ", "record "))]
+    added_titles = [t for t in after if t not in before and not t.startswith(("protocol ", "record ", "optional "))]
     return breaking + [f"{title} is new" for title in added_titles]
 
 
@@ -158,7 +163,7 @@ def _continues(title: str, before: list[str], after: list[str]) -> bool:
     """Whether `after` is `before`, or an allowed extension of it."""
     if not title.endswith("+"):
         return after == before
-    if title.startswith(("attributes", "errors")):
+    if title.startswith(("attributes", "errors", "optional")):
         return set(before) <= set(after)
     optional = not title.startswith("record") or all(" = " in line for line in after[len(before) :])
     return after[: len(before)] == before and optional
