@@ -32,6 +32,7 @@ from polyhal.hal.planning import quarantine
 from polyhal.hal.settings import env
 
 _PAGE = "docs/troubleshooting.md"
+_FOR_DEVELOPERS = re.compile(r"extra\s*==\s*['\"](dev|test)['\"]")
 _UNKNOWN_FIX = "see the reason; the other devices are not affected"
 
 
@@ -286,7 +287,7 @@ def distributions(known: Registry) -> dict[str, str]:
 
 
 def _requirements(name: str) -> list[str]:
-    """The names of the distributions that one requires, with its extras except for development, in declared order."""
+    """The names of the distributions that one requires, in declared order: its extras, too, but for development and tests."""
     try:
         requirements = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:
@@ -295,7 +296,7 @@ def _requirements(name: str) -> list[str]:
     for text in requirements:
         requirement, _, marker = text.partition(";")
         match = re.match(r"[A-Za-z0-9._-]+", requirement)
-        if match and match[0].lower() != name.lower() and not re.search(r"extra\s*==\s*['\"]dev['\"]", marker):
+        if match and match[0].lower() != name.lower() and not _FOR_DEVELOPERS.search(marker):
             names.append(match[0])
     return names
 

@@ -35,7 +35,9 @@ def test_ways_to_take_the_likeliest_token_agree(polyhal: Command, trained: Path,
     assert other.out == greedy.out
 
 
+@pytest.mark.slow
 def test_characters_of_several_bytes_are_written_whole() -> None:
+    pytest.importorskip("tokenizers", reason="needs tokenizers: pip install 'polyhal[data]'")
     text = "naïve façade – Ελλάδα 漢字 🎈 end"
     tokenizer = BPETokenizer.train(text, 258)
     written = list(decode_stream(tokenizer, tokenizer.encode(text)))

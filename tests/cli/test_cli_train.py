@@ -166,7 +166,9 @@ def test_a_configuration_file_gives_settings_and_the_command_line_wins(
     assert (options["layers"], options["width"], options["lr"], options["steps"]) == (1, 8, 0.5, 2)
 
 
+@pytest.mark.slow
 def test_byte_pairs_accumulation_and_no_validation(polyhal: Command, text: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="needs tokenizers: pip install 'polyhal[data]'")
     options = ["--tokenizer", "bpe", "--vocabulary", 300, "--accumulate", 2, "--val-split", 0, "--schedule", "constant"]
     outcome = polyhal("train", text, *TINY, *options, "--steps", 3, "--device", "numpy", "--save-dir", "run")
     assert outcome.code == 0, outcome.err

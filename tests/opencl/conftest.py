@@ -55,6 +55,14 @@ def found(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
     return request.param  # type: ignore[no-any-return]
 
 
+@pytest.fixture(scope="session")
+def any_device() -> discovery.OpenCLDevice:
+    """The device whose driver compiles fastest."""
+    if not _FOUND:
+        pytest.skip("there is no OpenCL device")
+    return next((found for found in _FOUND if found not in _POCL), _FOUND[0])
+
+
 @pytest.fixture(params=_POCL, ids=["pocl" for _ in _POCL], scope="session")
 def pocl(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
     """PoCL, for kernels of two devices that wait for each other.

@@ -12,6 +12,8 @@ import polyhal as ph
 from polyhal.backends.opencl.backend import create
 from polyhal.backends.opencl.host_sharing import HostSharing
 
+pytestmark = pytest.mark.usefixtures("any_device")
+
 
 def test_processors_share_the_memory_of_the_host() -> None:
     assert HostSharing(create("0").runtime).works()

@@ -90,6 +90,7 @@ print("Portable Computing Language" in names, bound)
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are listed there on Linux only")
 @pytest.mark.parametrize("value", ["", "0"])
+@pytest.mark.usefixtures("pocl")
 def test_the_driver_binds_its_workers(value: str) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("POCL_", "POLYHAL_BUILDS_ONLY"))}
     if value:

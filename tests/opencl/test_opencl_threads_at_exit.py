@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 _PROGRAM = """
 import threading
 from polyhal.backends.opencl import threads_at_exit
@@ -43,6 +45,7 @@ def test_a_thread_that_releases_an_object_ends_in_silence() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
 
+@pytest.mark.usefixtures("any_device")
 def test_reads_that_are_awaited_are_delivered_before_threads_end() -> None:
     """A device of another backend was opened first, so that its own wait for reads is registered first and comes last."""
     program = """

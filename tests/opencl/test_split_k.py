@@ -48,7 +48,7 @@ def test_the_terms_of_splits_cover_all_terms() -> None:
 def runtime(cpu: bool, units: int) -> Any:
     features = SimpleNamespace(
         cpu=cpu, compute_units=units, group_size=256, vector_width=16 if cpu else 4, static_local_memory=48 << 10,
-        tensor_cores=False, max_group_size=1024, max_binding=128 * MIB,
+        tensor_cores=False, max_group_size=1024, max_binding=128 * MIB, quirks=SimpleNamespace(loop_limit=0),
     )  # fmt: skip
     untuned = SimpleNamespace(choose=lambda family, kind, default: default)
     return SimpleNamespace(features=features, tuning=untuned)
