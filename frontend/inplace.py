@@ -157,12 +157,13 @@ def _on_tape(x: Tensor, values: tuple[Any, ...]) -> bool:
 
 
 def _keeps_nothing(op: OpDef, x: Tensor, others: tuple[Any, ...]) -> bool:
-    """Whether the gradient rule keeps neither the result nor an input that lies in the memory of `x`."""
-    rule = op.gradient
-    if rule is None or rule.saves_outputs:
-        return False
+    """Whether the tape keeps neither the result nor an input that lies in the memory of `x`."""
     inputs = (x, *others)
-    return all(getattr(inputs[i], "buffer", None) is not x.buffer for _, i in rule.saves_inputs)
+    mask = sum(1 << i for i, v in enumerate(inputs) if getattr(v, "requires_grad", False))
+    saved = None if op.gradient is None or op.schema.variadic else op.gradient.saved_for(mask)
+    if saved is None or saved.outputs:
+        return False
+    return all(getattr(inputs[i], "buffer", None) is not x.buffer for _, i in saved.inputs)
 
 
 def _detached(x: Any) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from polyhal.autograd.derived import derived_gradients
 from polyhal.autograd.ownership import share, share_repeated
 from polyhal.autograd.slices import Gradient, SliceSum
 from polyhal.hal import dispatch
-from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
 
@@ -72,15 +73,12 @@ def _apply_rule(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     elif op is _SLICE:
         return _slice_gradient(node, grads)
     elif op.gradient is None or _reaches_further_outputs(op, op.gradient, grads):
-        return _derived(node, grads)
+        return derived_gradients(node, grads, _needs(node))
     else:
-        rule = op.gradient
-        values = [_argument(node, name, grads) for name in rule.needs]
-        bound = op.bind(node.params)
         # Its indices, which it saved, were looked at when it ran.
         before, dispatch.thread.indices_checked = dispatch.thread.indices_checked, op.index_range is not None
         try:
-            result = rule.function(*values, **{name: bound[name] for name in rule.params})
+            result = op.gradient.apply(partial(_argument, node, grads), _needs(node), op.bind(node.params))
         finally:
             dispatch.thread.indices_checked = before
     return result if isinstance(result, tuple) else (result,)
@@ -102,7 +100,7 @@ def _apply_own_rule(node: GradNode, rule: Callable[..., Any], grads: list[Tensor
 
 def _slice_gradient(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     """The gradient of a slice, to be joined with those of other slices of the same tensor."""
-    spec, g = (_argument(node, name, grads) for name in ("x_spec", "g"))
+    spec, g = (_argument(node, grads, name) for name in ("x_spec", "g"))
     bound = node.op.bind(node.params)
     return (SliceSum(spec, g, bound["starts"], bound["steps"]),)
 
@@ -116,17 +114,19 @@ def _reaches_further_outputs(op: OpDef, rule: GradientRule, grads: list[Tensor |
 
     They do when a gradient is differentiated again, because the rule reads what the forward pass saved.
     """
-    if op.decompose is None or len(grads) == 1:
-        return False
-    asked = {name[2:] for name in rule.needs if name.startswith("g_")}
-    return any(g is not None and name not in asked for name, g in zip(op.schema.outputs[1:], grads[1:], strict=False))
+    return op.decompose is not None and any(grads[i] is not None for i in rule.unnamed_outputs)
 
 
-def _argument(node: GradNode, name: str, grads: list[Tensor | None]) -> Any:
-    """The argument of a gradient rule called `name`: a saved value, a gradient, the needs, or a spec."""
+def _argument(node: GradNode, grads: list[Tensor | None], name: str) -> Any:
+    """The argument of a gradient rule called `name`: a saved value, a gradient, the needs, or a spec.
+
+    None for a value that was not saved, because the gradients that are needed do not read it.
+    """
     op = node.op
     if name in node.saved or node.freed:
         return node.load(name)
+    if name in op.schema.inputs or name in op.schema.outputs:
+        return None
     if name == "g":
         return grads[0] if grads[0] is not None else zeros(node.outputs[0], node.device)
     if name == "needs":
@@ -137,50 +137,3 @@ def _argument(node: GradNode, name: str, grads: list[Tensor | None]) -> Any:
     if op.schema.variadic:
         return tuple(node.specs)
     return node.specs[op.schema.inputs.index(base)]
-
-
-def _derived(node: GradNode, grads: list[Tensor | None]) -> Gradients:
-    """Run the decomposition again on the saved inputs, with a tape, and differentiate that."""
-    from polyhal.autograd.engine import differentiate
-    from polyhal.hal.planning.decompose import decomposition
-
-    if node.op.decompose is None:
-        raise AutogradError(message(node.op.name, "has neither a gradient rule nor a decomposition to derive one from"))
-    needs = _needs(node)
-    create_graph = dispatch.thread.grad_enabled
-    saved = node.load("inputs")
-    # Without create_graph fresh leaves keep the pass local; with it the originals connect it to the rest of the tape.
-    if create_graph:
-        inputs = [_alias(x) if needed else x for x, needed in zip(saved, needs, strict=True)]
-    else:
-        inputs = [_leaf(x) if needed else _detached(x) for x, needed in zip(saved, needs, strict=True)]
-    dispatch.thread.grad_enabled = True
-    try:
-        bound = node.op.bind(node.params)
-        dispatch.infer(node.op, tuple(dispatch.inference_spec(x) for x in saved), bound)
-        outs = decomposition(node.op, tuple(node.outputs))(*inputs, **bound)
-    finally:
-        dispatch.thread.grad_enabled = create_graph
-    pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if g is not None and o.requires_grad]
-    if not pairs:
-        return ()
-    outputs, seeds = zip(*pairs, strict=True)
-    targets = [x for x, needed in zip(inputs, needs, strict=True) if needed]
-    gradients = iter(differentiate(outputs, seeds, targets, create_graph=create_graph, retain_graph=create_graph))
-    return tuple(next(gradients) if needed else None for needed in needs)
-
-
-def _leaf(x: Any) -> Any:
-    out = x.detach()
-    out.requires_grad = True
-    return out
-
-
-def _detached(x: Any) -> Any:
-    return x.detach() if hasattr(x, "ref") else x
-
-
-def _alias(x: Tensor) -> Tensor:
-    """A distinct tensor that stands for `x` on the tape, so that its gradient here is separate from those of other paths."""
-    result: Tensor = FUNCTIONS["reshape"](x, x.shape)
-    return result

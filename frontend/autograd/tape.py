@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from polyhal.autograd.hooks import Hook
@@ -94,7 +94,8 @@ class GradNode:
         specs: list[Spec | None] = []
         self.parents = parents
         self.specs = specs
-        for x in inputs:
+        mask = 0
+        for i, x in enumerate(inputs):
             try:
                 specs.append(x.ref.spec)
             except AttributeError:  # a number, or an absent input
@@ -105,6 +106,7 @@ class GradNode:
                 parents.append(None)
             else:
                 parents.append(edge_of(x))
+                mask |= 1 << i
         self.order = next(_order)  # after `edge_of`, which may give an input a newer node
         self.hooks = None
         self.freed = False
@@ -113,17 +115,15 @@ class GradNode:
         self.location = UNKNOWN
         self.saved = saved = {}
         rule, schema = op.gradient, op.schema
-        if rule is None:
-            saved["inputs"] = tuple(_save(x) for x in inputs)
-            return
-        for name, i in rule.saves_inputs:
-            saved[name] = tuple(_save(x) for x in inputs) if schema.variadic else _save(inputs[i])
-        for name, i in rule.saves_outputs:
-            out = outs[i]
-            saved[name] = SavedOutput(out.buffer, out.ref, out.buffer.version)
-        if len(schema.outputs) > 1 and op.decompose is not None:
-            # A gradient may come in through an output that the rule does not ask for; then the decomposition is used.
-            saved["inputs"] = tuple(_save(x) for x in inputs)
+        if rule is not None:
+            reads = rule.saved_for(1 if schema.variadic else mask)
+            for name, i in reads.inputs:
+                saved[name] = tuple(_save(x) for x in inputs) if schema.variadic else _save(inputs[i])
+            for name, i in reads.outputs:
+                out = outs[i]
+                saved[name] = SavedOutput(out.buffer, out.ref, out.buffer.version)
+        if rule is None or (rule.unnamed_outputs and may_use_decomposition(op, outs)):
+            saved["inputs"] = _save_for_decomposition(op, inputs, params, outs, mask)
 
     def restore(self) -> None:
         """Compute again what a checkpointed region dropped."""
@@ -157,9 +157,10 @@ class GradNode:
             self._check(saved.buffer, saved.version, name)
             out = dispatch.frontend.wrap(self.device, saved.buffer, saved.ref)
             share(out)
-            out.requires_grad = True
-            out.node = self
-            out.index = self.op.schema.outputs.index(name)
+            if out.dtype.kind == "float":
+                out.requires_grad = True
+                out.node = self
+                out.index = self.op.schema.outputs.index(name)
             return out
         return saved
 
@@ -214,13 +215,34 @@ def edge_of(x: Any) -> Edge:
     return (x.node, x.index)
 
 
+def _save_for_decomposition(
+    op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...], mask: int
+) -> tuple[Any, ...]:
+    """The inputs that the gradients of the op's decomposition read."""
+    if op.decompose is None:
+        return ()
+    from polyhal.autograd.derived import UNSAVED, inputs_read
+
+    specs = tuple(dispatch.inference_spec(x) for x in inputs)
+    read = inputs_read(op, specs, dispatch.freeze(params), tuple(o.ref.spec for o in outs), mask)
+    return tuple(_save(x) if read >> i & 1 or not hasattr(x, "ref") else UNSAVED for i, x in enumerate(inputs))
+
+
+def may_use_decomposition(op: OpDef, outs: Sequence[Any]) -> bool:
+    """Whether a gradient may come in through an output that the op's rule does not take; then the decomposition is used."""
+    rule = op.gradient
+    return rule is None or (
+        op.decompose is not None and any(outs[i].dtype.kind == "float" for i in rule.unnamed_outputs)
+    )
+
+
 def _save(x: Any) -> Any:
     return SavedInput(x, x.buffer.version) if hasattr(x, "ref") else x
 
 
 def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
     """Put an op on the tape, if any of its results can have a gradient."""
-    if outs[0].ref.spec.dtype.kind != "float" or (op.gradient is None and op.decompose is None):
+    if outs[0].ref.spec.dtype.kind != "float":
         return
     node = GradNode(op, inputs, params, outs)
     thread = dispatch.thread

@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.batching import BatchingRule
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
+from polyhal.hal.ops.gradient_rule import Declared, GradientRule, reads
 from polyhal.hal.ops.lowering import (
     AsView,
     CoreCall,
@@ -24,7 +25,7 @@ from polyhal.hal.ops.lowering import (
     Regions,
     Strategy,
 )
-from polyhal.hal.ops.opdef import OPS, CostRule, GradientRule, InferRule, OpDef, OpFunction
+from polyhal.hal.ops.opdef import OPS, CostRule, InferRule, OpDef, OpFunction
 from polyhal.hal.ops.samples import ErrorSample, OpTests, Sample, Samples, Tolerance
 from polyhal.hal.ops.schema import (
     REQUIRED,
@@ -44,7 +45,7 @@ from polyhal.hal.ops.traits import Autocast, Trait
 class OpOptions(TypedDict, total=False):
     """What any op may declare beside its schema, rules and lowering; see `OpDef` and `OpTests` for what each means."""
 
-    gradient: Callable[..., Any]
+    gradient: Declared
     errors: Sequence[ErrorSample]
     dtypes: tuple[DType, ...]
     tolerance: Tolerance
@@ -148,6 +149,7 @@ __all__ = [
     "Trait",
     "declare",
     "first_tensor",
+    "reads",
     "tensor_at",
     "tensors",
 ]

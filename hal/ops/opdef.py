@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 from polyhal.hal import dispatch
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Spec, View
-from polyhal.hal.ops.arguments import arguments
 from polyhal.hal.ops.batching import BatchingRule, along_axis, pointwise
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
+from polyhal.hal.ops.gradient_rule import GradientRule
 from polyhal.hal.ops.keywords import MISSING, chosen, second_spellings
 from polyhal.hal.ops.lowering import AsView, Decompose, OutputRegion, Regions, Strategy
 from polyhal.hal.ops.results import NAMED
@@ -43,29 +43,6 @@ S = TypeVar("S")
 ComplexRule = Callable[..., Any]
 """Takes inputs and parameters as the reference does, and computes with ops on real and imaginary parts."""
 CostRule = Callable[[Specs, tuple[Spec, ...], Params], int]
-
-
-class GradientRule:
-    """A gradient function, and what it needs, as read off its signature.
-
-    Positional parameters name what the rule is called with: `g` is the gradient of the result and `g_NAME` that of the
-    output NAME; an input's or output's name is that tensor; `NAME_spec` is the spec of an input, whose data need not be
-    kept; `needs` tells which inputs require a gradient. Keyword-only parameters are parameters of the op.
-    """
-
-    __slots__ = ("function", "needs", "params", "saves_inputs", "saves_outputs")
-
-    def __init__(self, function: Callable[..., Any], schema: Schema) -> None:
-        self.function = function
-        self.needs, self.params, _, _ = arguments(function)
-        self.saves_inputs = _indices(self.needs, schema.inputs)
-        """Name and position of each input that the tape keeps."""
-        self.saves_outputs = _indices(self.needs, schema.outputs)
-        """Name and position of each output that the tape keeps."""
-
-
-def _indices(needs: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    return tuple((n, names.index(n)) for n in needs if n in names)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

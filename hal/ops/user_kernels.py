@@ -18,8 +18,9 @@ from polyhal.hal.dtypes import DType, float32
 from polyhal.hal.errors import AutogradError, ShapeError, message
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.batching import BATCHING, BatchingRule
+from polyhal.hal.ops.gradient_rule import GradientRule
 from polyhal.hal.ops.lowering import SourceKernel
-from polyhal.hal.ops.opdef import GradientRule, InferRule, OpDef, OpFunction
+from polyhal.hal.ops.opdef import InferRule, OpDef, OpFunction
 from polyhal.hal.ops.samples import OpTests, Sample, Samples, Tolerance
 from polyhal.hal.ops.schema import Output, Params, Schema, Specs, tensors
 from polyhal.hal.protocol import Number, UserKernel

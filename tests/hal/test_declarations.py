@@ -95,8 +95,8 @@ def test_a_gradient_rule_saves_what_it_names() -> None:
     assert rule is not None
     assert rule.needs == ("g", "x", "weight", "mean", "rstd", "bias_spec")
     assert rule.params == ("axes",)
-    assert rule.saves_inputs == (("x", 0), ("weight", 1))
-    assert rule.saves_outputs == (("mean", 1), ("rstd", 2))
+    assert rule.saved_for(0b001) == ((("x", 0), ("weight", 1)), (("mean", 1), ("rstd", 2)))
+    assert rule.saved_for(0b100) == ((), ())
 
 
 def _reversed(fallback: Any) -> OpFunction:

@@ -20,6 +20,7 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    reads,
     tensor_at,
 )
 from polyhal.hal.ops.indexing.rows import embedding, index_size, scatter_rows, tensor_and_index
@@ -127,8 +128,11 @@ def _scatter_decomposed(src: Any, index: Any, base: Any, *, axis: int, length: i
     return reshape(scatter_rows(reshape(src, (-1, 1)), positions, math.prod(shape)), shape)
 
 
-def _scatter_gradient(g: Any, index: Any, base_spec: Any, *, axis: int, length: int) -> Any:
-    return take_along_axis(g, index, axis), None, None if base_spec is None else g
+@reads(base="")
+def _scatter_gradient(
+    g: Any, index: Any, base_spec: Any, needs: tuple[bool, ...], *, axis: int, length: int
+) -> Any:
+    return take_along_axis(g, index, axis) if needs[0] else None, None, None if base_spec is None else g
 
 
 def _scatter_samples(rng: np.random.Generator) -> list[Sample]:

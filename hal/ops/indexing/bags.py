@@ -19,6 +19,7 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    reads,
     tensor_at,
 )
 from polyhal.hal.ops.indexing.rows import embedding, scatter_rows, tensor_and_index
@@ -74,6 +75,7 @@ def _decomposed(weight: Any, index: Any, starts: Any, scales: Any, *, length: in
     return slice_(scatter_rows(rows, bag_numbers(count, starts, bags), bags + 1), (0, 0), (bags, width), (1, 1))
 
 
+@reads(weight="index starts scales", scales="weight index starts")
 def _rule(
     g: Any,
     weight: Any,

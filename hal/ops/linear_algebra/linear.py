@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec
 from polyhal.hal.ops.batching import BatchedCall
 from polyhal.hal.ops.declare import (
     OPS,
@@ -19,6 +20,7 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    reads,
     tensor_at,
 )
 from polyhal.hal.ops.layout.views import permute, reshape
@@ -53,9 +55,10 @@ def _linear_decomposed(x: Any, weight: Any, bias: Any) -> Any:
     return reshape(out, (*x.shape[:-1], weight.shape[0]))
 
 
-def _linear_gradient(g: Any, x: Any, weight: Any, needs: tuple[bool, ...]) -> Any:
+@reads(x="weight", weight="x", bias="")
+def _linear_gradient(g: Any, x: Any, weight: Any, x_spec: Spec, needs: tuple[bool, ...]) -> Any:
     rows = as_rows(g)
-    dx = reshape(op_matmul(rows, weight), x.shape) if needs[0] else None
+    dx = reshape(op_matmul(rows, weight), x_spec.shape) if needs[0] else None
     columns = as_rows(x) if needs[1] else None
     biased = len(needs) > 2 and needs[2]
     if needs[1] and biased:
@@ -211,6 +214,7 @@ def _fused_linear_gradient(
     bias: Any,
     residual: Any,
     out: Any,
+    x_spec: Spec,
     needs: tuple[bool, ...],
     *,
     activation: str,
@@ -223,8 +227,8 @@ def _fused_linear_gradient(
         y = _fused_linear_decomposed(x, weight, bias, None, activation="none", scale=scale)
     dy = _ACTIVATION_GRADS[activation](g, y)
     if scale == 1:
-        return (*_linear_gradient(dy, x, weight, needs[:3]), g)
-    dx, dw, _ = _linear_gradient(dy * scale, x, weight, needs[:2])
+        return (*_linear_gradient(dy, x, weight, x_spec, needs[:3]), g)
+    dx, dw, _ = _linear_gradient(dy * scale, x, weight, x_spec, needs[:2])
     db = sum_(as_rows(dy), 0) if needs[2] else None
     return dx, dw, db, g
 

@@ -86,17 +86,18 @@ def _matmul_core(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
     return CoreCall("matmul", backend.matmul, inputs, out.dtype, (count, m, n))
 
 
-def _matmul_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> Any:
-    dx = _narrowed(op_matmul(g, transpose(y)), x) if needs[0] else None
-    if not needs[1]:
-        return dx, None
-    if y.ndim == 2 and x.ndim > 2:
+def _gradient_of_left(g: Any, y: Any, x_spec: Spec) -> Any:
+    return _narrowed(op_matmul(g, transpose(y)), x_spec)
+
+
+def _gradient_of_right(g: Any, x: Any, y_spec: Spec) -> Any:
+    if len(y_spec.shape) == 2 and x.ndim > 2:
         # One large product is faster than a sum over a batch of small ones.
         x, g = as_rows(x), as_rows(g)
-    return dx, _narrowed(op_matmul(transpose(x), g), y)
+    return _narrowed(op_matmul(transpose(x), g), y_spec)
 
 
-def _narrowed(gradient: Any, operand: Any) -> Any:
+def _narrowed(gradient: Any, operand: Spec) -> Any:
     return gradient if gradient.dtype is operand.dtype else cast(gradient, dtype=operand.dtype)
 
 
@@ -147,7 +148,7 @@ op_matmul = declare(
     infer=_infer_matmul,
     lowering=CoreMember(_matmul_core),
     batching=batching.pointwise,
-    gradient=_matmul_gradient,
+    gradient=(_gradient_of_left, _gradient_of_right),
     samples=_matmul_samples,
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     tolerance=Tolerance(1.0, terms=inner_length),

@@ -8,14 +8,14 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
-from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Sample, Specs, Tolerance, declare, tensor_at
+from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Sample, Specs, Tolerance, declare, reads, tensor_at
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.nn.norm import all_elements, check_shape, float_input
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 from polyhal.hal.ops.reductions.sums import mean, sum_
 
 
-def _channels(x: Any) -> tuple[int, ...]:
+def over_channels(x: Any) -> tuple[int, ...]:
     """All axes but the second."""
     return (0, *range(2, x.ndim))
 
@@ -36,7 +36,7 @@ def _batch_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e
     Returns the result and the batch's mean and (biased) variance per channel.
     """
     x = np.asarray(x)
-    over = _channels(x)
+    over = over_channels(x)
     mu, var = np.mean(x, axis=over), np.var(x, axis=over)
     out = (x - np_per_channel(mu, x)) / np.sqrt(np_per_channel(var, x) + eps)
     out = out if weight is None else out * np_per_channel(weight, x)
@@ -55,7 +55,7 @@ def _infer_batch_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _batch_norm_decomposed(x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
-    over = _channels(x)
+    over = over_channels(x)
     mu = mean(x, over)
     centred = x - per_channel(mu, x)
     var = mean(centred * centred, over)
@@ -69,7 +69,7 @@ def _batch_norm_grad(
 ) -> Any:
     """Gradients of batch_norm with respect to input, weight and bias, from the batch's statistics."""
     x = np.asarray(x)
-    over = _channels(x)
+    over = over_channels(x)
     r = 1 / np.sqrt(np_per_channel(var, x) + eps)
     normal = (x - np_per_channel(mu, x)) * r
     scaled = grad if weight is None else grad * np_per_channel(weight, x)
@@ -89,7 +89,7 @@ def _infer_batch_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]
 
 
 def _batch_norm_grad_decomposed(g: Any, x: Any, weight: Any, mu: Any, var: Any, *, eps: float) -> Any:
-    over = _channels(x)
+    over = over_channels(x)
     r = per_channel(rsqrt(var + eps), x)
     normal = (x - per_channel(mu, x)) * r
     scaled = g if weight is None else g * per_channel(weight, x)
@@ -131,7 +131,10 @@ batch_norm_grad = declare(
 )
 
 
+@reads(bias="")
 def _batch_norm_rule(g: Any, x: Any, weight: Any, mean: Any, var: Any, bias_spec: Any, *, eps: float) -> Any:
+    if x is None:
+        return None, None, sum_(g, over_channels(g))
     dx, dweight, dbias = batch_norm_grad(g, x, weight, mean, var, eps)
     return dx, None if weight is None else dweight, None if bias_spec is None else dbias
 

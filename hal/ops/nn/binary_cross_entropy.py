@@ -28,8 +28,11 @@ def _decomposed(x: Any, target: Any) -> Any:
 
 
 def _gradient(g: Any, x: Any, target: Any) -> Any:
-    slope = (x - target) / maximum((1.0 - x) * x, _FLATTEST)
-    return g * slope, g * (maximum(log1p(-x), _LOWEST) - maximum(log(x), _LOWEST))
+    return g * ((x - target) / maximum((1.0 - x) * x, _FLATTEST))
+
+
+def _gradient_of_target(g: Any, x: Any) -> Any:
+    return g * (maximum(log1p(-x), _LOWEST) - maximum(log(x), _LOWEST))
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
@@ -46,7 +49,7 @@ binary_cross_entropy: OpFunction = elementwise(
     promotion="float",
     public=False,
     decompose=_decomposed,
-    gradient=_gradient,
+    gradient=(_gradient, _gradient_of_target),
     samples=_samples,
     # Two products of logarithms of up to 3 on the samples, each within a few units.
     tolerance=Tolerance(12.0, floor=1.0),

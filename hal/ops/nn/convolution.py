@@ -21,6 +21,7 @@ from polyhal.hal.ops.declare import (
     Tolerance,
     declare,
     first_tensor,
+    reads,
     tensor_at,
 )
 from polyhal.hal.ops.layout.axes import flip, transpose
@@ -288,11 +289,13 @@ def _weight_terms(specs: Specs, params: Params) -> int:
 # The three ops are bilinear: the gradients of each are the other two.
 
 
+@reads(grad="weight", weight="grad")
 def _input_grad_rule(
     g: Any,
     grad: Any,
     weight: Any,
     weight_spec: Spec,
+    needs: tuple[bool, ...],
     *,
     shape: Any,
     stride: Any,
@@ -301,17 +304,28 @@ def _input_grad_rule(
     groups: int,
 ) -> Any:
     return (
-        conv2d(g, weight, None, stride, padding, dilation, groups),
-        conv2d_weight_grad(grad, g, weight_spec.shape[2:], stride, padding, dilation, groups),
+        conv2d(g, weight, None, stride, padding, dilation, groups) if needs[0] else None,
+        conv2d_weight_grad(grad, g, weight_spec.shape[2:], stride, padding, dilation, groups) if needs[1] else None,
     )
 
 
+@reads(grad="x", x="grad")
 def _weight_grad_rule(
-    g: Any, grad: Any, x: Any, x_spec: Spec, *, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
+    g: Any,
+    grad: Any,
+    x: Any,
+    x_spec: Spec,
+    needs: tuple[bool, ...],
+    *,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Any:
     return (
-        conv2d(x, g, None, stride, padding, dilation, groups),
-        conv2d_input_grad(grad, g, x_spec.shape, stride, padding, dilation, groups),
+        conv2d(x, g, None, stride, padding, dilation, groups) if needs[0] else None,
+        conv2d_input_grad(grad, g, x_spec.shape, stride, padding, dilation, groups) if needs[1] else None,
     )
 
 
@@ -345,6 +359,7 @@ conv2d_weight_grad = declare(
 )
 
 
+@reads(x="weight", weight="x", bias="")
 def _rule(
     g: Any,
     x: Any,

@@ -20,10 +20,11 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    reads,
     tensor_at,
 )
 from polyhal.hal.ops.layout.views import reshape
-from polyhal.hal.ops.nn.batch_norm import np_per_channel, per_channel
+from polyhal.hal.ops.nn.batch_norm import np_per_channel, over_channels, per_channel
 from polyhal.hal.ops.nn.norm import all_elements, check_shape, float_input, layer_norm
 from polyhal.hal.ops.reductions.sums import sum_
 
@@ -144,7 +145,10 @@ group_norm_grad: OpFunction = declare(
 )
 
 
+@reads(bias="")
 def _rule(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, bias_spec: Any, *, groups: int) -> Any:
+    if x is None:
+        return None, None, sum_(g, over_channels(g))
     dx, dweight, dbias = group_norm_grad(g, x, weight, mean, rstd, groups)
     return dx, None if weight is None else dweight, None if bias_spec is None else dbias
 

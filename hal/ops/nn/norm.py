@@ -24,6 +24,7 @@ from polyhal.hal.ops.declare import (
     Tolerance,
     declare,
     first_tensor,
+    reads,
     tensor_at,
 )
 from polyhal.hal.ops.fusion import ANY_NUMBER, Pattern
@@ -215,7 +216,10 @@ layer_norm_grad = declare(
 )
 
 
+@reads(bias="")
 def _layer_norm_rule(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, bias_spec: Any, *, axes: int) -> Any:
+    if x is None:
+        return None, None, g
     dx, dweight, dbias = layer_norm_grad(g, x, weight, mean, rstd, axes)
     return dx, None if weight is None else dweight, None if bias_spec is None else dbias
 

@@ -35,7 +35,7 @@ relu_grad: OpFunction = elementwise(
     lambda grad, y: np.where(y > 0, grad, 0),
     "Gradient of relu from its result.",
     decompose=lambda g, out: where(less(0, out), g, 0),
-    gradient=lambda g, y: (relu_grad(g, y), None),
+    gradient=(lambda g, y: relu_grad(g, y), None),
     samples=Uniform(special=False),
     promotion="numeric",
     dtypes=dtypes.FLOATS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.declare import Autocast, OpFunction, Tolerance, Trait
+from polyhal.hal.ops.declare import Autocast, OpFunction, Tolerance, Trait, reads
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.logic import equal, less
@@ -14,17 +14,23 @@ from polyhal.hal.ops.pointwise.selection import where
 
 add = elementwise("add", np.add, "Sum `x + y`.", gradient=lambda g: (g, g), traits=Trait.CHEAP | Trait.COMMUTATIVE)
 subtract = elementwise(
-    "subtract", np.subtract, "Difference `x - y`.", promotion="numeric", gradient=lambda g: (g, -g), traits=Trait.CHEAP
+    "subtract",
+    np.subtract,
+    "Difference `x - y`.",
+    promotion="numeric",
+    gradient=(lambda g: g, lambda g: -g),
+    traits=Trait.CHEAP,
 )
 multiply = elementwise(
     "multiply",
     np.multiply,
     "Product `x * y`.",
-    gradient=lambda g, x, y: (g * y, g * x),
+    gradient=(lambda g, y: g * y, lambda g, x: g * x),
     traits=Trait.CHEAP | Trait.COMMUTATIVE,
 )
 
 
+@reads(x="y")
 def _divide_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> Any:
     quotient = g / y
     return quotient, -quotient * (x / y) if needs[1] else None

@@ -181,13 +181,10 @@ def _integer_pow(x: Any, y: Any) -> Any:
     return where(negative_exponent, reciprocal, result)
 
 
-def _pow_gradient(g: Any, x: Any, y: Any, out: Any, needs: tuple[bool, ...]) -> Any:
-    dx = _pow_gradient_of_base(g, x, y) if needs[0] else None
-    if not needs[1]:
-        return dx, None
-    # At x = 0 the derivative with respect to y is 0 for y >= 0; the log would give NaN.
+def _pow_gradient_of_exponent(g: Any, x: Any, y: Any, out: Any) -> Any:
+    """x^y log x; at x = 0 that is 0 for y >= 0, where the log would give NaN."""
     flat = logical_and(equal(x, 0.0), less_equal(0.0, y))
-    return dx, g * where(flat, 0.0, out * log(where(flat, 1.0, x)))
+    return g * where(flat, 0.0, out * log(where(flat, 1.0, x)))
 
 
 def _pow_gradient_of_base(g: Any, x: Any, y: Any) -> Any:
@@ -217,7 +214,7 @@ pow_ = elementwise(
     "`x` to the power `y`.",
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(_pow_decomposed, x, y),
-    gradient=_pow_gradient,
+    gradient=(_pow_gradient_of_base, _pow_gradient_of_exponent),
     samples=_pow_samples,
     # exp(y log x) has a relative error of |y log x| units, below 5 on the samples.
     tolerance=Tolerance(16.0),

@@ -72,7 +72,7 @@ fmod = elementwise(
     "Remainder of `x / y` with the sign of `x`, as in C.",
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(_fmod, x, y),
-    gradient=lambda g, x, y, needs: (g, -g * _truncated_quotient(x, y) if needs[1] else None),
+    gradient=(lambda g: g, lambda g, x, y: -g * _truncated_quotient(x, y)),
     samples=lambda rng: (
         [
             Sample((rng.uniform(-40, 40, a), rng.choice([-1.0, 1.0], b) * rng.uniform(1.0, 4.0, b)))
@@ -100,9 +100,9 @@ hypot = elementwise(
     "`sqrt(x * x + y * y)` without overflow.",
     promotion="float",
     decompose=_hypot,
-    gradient=lambda g, x, y, out: (
-        g * (x / where(equal(out, 0.0), 1.0, out)),
-        g * (y / where(equal(out, 0.0), 1.0, out)),
+    gradient=(
+        lambda g, x, out: g * (x / where(equal(out, 0.0), 1.0, out)),
+        lambda g, y, out: g * (y / where(equal(out, 0.0), 1.0, out)),
     ),
     samples=pairs((0.3, 4.0), (-4.0, 4.0)),
     tolerance=Tolerance(6.0),
@@ -126,7 +126,7 @@ logaddexp = elementwise(
     "`log(exp(x) + exp(y))` without overflow.",
     promotion="float",
     decompose=lambda x, y: _logaddexp(x, y, math.log(2), lambda d: log1p(exp(d))),
-    gradient=lambda g, x, y: (_share(g, x, y, 1.0), _share(g, y, x, 1.0)),
+    gradient=(lambda g, x, y: _share(g, x, y, 1.0), lambda g, x, y: _share(g, y, x, 1.0)),
     samples=pairs((-4.0, 4.0), (-4.0, 4.0)),
     tolerance=Tolerance(8.0, floor=1.0),
 )
@@ -136,7 +136,7 @@ logaddexp2 = elementwise(
     "`log2(2 ** x + 2 ** y)` without overflow.",
     promotion="float",
     decompose=lambda x, y: _logaddexp(x, y, 1.0, lambda d: log1p(exp2(d)) * (1 / math.log(2))),
-    gradient=lambda g, x, y: (_share(g, x, y, math.log(2)), _share(g, y, x, math.log(2))),
+    gradient=(lambda g, x, y: _share(g, x, y, math.log(2)), lambda g, x, y: _share(g, y, x, math.log(2))),
     samples=pairs((-4.0, 4.0), (-4.0, 4.0)),
     tolerance=Tolerance(10.0, floor=1.0),
 )

@@ -99,7 +99,7 @@ parametric_relu: OpFunction = elementwise(
     "`x` if positive, else `slope * x`.",
     promotion="float",
     decompose=lambda x, slope: where(less(0.0, x), x, x * slope),
-    gradient=lambda g, x, slope: (where(less(0.0, x), g, g * slope), where(less(0.0, x), 0.0, g * x)),
+    gradient=(lambda g, x, slope: where(less(0.0, x), g, g * slope), lambda g, x: where(less(0.0, x), 0.0, g * x)),
     samples=lambda rng: [
         Sample((rng.choice([-1.0, 1.0], shape) * rng.uniform(0.1, 3.0, shape), rng.uniform(-1.0, 1.0, other)))
         for shape, other in [((33,), (33,)), ((4, 3, 5), (3, 1)), ((7,), ())]

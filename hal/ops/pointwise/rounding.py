@@ -88,7 +88,7 @@ remainder = elementwise(
     "Remainder of `x / y` with the sign of `y`, as Python's %.",
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(lambda a, b: a - floor_divide(a, b) * b, x, y),
-    gradient=lambda g, x, y, needs: (g, -g * _whole_quotient(x, y) if needs[1] else None),
+    gradient=(lambda g: g, lambda g, x, y: -g * _whole_quotient(x, y)),
     samples=_nonzero_samples,
     # x - floor(x/y)*y loses up to |x/y| units against the exact remainder.
     tolerance=Tolerance(2.0, floor=40.0),

@@ -40,7 +40,7 @@ where: OpFunction = elementwise(
     np.where,
     "`x` where `cond` is true, else `y`.",
     inputs=("cond", "x", "y"),
-    gradient=lambda g, cond: (None, where(cond, g, 0), where(cond, 0, g)),
+    gradient=(None, lambda g, cond: where(cond, g, 0), lambda g, cond: where(cond, 0, g)),
     traits=Trait.CHEAP,
 )
 

@@ -31,7 +31,7 @@ from polyhal.hal.ops.pointwise.arithmetic import square
 from polyhal.hal.ops.pointwise.exponential import sqrt
 from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import maximum, where
-from polyhal.hal.ops.reductions.norms import vector_norm
+from polyhal.hal.ops.reductions.norms import vector_norm, vector_norm_gradient
 from polyhal.hal.ops.reductions.sums import in_float, sum_
 
 _MATMUL_ROWS = 25
@@ -80,7 +80,7 @@ def _gradient(g: Any, x: Any, y: Any, out: Any, needs: tuple[bool, ...], *, p: f
         dy = y * unsqueeze(sum_(weight, -2), -1) - matmul(transpose(weight), x) if needs[1] else None
         return dx, dy
     difference = unsqueeze(x, -2) - unsqueeze(y, -3)
-    each = vector_norm.op.gradient.function(  # type: ignore[union-attr]
+    each = vector_norm_gradient(
         g, difference, out, difference.spec, axis=(difference.ndim - 1,), keepdims=False, ord=p
     )
     return sum_(each, -2) if needs[0] else None, -sum_(each, -3) if needs[1] else None

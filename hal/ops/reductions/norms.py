@@ -49,7 +49,10 @@ def _vector_norm(x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:  # no
     return pow_(sum_(pow_(abs_(x), ord), axis, keepdims), 1 / ord)
 
 
-def _gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Axis, keepdims: bool, ord: float) -> Any:  # noqa: A002
+def vector_norm_gradient(
+    g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Axis, keepdims: bool, ord: float  # noqa: A002
+) -> Any:
+    """The rule of `vector_norm`, for the norms of differences, too."""
     g, out = unreduced(g, x_spec, axis, keepdims), unreduced(out, x_spec, axis, keepdims)
     if ord == 0:
         return x * 0
@@ -96,7 +99,7 @@ vector_norm: OpFunction = reduction(
     result=dtypes.to_float,
     empty=True,
     decompose=_vector_norm,
-    gradient=_gradient,
+    gradient=vector_norm_gradient,
     samples=_samples,
     dtypes=dtypes.FLOATS,
     # A power of a sum is off by as many units as the power's exponent, for each of the two powers.

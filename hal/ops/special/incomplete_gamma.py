@@ -76,12 +76,9 @@ def _density(a: Any, x: Any) -> Any:
 
 
 def _declare(name: str, position: int, sign: float, doc: str) -> OpFunction:
-    def gradient(g: Any, a: Any, x: Any, needs: tuple[bool, ...]) -> Any:
-        if needs[0]:
-            raise NotImplementedError(
-                f"[{name}] the gradient with respect to a is not implemented; expected a without gradients"
-            )
-        return None, g * (_density(a, x) * sign)
+    def refuse(g: Any) -> Any:
+        problem = "the gradient with respect to a is not implemented; expected a without gradients"
+        raise NotImplementedError(f"[{name}] {problem}")
 
     return elementwise(
         name,
@@ -89,7 +86,7 @@ def _declare(name: str, position: int, sign: float, doc: str) -> OpFunction:
         doc,
         promotion="float",
         on_host="the length of its series and of its continued fraction depends on the element",
-        gradient=gradient,
+        gradient=(refuse, lambda g, a, x: g * (_density(a, x) * sign)),
         samples=_samples,
         tolerance=Tolerance(4.0),
         autocast=Autocast.FLOAT32,

@@ -33,7 +33,10 @@ xlogy = elementwise(
     "`x * log(y)`, and 0 where `x` is 0.",
     promotion="float",
     decompose=lambda x, y: _times(x, log(y), y),
-    gradient=lambda g, x, y: (g * where(logical_and(equal(x, 0.0), less_equal(y, 0.0)), 0.0, log(y)), g * x / y),
+    gradient=(
+        lambda g, x, y: g * where(logical_and(equal(x, 0.0), less_equal(y, 0.0)), 0.0, log(y)),
+        lambda g, x, y: g * x / y,
+    ),
     samples=pairs((-4.0, 4.0), (0.05, 8.0)),
     tolerance=Tolerance(8.0, floor=1.0),
     autocast=Autocast.FLOAT32,
@@ -44,9 +47,9 @@ xlog1py = elementwise(
     "`x * log(1 + y)`, and 0 where `x` is 0.",
     promotion="float",
     decompose=lambda x, y: _times(x, log1p(y), y),
-    gradient=lambda g, x, y: (
-        g * where(logical_and(equal(x, 0.0), less_equal(y, -1.0)), 0.0, log1p(y)),
-        g * x / (y + 1.0),
+    gradient=(
+        lambda g, x, y: g * where(logical_and(equal(x, 0.0), less_equal(y, -1.0)), 0.0, log1p(y)),
+        lambda g, x, y: g * x / (y + 1.0),
     ),
     samples=pairs((-4.0, 4.0), (-0.9, 8.0)),
     tolerance=Tolerance(12.0, floor=1.0),

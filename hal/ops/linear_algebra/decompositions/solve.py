@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, first_tensor
+from polyhal.hal.ops.declare import (
+    Autocast,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    declare,
+    first_tensor,
+    reads,
+)
 from polyhal.hal.ops.linear_algebra.decompositions.lu import eliminated, permutation_matrix
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
@@ -50,6 +60,7 @@ def _infer_solve(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [*infer_system("solve")(specs, params), (dtypes.int32, first_tensor(specs).shape[:-2])]
 
 
+@reads(b="a")
 def _solve_gradient(g: Any, a: Any, out: Any, needs: tuple[bool, ...]) -> Any:
     """dB = A^-T dX and dA = -dB X^T (Giles 2008)."""
     db, _ = solve_system(t(a), g, False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.layout import broadcast_shapes
-from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, tensor_at
+from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, reads, tensor_at
 from polyhal.hal.ops.layout.triangle import tril, triu
 from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
     LAPACK,
@@ -61,6 +61,7 @@ def infer_system(name: str) -> Any:
     return infer
 
 
+@reads(b="a")
 def _gradient(g: Any, a: Any, out: Any, needs: tuple[bool, ...], *, upper: bool, unitriangular: bool) -> Any:
     """dB = A^-T dX and dA = -dB X^T, within the triangle (Giles 2008)."""
     db = solve_triangular_left(t(a), g, not upper, unitriangular)

@@ -1,0 +1,115 @@
+"""Gradient rules of ops, and which saved values they read for the gradient of which input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from polyhal.hal.ops.arguments import arguments
+from polyhal.hal.ops.schema import Schema
+
+RuleFunction: TypeAlias = Callable[..., Any]
+Declared: TypeAlias = "RuleFunction | tuple[RuleFunction | None, ...]"
+"""One function for the gradients of all inputs, or one for each input, with None for an input without."""
+
+
+class Saved(NamedTuple):
+    """The inputs and outputs that a tape node keeps, by name and position."""
+
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+class _Part(NamedTuple):
+    """A function of a rule."""
+
+    function: RuleFunction
+    names: tuple[str, ...]
+    """Of its positional parameters."""
+    params: tuple[str, ...]
+    """The parameters of the op that it takes."""
+
+
+def reads(**names: str) -> Callable[[RuleFunction], RuleFunction]:
+    """Declare which of its saved values a rule for all inputs reads for the gradient of each: `@reads(x="weight", bias="")`.
+
+    Names are separated by spaces. For an input that is not named the rule reads all of them. Values that are not needed are
+    None when the rule is called.
+    """
+
+    def declare(function: RuleFunction) -> RuleFunction:
+        function.reads = {name: tuple(read.split()) for name, read in names.items()}  # type: ignore[attr-defined]
+        return function
+
+    return declare
+
+
+class GradientRule:
+    """The gradients of an op's inputs, and what they need, as read off the signatures of the functions.
+
+    Positional parameters name what a function is called with: `g` is the gradient of the result and `g_NAME` that of the
+    output NAME; an input's or output's name is that tensor; `NAME_spec` is the spec of an input, whose data need not be
+    kept; `needs` tells which inputs require a gradient. Keyword-only parameters are parameters of the op.
+
+    The tape keeps a tensor only if the gradient of an input that requires one reads it.
+    """
+
+    __slots__ = ("_joint", "_parts", "_reads", "_saved", "_schema", "needs", "params", "unnamed_outputs")
+
+    def __init__(self, declared: Declared, schema: Schema) -> None:
+        """Raises ValueError if there are not as many functions as inputs, or if `reads` names something else."""
+        self._schema = schema
+        self._joint = not isinstance(declared, tuple)
+        functions: Sequence[RuleFunction | None] = declared if isinstance(declared, tuple) else (declared,)
+        self._parts = tuple(None if f is None else _part(f) for f in functions)
+        parts = [p for p in self._parts if p is not None]
+        self.needs = tuple(dict.fromkeys(n for p in parts for n in p.names))
+        """What the functions are called with."""
+        self.params = tuple(dict.fromkeys(n for p in parts for n in p.params))
+        self.unnamed_outputs = tuple(i for i, n in enumerate(schema.outputs) if i and f"g_{n}" not in self.needs)
+        """Further outputs, whose gradients the rule does not take."""
+        self._reads = self._read_by_input(declared)
+        self._saved: dict[int, Saved] = {}
+
+    def _read_by_input(self, declared: Declared) -> list[tuple[str, ...]]:
+        """The names of the saved values that the gradient of each input reads."""
+        inputs = self._schema.inputs
+        if isinstance(declared, tuple):
+            if len(declared) != len(inputs):
+                raise ValueError(f"{len(declared)} gradient functions for the inputs {inputs}; expected one for each")
+            return [() if p is None else p.names for p in self._parts]
+        given: Mapping[str, tuple[str, ...]] = getattr(declared, "reads", {})
+        unknown = {*given, *(n for names in given.values() for n in names)} - {*inputs, *self.needs}
+        if unknown:
+            raise ValueError(f"a gradient rule reads {sorted(unknown)}; expected names among {inputs} and {self.needs}")
+        return [given.get(name, self.needs) for name in inputs]
+
+    def saved_for(self, mask: int) -> Saved:
+        """What is kept for the gradients of the inputs whose bits are set in `mask`."""
+        saved = self._saved.get(mask)
+        if saved is None:
+            schema = self._schema
+            read = {n for i, names in enumerate(self._reads) if mask >> i & 1 for n in names}
+            saved = self._saved[mask] = Saved(_positions(schema.inputs, read), _positions(schema.outputs, read))
+        return saved
+
+    def apply(self, argument: Callable[[str], Any], needs: Sequence[bool], params: Mapping[str, Any]) -> Any:
+        """The gradients of all inputs, or of the first alone; `argument` gives what a name in `self.needs` stands for."""
+        if self._joint:
+            return _call(self._parts[0], argument, params)
+        return tuple(_call(p, argument, params) if needed else None for p, needed in zip(self._parts, needs, strict=True))
+
+
+def _part(function: RuleFunction) -> _Part:
+    names, params, _, _ = arguments(function)
+    return _Part(function, names, params)
+
+
+def _call(part: _Part | None, argument: Callable[[str], Any], params: Mapping[str, Any]) -> Any:
+    if part is None:
+        return None
+    return part.function(*[argument(name) for name in part.names], **{name: params[name] for name in part.params})
+
+
+def _positions(names: Sequence[str], read: set[str]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, i) for i, name in enumerate(names) if name in read)
