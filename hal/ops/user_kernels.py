@@ -18,7 +18,7 @@ from polyhal.hal.dtypes import DType, float32
 from polyhal.hal.errors import AutogradError, ShapeError, message
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.batching import BATCHING, BatchingRule
-from polyhal.hal.ops.gradient_rule import GradientRule
+from polyhal.hal.ops.gradient_rule import Declared, GradientRule
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.opdef import InferRule, OpDef, OpFunction
 from polyhal.hal.ops.samples import OpTests, Sample, Samples, Tolerance
@@ -40,7 +40,7 @@ def kernel(
     grid: Callable[..., Any] | None = None,
     group: int | Sequence[int] = (),
     initial: Number | None = None,
-    gradient: Callable[..., Any] | None = None,
+    gradient: Declared | None = None,
     batching: BatchingRule | str | None = None,
     samples: Samples | Sequence[Sample | tuple[Any, ...]] | None = None,
     dtypes: tuple[DType, ...] = (float32,),
@@ -61,7 +61,7 @@ def kernel(
     `initial` is stored in every element of the results before the kernel runs.
 
     `gradient` gets the gradient of the result as `g` (of several as `g_NAME`), inputs and results by their names, and
-    returns a gradient for each input, None where there is none.
+    returns a gradient for each input, None where there is none. A tuple has one such function, or None, for each input.
 
     `batching` says how a batch of calls under `vmap` is one call: "leading" (the batch is one more axis in front, which the
     kernel ignores), "pointwise" (the same, and inputs broadcast), or a rule that takes a `BatchedCall`. Without it, `vmap`
