@@ -291,18 +291,9 @@ def _weight_terms(specs: Specs, params: Params) -> int:
 
 @reads(grad="weight", weight="grad")
 def _input_grad_rule(
-    g: Any,
-    grad: Any,
-    weight: Any,
-    weight_spec: Spec,
-    needs: tuple[bool, ...],
-    *,
-    shape: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Any:
+    g: Any, grad: Any, weight: Any, weight_spec: Spec, needs: tuple[bool, ...],
+    *, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+) -> Any:  # fmt: skip
     return (
         conv2d(g, weight, None, stride, padding, dilation, groups) if needs[0] else None,
         conv2d_weight_grad(grad, g, weight_spec.shape[2:], stride, padding, dilation, groups) if needs[1] else None,
@@ -311,18 +302,9 @@ def _input_grad_rule(
 
 @reads(grad="x", x="grad")
 def _weight_grad_rule(
-    g: Any,
-    grad: Any,
-    x: Any,
-    x_spec: Spec,
-    needs: tuple[bool, ...],
-    *,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Any:
+    g: Any, grad: Any, x: Any, x_spec: Spec, needs: tuple[bool, ...],
+    *, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+) -> Any:  # fmt: skip
     return (
         conv2d(x, g, None, stride, padding, dilation, groups) if needs[0] else None,
         conv2d_input_grad(grad, g, x_spec.shape, stride, padding, dilation, groups) if needs[1] else None,
@@ -361,18 +343,9 @@ conv2d_weight_grad = declare(
 
 @reads(x="weight", weight="x", bias="")
 def _rule(
-    g: Any,
-    x: Any,
-    weight: Any,
-    x_spec: Spec,
-    weight_spec: Spec,
-    needs: tuple[bool, ...],
-    *,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Any:
+    g: Any, x: Any, weight: Any, x_spec: Spec, weight_spec: Spec, needs: tuple[bool, ...],
+    *, stride: Any, padding: Any, dilation: Any, groups: int,
+) -> Any:  # fmt: skip
     dx = conv2d_input_grad(g, weight, x_spec.shape, stride, padding, dilation, groups) if needs[0] else None
     dw = conv2d_weight_grad(g, x, weight_spec.shape[2:], stride, padding, dilation, groups) if needs[1] else None
     return dx, dw, sum_(g, (0, 2, 3)) if len(needs) > 2 and needs[2] else None
