@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from polyhal.autograd.derived import derived_gradients
 from polyhal.autograd.ownership import share, share_repeated
 from polyhal.autograd.slices import Gradient, SliceSum
 from polyhal.hal import dispatch
@@ -73,6 +72,8 @@ def _apply_rule(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     elif op is _SLICE:
         return _slice_gradient(node, grads)
     elif op.gradient is None or _reaches_further_outputs(op, op.gradient, grads):
+        from polyhal.autograd.derived import derived_gradients  # most programs need none
+
         return derived_gradients(node, grads, _needs(node))
     else:
         # Its indices, which it saved, were looked at when it ran.
