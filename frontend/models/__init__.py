@@ -1,5 +1,6 @@
 """Ready-made models."""
 
+from polyhal.models.batch_generation import generate_batch
 from polyhal.models.bert import Bert, BertClassifier, BertConfig, from_bert_state
 from polyhal.models.cnn import CNN
 from polyhal.models.diffusion import DDPM
@@ -35,6 +36,7 @@ __all__ = [
     "from_gpt2_state",
     "from_llama_state",
     "generate",
+    "generate_batch",
     "load_llama2c",
     "resnet18",
     "resnet34",

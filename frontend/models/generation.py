@@ -35,8 +35,17 @@ class CausalModel(Protocol):
     def device(self) -> Device:
         """Where the weights lie."""
 
-    def __call__(self, ids: Tensor, cache: KVCache | None = None, last_only: bool = False) -> Any:
-        """Return logits (B, T, V) of tokens (B, T), or (B, 1, V) of the last ones; with a cache, `ids` continue it."""
+    def __call__(
+        self,
+        ids: Tensor,
+        cache: KVCache | None = None,
+        last_only: bool = False,
+        attention_mask: Tensor | None = None,
+    ) -> Any:
+        """Return logits (B, T, V) of tokens (B, T), or (B, 1, V) of the last ones; with a cache, `ids` continue it.
+
+        `attention_mask` (B, keys) is 0 at padding.
+        """
 
     def make_cache(self, batch: int = 1) -> KVCache:
         """Make an empty cache for `context_length` tokens."""
@@ -164,7 +173,7 @@ class Decoder:
     def next_logits(self, token: int) -> np.ndarray:
         """Return the logits (V,) after `token`, on the host. Raises ShapeError if the cache is full."""
         ids = Tensor(np.array([[token]], np.int32), device=self._model.device)
-        with _evaluating(self._model):
+        with evaluating(self._model):
             logits: np.ndarray = self._step(ids, self.cache.span(self.cache.length + 1)).numpy()
         result: np.ndarray = logits[0, -1]
         return result
@@ -179,14 +188,14 @@ class Decoder:
 def _next_logits(model: CausalModel, ids: list[int], cache: KVCache | None) -> np.ndarray:
     """Return the logits (V,) after `ids`, on the host."""
     numbers = Tensor(np.array([ids], np.int32), device=model.device)
-    with _evaluating(model):
+    with evaluating(model):
         logits = model(numbers, cache, last_only=True)
         result: np.ndarray = logits.to(dtypes.float32).numpy()[0, -1]
         return result
 
 
 @contextmanager
-def _evaluating(model: CausalModel) -> Iterator[None]:
+def evaluating(model: CausalModel) -> Iterator[None]:
     """Switch a model to evaluation mode and the tape off, inside the block."""
     training = model.training
     if training:

@@ -17,6 +17,7 @@ from polyhal import functions as ops
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
+from polyhal.models.masks import visibility
 from polyhal.nn import functional as F
 from polyhal.nn import init
 from polyhal.nn.container import ModuleDict, ModuleList
@@ -88,9 +89,8 @@ class CausalSelfAttention(Module):
         if cache is not None:
             out = cache.attend(layer, q, k, v, mask)
         else:
-            out = F.scaled_dot_product_attention(
-                q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True
-            )
+            dropout = self.dropout if self.training else 0.0
+            out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=mask is None)
         result: Tensor = self.resid_dropout(self.c_proj(merge_heads(out)))
         return result
 
@@ -165,10 +165,17 @@ class GPT(Module):
         """Where the weights lie."""
         return self.lm_head.weight.device
 
-    def forward(self, ids: Tensor, cache: KVCache | None = None, last_only: bool = False) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        cache: KVCache | None = None,
+        last_only: bool = False,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
         """Return logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
 
-        With a cache, `ids` continue its positions, and are added to it. Raises ShapeError beyond `block_size`.
+        With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other masks
+        broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond `block_size`.
         """
         if ids.ndim != 2:
             raise ShapeError(message("GPT", f"token numbers of shape {ids.shape}", expected="(batch, length)"))
@@ -180,9 +187,12 @@ class GPT(Module):
             )
         start = cache.start(count) if cache is not None else 0
         parts = self.transformer
-        positions = parts["wpe"].weight[start : start + count] if cache is None else self._positions(start, count)
+        mask, places = visibility("GPT", ids, attention_mask, cache)
+        if places is not None:
+            positions = parts["wpe"](places)
+        else:
+            positions = parts["wpe"].weight[start : start + count] if cache is None else self._positions(start, count)
         x = parts["drop"](parts["wte"](ids) + positions)
-        mask = cache.mask(count) if cache is not None else None
         for i, block in enumerate(parts["h"]):
             x = block(x, cache, i, mask)
         if cache is not None:
@@ -199,9 +209,9 @@ class GPT(Module):
         result: Tensor = self.transformer["wpe"](numbers)
         return result
 
-    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, ids: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""
-        logits = self(ids)
+        logits = self(ids, attention_mask=attention_mask)
         return F.cross_entropy(ops.reshape(logits, (-1, logits.shape[-1])), ops.reshape(targets, (-1,)))
 
     def make_cache(self, batch: int = 1) -> KVCache:

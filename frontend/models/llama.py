@@ -13,6 +13,7 @@ from polyhal import functions as ops
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.models.llama_config import LlamaConfig
+from polyhal.models.masks import visibility
 from polyhal.nn import functional as F
 from polyhal.nn import init
 from polyhal.nn.container import ModuleDict, ModuleList
@@ -54,7 +55,7 @@ class LlamaAttention(Module):
         if cache is not None:
             out = cache.attend(layer, q, k, v, mask)
         else:
-            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=True)
         result: Tensor = self.o_proj(merge_heads(out))
         return result
 
@@ -136,10 +137,17 @@ class Llama(Module):
         """Where the weights lie."""
         return self.lm_head.weight.device
 
-    def forward(self, ids: Tensor, cache: KVCache | None = None, last_only: bool = False) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        cache: KVCache | None = None,
+        last_only: bool = False,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
         """Return logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
 
-        With a cache, `ids` continue its positions, and are added to it. Raises ShapeError beyond the context.
+        With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other masks
+        broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond the context.
         """
         if ids.ndim != 2:
             raise ShapeError(message("Llama", f"token ids of shape {ids.shape}", expected="(batch, length)"))
@@ -150,8 +158,11 @@ class Llama(Module):
             raise ShapeError(message("Llama", f"{before + count} tokens of context", expected=expected))
         parts = self.model
         rotary = parts["rotary_emb"]
-        angles = rotary.angles(0 if cache is None else cache.start(count), count)
-        mask = None if cache is None else cache.mask(count)
+        mask, places = visibility("Llama", ids, attention_mask, cache)
+        if places is not None:
+            angles = rotary.angles_at(places[:, None])
+        else:
+            angles = rotary.angles(0 if cache is None else cache.start(count), count)
         x = parts["embed_tokens"](ids)
         for i, layer in enumerate(parts["layers"]):
             x = layer(x, rotary, angles, cache, i, mask)
@@ -162,9 +173,9 @@ class Llama(Module):
         logits: Tensor = self.lm_head(parts["norm"](x))
         return logits
 
-    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, ids: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""
-        logits = self(ids)
+        logits = self(ids, attention_mask=attention_mask)
         return F.cross_entropy(ops.reshape(logits, (-1, logits.shape[-1])), ops.reshape(targets, (-1,)))
 
     def make_cache(self, batch: int = 1) -> KVCache:

@@ -80,10 +80,15 @@ class KVCache:
         rows = ops.reshape(self._positions[:count] + start, (count, 1))
         return ops.less_equal(self._positions[:span], rows)
 
+    def covered(self, count: int) -> int:
+        """How many keys `attend` reads for `count` new positions, if it is given a mask."""
+        return self._span(count)
+
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones; `mask` is a result of `mask`.
 
-        `q` may have a multiple of their heads: neighbours share keys and values.
+        `q` may have a multiple of their heads: neighbours share keys and values. The mask may be any other that is `covered`
+        keys wide.
         """
         count = k.shape[2]
         start = self.start(count)
@@ -92,9 +97,9 @@ class KVCache:
         if mask is not None:
             span = self._span(count)
             k, v = self._keys[layer][:, :, :span], self._values[layer][:, :, :span]
-        if (
-            count == 1 and q.shape[1] > k.shape[1]
-        ):  # query heads that share keys become rows, so that no key is repeated
+        of_heads = mask is not None and mask.ndim == 4 and mask.shape[1] > 1
+        # Query heads that share keys become rows, so that no key is repeated.
+        if count == 1 and q.shape[1] > k.shape[1] and not of_heads:
             rows = ops.reshape(q, (*k.shape[:2], q.shape[1] // k.shape[1], q.shape[3]))
             return ops.reshape(_attention(rows, k, v, mask, False)[0], q.shape)
         k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])

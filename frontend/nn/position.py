@@ -88,7 +88,9 @@ class RotaryEmbedding(Module):
         self.base = base
         self.interleaved = interleaved
         kind = dtype or dtypes.float32
-        empty((max_length, dim // 2), dtype=kind, device=device)  # a length beyond all memory ends here, not on the host
+        empty(
+            (max_length, dim // 2), dtype=kind, device=device
+        )  # a length beyond all memory ends here, not on the host
         plain = base ** (-np.arange(0, dim, 2) / dim)
         frequencies, factor = (plain, 1.0) if scaling is None else scaling.frequencies(dim, base)
         angles = np.arange(max_length)[:, None] * frequencies
@@ -112,7 +114,10 @@ class RotaryEmbedding(Module):
         if type(start) is int and start == 0:
             return self.cos[:length], self.sin[:length]
         # By lookup: a view per position would leave a plan per position in the cache.
-        positions = ops.arange(0, length, 1, dtypes.int32, device=self.cos.device) + start
+        return self.angles_at(ops.arange(0, length, 1, dtypes.int32, device=self.cos.device) + start)
+
+    def angles_at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (..., L, dim/2) of positions (..., L)."""
         return self.cos[positions], self.sin[positions]
 
     def rotate(self, input: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:

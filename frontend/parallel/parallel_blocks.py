@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from polyhal.models.bert import BertLayer, BertSelfAttention
 from polyhal.models.gpt import CausalSelfAttention, FeedForward
 from polyhal.models.llama import LlamaAttention, SwiGLU
@@ -49,8 +51,8 @@ class ParallelCausalSelfAttention(Module):
             out: Any = _attend_cached(projected, self.group, cache, layer, mask)
         else:
             out = [
-                merge_heads(F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True))
-                for q, k, v in projected
+                merge_heads(F.scaled_dot_product_attention(q, k, v, part, dropout, is_causal=part is None))
+                for (q, k, v), part in zip(projected, _masks_of_heads(mask, self.group, self.heads), strict=True)
             ]
         result: Tensor = self.resid_dropout(self.c_proj(out))
         return result
@@ -108,8 +110,8 @@ class ParallelLlamaAttention(Module):
             out: Any = _attend_cached(projected, self.group, cache, layer, mask)
         else:
             out = [
-                merge_heads(F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))
-                for q, k, v in projected
+                merge_heads(F.scaled_dot_product_attention(q, k, v, part, is_causal=part is None, enable_gqa=True))
+                for (q, k, v), part in zip(projected, _masks_of_heads(mask, self.group, self.heads), strict=True)
             ]
         result: Tensor = self.o_proj(out)
         return result
@@ -238,6 +240,15 @@ def _projected(
 
 def _spread_optional(x: Tensor | None, group: Group) -> Sequence[Tensor | None]:
     return [None] * group.size if x is None else spread(x, group)
+
+
+def _masks_of_heads(mask: Tensor | None, group: Group, heads: Sequence[int]) -> Sequence[Tensor | None]:
+    """A mask (N, 1 or heads, T, S) on each device, with the rows of the device's heads."""
+    copies = _spread_optional(mask, group)
+    if mask is None or mask.shape[1] == 1:
+        return copies
+    ends = np.cumsum(heads).tolist()
+    return [x if x is None else x[:, end - n : end] for x, n, end in zip(copies, heads, ends, strict=True)]
 
 
 def _attend_cached(

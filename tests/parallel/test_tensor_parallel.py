@@ -275,6 +275,25 @@ def test_divided_models_write_text(make: Callable[[], tuple[nn.Module, Any]]) ->
     assert made.generate([1, 2, 3], 3, temperature=0.0) == expected
 
 
+@pytest.mark.parametrize("make", [gpt, llama], ids=lambda f: f.__name__)
+def test_divided_models_take_masks(make: Callable[[], tuple[nn.Module, Any]]) -> None:
+    model, (ids,) = make()
+    model.eval()
+    for p in model.parameters():
+        p.data.copy_(numbers(*p.shape))
+    count, length = ids.shape
+    padding = np.ones((count, length), bool)
+    padding[0, :2] = padding[1, -3:] = False
+    of_heads = np.tril(np.ones((count, 4, length, length), bool))
+    of_heads[:, 1, 1:, 0] = False
+    masks = [polyhal.tensor(m, device="numpy") for m in (padding, of_heads)]
+    expected = [model(ids, attention_mask=m).numpy() for m in masks]
+    assert np.abs(expected[0] - expected[1]).max() > 0.1
+    tensor_parallel(model, NAMES[:2])
+    for mask, want in zip(masks, expected, strict=True):
+        np.testing.assert_allclose(model(ids, attention_mask=mask).numpy(), want, rtol=1e-4, atol=1e-5)
+
+
 def test_errors_say_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="a Sequential has none"):
         tensor_parallel(nn.Sequential(nn.Linear(2, 2)), NAMES[:2])

@@ -1,0 +1,77 @@
+"""Attention masks of decoders: which positions are padding, and other masks, together with causal order and a cache."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from polyhal import functions as ops
+from polyhal.creation import full
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.errors import ShapeError, message
+from polyhal.nn.kv_cache import KVCache
+from polyhal.tensor import Tensor
+
+
+class Visibility(NamedTuple):
+    """What the tokens of a call attend to, and where they are."""
+
+    mask: Tensor | None
+    """For `scaled_dot_product_attention`, with causal order in it; None where causal order is all."""
+    positions: Tensor | None
+    """The position of each token (B, T) in its own sequence, int32; None where it is the place in the row."""
+
+
+def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVCache | None) -> Visibility:
+    """Combine a mask with causal order, for token ids (B, T) of a model called `name`.
+
+    A mask (B, S) over the S keys so far, cached and new ones, is 0 or False at padding, on either side. Tokens are
+    counted without it: the first one of a row has position 0. A mask of more axes broadcasts to (B, heads, T, S): bool
+    keeps where True, floats are added to the scores; it moves no position. Raises ShapeError for other shapes, and
+    CaptureError for a mask beside a cache in a captured step.
+    """
+    count = ids.shape[1]
+    if attention_mask is None:
+        return Visibility(None if cache is None else cache.mask(count), None)
+    before = 0
+    if cache is not None:
+        problem = "a mask beside a cache depends on how many positions are filled"
+        dispatch.thread.executor.require_execution(
+            "attention_mask", problem, fix="leave the mask out, or do not capture"
+        )
+        before = cache.length
+    keys = before + count
+    mask = attention_mask
+    if mask.shape[-1:] != (keys,) or not (mask.shape == (ids.shape[0], keys) or mask.ndim in (3, 4)):
+        expected = f"({ids.shape[0]}, {keys}), or one that broadcasts to ({ids.shape[0]}, heads, {count}, {keys})"
+        raise ShapeError(message(name, f"a mask of shape {mask.shape}", expected=expected))
+    positions = None
+    if mask.ndim == 2:
+        mask = ops.not_equal(mask, 0)
+        numbers = ops.cumsum(mask.to(dtypes.int32), -1) - 1
+        positions = ops.clip(numbers, 0, None)[:, before:].to(dtypes.int32)
+        mask = mask[:, None, None, :]
+    else:
+        mask = mask if mask.ndim == 4 else mask[:, None]
+    mask = _in_order(mask, before, count)
+    return Visibility(mask if cache is None else _padded(mask, cache.covered(count)), positions)
+
+
+def _in_order(mask: Tensor, before: int, count: int) -> Tensor:
+    """The mask, and no token sees a later one."""
+    places = ops.arange(0, before + count, 1, dtypes.int32, device=mask.device)
+    seen = ops.less_equal(places, ops.reshape(places[before:], (count, 1)))
+    if mask.dtype.is_floating_point:
+        result: Tensor = ops.where(seen, mask, -math.inf)
+        return result
+    return ops.logical_and(mask, seen)
+
+
+def _padded(mask: Tensor, keys: int) -> Tensor:
+    """The mask with places that nothing attends to, up to so many keys."""
+    missing = keys - mask.shape[-1]
+    if not missing:
+        return mask
+    nothing: Any = -math.inf if mask.dtype.is_floating_point else False
+    rest = full((*mask.shape[:-1], missing), nothing, mask.dtype, mask.device)
+    return ops.concat([mask, rest], -1)
