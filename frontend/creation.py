@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import cmath
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
-from polyhal.hal.errors import message
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.memory_format import MemoryFormat
 from polyhal.shapes import Shape, lengths_of, shape_and_options
@@ -194,7 +196,8 @@ def arange(
     """Make numbers from `start` up to, not including, `stop`: `arange(stop)`, `arange(start, stop, step)`.
 
     PyTorch's keyword `end` means `stop`. int64 if all are integers, else float32. An integer dtype rounds `start` and `step`
-    towards zero, int64 `stop` too. Raises ValueError for a step of 0, and TypeError without `stop`.
+    towards zero, int64 `stop` too. Raises ValueError for a step of 0, ShapeError for a bound that is not
+    finite, and TypeError without `stop`.
 
     >>> polyhal.arange(2, 10, 3).tolist()
     [2, 5, 8]
@@ -205,6 +208,8 @@ def arange(
     if stop is None:
         raise TypeError(message("arange", "nothing says where the range ends", expected="stop"))
     bounds = [_number("arange", v) for v in (0 if start is None else start, stop, step)]
+    if not all(map(cmath.isfinite, bounds)):
+        raise ShapeError(message("arange", f"bounds and step are {bounds}", expected="finite numbers"))
     out: Tensor = _arange(*bounds, dtype, device=dispatch.target_device(device))
     return out.requires_grad_() if requires_grad else out
 
@@ -228,6 +233,7 @@ def linspace(
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     first, last, count = _range("linspace", start, stop, num, end, steps)
+    check_host_memory("linspace", 4 * 8 * count)
     return _computed(_spaced(first, last, count, dtype), dtype, device, requires_grad)
 
 
@@ -249,6 +255,7 @@ def logspace(
     towards zero.
     """
     first, last, count = _range("logspace", start, stop, num, end, steps)
+    check_host_memory("logspace", 4 * 8 * count)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         values = np.power(float(base), _spaced(first, last, count, dtype))
     return _computed(values, dtype, device, requires_grad)
@@ -296,16 +303,20 @@ def eye(
     >>> polyhal.eye(2, 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
-    return _computed(np.eye(rows, columns), dtype, device, requires_grad)
+    kind, width = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype), rows if columns is None else columns
+    check_host_memory("eye", rows * width * kind.itemsize)
+    return _computed(np.eye(rows, width, dtype=kind.numpy), dtype, device, requires_grad)
 
 
 def tril_indices(row: int, col: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None) -> Tensor:
     """Make the row and column numbers of the lower triangle up to diagonal `offset`: shape (2, n), int64 by default."""
+    check_host_memory("tril_indices", row * col)  # NumPy makes a matrix of truth values
     return _computed(np.array(np.tril_indices(row, offset, col)), dtype, device, False)
 
 
 def triu_indices(row: int, col: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None) -> Tensor:
     """Make the row and column numbers of the upper triangle from diagonal `offset`: shape (2, n), int64 by default."""
+    check_host_memory("triu_indices", row * col)
     return _computed(np.array(np.triu_indices(row, offset, col)), dtype, device, False)
 
 

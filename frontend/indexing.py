@@ -29,6 +29,11 @@ def select(x: Tensor, index: Any) -> Tensor:
     """`x[index]`. Raises IndexError."""
     items = index if isinstance(index, tuple) else (index,)
     result: Tensor
+    if _is_one_truth(items):  # as a mask over a new axis of length 1
+        lifted = _reshape(x, (1, *x.shape))
+        if isinstance(items[0], (bool, np.bool_)):
+            return FUNCTIONS["copy"](lifted if items[0] else lifted[:0])  # type: ignore[no-any-return]
+        return select(lifted, _reshape(items[0], (1,)))
     if all(_is_basic(item) for item in items):
         result = basic_index(x, items)
         return _reshape(x, x.shape) if result is x else result
@@ -44,6 +49,14 @@ def select(x: Tensor, index: Any) -> Tensor:
     return result
 
 
+def _is_one_truth(items: tuple[Any, ...]) -> bool:
+    """Whether an index is a single bool, or a bool tensor without axes."""
+    (item,) = items if len(items) == 1 else (None,)
+    if isinstance(item, (bool, np.bool_)):
+        return True
+    return hasattr(item, "ref") and not item.shape and item.dtype is dtypes.bool_  # type: ignore[union-attr]
+
+
 def assign(x: Tensor, index: Any, value: Any) -> None:
     """`x[index] = value`, in place and on the tape. Raises IndexError, and AutogradError for leaves that require gradients."""
     from polyhal.tensor import as_tensor
@@ -51,6 +64,9 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
     items = index if isinstance(index, tuple) else (index,)
     if not isinstance(value, (bool, int, float, complex)):
         value = as_tensor(value, device=x.device)
+    if _is_one_truth(items):
+        function_in_place("setitem", lambda x, value: FUNCTIONS["where"](items[0], value, x), x, value)
+        return
     if not all(_is_basic(item) for item in items):
         function_in_place("setitem", _with_elements, x, items, value)
         return

@@ -22,6 +22,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 from polyhal.hal.layout import broadcast_shapes
+from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops import OPS
 from polyhal.random_words import remainders
 from polyhal.shapes import Shape, lengths_of
@@ -106,7 +107,8 @@ class Generator:
         return words
 
     def permutation(self, n: int) -> np.ndarray:
-        """Draw a permutation of 0 to n - 1, int64, on the host."""
+        """Draw a permutation of 0 to n - 1, int64, on the host. Raises OutOfMemoryError."""
+        check_host_memory("permutation", 6 * 8 * n)
         pairs = self.words(2 * n).astype(np.uint64)
         return np.argsort(pairs[:n] << np.uint64(32) | pairs[n:], kind="stable").astype(np.int64)
 
@@ -306,8 +308,8 @@ def randint(
     lengths, count = _size(shape)
     span = high - low
     if span <= 2**32 - 1:
-        drawn = remainders(unsigned_words(lengths, generator=generator, device=device), span)
-        return drawn.to(kind) + low
+        drawn = remainders(unsigned_words(lengths, generator=generator, device=device), span).to(kind)
+        return drawn.add_(low) if low else drawn
     if span > _LARGEST:
         raise ValueError(message("randint", f"a range of {span} integers", expected="at most 2**63 - 1"))
     words = bits((2, count), generator=generator, device=device).to(dtypes.int64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyopencl as cl
@@ -126,7 +127,8 @@ class UserKernelCompiler:
             try:
                 patched = patch_offsets(name, source)
                 _check_types(name, patched.pointers, definitions, specs, device)
-                signature = KernelSignatures(lambda _: patched.text, "__kernel|kernel").of(file, name, definitions)
+                read = partial(_only_file, file, patched.text)
+                signature = KernelSignatures(read, "__kernel|kernel").of(file, name, definitions)
             except ValueError as error:
                 raise KernelBuildError(message(name, str(error), device=device)) from None
             options = [f"-D{k}={v}" for k, v in definitions.items()]
@@ -135,7 +137,6 @@ class UserKernelCompiler:
             self._check_local_memory(name, compiled.cl)
             known = self._compiled[key] = _Built(compiled, signature, program)
         return known
-
 
     def _check_local_memory(self, name: str, kernel: cl.Kernel) -> None:
         """Raise BackendError for more than there is: launching such a kernel ends the process with some drivers."""
@@ -179,3 +180,10 @@ def _literal(value: Any) -> str:
     if isinstance(value, bool):
         return str(int(value))
     return f"{value!r}f" if isinstance(value, float) else str(value)
+
+
+def _only_file(file: str, text: str, name: str) -> str:
+    """The text of a kernel, which is the only file there is. Raises ValueError for another one, which it includes."""
+    if name != file:
+        raise ValueError(f"it includes {name}; expected a text without #include of files")
+    return text

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from polyhal.hal.device import Device
+from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.fourier import functions
 from polyhal.hal.ops.returns import Returns, returns
@@ -56,6 +57,7 @@ def fftfreq(
     n: int, d: float = 1.0, *, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
 ) -> Tensor:
     """The frequencies that `fft` of `n` samples `d` apart has, in cycles per unit: 0, the positive ones, the negative ones."""
+    check_host_memory("fftfreq", 3 * 8 * n)
     return _made(np.fft.fftfreq(n, d), dtype, device, requires_grad)
 
 
@@ -63,6 +65,7 @@ def rfftfreq(
     n: int, d: float = 1.0, *, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
 ) -> Tensor:
     """The frequencies that `rfft` of `n` samples `d` apart has, in cycles per unit."""
+    check_host_memory("rfftfreq", 3 * 4 * n)
     return _made(np.fft.rfftfreq(n, d), dtype, device, requires_grad)
 
 

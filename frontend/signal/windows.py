@@ -14,6 +14,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.errors import message
+from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.tensor import Tensor
 
 Target = Device | str | None
@@ -29,6 +30,7 @@ def _made(name: str, values: np.ndarray, dtype: object, device: Target, requires
 def _numbers(name: str, length: int) -> np.ndarray:
     if length < 0:
         raise ValueError(message(name, f"M is {length}", expected="a length of 0 or more"))
+    check_host_memory(name, 3 * 8 * length)
     return np.arange(length, dtype=np.float64)
 
 

@@ -7,6 +7,8 @@ available is read before much is allocated: of the machine, and of the control g
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -16,6 +18,7 @@ _UNCHECKED = 64 * 2**20
 """Bytes that may be allocated between two looks, each of which takes some 0.1 ms."""
 _SPARED = 0.02
 """The part of the memory that is left to the rest of the program and to the system."""
+_PAGE = 4096 if os.name == "nt" else os.sysconf("SC_PAGE_SIZE")
 _MOST_SPARED = 512 * 2**20
 
 
@@ -33,6 +36,25 @@ class HostMemory:
         """
         limits = [*self._machine(), *self._control_groups()]
         return min(limits, key=lambda limit: limit[1]) if limits else None
+
+    def resident(self) -> int:
+        """Return the bytes of this process that are in memory; 0 on systems that do not say."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            return int((self._root / "proc/self/statm").read_text("ascii").split()[1]) * _PAGE
+        return 0
+
+    def untouched(self) -> int:
+        """Return the bytes that this process may write to and that have no memory yet; 0 on systems that do not say."""
+        total, counts = 0, False
+        with contextlib.suppress(OSError, ValueError):
+            for line in (self._root / "proc/self/smaps").read_text("utf-8", "replace").splitlines():
+                words = line.split()
+                if words[0].endswith(":"):
+                    sign = {"Size:": 1, "Rss:": -1, "Swap:": -1}.get(words[0], 0)
+                    total += sign * counts * int(words[1]) * 1024 if sign else 0
+                else:  # the first line of a mapping
+                    counts = words[1].startswith("rw")
+        return max(0, total)
 
     def _machine(self) -> Iterator[tuple[int, int]]:
         with contextlib.suppress(OSError, KeyError, ValueError):
@@ -68,6 +90,16 @@ class HostMemory:
             yield limit, max(0, limit - used + caches)
 
 
+def check_host_memory(op: str, nbytes: int) -> None:
+    """Raise OutOfMemoryError for work on the host that takes `nbytes`, if the system cannot spare them."""
+    if nbytes < _UNCHECKED:
+        return
+    spare = HostMemoryGuard(HostMemory()).spare()
+    if nbytes > (sys.maxsize if spare is None else spare):
+        problem = f"it takes {nbytes / 2**20:.2f} MiB of the host's memory, and the system can spare"
+        raise OutOfMemoryError(message(op, f"{problem} {(spare or 0) / 2**20:.2f} MiB", fix="make fewer elements"))
+
+
 class HostMemoryGuard:
     """Refuses allocations that the system would not survive. One for each memory pool."""
 
@@ -75,16 +107,35 @@ class HostMemoryGuard:
         self._memory = memory
         self._unchecked = 0
         """Bytes that were allocated since the last look."""
+        self._promised = 0
+        """Bytes that were allocated and, as far as is known, not written to: the system still counts them as available.
+
+        An estimate from above, from how the process grows; `HostMemory.untouched` is exact, and slow.
+        """
+        self._resident = 0
+        """Bytes that the process had in memory at the last look."""
 
     def admit(self, nbytes: int) -> None:
         """Raise OutOfMemoryError if `nbytes` are more than the system can spare."""
         self._unchecked += nbytes
         if self._unchecked < _UNCHECKED:
             return
-        self._unchecked = 0
+        asked, self._unchecked = self._unchecked, 0
         spare = self.spare()
-        if spare is not None and nbytes > spare:
-            raise OutOfMemoryError(message(None, f"{nbytes} bytes asked for, the system can spare {spare}"))
+        resident = self._memory.resident()
+        written = max(0, resident - self._resident)
+        before, self._resident = self._resident, resident
+        self._promised = max(0, self._promised - written) if before else 0
+        if spare is not None and nbytes + self._promised > spare >= nbytes:
+            self._promised = min(self._promised, self._memory.untouched())
+        if spare is not None and nbytes + self._promised > spare:
+            problem = f"{nbytes} bytes asked for, the system can spare {max(0, spare - self._promised)}"
+            raise OutOfMemoryError(message(None, problem))
+        self._promised += asked
+
+    def forget(self, nbytes: int) -> None:
+        """Note that `nbytes` were returned to the system, so that they are no longer promised."""
+        self._promised = max(0, self._promised - nbytes)
 
     def spare(self) -> int | None:
         """Return the bytes that the system can spare; None if it does not say."""

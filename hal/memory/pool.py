@@ -243,6 +243,8 @@ class Pool:
                 del self._owned[number]
                 self._backend.deallocate(handle)
                 self.reserved -= size
+                if self._host is not None:
+                    self._host.forget(size)
 
     @property
     def total_reserved(self) -> int:

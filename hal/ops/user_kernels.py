@@ -23,6 +23,7 @@ from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.opdef import InferRule, OpDef, OpFunction
 from polyhal.hal.ops.samples import OpTests, Sample, Samples, Tolerance
 from polyhal.hal.ops.schema import Output, Params, Schema, Specs, tensors
+from polyhal.hal.ops.user_gradients import checked
 from polyhal.hal.protocol import Number, UserKernel
 
 _MAX_AXES = 3
@@ -71,12 +72,9 @@ def kernel(
     inputs, arrays and numbers, or `Sample`s, or a function of a NumPy generator that returns such. `dtypes` are those in
     which arrays of floats are tested, and `tolerance` the allowed error, by default 4 units in the last place.
 
-    Raises ValueError for a declaration that does not fit together.
+    Raises ValueError for a declaration that does not fit together, and TypeError for a source that is no text.
     """
-    texts: dict[str, Any] = {"opencl": opencl, "wgsl": wgsl, **(sources or {}), "numpy": numpy}
-    given = {language: text for language, text in texts.items() if text}
-    if not given:
-        raise ValueError(message(name, "the kernel has no source", expected="opencl=, wgsl= or numpy="))
+    given = _sources(name, {"opencl": opencl, "wgsl": wgsl, **(sources or {})}, numpy)
     if not _WORD.fullmatch(name):
         raise ValueError(message(name, "the name is no identifier"))
     model = numpy if numpy is not None else outputs
@@ -95,7 +93,7 @@ def kernel(
         schema=schema,
         infer=_infer_rule(name, schema, outputs),
         reference=numpy or _no_reference(name),
-        gradient=GradientRule(gradient or _no_gradient(name), schema),
+        gradient=GradientRule(_no_gradient(name) if gradient is None else checked(name, gradient, schema), schema),
         lowering=(SourceKernel(source, _grid_rule(name, grid), _sizes(name, group) if group else (), initial),),
         batching=_batching_rule(name, batching),
         tests=OpTests(
@@ -125,13 +123,22 @@ def source_kernel(
     of the first tensor that the kernel is written for, by default all. Other calls, and devices of other languages, take the
     op's next strategy. Raises ValueError for a declaration that does not fit together.
     """
-    texts: dict[str, Any] = {"opencl": opencl, "wgsl": wgsl, **(sources or {})}
-    given = {language: text for language, text in texts.items() if text}
-    if not given:
-        raise ValueError(message(name, "the kernel has no source", expected="opencl=, wgsl= or sources="))
+    given = _sources(name, {"opencl": opencl, "wgsl": wgsl, **(sources or {})}, None)
     schema = Schema.of(reference, outputs=tuple(results))
     source = UserKernel(name, {**given, "numpy": reference}, schema.inputs, schema.outputs)
     return SourceKernel(source, _grid_rule(name, grid), _sizes(name, group) if group else (), initial, dtypes)
+
+
+def _sources(name: str, texts: Mapping[str, Any], numpy: Callable[..., Any] | None) -> dict[str, Any]:
+    """The sources that are given, and the function for devices without one. Raises ValueError without any."""
+    for language, text in texts.items():
+        if text and not isinstance(text, str):
+            fix = "decode it" if isinstance(text, bytes) else ""
+            raise TypeError(message(name, f"the {language} source is {type(text).__name__}", expected="a str", fix=fix))
+    given = {language: text for language, text in {**texts, "numpy": numpy}.items() if text}
+    if not given:
+        raise ValueError(message(name, "the kernel has no source", expected="opencl=, wgsl=, sources= or numpy="))
+    return given
 
 
 def _samples(given: Samples | Sequence[Sample | tuple[Any, ...]], *, differentiable: bool) -> Samples:

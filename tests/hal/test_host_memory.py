@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import polyhal as ph
@@ -71,6 +74,72 @@ def test_the_system_is_asked_only_now_and_then(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OutOfMemoryError, match="the system can spare 0"):
         guard.admit(_MIB)
     assert len(looks) == 1
+
+
+_MAPPING = "7f00-7f10 {} 00000000 00:00 0\nSize: {} kB\nKernelPageSize: 4 kB\nRss: {} kB\nSwap: 0 kB\n"
+
+
+def test_memory_that_was_promised_and_not_written_to_is_not_promised_again(tmp_path: Path) -> None:
+    """Six of eight GiB are available until four are written to, however often the system is asked."""
+    mappings = _MAPPING.format("rw-p", 4 * _MIB, 0) + _MAPPING.format("r--p", 9 * _MIB, 0)
+    memory = _system(tmp_path, **{"proc/self/statm": "9 1000 0", "proc/self/smaps": mappings})
+    guard = HostMemoryGuard(memory)
+    guard.admit(4 * _GIB)
+    with pytest.raises(OutOfMemoryError, match="asked for, the system can spare"):
+        guard.admit(3 * _GIB)
+    guard.admit(_GIB)
+    guard.forget(5 * _GIB)
+    guard.admit(5 * _GIB)
+
+
+def test_memory_that_was_written_to_is_not_counted_twice(tmp_path: Path) -> None:
+    memory = _system(tmp_path, **{"proc/self/statm": "9 1000 0"})
+    guard = HostMemoryGuard(memory)
+    guard.admit(3 * _GIB)
+    (tmp_path / "proc/self/statm").write_text(f"9 {1000 + 3 * _GIB // 4096} 0")  # and something else was freed
+    guard.admit(5 * _GIB)
+
+
+def test_the_mappings_of_the_process_decide_before_memory_is_refused(tmp_path: Path) -> None:
+    """The process did not grow, because it freed as much as it wrote to: its mappings tell the two apart."""
+    mappings = _MAPPING.format("rw-p", 4 * _MIB, 4 * _MIB)
+    memory = _system(tmp_path, **{"proc/self/statm": "9 1000 0", "proc/self/smaps": mappings})
+    guard = HostMemoryGuard(memory)
+    guard.admit(4 * _GIB)
+    guard.admit(3 * _GIB)
+
+
+def test_this_process_knows_its_own_memory() -> None:
+    memory = HostMemory()
+    if memory.total_and_available() is None:
+        pytest.skip("the system does not say")
+    resident, untouched = memory.resident(), memory.untouched()
+    big = np.empty(512 * _MIB, np.uint8)
+    assert memory.untouched() - untouched > 400 * _MIB
+    big[: 256 * _MIB] = 1
+    assert memory.resident() - resident > 200 * _MIB
+    assert 200 * _MIB < memory.untouched() - untouched < 300 * _MIB
+
+
+def test_random_numbers_take_little_more_than_their_results(tmp_path: Path) -> None:
+    """The words of half-precision and 8-bit numbers take four bytes each; everything else is made in parts."""
+    program = """
+import resource, sys
+import polyhal as ph
+count = 2**24
+ph.set_default_device("numpy")
+ph.rand(8, dtype="float16"), ph.randint(9, (8,), dtype="int8"), ph.randn(8, dtype="float16")
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = peak()
+ph.rand(count, dtype="float16"), ph.randn(count, dtype="float16")
+print((peak() - before) / count)
+ph.randint(9, (count,), dtype="int8")
+print((peak() - before) / count)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    floats, integers = map(float, result.stdout.split())
+    assert floats < 2 * 2 + 6  # two results, and parts
+    assert integers < 2 * 4 + 6
 
 
 def test_a_device_of_the_host_runs_out_of_memory(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

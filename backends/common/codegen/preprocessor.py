@@ -93,8 +93,13 @@ class Declarations:
             elif kernel in text:
                 yield Declaration(expand(text, macros), types, macros)
 
-    def _walk(self, name: str, macros: Macros) -> Iterator[str]:
-        """The declarations of a file, each where `macros` are those that hold for it."""
+    def _walk(self, name: str, macros: Macros, within: tuple[str, ...] = ()) -> Iterator[str]:
+        """The declarations of a file, each where `macros` are those that hold for it.
+
+        `within` are the files that include it. Raises ValueError for a file that includes itself.
+        """
+        if name in within:
+            raise ValueError(f"{' includes '.join([*within, name])}; expected files that do not include themselves")
         items = self._items(name)
         pieces: list[str] = []
         at = 0
@@ -117,7 +122,7 @@ class Declarations:
             elif kind in ("elif", "else"):  # the end of the branch before, which was active
                 at = item.end
             elif kind == "include":
-                yield from self._walk(item.text.strip('"'), macros)
+                yield from self._walk(item.text.strip('"'), macros, (*within, name))
             elif kind == "undef":
                 macros.pop(item.text, None)
         if pieces:

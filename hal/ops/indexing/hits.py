@@ -144,7 +144,8 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     """`x` with the elements where `mask` is true replaced by the first ones of `source`, in row-major order.
 
     `x` and `mask` are broadcast. Compare `torch.masked_scatter`. Raises TypeError for other masks than bool, and where a source
-    is too short, IndexError on CPUs and in debug mode (`polyhal.debug`). Raises ShapeError for an empty source.
+    is too short, IndexError on CPUs and in debug mode (`polyhal.debug`). For an empty source the number of hits is read from
+    the device; raises ShapeError if there are any.
     """
     shape = broadcast_shapes(x.shape, _mask_of("masked_scatter", mask).shape)
     x, mask = broadcast_to(x, shape), broadcast_to(mask, shape)
@@ -153,6 +154,8 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     if source.dtype is not x.dtype:
         raise TypeError(message("masked_scatter", f"the source is {source.dtype.name}", expected=x.dtype.name))
     if not source.size:
-        raise ShapeError(message("masked_scatter", "the source is empty", expected="an element for each hit"))
+        if hit_positions("masked_scatter", mask).size:
+            raise ShapeError(message("masked_scatter", "the source is empty", expected="an element for each hit"))
+        return copy(x)
     ranks = maximum(cumsum(reshape(mask, (-1,)), 0) - 1, 0)
     return selection.where(mask, reshape(embedding(reshape(source, (-1, 1)), ranks), shape), x)

@@ -11,6 +11,7 @@ import numpy as np
 
 from polyhal.hal import dispatch
 from polyhal.hal.layout import broadcast_shapes
+from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing.rows import take
 from polyhal.hal.ops.layout.regions import concat, pad, stack
@@ -110,6 +111,9 @@ def combinations(x: Any, r: int = 2, with_replacement: bool = False) -> Any:
         raise ValueError(f"[combinations] shape {x.shape}; expected a vector")
     if r < 0:
         raise ValueError(f"[combinations] r is {r}; expected 0 or more")
+    n = x.shape[0]
+    count = math.comb(n + r - 1, r) if with_replacement and n else math.comb(n, r)
+    check_host_memory("combinations", count * r * 16)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(x.shape[0]), r)) if r else []
     if not rows:

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.layout import normalize_axis
+from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing.rows import take
 from polyhal.hal.ops.layout.axes import unsqueeze
@@ -94,6 +95,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     if x.ndim != 1:
         raise ValueError(f"[vander] shape {x.shape}; expected a vector")
     count = x.shape[0] if N is None else N
+    check_host_memory("vander", 3 * 8 * count)
     exponents = np.arange(count) if increasing else np.arange(count)[::-1]
     base = x if x.dtype.is_floating_point else x.cast(dtype=dtypes.int64)
     return unsqueeze(base, 1).pow(type(x)(exponents.copy(), dtype=base.dtype, device=x.device))

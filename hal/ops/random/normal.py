@@ -30,7 +30,7 @@ from polyhal.hal.ops.pointwise.logic import (
 )
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.random.normal_table import COEFFICIENTS
-from polyhal.hal.ops.random.philox import declare_random, multiply_words, random_words, shifted_right, words_of
+from polyhal.hal.ops.random.philox import declare_random, from_words, multiply_words, random_words, shifted_right
 
 SEGMENTS = 8
 """Segments of an octave of probabilities."""
@@ -59,7 +59,7 @@ def quantiles(words: np.ndarray) -> np.ndarray:
 
 def _normal(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
     """Standard normal numbers, each from one word; other dtypes than float32 are rounded from it."""
-    return quantiles(words_of(seed, offset, shape))
+    return from_words(seed, offset, shape, dtypes.as_dtype(dtype).numpy, quantiles)
 
 
 # --- made of integer ops --------------------------------------------------------------------------------------------

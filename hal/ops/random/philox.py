@@ -47,6 +47,8 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _MASK = 0xFFFFFFFF
+_PART = 1 << 18
+"""Words that are computed at once in NumPy; whole blocks."""
 
 
 def philox(seed: int, offset: int, blocks: int) -> np.ndarray:
@@ -202,10 +204,24 @@ def declare_random(
     )
 
 
+def from_words(
+    seed: int, offset: int, shape: Any, dtype: Any, convert: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Numbers in a dtype of NumPy, each from one of the words that a random op of `shape` draws.
+
+    In parts, because the intermediate results of all words at once would take many times the memory of the result.
+    """
+    out = np.empty(math.prod(shape), dtype)
+    for start in range(0, out.size, _PART):
+        part = out[start : start + _PART]
+        words = philox(int(seed), int(offset) + start // 4, blocks_for(part.size)).reshape(-1)
+        part[...] = convert(words[: part.size])
+    return out.reshape(shape)
+
+
 def words_of(seed: int, offset: int, shape: Any) -> np.ndarray:
     """The words that a random op of `shape` draws, in NumPy."""
-    size = math.prod(shape)
-    return philox(int(seed), int(offset), blocks_for(size)).reshape(-1)[:size].reshape(shape)
+    return from_words(seed, offset, shape, np.uint32, lambda words: words)
 
 
 def _random_bits(seed: int, offset: int, *, shape: Any) -> Any:
@@ -235,8 +251,11 @@ random_bits = declare_random(
 
 def _uniform(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
     """Uniform numbers in [0, 1), multiples of 2^-24."""
-    bits = _random_bits(seed, offset, shape=shape)
-    return (bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+    return from_words(seed, offset, shape, as_dtype(dtype).numpy, _uniform_numbers)
+
+
+def _uniform_numbers(words: np.ndarray) -> np.ndarray:
+    return (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
 
 
 def _uniform_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
