@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import polyhal_autoload
-from polyhal.hal import dispatch
+from polyhal.hal import dispatch, dtypes
 from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.imports import ImportedBuffer
@@ -31,10 +31,10 @@ from polyhal.torch import (
     tensors,
 )
 from polyhal.torch import table as _table  # noqa: F401  (fills the table)
-from polyhal.torch.device import check_ordinal, current
+from polyhal.torch.device import NAME, check_ordinal, current
 from polyhal.torch.failures import REFUSALS, translated
 from polyhal.torch.fallback import fallback
-from polyhal.torch.registration import HANDLED, TABLE, Entry, UnsupportedArgumentsError
+from polyhal.torch.registration import HANDLED, TABLE, Entry, UnsupportedArgumentsError, writes_first
 from polyhal.torch.table.random import drawing_from
 
 Kernel = Callable[..., Any]
@@ -225,11 +225,17 @@ def _check_fits(target: torch.Tensor, result: Any) -> None:
         raise RuntimeError(f"result type {kind} can't be cast to the desired output type {target.dtype}")
 
 
+def _lacks_doubles(x: torch.Tensor) -> bool:
+    """Whether a tensor is on a device without float64."""
+    return x.device.type == NAME and dtypes.float64 not in tensors.root_of(x).device.capabilities.storage
+
+
 def register() -> None:
     """Make the device known to PyTorch, with all kernels."""
     device_module.install(polyhal_autoload.name_device())
     generators.install()
     storages.install()
+    private.invert_loss_scales_in_float32(_lacks_doubles)
     # Streams and recorded steps belong to threads: the backward pass runs where it is called.
     torch.autograd.set_multithreading_enabled(False)
     library, everything = LIBRARIES
@@ -248,7 +254,7 @@ def register() -> None:
     for name, entry in TABLE.items():
         op = overload(name)
         if op is not None and not entry.is_view:
-            is_in_place = op._schema.name.endswith("_") and len(op._schema.returns) == 1
+            is_in_place = writes_first(op) and len(op._schema.returns) == 1
             implement(name, in_place_kernel(entry, op) if is_in_place else kernel_of(entry, op))
     for name, entry in TABLE.items():
         packet, _, which = name.partition(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -128,6 +129,38 @@ def accept_storages(kind: type) -> None:
         return original(self, storage)
 
     typed._new_wrapped_storage = wrapped
+
+
+def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool]) -> None:
+    """Let `GradScaler` invert scales in float32 where a device has no float64, as it does on one other device."""
+    scaler: Any = torch.amp.GradScaler
+    original = scaler.unscale_
+
+    @functools.wraps(original)
+    def unscale_(self: Any, optimizer: torch.optim.Optimizer) -> None:
+        scale = self._scale
+        if scale is None or not lacks_doubles(scale):
+            original(self, optimizer)
+            return
+        self._scale = _SingleScale(scale)
+        try:
+            original(self, optimizer)
+        finally:
+            self._scale = scale
+
+    scaler.unscale_ = unscale_
+
+
+class _SingleScale:
+    """A scale as `GradScaler.unscale_` reads it, which stays in float32."""
+
+    def __init__(self, scale: torch.Tensor) -> None:
+        self._scale = scale
+        self.device = scale.device
+
+    def double(self) -> torch.Tensor:
+        """The scale itself."""
+        return self._scale
 
 
 class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -72,3 +72,9 @@ def same_op(op: str, *names: str, via: Callable[..., Any] | None = None) -> None
     """Declare that overloads are the op `op` of Polyhal, argument for argument; `via` prepares the arguments and calls it."""
     for name in names:
         add_entry(name, Entry(via or OPS[op].call, OPS[op], False))
+
+
+def writes_first(op: Any) -> bool:
+    """Whether an overload writes to its first argument, by its schema."""
+    arguments = op._schema.arguments
+    return bool(arguments) and arguments[0].alias_info is not None and bool(arguments[0].alias_info.is_write)

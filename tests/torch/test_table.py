@@ -221,6 +221,10 @@ def test_dropout_keeps_a_share_and_its_gradient_the_same(torch_device: str) -> N
     assert y.max().item() == pytest.approx(4 / 3)
 
 
+def _resize(mode: str) -> Callable[[torch.Tensor], Any]:
+    return lambda x: F.interpolate(x[None, None, :0], (2, 2), mode=mode)
+
+
 REFUSED: dict[str, tuple[type[Exception], Callable[[torch.Tensor], Any]]] = {
     "mean of integers": (RuntimeError, lambda x: x.long().mean()),
     "an extreme of nothing": (IndexError, lambda x: x[:0].amax(0)),
@@ -237,7 +241,19 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[torch.Tensor], Any]]] = {
     "a singular matrix": (torch.linalg.LinAlgError, lambda x: torch.linalg.inv(torch.zeros_like(x))),
     "a negative deviation": (RuntimeError, lambda x: x.normal_(0, -1)),
     "a matrix of other columns": (RuntimeError, lambda x: x @ x[:2]),
-}
+    "the position of a maximum of nothing": (IndexError, lambda x: x[:0].argmax()),
+    "an image without channels": (RuntimeError, lambda x: F.interpolate(x[None, None][:, :0], size=(2, 2))),
+    "an image of no size": (RuntimeError, lambda x: F.interpolate(x[None, None, :1, :1], scale_factor=0.5)),
+    **{
+        f"an image without pixels, {mode}": (RuntimeError, _resize(mode))
+        for mode in ("nearest", "nearest-exact", "bilinear", "bicubic")
+    },
+    "a smooth image without pixels": (
+        RuntimeError, lambda x: F.interpolate(x[None, None, :0], (2, 2), mode="bilinear", antialias=True)
+    ),
+    "a sequence without elements": (RuntimeError, lambda x: F.interpolate(x[None, :, :0], 2, mode="linear")),
+    "a volume without voxels": (RuntimeError, lambda x: F.interpolate(x[None, None, None, :0], (2, 2, 2))),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -13,7 +13,7 @@ from polyhal.torch import table as _table  # noqa: F401  (fills the table)
 from polyhal.torch import tensors
 from polyhal.torch.compiler.functional import FUNCTIONAL
 from polyhal.torch.compiler.lists import list_function
-from polyhal.torch.registration import HANDLED, TABLE
+from polyhal.torch.registration import HANDLED, TABLE, writes_first
 
 
 class TableCall(NamedTuple):
@@ -44,7 +44,7 @@ def call_of(target: Any) -> TableCall | None:
     function = FUNCTIONAL.get(name) or list_function(name)
     if function is None:
         entry = TABLE.get(name)
-        if entry is None or name.partition(".")[0].endswith("_"):  # writes to its arguments, which graphs do not
+        if entry is None or writes_first(target):  # graphs do not
             return None
         function = entry.function
     arguments = target._schema.arguments

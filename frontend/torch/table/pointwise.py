@@ -16,6 +16,14 @@ _UNARY = (
 _PREDICATES = "isfinite isinf isnan isneginf isposinf logical_not signbit"
 _RENAMED = {"neg": "negative", "bitwise_not": "bitwise_invert", "sgn": "sign"}
 _BINARY = {
+    "__ilshift__.Scalar": "bitwise_left_shift",
+    "__ilshift__.Tensor": "bitwise_left_shift",
+    "__irshift__.Scalar": "bitwise_right_shift",
+    "__irshift__.Tensor": "bitwise_right_shift",
+    "__lshift__.Scalar": "bitwise_left_shift",
+    "__lshift__.Tensor": "bitwise_left_shift",
+    "__rshift__.Scalar": "bitwise_right_shift",
+    "__rshift__.Tensor": "bitwise_right_shift",
     "atan2.default": "atan2",
     "bitwise_and.Scalar": "bitwise_and",
     "bitwise_and.Tensor": "bitwise_and",

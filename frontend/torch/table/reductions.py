@@ -78,13 +78,21 @@ def min_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
     return F["min"](x, dim, keepdim), F["argmin"](x, dim, keepdim)
 
 
+def _check_elements(op: str, x: Any, dim: int | None) -> None:
+    """Raise IndexError, as PyTorch does, for a position among no elements."""
+    if dim is None and not x.size:
+        raise IndexError(f"{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim.")
+
+
 @aten("argmax")
 def argmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    _check_elements("argmax", x, dim)
     return F["argmax"](x, dim if x.shape else None, keepdim)
 
 
 @aten("argmin")
 def argmin(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    _check_elements("argmin", x, dim)
     return F["argmin"](x, dim if x.shape else None, keepdim)
 
 

@@ -26,6 +26,15 @@ def _steps(
     ]
 
 
+def _check_pixels(shape: Sequence[int], sizes: Sequence[int]) -> None:
+    """Raise RuntimeError, as PyTorch does, for images without pixels or channels; there may be none of them."""
+    if not all(n > 0 for n in (*shape[2:], *sizes)):
+        found = f"input {tuple(shape[2:])} and output {tuple(sizes)}"
+        raise RuntimeError(f"Input and output sizes should be greater than 0, but got {found}")
+    if not shape[1]:
+        raise RuntimeError(f"Non-empty {len(shape)}D data tensor expected but got a tensor with sizes {list(shape)}")
+
+
 def _resized(x: Any, sizes: Sequence[int], kind: str, scales: Scales, align: bool = False, smooth: bool = False) -> Any:
     steps = _steps(x.shape[2:], sizes, kind, scales, align, smooth)
     if not steps or not x.size:
@@ -68,6 +77,7 @@ def _declare(name: str, kind: str, axes: int, align: bool, smooth: bool = False)
 
     @aten(name, keeps_format=True)
     def forward(x: Any, sizes: Sequence[int], *options: Any) -> Any:
+        _check_pixels(x.shape, sizes)
         scales, aligned = split(options)
         return _resized(x, sizes, kind, scales, aligned, smooth)
 

@@ -46,6 +46,8 @@ def mode(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
 
 @aten("median")
 def median(x: Any) -> Any:
+    if not x.size and x.dtype.is_floating_point:
+        return F["full"]((), float("nan"), x.dtype, device=x.device)
     return F["median"](x)
 
 
@@ -57,6 +59,8 @@ def median_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
 
 @aten("nanmedian")
 def nanmedian(x: Any) -> Any:
+    if not x.size and x.dtype.is_floating_point:
+        return median(x)
     return F["nanmedian"](x)
 
 
