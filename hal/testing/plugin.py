@@ -67,6 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--polyhal-full", action="store_true", help="every input in every memory layout instead of a rotation"
     )
     group.addoption(
+        "--polyhal-few-shapes",
+        action="store_true",
+        help="every op on few shapes that ops share, for runtimes that compile a program per shape",
+    )
+    group.addoption(
         "--polyhal-expectations", type=Path, metavar="FILE", help="TOML file of unsupported cases and expected failures"
     )
 
@@ -174,7 +179,8 @@ def _open(name: str) -> Device:
 def _scope(config: pytest.Config) -> Any:
     from polyhal.hal.testing.kit.scope import Scope
 
-    return Scope(config.getoption("polyhal_small"), config.getoption("polyhal_full"))
+    options = (config.getoption(f"polyhal_{name}") for name in ("small", "full", "few_shapes"))
+    return Scope(*options)
 
 
 def _expectations(config: pytest.Config, name: str) -> Expectations:

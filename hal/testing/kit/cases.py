@@ -109,7 +109,8 @@ def _has_kernel(device: Device, op: OpDef) -> bool:
 def _op_cases(
     device: Device, reduced: Device, op: OpDef, scope: Scope, record: RunRecord | None, wanted: Callable[[str], bool]
 ) -> Iterator[Case]:
-    kinds, dtypes = _kinds(device, op), _float_kinds(device, op)
+    kinds = tuple(d for d in _kinds(device, op) if d is None or scope.runs(op, d))
+    dtypes = [d for d in kinds if d is not None and d.is_floating_point]
     listed: list[tuple[str, DType | None, Callable[..., None], tuple[Any, ...]]] = []
     if op.tests.samples is not None:
         listed += [("forward", d, forward.check_forward, (device, op, d, scope, record)) for d in kinds]
@@ -136,10 +137,6 @@ def _op_cases(
 
 def _id(kind: str, op: OpDef, dtype: DType | None) -> str:
     return f"{kind}/{op.name}" if dtype is None else f"{kind}/{op.name}/{dtype.name}"
-
-
-def _float_kinds(device: Device, op: OpDef) -> list[DType]:
-    return [d for d in _kinds(device, op) if d is not None and d.is_floating_point]
 
 
 def _kinds(device: Device, op: OpDef) -> tuple[DType | None, ...]:

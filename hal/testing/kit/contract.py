@@ -27,6 +27,7 @@ from polyhal.hal.testing.kit import (
     contract_peer,
     contract_record,
 )
+from polyhal.hal.testing.kit.few_shapes import COLUMNS, LENGTH, ROWS
 from polyhal.hal.testing.kit.input_layouts import InputLayout, place_input
 from polyhal.hal.testing.kit.member_calls import (
     MemberCheck,
@@ -68,8 +69,8 @@ def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
     for name in sorted(REQUIRED_REDUCE):
         yield f"reduce/{name}", case(reduce, name, scope)
     yield "matmul", case(matmul, scope)
-    yield "gather", case(gather)
-    yield "scatter_add", case(scatter_add)
+    yield "gather", case(gather, scope)
+    yield "scatter_add", case(scatter_add, scope)
     yield "fill", case(contract_memory.fill)
     yield "copy/layouts", case(contract_memory.copy_layouts, scope)
     yield "copy/casts", case(contract_memory.copy_casts, scope)
@@ -85,6 +86,8 @@ def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
 
 
 def _sizes(dtype: DType, scope: Scope) -> tuple[int, ...]:
+    if scope.few_shapes:
+        return (LENGTH,)
     sizes = _SIZES if scope.full or dtype is dtypes.float32 else _SIZES[-1:]
     return tuple(min(n, 67) for n in sizes) if scope.small else sizes
 
@@ -254,7 +257,8 @@ def reduce(device: Device, name: str, scope: Scope) -> None:
     for dtype in _in_turn(compute_dtypes(device), sorted(REQUIRED_REDUCE).index(name), scope):
         if dtype.kind == "bool" and name != "max":
             continue
-        for turn, shape in enumerate(s for s in _ROWS if scope.accepts(s[0] * s[1])):
+        shapes = ((ROWS, COLUMNS),) if scope.few_shapes else _ROWS
+        for turn, shape in enumerate(s for s in shapes if scope.accepts(s[0] * s[1])):
             rng = np.random.default_rng(SEED + turn)
             low, high = (0.8, 1.25) if name == "prod" else (-3.0, 3.0)
             x = draw(rng, shape, dtype, low, high)
@@ -275,6 +279,7 @@ def matmul(device: Device, scope: Scope) -> None:
     """Check batched products (B, M, K) @ (B, K, N) on every compute dtype except bool."""
     for dtype in (d for d in compute_dtypes(device) if d.kind != "bool"):
         sizes = _PRODUCTS if scope.full or dtype is dtypes.float32 else _PRODUCTS[1::3]
+        sizes = _PRODUCTS[3:4] if scope.few_shapes else sizes
         for turn, (batch, m, k, n) in enumerate(p for p in sizes if scope.accepts(p[0] * p[1] * p[2] * p[3] // 4)):
             rng = np.random.default_rng(SEED + turn)
             a, b = draw(rng, (batch, m, k), dtype, -2.0, 2.0), draw(rng, (batch, k, n), dtype, -2.0, 2.0)
@@ -303,10 +308,10 @@ def _index(rng: np.random.Generator, rows: int, count: int, turn: int, device: D
     return np.asarray(rng.integers(-2, rows + 2, count).astype(np.int64 if wide else np.int32))
 
 
-def gather(device: Device) -> None:
+def gather(device: Device, scope: Scope) -> None:
     """Check rows by int32 and int64 index; an index out of range gives zeros."""
     for dtype in (d for d in dtypes.ALL if d in device.capabilities.storage):
-        for turn, (rows, width, count) in enumerate(_TABLES):
+        for turn, (rows, width, count) in enumerate(_TABLES[:1] if scope.few_shapes else _TABLES):
             rng = np.random.default_rng(SEED + turn)
             x = draw(rng, (rows, width), dtype, -9.0, 9.0)
             index = _index(rng, rows, count, turn, device)
@@ -324,12 +329,12 @@ def gather(device: Device) -> None:
             check_output(out, expected, Bound(EXACT), f"gather of {count} from {dtype.name}{[rows, width]}")
 
 
-def scatter_add(device: Device) -> None:
+def scatter_add(device: Device, scope: Scope) -> None:
     """Check rows added by index, several to one; an index out of range is skipped."""
     for dtype in (
         d for d in compute_dtypes(device) if d in (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
     ):
-        for turn, (rows, width, count) in enumerate(_TABLES):
+        for turn, (rows, width, count) in enumerate(_TABLES[:1] if scope.few_shapes else _TABLES):
             rng = np.random.default_rng(SEED + turn)
             src = draw(rng, (count, width), dtype, -9.0, 9.0)
             index = _index(rng, rows, count, turn, device)

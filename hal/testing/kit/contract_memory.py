@@ -104,9 +104,10 @@ def fill(device: Device) -> None:
 
 def copy_layouts(device: Device, scope: Scope) -> None:
     """Check `copy` from every layout into contiguous and strided outputs, for elements of 1, 2, 4 and 8 bytes."""
-    shapes = ((), (1,), (37,), (5, 6), (3, 4, 5), (2, 1, 3, 4), (2, 2, 2, 2, 2)) + (
+    shapes: tuple[tuple[int, ...], ...] = ((), (1,), (37,), (5, 6), (3, 4, 5), (2, 1, 3, 4), (2, 2, 2, 2, 2)) + (
         () if scope.small else ((33, 65), (7, 300))
     )
+    shapes = ((37,), (3, 4, 5)) if scope.few_shapes else shapes
     kinds = [
         d for d in (dtypes.uint8, dtypes.float16, dtypes.float32, dtypes.int64) if d in device.capabilities.storage
     ]

@@ -152,7 +152,8 @@ def check_first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> 
     Half-precision gradients are compared with the device's own float32 gradients at the same, rounded, inputs.
     """
     for call in differentiable_calls(device, op, dtype, scope):
-        layouts = rotated_layouts(call, 1) if call.number % 2 else contiguous_layouts(call)
+        rotated = call.number % 2 and not scope.few_shapes
+        layouts = rotated_layouts(call, 1) if rotated else contiguous_layouts(call)
         values, inputs = place_inputs(call, layouts, device)
         call = OpCall(op, values, call.params, call.sample, call.number)
         what = f"gradient of {call}"

@@ -134,6 +134,10 @@ def _spec_of(value: Any) -> Spec | ScalarSpec | None:
 def runnable_calls(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> list[OpCall]:
     """The calls of `op` in `dtype` that are in scope and whose inputs and outputs the device can store."""
     calls = [_stored(c, device) for c in sample_calls(op, dtype)]
+    if scope.few_shapes:
+        from polyhal.hal.testing.kit.few_shapes import few
+
+        return few([c for c in calls if _fits(c, device, scope)])
     # Empty calls build no kernels, and special values are where half precision fails first: both always run.
     sampled = frozenset(c.number for c in calls if not c.sample.special and c.computes)
     chosen = scope.sampled(op, dtype, sorted(sampled))
