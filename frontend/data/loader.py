@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sys
 import threading
@@ -163,7 +164,7 @@ class DataLoader:
         pending, count = self._requests()
         threaded = self.prefetch and count
         produce = _Prefetched(self, pending, count) if threaded else _Direct(self, pending)
-        try:
+        try:  # nothing runs in other threads or processes before
             for batch in produce:
                 self.position += 1
                 yield batch
@@ -337,7 +338,7 @@ class _Prefetched:
         for slot in self._slots:
             self._free.put(slot)
         self._thread = threading.Thread(target=self._work, name="polyhal-data", daemon=True)
-        self._thread.start()
+        """Started by the first batch: from then on, every way out of the epoch leads to `close`."""
 
     def _work(self) -> None:
         try:
@@ -353,6 +354,7 @@ class _Prefetched:
 
     def __iter__(self) -> Iterator[Any]:
         retained = self._slots[0].retained
+        self._thread.start()
         while True:
             self._release(max(retained - 1, 0))
             slot = self._ready.get()
@@ -374,19 +376,27 @@ class _Prefetched:
 
     def close(self) -> None:
         """Stop the thread, and wait for it and for copies in flight. Called at the end, on errors and on early exit."""
+        try:
+            self._end()
+        finally:
+            self._end()  # all that an interrupt of the first call has left
+
+    def _end(self) -> None:
         if self._closed:
             return
-        self._closed = True
-        while not self._free.empty():
-            self._free.get_nowait()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._free.get_nowait()
         self._free.put(None)
         self._loader.stop_reading()
         if not sys.is_finalizing():  # the interpreter has stopped daemon threads by then, and joining would hang
-            self._thread.join()
+            if self._thread.ident is not None:
+                self._thread.join()
             for slot in self._slots:
                 slot.wait()
             self._loader.give_slots(self._device, self._slots)
             self._loader.end_reading()
+        self._closed = True
 
 
 __all__ = ["DataLoader", "collate"]

@@ -24,6 +24,7 @@ import numpy as np
 from polyhal.copying import unpickle_always_on
 from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
 from polyhal.hal.errors import message
+from polyhal.hal.settings.processes import signal_text
 
 _POLL = 0.2
 """Seconds after which a waiting process looks whether it should end."""
@@ -200,6 +201,8 @@ class LoaderWorkers:
         self._outstanding = count * prefetch_factor
         self._epoch = 0
         self.stopping = False
+        self._heard: set[int] = set()
+        """The workers that have sent something."""
         self._tasks = [spawning.Queue() for _ in range(count)]
         pipes = [spawning.Pipe(duplex=False) for _ in range(count)]
         self._results = [receiver for receiver, _ in pipes]
@@ -275,6 +278,7 @@ class LoaderWorkers:
                     epoch, number, kind, content = _receive(self._results[worker])
                 except (EOFError, OSError) as error:
                     raise self._died(worker) from error
+                self._heard.add(worker)
                 if epoch == self._epoch:
                     return number, (kind, content)
             if self.stopping:
@@ -289,13 +293,15 @@ class LoaderWorkers:
     def _died(self, worker: int) -> RuntimeError:
         process = self._processes[worker]
         process.join(1)
-        return RuntimeError(
-            message(
-                "DataLoader",
-                f"worker process {worker} ended with code {process.exitcode}",
-                fix="a script that uses workers must start under `if __name__ == '__main__':`; or pass num_workers=0",
-            )
-        )
+        code = process.exitcode
+        if code is not None and code < 0:
+            how, fix = f"was ended by {signal_text(-code)}", "with num_workers=0 it would have ended the program"
+        elif code == 1 and worker not in self._heard:  # as Python ends a process that starts processes when it is imported
+            how = "ended with code 1 before it read anything"
+            fix = "a script that uses workers must start under `if __name__ == '__main__':`; or pass num_workers=0"
+        else:
+            how, fix = f"ended with code {code}", "the dataset, or a function of the loader, ends its process"
+        return RuntimeError(message("DataLoader", f"worker process {worker} (process {process.pid}) {how}", fix=fix))
 
     def close(self) -> None:
         """End the processes."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from polyhal.distributed import mpiexec
+from polyhal.hal.settings.processes import signal_text
 
 PROBES = (2, 2, 3)
 """TCP's probes of silent machines: the first after 2 seconds, then every 2 seconds, given up after 3."""
@@ -256,7 +256,7 @@ def fatal_signal(name: str) -> str:
         "Floating-point exception": "SIGFPE",
         "Illegal instruction": "SIGILL",
     }.get(name)
-    return mpiexec.described(getattr(signal, number)) if number and hasattr(signal, number) else name
+    return signal_text(getattr(signal, number)) if number and hasattr(signal, number) else name
 
 
 def probe(connection: socket.socket) -> None:

@@ -17,6 +17,7 @@ from polyhal.distributed import mpiexec, threads
 from polyhal.distributed.environment import spans_machines
 from polyhal.distributed.hub import Hub, LostRank
 from polyhal.distributed.watch import GRACE
+from polyhal.hal.settings.processes import signal_text
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -118,7 +119,7 @@ def _once(launch: JobPlan, attempt: int, stopping: Callable[[], bool]) -> JobOut
         loss = LostRank(-1, "mpiexec", f"ended with status {job.returncode} before all ranks had", job.returncode)
     number = next((output.signal for output in outputs if output.signal is not None), None)
     if loss is not None and loss.silent and number is not None:
-        loss = loss._replace(how=f"was ended by {mpiexec.described(number)}")
+        loss = loss._replace(how=f"was ended by {signal_text(number)}")
     resume = tuple(map(str, hub.notes.get("resume", ())))
     if loss is not None:
         return JobOutcome(loss.status or 1, loss, resume)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -89,16 +88,3 @@ class Output:
             if not _BANNER.match(line):
                 self._to.write(line)
                 self._to.flush()
-
-
-def described(number: int) -> str:
-    """A signal by number and name, with what usually sends it."""
-    known = {s.value: s.name for s in signal.Signals}
-    name = known.get(number, "")
-    cause = {
-        "SIGKILL": "by a person, a batch system's limit, or the system when memory ran out",
-        "SIGSEGV": "a crash, often of a driver",
-        "SIGABRT": "a crash, often of a driver",
-        "SIGBUS": "a crash; /dev/shm may be full",
-    }.get(name, "")
-    return f"signal {number}" + (f" ({name}: {cause})" if cause else f" ({name})" if name else "")

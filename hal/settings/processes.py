@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import signal
 
 HOST = re.sub(r"[^A-Za-z0-9]", "_", platform.node()) or "host"
 """This machine, as part of file names."""
@@ -32,3 +33,16 @@ def is_running(number: int) -> bool:
     except PermissionError:  # another user's process
         return True
     return True
+
+
+def signal_text(number: int) -> str:
+    """Return a signal by number and name, with its usual sender."""
+    known = {s.value: s.name for s in signal.Signals}
+    name = known.get(number, "")
+    cause = {
+        "SIGKILL": "by a person, a batch system's limit, or the system when memory ran out",
+        "SIGSEGV": "a crash, often of a driver",
+        "SIGABRT": "a crash, often of a driver",
+        "SIGBUS": "a crash; /dev/shm may be full",
+    }.get(name, "")
+    return f"signal {number}" + (f" ({name}: {cause})" if cause else f" ({name})" if name else "")

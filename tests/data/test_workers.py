@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +69,25 @@ def test_errors_of_workers_keep_their_class_and_traceback(prefetch: int) -> None
 def test_a_worker_that_dies_is_reported() -> None:
     with pytest.raises(RuntimeError, match="ended with code 3"):
         list(DataLoader(cases.Dying(), 2, num_workers=1, device="numpy"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGABRT"])
+def test_a_worker_that_is_ended_by_a_signal_is_reported_by_its_name(name: str) -> None:
+    with pytest.raises(RuntimeError, match=rf"worker process 0 \(process \d+\) was ended by signal \d+ \({name}") as caught:
+        list(DataLoader(cases.Killed(signal.Signals[name]), 2, num_workers=1, device="numpy"))
+    assert "__main__" not in str(caught.value)
+
+
+def test_a_script_without_a_guard_is_told_about_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np\nfrom polyhal.data import TensorDataset, DataLoader\n"
+        "list(DataLoader(TensorDataset(np.zeros(4)), 2, num_workers=1, device='numpy'))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "must start under `if __name__ == '__main__':`" in done.stderr.splitlines()[-1]
 
 
 def test_timeouts_and_early_ends_do_not_hang() -> None:

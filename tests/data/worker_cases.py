@@ -49,6 +49,19 @@ class Dying(Squares):
         return super().__getitem__(index)
 
 
+class Killed(Squares):
+    """Ends its process by a signal at sample 5."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if index == 5:
+            os.kill(os.getpid(), self.number)
+        return super().__getitem__(index)
+
+
 class Slow(Squares):
     """Takes long."""
 
