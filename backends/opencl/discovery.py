@@ -58,7 +58,6 @@ def discover() -> Discovered:
     Raises RuntimeError if there is no platform or no device, and ImportError without pyopencl. Notes of the exceptions say
     what to do.
     """
-    icd.prepare()
     with pocl_affinity.applied():
         listed, refused = _listed()
     cards: dict[str, OpenCLDevice] = {}
@@ -79,6 +78,7 @@ def discover() -> Discovered:
 
 def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
     """Return platforms and devices as the drivers list them, and the platforms whose drivers fail to, or withhold them."""
+    registered = bool(icd.prepare().folder)
     try:
         import pyopencl as cl
     except ImportError as error:
@@ -87,6 +87,8 @@ def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
+        if registered and (problem := icd.load_problem()):
+            return [], [UnusableDevice(unusable.PACKAGED, *problem, unexpected=True)]
         raise _no_driver(f" ({error})") from error
     listed, refused, empty = [], [], []
     for platform in platforms:
@@ -101,6 +103,8 @@ def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
         if not found:
             empty.append(platform)
     refused += unusable.without_devices(empty, platforms)
+    if registered and not any(unusable.is_packaged(p) for p in platforms) and (problem := icd.load_problem()):
+        refused.append(UnusableDevice(unusable.PACKAGED, *problem, unexpected=True))
     if not listed and not refused:
         raise _no_driver()
     return listed, refused

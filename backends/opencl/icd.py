@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import errno
 import hashlib
 import importlib.metadata
@@ -28,6 +29,7 @@ _UNFINISHED = ".tmp"
 """End of the names of files that another process is writing."""
 _VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
+_LOADED_FILES = Path("/proc/self/maps")
 _LIBRARY = "intelocl64.dll" if sys.platform == "win32" else "libintelocl.so"
 
 
@@ -77,6 +79,42 @@ def packaged_library() -> Path | None:
             path = Path(str(entry.locate())).resolve()
             if path.is_file():
                 return path
+    return None
+
+
+def load_problem() -> tuple[str, str] | None:
+    """Return why the packaged library cannot be loaded into this process, and the advice; None if it can or is missing.
+
+    The loader of OpenCL passes over such a library in silence.
+    """
+    library = packaged_library()
+    if library is None or sys.platform == "win32":
+        return None
+    try:
+        ctypes.CDLL(str(library), mode=os.RTLD_LAZY | os.RTLD_LOCAL)
+    except OSError as error:
+        problem = str(error)
+    else:
+        return None
+    foreign = _foreign_library(library.parent)
+    if not foreign:
+        return f"{library} cannot be loaded: {problem}", "reinstall it: pip install --force-reinstall 'polyhal[cpu]'"
+    return (
+        f"{library} cannot be loaded: {problem}; the process has loaded another {foreign.name} before, {foreign}",
+        "open a device before the package that brings this library is imported, as by polyhal.Device.default()",
+    )
+
+
+def _foreign_library(folder: Path) -> Path | None:
+    """Return a loaded library from elsewhere that has the name of one in `folder`; None if there is none or nobody knows."""
+    try:
+        lines = _LOADED_FILES.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not on Linux
+        return None
+    ours = {f.name for f in folder.glob("*.so*")}
+    for path in (Path(line.partition("/")[1] + line.partition("/")[2]) for line in lines if "/" in line):
+        if path.name in ours and path.parent.resolve() != folder:
+            return path
     return None
 
 

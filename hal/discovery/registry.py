@@ -210,6 +210,8 @@ class Registry:
         self._forget_lost()
         head, _, selector = name.partition(":")
         device = self._open_type(name, head, selector) if head in _SYNONYMS else self._open_named(name, head, selector)
+        if name in _SYNONYMS:
+            self._warn_of_failures(device)
         self._open[name] = device
         return device
 
@@ -224,7 +226,7 @@ class Registry:
         self._warned.update(unexpected)
         if unexpected:
             problems = "; ".join(f"{f.source}: {f.reason}" + (f" ({f.fix})" if f.fix else "") for f in unexpected)
-            text = f"the default device is {device.name}, without devices that fail: {problems}"
+            text = f"{device.name} was chosen among the devices that work; others fail: {problems}"
             warnings.warn(message(None, text, fix="POLYHAL_DEVICE=NAME chooses a device without this warning"), stacklevel=4)
 
     def set_default(self, device: Device | str | None) -> None:

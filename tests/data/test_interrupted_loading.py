@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyhal.data import TensorDataset, DataLoader
+from polyhal.data import DataLoader, TensorDataset
 from polyhal.data import loader as loading
 
 
