@@ -88,7 +88,7 @@ def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         if registered and (problem := icd.load_problem()):
-            return [], [UnusableDevice(unusable.PACKAGED, *problem, unexpected=True)]
+            return [], [UnusableDevice(icd.PACKAGED, *problem, unexpected=True)]
         raise _no_driver(f" ({error})") from error
     listed, refused, empty = [], [], []
     for platform in platforms:
@@ -103,8 +103,8 @@ def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
         if not found:
             empty.append(platform)
     refused += unusable.without_devices(empty, platforms)
-    if registered and not any(unusable.is_packaged(p) for p in platforms) and (problem := icd.load_problem()):
-        refused.append(UnusableDevice(unusable.PACKAGED, *problem, unexpected=True))
+    if registered and not any(icd.is_packaged(p.name) for p in platforms) and (problem := icd.load_problem()):
+        refused.append(UnusableDevice(icd.PACKAGED, *problem, unexpected=True))
     if not listed and not refused:
         raise _no_driver()
     return listed, refused

@@ -29,6 +29,8 @@ _UNFINISHED = ".tmp"
 """End of the names of files that another process is writing."""
 _VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
+PACKAGED = "Intel(R) OpenCL (package intel-opencl-rt)"
+"""Name of the packaged driver where it cannot be loaded."""
 _LOADED_FILES = Path("/proc/self/maps")
 _LIBRARY = "intelocl64.dll" if sys.platform == "win32" else "libintelocl.so"
 
@@ -80,6 +82,11 @@ def packaged_library() -> Path | None:
             if path.is_file():
                 return path
     return None
+
+
+def is_packaged(platform: str) -> bool:
+    """Return whether the name of a platform is that of the packaged driver; Intel's driver for GPUs has another one."""
+    return "intel" in platform.lower() and "graphics" not in platform.lower()
 
 
 def load_problem() -> tuple[str, str] | None:

@@ -18,8 +18,6 @@ from polyhal.hal.discovery import processor
 from polyhal.hal.settings import env
 
 _TRIAL = "kernel void trial(global int *out) { out[get_global_id(0)] = 1; }"
-PACKAGED = "Intel(R) OpenCL (package intel-opencl-rt)"
-"""Name of the packaged driver where it cannot be loaded."""
 _UPDATE = "update the driver; kernels need {}"
 _OLD_COMPILER = "unknown target CPU"
 """What LLVM says of a processor that is newer than it is."""
@@ -39,12 +37,6 @@ def examine(platform: Any, device: Any) -> UnusableDevice | None:
     if not problem and known.try_compiler:
         problem = _mixture(device) or _refusal(platform, device)
     return None if problem is None else UnusableDevice(label(platform, device), *problem)
-
-
-def is_packaged(platform: Any) -> bool:
-    """Return whether a platform is that of the packaged driver, Intel's for processors."""
-    name = platform.name.lower()
-    return "intel" in name and "graphics" not in name
 
 
 def without_devices(empty: Sequence[Any], platforms: Sequence[Any]) -> list[UnusableDevice]:
