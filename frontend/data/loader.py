@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import sys
 import threading
@@ -338,7 +337,6 @@ class _Prefetched:
         for slot in self._slots:
             self._free.put(slot)
         self._thread = threading.Thread(target=self._work, name="polyhal-data", daemon=True)
-        """Started by the first batch: from then on, every way out of the epoch leads to `close`."""
 
     def _work(self) -> None:
         try:
@@ -384,9 +382,8 @@ class _Prefetched:
     def _end(self) -> None:
         if self._closed:
             return
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._free.get_nowait()
+        while not self._free.empty():
+            self._free.get_nowait()
         self._free.put(None)
         self._loader.stop_reading()
         if not sys.is_finalizing():  # the interpreter has stopped daemon threads by then, and joining would hang
