@@ -107,9 +107,19 @@ def test_a_failure_that_cannot_be_fixed_is_an_error(polyhal: Command, devices: R
     assert "WRONG: 1 of 8 checks fail" in outcome.out
 
 
-def test_no_quarantine_stores_nothing(polyhal: Command, devices: Registry, cache: Path) -> None:
-    out = polyhal("verify", "WrongResult", *ONLY, "--no-quarantine", "--json").out
-    assert json.loads(out)["quarantined"][0]["op"] == "softmax"
+def test_no_quarantine_stores_nothing_and_a_wrong_kernel_is_an_error(
+    polyhal: Command, devices: Registry, cache: Path
+) -> None:
+    outcome = polyhal("verify", "WrongResult", *ONLY, "--no-quarantine")
+    assert outcome.code == 1
+    out = " ".join(outcome.out.split())
+    assert "wrong: forward/softmax/float32" in out
+    assert "still in use: softmax of float32, native kernel; run polyhal verify without --no-quarantine" in out
+    assert "WRONG" in out
+    assert not any(word in out for word in ("fixed", "quarantined", "correct now"))
+    found = json.loads(polyhal("verify", "WrongResult", *ONLY, "--no-quarantine", "--json").out)
+    assert (found["correct"], found["quarantined"]) == (False, [])
+    assert found["failed"] > 0
     assert not list(cache.rglob("*.json"))
 
 

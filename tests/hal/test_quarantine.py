@@ -177,7 +177,8 @@ def test_a_kernel_that_is_right_again_leaves_the_list() -> None:
 
 def test_looking_changes_nothing(cache: Path) -> None:
     certificate = certify(faulty.opened(faulty.WrongResult()), only=SOFTMAX, keep=False)
-    assert certificate.quarantined
+    assert not certificate.quarantined
+    assert not certificate.correct
     assert files(cache) == []
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.ops import OPS
-from polyhal.hal.planning.quarantine import Quarantine
+from polyhal.hal.planning.quarantine import EMPTY, Quarantine
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, OpResult, describe
 from polyhal.hal.testing.certification.diagnosis import Diagnosis, failed_op
@@ -21,6 +21,7 @@ from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.tools.resolution_steps import resolution_steps
 
 _RIGHT = "right without the kernels that other failures put in quarantine"
+_STILL_USED = "still wrong: the kernels that other failures found are in use; run polyhal verify without --no-quarantine"
 _BEST_STEPS = frozenset({ResolutionStep.NATIVE, ResolutionStep.VIEW})
 """An op that takes one of these on any tensor takes it on contiguous ones too: there are no better steps."""
 _FLAKY = "flaky: right when it was repeated, and no kernel could be identified as the cause"
@@ -46,15 +47,17 @@ class KitRun:
     crashed: str
     """A case that was skipped because an earlier process ended in it; empty if there is none."""
     complete: bool
+    kept: bool = True
+    """Whether the quarantine stays in force after the run. If not, the verdict is about the first report."""
 
 
 def build_certificate(device: Device, scope: Scope, only: str, run: KitRun) -> Certificate:
     """Build the certificate of a run."""
     first, last = run.first, run.last
-    final = {o.id: o for o in first.outcomes} | {o.id: o for o in last.outcomes}
+    final = {o.id: o for o in first.outcomes} | ({o.id: o for o in last.outcomes} if run.kept else {})
     wrong = {o.id: o for o in first.failed} | {o.id: o for o in last.failed}
     still = {o.id for o in last.failed}
-    findings = [_finding(o, o.id not in still, run.diagnoses.get(o.id), last.record) for o in wrong.values()]
+    findings = [_finding(o, o.id not in still, run.diagnoses.get(o.id), run) for o in wrong.values()]
     if run.crashed:
         findings.append(_crash(run.crashed))
     return Certificate(
@@ -64,15 +67,15 @@ def build_certificate(device: Device, scope: Scope, only: str, run: KitRun) -> C
         unsupported=first.unsupported,
         expected_failures=len(first.known),
         complete=run.complete,
-        results=_results(isolated(device, run.quarantine), scope, final.values(), run),
+        results=_results(isolated(device, run.quarantine if run.kept else EMPTY), scope, final.values(), run),
         findings=tuple(findings),
-        quarantined=run.quarantine.entries,
+        quarantined=run.quarantine.entries if run.kept else (),
     )
 
 
 def _results(device: Device, scope: Scope, outcomes: Iterable[Outcome], run: KitRun) -> dict[str, dict[str, OpResult]]:
     """The measurements of the last run of each case, and the numbers of cases."""
-    cells = run.first.record.cells | run.last.record.cells
+    cells = run.first.record.cells | (run.last.record.cells if run.kept else {})
     counts: dict[tuple[str, str], list[int]] = {key: [0, 0] for key in cells}
     for outcome in outcomes:
         case = outcome.case
@@ -93,7 +96,8 @@ def _how(device: Device, op: str, dtype: str, scope: Scope) -> Counter[Resolutio
     return resolution_steps(device, OPS[op], None if dtype == ANY else as_dtype(dtype), scope)
 
 
-def _finding(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, after: RunRecord) -> Finding:
+def _finding(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, run: KitRun) -> Finding:
+    """A failed case. `right` says whether it passed without the kernels that were found to be wrong."""
     error, case = outcome.error, outcome.case
     result = error if isinstance(error, ResultError) else None
     return Finding(
@@ -106,8 +110,8 @@ def _finding(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, after: 
         got=result.got if result is not None else "",
         expected=result.expected if result is not None else "",
         how=failed_resolution(error) if error is not None else "",
-        now=_now(outcome, right, diagnosis, after),
-        right=right,
+        now=_now(outcome, right, diagnosis, run),
+        right=right and run.kept,
     )
 
 
@@ -118,16 +122,19 @@ def _crash(case: str) -> Finding:
     return Finding(case, op, dtype, "", problem, "", "", "", "", now, right=False)
 
 
-def _now(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, after: RunRecord) -> str:
-    """What happens from now on, in a sentence."""
+def _now(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, run: KitRun) -> str:
+    """The state after the run, in a sentence."""
     kernels = "; ".join(e.kernel for e in diagnosis.entries) if diagnosis is not None else ""
     if outcome.lost:
         rest = "run polyhal verify again for the rest"
-        return f"quarantined: {kernels}; {rest}" if kernels else f"the device was lost; {rest}"
+        state = "quarantined" if run.kept else "still in use"
+        return f"{state}: {kernels}; {rest}" if kernels else f"the device was lost; {rest}"
     if diagnosis is None:
         return "remove it from the list" if outcome.error is None else "not diagnosed"
+    if right and not run.kept:
+        return f"still in use: {kernels}; run polyhal verify without --no-quarantine" if kernels else _STILL_USED
     if right:
-        return f"quarantined: {kernels}{_replacement(outcome, after)}" if kernels else _RIGHT
+        return f"quarantined: {kernels}{_replacement(outcome, run.last.record)}" if kernels else _RIGHT
     if not failed_op(outcome):
         return "still wrong: nothing can replace a required member of the contract"
     return "still wrong: no kernel that could be quarantined is the cause" if diagnosis.reproducible else _FLAKY

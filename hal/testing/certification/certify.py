@@ -61,9 +61,9 @@ def certify(
 ) -> Certificate:
     """Run the kit on a device, quarantine the kernels that fail, and repeat the cases that they affect.
 
-    With `keep`, the quarantine is stored and takes effect at once, in this process too; otherwise it serves the checks
-    only. Kernels that ended the device or a process earlier are not tried again. Raises DeviceUnavailableError; failed
-    cases and a lost device are in the certificate.
+    With `keep`, the quarantine is stored and takes effect at once, in this process too; otherwise it serves the diagnosis
+    only, and the certificate reports its kernels as wrong and in use. Kernels that ended the device or a process earlier are
+    not tried again. Raises DeviceUnavailableError; failed cases and a lost device are in the certificate.
     """
     target, scope, observer = Device(device), scope or Scope(), observer or SilentObserver()
     known, crashed, journal = _fatal_entries(target, keep), "", Journal(target)
@@ -82,7 +82,7 @@ def certify(
             report = run_cases(trial, selected, record, expectations, observer.ran, journal.running)
     else:
         report = run_cases(trial, selected, record, expectations, observer.ran)
-    run = KitRun(report, report, known, {}, crashed, complete=not report.lost)
+    run = KitRun(report, report, known, {}, crashed, complete=not report.lost, kept=keep)
     if report.lost:
         entry = loss_suspect(trial, report.outcomes[-1])
         run.diagnoses[report.outcomes[-1].id] = Diagnosis((entry,) if entry else ())
