@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from documented import PAGES, ROOT, facts, hardware, numbers_in_words, python_blocks
 
-from polyhal.cli.app import COMMANDS
+from polyhal.cli.app import COMMANDS, app
 
 _KIT = {
     "README.md": "assert loss.item() < 0.01",
@@ -92,6 +95,25 @@ def test_commands_that_a_page_shows_exist(page: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     shown = set(re.findall(r"(?:^    |`)polyhal ([a-z]\w*)", text, re.MULTILINE))
     assert shown <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_commands_that_a_page_shows_take_the_arguments_shown(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    group: Any = typer.main.get_command(app)
+    for line in re.findall(r"^    polyhal ([a-z].*)$", text, re.MULTILINE):
+        command, *arguments = shlex.split(re.split(r"\s{2,}| [|>] ", line)[0].rstrip("\\"))
+        shown = group.commands[command]
+        takes_others = any(p.nargs == -1 for p in getattr(shown, "params", ()))
+        if takes_others or hasattr(shown, "commands") or any(re.match(r"[\[<…]|[.]{3}", a) for a in arguments):
+            continue  # arguments of another program, a group of commands, or placeholders
+        options = {name for p in shown.params for name in (*p.opts, *p.secondary_opts)}
+        unknown = [a for a in arguments if a.startswith("--") and a.partition("=")[0] not in options]
+        assert unknown == [], line
+        flags = {name for p in shown.params if getattr(p, "is_flag", False) for name in (*p.opts, *p.secondary_opts)}
+        pairs = zip(["", *arguments], arguments, strict=False)
+        values = [a for b, a in pairs if a[0] != "-" and (b[:1] != "-" or "=" in b or b in flags)]
+        assert len(values) <= sum(p.param_type_name == "argument" for p in shown.params), line
 
 
 def test_the_readme_names_the_gpus_that_results_are_from() -> None:

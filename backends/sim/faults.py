@@ -16,10 +16,11 @@ import fnmatch
 import math
 import random
 import threading
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from polyhal.hal.settings import toml
 
 
 class FaultKind(enum.StrEnum):
@@ -123,7 +124,7 @@ class FaultPlan:
 def load_faults(path: str) -> FaultPlan:
     """Read a plan from a TOML file. Raises ValueError for an entry that is no fault, and OSError."""
     plan = FaultPlan()
-    for entry in tomllib.loads(Path(path).read_text(encoding="utf-8")).get("fault", []):
+    for entry in toml.parse(Path(path).read_text(encoding="utf-8")).get("fault", []):
         try:
             plan.inject(**entry)
         except TypeError as error:

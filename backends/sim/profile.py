@@ -7,7 +7,6 @@ sheets (GB/s, TFLOP/s, microseconds); here they are bytes, operations per second
 from __future__ import annotations
 
 import functools
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -17,6 +16,7 @@ from typing import Any
 from polyhal.backends.sim.profile_keys import check
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.dtypes import DType, float32
+from polyhal.hal.settings import toml
 
 DEFAULT = "teaching"
 """The profile of `Device("sim")`."""
@@ -184,7 +184,7 @@ def _read_file(path: str) -> DeviceProfile:
 def _parse(name: str, text: str) -> DeviceProfile:
     """Read the text of a profile. Raises ValueError that says what is wrong with it."""
     try:
-        tables = tomllib.loads(text)
+        tables = toml.parse(text)
         check(tables)
         return _profile(name, tables)
     except ValueError as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from polyhal.hal.errors import message
+from polyhal.hal.settings import toml
 from polyhal.training.options import OptionError, unknown_name
 
 _TABLE = "train"
@@ -21,7 +21,7 @@ def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
     Raises OptionError if the file cannot be read or contains an unknown name, with close matches.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = toml.parse(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise OptionError(message(None, f"{path} is not text", expected="a TOML file in UTF-8")) from None
     except ValueError as error:  # numbers of thousands of digits raise no TOMLDecodeError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,7 @@ def all_reduce(tensor: Tensor, op: str = "sum") -> Tensor:
     rounded once. Raises ValueError for another `op`, UnsupportedDTypeError for a mean of integers, and ProcessGroupError if a
     rank is gone.
     """
+    _check_tensor("all_reduce", tensor)
     group = process_group()
     if op not in _REDUCTIONS:
         raise ValueError(message("all_reduce", f"there is no reduction {op!r}", expected=", ".join(_REDUCTIONS)))
@@ -53,6 +55,7 @@ def broadcast(tensor: Tensor, root: int = 0) -> Tensor:
 
     Raises ValueError for a rank that does not exist, and ProcessGroupError if a rank is gone.
     """
+    _check_tensor("broadcast", tensor)
     group = process_group()
     host = _host(tensor) if group.rank == root else np.empty(tensor.size, tensor.dtype.numpy)
     group.broadcast(host, root)
@@ -67,6 +70,7 @@ def all_gather(tensor: Tensor, counts: Sequence[int] | None = None) -> Tensor:
     Their lengths n are equal, unless `counts` gives one for each rank, 0 allowed. Raises ShapeError, ValueError, and
     ProcessGroupError if a rank is gone.
     """
+    _check_tensor("all_gather", tensor)
     group = process_group()
     counts = _rows("all_gather", tensor, counts, group)
     row = _row(tensor)
@@ -81,6 +85,7 @@ def reduce_scatter(tensor: Tensor, op: str = "sum", counts: Sequence[int] | None
     Rows are divided evenly, unless `counts` gives a number for each rank. Raises ShapeError, ValueError, and ProcessGroupError
     if a rank is gone.
     """
+    _check_tensor("reduce_scatter", tensor)
     group = process_group()
     counts = _shares("reduce_scatter", tensor, counts, group)
     row = _row(tensor)
@@ -95,6 +100,7 @@ def scatter(tensor: Tensor, counts: Sequence[int] | None = None, root: int = 0) 
     Rows are divided evenly, unless `counts` gives a number for each rank. Raises ShapeError, ValueError, and ProcessGroupError
     if a rank is gone.
     """
+    _check_tensor("scatter", tensor)
     group = process_group()
     counts = _shares("scatter", tensor, counts, group)
     row = _row(tensor)
@@ -110,6 +116,7 @@ def gather(tensor: Tensor, counts: Sequence[int] | None = None, root: int = 0) -
     Their lengths n are equal, unless `counts` gives one for each rank, 0 allowed. Raises ShapeError, ValueError, and
     ProcessGroupError if a rank is gone.
     """
+    _check_tensor("gather", tensor)
     group = process_group()
     counts = _rows("gather", tensor, counts, group)
     row = _row(tensor)
@@ -169,6 +176,13 @@ def _replace(tensor: Tensor, host: np.ndarray) -> None:
 
 def _tensor(host: np.ndarray, shape: tuple[int, ...], like: Tensor) -> Tensor:
     return Tensor(host.reshape(shape), device=like.device)
+
+
+def _check_tensor(name: str, tensor: Any) -> None:
+    """Raise TypeError for other things than tensors, which other ranks than the root must pass, too."""
+    if not isinstance(tensor, Tensor):
+        expected = "a tensor on every rank, of one dtype and shape"
+        raise TypeError(message(name, f"this rank passed a {type(tensor).__name__}", expected=expected))
 
 
 def _row(tensor: Tensor) -> int:

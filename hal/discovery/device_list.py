@@ -64,7 +64,9 @@ def expand(name: str) -> list[str]:
     found = _every(match["kind"])
     count = int(match["count"] or max(1, len(found)))
     if not 1 <= count <= len(found):
-        raise DeviceUnavailableError(message(None, f"{name!r} names {count} of {len(found)} devices", expected=_FORMS))
+        of_kind = f"{name!r} names no device: none of the kind {match['kind']!r} was found"
+        problem = f"{name!r} names {count} of {len(found)} devices" if found else of_kind
+        raise DeviceUnavailableError(message(None, problem, expected=_FORMS, fix="`polyhal devices` lists all devices"))
     return found[:count]
 
 

@@ -44,6 +44,26 @@ def test_a_text_that_may_not_be_read(polyhal: Command, text: Path, monkeypatch: 
     _one_sentence(polyhal("train", text), "cannot be read: Permission denied")
 
 
+def test_a_toml_file_of_deep_nesting(polyhal: Command, tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a = " + "[" * 3000 + "]" * 3000)
+    _one_sentence(polyhal("verify", "numpy", "--expectations", path), "too many levels of nesting")
+
+
+def test_a_kernel_family_that_a_device_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyhal.cli.workers import search
+
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(search, "send", lambda **content: sent.append(content))
+
+    def refuse(*_: Any) -> Any:
+        raise ValueError("[tune] no kernel family has 'x' in its name")
+
+    monkeypatch.setattr(search, "search", refuse)
+    assert search.main({"device": "numpy", "budget": 1, "only": "x", "done": [], "skip": []}) == 1
+    assert sent == [{"event": "failed", "problem": "[tune] no kernel family has 'x' in its name"}]
+
+
 def test_a_context_longer_than_the_data(polyhal: Command, text: Path) -> None:
     outcome = polyhal("train", text, "--context", 5000, "--device", "numpy")
     _one_sentence(outcome, "a context takes 5000")

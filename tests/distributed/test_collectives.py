@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from polyhal import distributed
+
 from .conftest import PROGRAMS, Launch
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "broadcast", "all_gather", "reduce_scatter", "scatter", "gather"])
+def test_every_rank_passes_a_tensor(name: str) -> None:
+    call: Any = getattr(distributed, name)
+    with pytest.raises(TypeError, match=rf"\[{name}\] this rank passed a NoneType; expected a tensor on every rank"):
+        call(None)
 
 
 def test_collectives_are_those_of_numpy_and_devices_of_all_processes_train_one_model(launch: Launch) -> None:

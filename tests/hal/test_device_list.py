@@ -53,6 +53,16 @@ def test_more_devices_than_there_are(machine: None, text: str) -> None:
         open_devices(text)
 
 
+def test_a_kind_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = with_backends(fake("numpy", info("NumPy", CPU, selector="")))
+    monkeypatch.setattr(device_list, "registry", lambda: found)
+    for text in ("gpu*", "gpu*2"):
+        with pytest.raises(
+            DeviceUnavailableError, match=r"names no device: none of the kind 'gpu' was found; expected"
+        ):
+            open_devices(text)
+
+
 @pytest.mark.parametrize("text", ["nothing*", "nothing:0", "ocl:9"])
 def test_unknown_devices(machine: None, text: str) -> None:
     with pytest.raises(DeviceUnavailableError):

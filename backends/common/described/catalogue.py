@@ -15,6 +15,7 @@ from importlib import resources
 from typing import Any, Generic, TypeVar
 
 from polyhal.hal.errors import DeviceUnavailableError, message
+from polyhal.hal.settings import toml
 
 _SUFFIX = ".toml"
 
@@ -58,7 +59,7 @@ class Catalogue(Generic[D]):
     def parse(self, key: str, text: str) -> D:
         """Parse a description from TOML. Raises ValueError that says what cannot be used."""
         try:
-            data = tomllib.loads(text)
+            data = toml.parse(text)
             head = {
                 "key": key,
                 "title": data.pop("title"),

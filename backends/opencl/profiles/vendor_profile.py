@@ -35,6 +35,7 @@ from polyhal.backends.opencl.matrix_units import MatrixUnit
 from polyhal.backends.opencl.occupancy import Architecture
 from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.settings import toml
 
 _PACKAGE = "polyhal.backends.opencl.profiles"
 _FEATURES: dict[str, type[int]] = {
@@ -81,7 +82,7 @@ def choose(profiles: Iterable[VendorProfile], vendor: str, platform: str, kind: 
 def parse(name: str, text: str) -> VendorProfile:
     """Parse a profile from TOML. Raises ValueError that names every entry that cannot be used."""
     try:
-        data = tomllib.loads(text)
+        data = toml.parse(text)
         match, features, choices = data.pop("match"), data.pop("features", {}), data.pop("choices", {})
         quirks = data.pop("quirks", {})
         kinds = frozenset(DeviceType(k) for k in match.pop("kinds"))

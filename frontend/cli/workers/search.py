@@ -13,6 +13,7 @@ from typing import Any
 from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
+from polyhal.hal.errors import PolyhalError
 from polyhal.hal.testing.tools.tuning import CandidateTrial, RejectedCandidate, search
 
 
@@ -29,7 +30,9 @@ def main(request: dict[str, Any]) -> int:
             else:
                 send(event="result", **asdict(event))
     except Exception as error:  # drivers raise anything
-        send(event="failed", problem=describe(error))
+        # Errors of input are sentences as they are; others need the name of their class.
+        is_sentence = isinstance(error, (PolyhalError, ValueError))
+        send(event="failed", problem=str(error) if is_sentence else describe(error))
         return 1
     return 0
 

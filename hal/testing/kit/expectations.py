@@ -6,11 +6,12 @@ passing is an error, so that the list cannot rot (pytest's strict xfail). Both n
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from polyhal.hal.settings import toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def read(path: Path) -> Expectations:
 
     Raises ValueError for other tables and for reasons that are not text.
     """
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    tables = toml.parse(path.read_text(encoding="utf-8"))
     known = {"unsupported", "expected_failure"}
     if set(tables) - known:
         raise ValueError(
