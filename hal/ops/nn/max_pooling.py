@@ -8,7 +8,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import Decompose, ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
-from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.slicing import slice_, unslice
 from polyhal.hal.ops.layout.sliding_windows import windows
 from polyhal.hal.ops.layout.views import reshape
@@ -68,10 +68,12 @@ def _decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: 
 
 
 def _best(x: np.ndarray, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    """Row and column, in the padded image, of each window's first largest element."""
+    """Row and column, in the padded image, of each window's first largest element; elements of -infinity come before padding."""
     view = np_windows(x, kernel, stride, padding, dilation, ceil_mode, _lowest(x.dtype))
+    inside = np_windows(np.ones((1, 1, *x.shape[2:]), bool), kernel, stride, padding, dilation, ceil_mode, False)
     n, c, oh, ow, r, s = view.shape
-    best = np.argmax(view.reshape(n, c, oh, ow, r * s), axis=-1)
+    hits = inside & ((view == view.max(axis=(4, 5), keepdims=True)) | (view != view))
+    best = np.argmax(hits.reshape(n, c, oh, ow, r * s), axis=-1)
     rows = np.arange(oh)[:, None] * stride[0] + best // s * dilation[0]
     return rows, np.arange(ow)[None, :] * stride[1] + best % s * dilation[1]
 
@@ -105,17 +107,26 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, x.shape)]
 
 
+def _inside(x: Any, frame: tuple[Pair, ...]) -> Any:
+    """Which elements of the padded image are its own (1, 1, H, W); None if all are. Padding never is a maximum."""
+    if all(w == (0, 0) for w in frame):
+        return None
+    return padded(full((1, 1, *x.shape[2:]), True, dtypes.bool_), frame, False)
+
+
 def _grad_decomposed(
     grad: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
 ) -> Any:
     frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
-    whole = padded(x, frame, -float("inf"))
+    whole, inside = padded(x, frame, -float("inf")), _inside(x, frame)
     best = max_(windows(whole, kernel, stride, dilation), (4, 5))
     free = equal(grad, grad).logical_or(True)
     total = None
     for starts, steps in positions(kernel, stride, dilation):
         x_at = slice_(whole, starts, grad.shape, steps)
         hit = logical_and(equal(x_at, best).logical_or(not_equal(x_at, x_at)), free)
+        if inside is not None:
+            hit = logical_and(hit, slice_(inside, starts, (1, 1, *grad.shape[2:]), steps))
         free = logical_and(free, logical_not(hit))
         part = unslice(where(hit, grad, 0.0), whole.shape, starts, steps)
         total = part if total is None else total + part
@@ -142,6 +153,10 @@ def _indices_decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, di
     frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
     view = windows(padded(x, frame, _lowest(x.dtype)), kernel, stride, dilation)
     n, c, oh, ow, r, s = view.shape
+    inside = _inside(x, frame)
+    if inside is not None:
+        hits = equal(view, max_(view, (4, 5), True)).logical_or(not_equal(view, view))
+        view = logical_and(hits, windows(inside, kernel, stride, dilation)).cast(dtype=dtypes.int32)
     best = argmax(reshape(view, (n, c, oh, ow, r * s)), -1)
     row = best // s
     column = best - row * s
@@ -161,6 +176,9 @@ _DILATED = (
     (1, 1, 7, 8),
     {"kernel": (2, 3), "stride": (1, 2), "padding": (0, 1), "dilation": (2, 2), "ceil_mode": False},
 )
+_AT_BORDERS = {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "ceil_mode": False}
+_INFINITE = np.full((1, 1, 3, 3), -np.inf)
+"""An image without a largest element, and windows that begin in the padding."""
 _CASES = [*((s, {**p, "dilation": (1, 1)}) for s, p in CASES), _DILATED]
 _ERRORS = [
     ErrorSample(
@@ -181,8 +199,11 @@ max_pool2d_grad = declare(
     lowering=Decompose(_grad_decomposed),
     dtypes=dtypes.FLOATS,
     samples=lambda rng: [
-        Sample((rng.uniform(-1, 1, pooled_sample(s, p)), _distinct(rng, s)), p, differentiable=False)
-        for s, p in _CASES[:-1]
+        *(
+            Sample((rng.uniform(-1, 1, pooled_sample(s, p)), _distinct(rng, s)), p, differentiable=False)
+            for s, p in _CASES[:-1]
+        ),
+        Sample((np.ones((1, 1, 2, 2)), _INFINITE), _AT_BORDERS, special=True, note="-infinity at the border"),
     ],
     tolerance=Tolerance(2.0, terms=kernel_size),
 )
@@ -208,6 +229,9 @@ max_pool2d_indices = declare(
     lowering=Decompose(_indices_decomposed, widen=False),
     dtypes=(*dtypes.FLOATS, dtypes.int32),
     public=False,
-    samples=lambda rng: [Sample(s.inputs, s.params, differentiable=False) for s in _samples(rng)],
+    samples=lambda rng: [
+        *(Sample(s.inputs, s.params, differentiable=False) for s in _samples(rng)),
+        Sample((_INFINITE,), _AT_BORDERS, special=True, note="-infinity at the border"),
+    ],
     tolerance=Tolerance(0.0),
 )

@@ -97,8 +97,11 @@ __kernel NO_AUTOVEC void conv_cpu_max_pool(__global const STORAGE(DTYPE) *x, con
     }
 }
 
-// A window's gradient goes to its first maximum: the last element that replaces those before it. The first one may be in the
-// border, if all others are -infinity.
+// The number of the first element inside the image, of those `step` apart in a window that begins at `start`.
+FORCE_INLINE int first_inside(const int start, const int step) { return start < 0 ? (step - 1 - start) / step : 0; }
+
+// A window's gradient goes to its first maximum: the last element that replaces those before it, or, if all are -infinity, the
+// first one inside the image.
 __kernel NO_AUTOVEC void conv_cpu_max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                                 __global const STORAGE(DTYPE) *x, const ulong x_offset,
                                                 __global STORAGE(DTYPE) *dx, const ulong dx_offset, __global REAL *frames,
@@ -127,8 +130,13 @@ __kernel NO_AUTOVEC void conv_cpu_max_pool_grad(__global const STORAGE(DTYPE) *g
                         best = SELECT(best, value, replaces);
                         places = (places & ~replaces) | ((Places)(offset) & replaces);
                     }
-                for (int j = 0; j < min(WIDTH, p->across - column); j++)
-                    sums[start + j * stride_w + (int)LANE(MASK, places, j)] += LOAD(DTYPE, from, (column + j) * g_column);
+                for (int j = 0; j < min(WIDTH, p->across - column); j++) {
+                    int place = LANE(MASK, places, j);
+                    if (LANE(REAL, best, j) == -INFINITY)
+                        place = first_inside(row * p->stride_h - p->padding_h, p->dilation_h) * p->dilation_h * pitch +
+                                first_inside((column + j) * stride_w - p->padding_w, p->dilation_w) * p->dilation_w;
+                    sums[start + j * stride_w + place] += LOAD(DTYPE, from, (column + j) * g_column);
+                }
             }
         __global const REAL *sum = sums + p->padding_h * pitch + p->padding_w;
         __global STORAGE(DTYPE) *to = dx + dx_offset + (ulong)plane * p->height * p->width;

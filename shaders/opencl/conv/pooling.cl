@@ -75,8 +75,8 @@ __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offs
             bool first = true;
             for (int ty = top; ty <= top + reach_h; ty += dilation_h)
                 for (int tx = left; tx <= left + reach_w; tx += dilation_w) {
-                    const bool inside = ty >= 0 && ty < height && tx >= 0 && tx < width;
-                    const REAL other = inside ? LOAD(DTYPE, x, ty * x_row + tx * x_column) : (REAL)-INFINITY;
+                    if (ty < 0 || ty >= height || tx < 0 || tx >= width) continue;
+                    const REAL other = LOAD(DTYPE, x, ty * x_row + tx * x_column);
                     const bool before = ty < my_y || (ty == my_y && tx < my_x);
                     first &= before ? replaces(mine, other) : !replaces(other, mine);
                 }

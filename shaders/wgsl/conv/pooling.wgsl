@@ -58,13 +58,15 @@ fn pool(plane: u32, row: i32, column: i32) -> f32 {
 fn largest(plane_offset: u32, top: i32, left: i32) -> vec2<i32> {
     var position = vec2<i32>();
     var best = 0.0f;
+    var found = false;
     for (var r = 0; r < p.kernel_h; r++) {
         for (var s = 0; s < p.kernel_w; s++) {
             let y = top + r * p.dilation_h;
             let x = left + s * p.dilation_w;
-            var value = -infinity();
-            if (inside(y, x)) { value = x_pixel(plane_offset, y, x); }
-            if (r + s == 0 || beats(value, best)) {
+            if (!inside(y, x)) { continue; }
+            let value = x_pixel(plane_offset, y, x);
+            if (!found || beats(value, best)) {
+                found = true;
                 best = value;
                 position = vec2<i32>(r, s);
             }

@@ -65,14 +65,14 @@ KERNEL max_pool_grad(const DTYPE *g, const DTYPE *x, DTYPE *dx, GEOMETRY, STEPS(
             if (top < 0 || left < 0 || top % stride_h || left % stride_w) continue;
             const int32 py = top / stride_h, px = left / stride_w;
             if (py >= down || px >= across) continue;
-            int32 position = 0;
+            int32 position = -1;
             real best = 0;
             for (int32 i = 0; i < kernel_h * kernel_w; i++) {
                 const int32 ty = top - padding_h + i / kernel_w * dilation_h,
                             tx = left - padding_w + i % kernel_w * dilation_w;
-                const bool inside = ty >= 0 && ty < height && tx >= 0 && tx < width;
-                const real value = inside ? (real)widen(x[ty * x_row + tx * x_column]) : -INFINITY;
-                if (i == 0 || replaces(value, best)) {
+                if (ty < 0 || ty >= height || tx < 0 || tx >= width) continue;
+                const real value = (real)widen(x[ty * x_row + tx * x_column]);
+                if (position < 0 || replaces(value, best)) {
                     best = value;
                     position = i;
                 }
