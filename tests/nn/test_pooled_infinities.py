@@ -77,7 +77,7 @@ _POSITIONS: dict[str, Any] = {
     "cummin": lambda m, x: m.cummin(x, 1)[0],
     "topk": lambda m, x: m.topk(x, 3, 1)[0],
     "sort": lambda m, x: m.sort(x, 1)[0] if m is torch else m.sort(x, 1),
-    "median": lambda m, x: m.median(x, 1)[0] if m is torch else m.median(x, 1)[0],
+    "median": lambda m, x: m.median(x, 1)[0],
     "kthvalue": lambda m, x: m.kthvalue(x, 2, 1)[0],
     "adaptive": lambda m, x: (torch_functional if m is torch else F).adaptive_max_pool1d(x, 3, return_indices=True)[1],
 }

@@ -104,7 +104,7 @@ EXPRESSIONS: dict[str, Expression] = {
     ),
     "floor_divide": Expression(
         {
-            "float": "floor(quotient(x, y))",
+            "float": "floor_divide(x, y)",
             "int": "floor_divide(x, y)",
             "uint": f"select(x / {_SAFE}, K(0), y == K(0))",
         },

@@ -92,6 +92,8 @@ BINARY: dict[str, Function] = {
     "atan2": np.arctan2,
     "pow": pow_.op.reference,
     "remainder": np.remainder,
+    "fmod": np.fmod,
+    "floor_divide": np.floor_divide,
     "not_equal": np.not_equal,
     "greater": np.greater,
     "less_equal": np.less_equal,
@@ -101,7 +103,7 @@ BINARY: dict[str, Function] = {
 REDUCE: dict[str, Function] = {
     "sum": lambda x: x.sum(-1),
     "max": lambda x: x.max(-1),
-    "prod": lambda x: x.prod(-1),
+    "prod": lambda x: x.prod(-1, dtype=np.float64 if x.dtype == np.float32 else None),
 }
 
 for _table in (UNARY, BINARY, REDUCE):

@@ -68,7 +68,7 @@ def _decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: 
 
 
 def _best(x: np.ndarray, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    """Row and column, in the padded image, of each window's first largest element; elements of -infinity come before padding."""
+    """Row and column, in the padded image, of each window's first largest element, which is never padding."""
     view = np_windows(x, kernel, stride, padding, dilation, ceil_mode, _lowest(x.dtype))
     inside = np_windows(np.ones((1, 1, *x.shape[2:]), bool), kernel, stride, padding, dilation, ceil_mode, False)
     n, c, oh, ow, r, s = view.shape

@@ -10,13 +10,12 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import Sample, Tolerance, Trait
 from polyhal.hal.ops.pointwise.activation import sigmoid
-from polyhal.hal.ops.pointwise.arithmetic import abs_, sign, square
+from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import pairs
 from polyhal.hal.ops.pointwise.exponential import exp, exp2, log1p, sqrt
-from polyhal.hal.ops.pointwise.logic import equal, less, less_equal, logical_and, logical_not, logical_or, not_equal
+from polyhal.hal.ops.pointwise.logic import equal, less_equal, logical_not, logical_or, not_equal
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
-from polyhal.hal.ops.pointwise.rounding import floor_divide, trunc, truncating_divide
 from polyhal.hal.ops.pointwise.selection import maximum, where
 
 
@@ -52,36 +51,6 @@ fmin = elementwise(
     gradient=_smallest_gradient,
     samples=pairs((-4.0, 4.0), (-4.0, 4.0)),
     traits=Trait.CHEAP,
-)
-
-
-def _fmod(x: Any, y: Any) -> Any:
-    if x.dtype.kind != "float":
-        return x - truncating_divide(x, y) * y
-    unchanged = logical_and(less(abs_(x), abs_(y)), less(abs_(x), math.inf))
-    return where(unchanged, x, x - trunc(x / y) * y)
-
-
-def _truncated_quotient(x: Any, y: Any) -> Any:
-    return floor_divide(abs_(x), abs_(y)) * (sign(x) * sign(y))
-
-
-fmod = elementwise(
-    "fmod",
-    np.fmod,
-    "Remainder of `x / y` with the sign of `x`, as in C.",
-    promotion="numeric",
-    decompose=lambda x, y: in_common_dtype(_fmod, x, y),
-    gradient=(lambda g: g, lambda g, x, y: -g * _truncated_quotient(x, y)),
-    samples=lambda rng: (
-        [
-            Sample((rng.uniform(-40, 40, a), rng.choice([-1.0, 1.0], b) * rng.uniform(1.0, 4.0, b)))
-            for a, b in [((33,), (33,)), ((4, 1, 5), (3, 1))]
-        ]
-        + [Sample((rng.uniform(-40, 40, (5,)), 3.0))]
-    ),
-    # x - trunc(x/y)*y loses up to |x/y| units against the exact remainder.
-    tolerance=Tolerance(2.0, floor=40.0),
 )
 
 

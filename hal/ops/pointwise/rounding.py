@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.declare import Sample, Tolerance
-from polyhal.hal.ops.pointwise.arithmetic import abs_
+from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not, logical_or, not_equal
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
@@ -37,15 +38,77 @@ truncating_divide = elementwise(
 )
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
-    if np.result_type(x, y).kind == "f":
-        return np.floor(np.divide(x, y))
-    return np.floor_divide(x, y)
+_SPLIT: dict[str, float] = {"float64": 2.0**27 + 1, "float32": 2.0**12 + 1}
+"""Factors that split numbers in two halves, whose products are exact (Dekker, Numerische Mathematik 18, 1971)."""
+_STEPS = 3
+"""Steps of a division, each of which finds as many bits of the quotient as a number has: more than 60 in all."""
+
+
+def _halves(x: Any, dtype: DType) -> tuple[Any, Any]:
+    high = x * _SPLIT[dtype.name]
+    high = high - (high - x)
+    return high, x - high
+
+
+def _fmod_decomposed(x: Any, y: Any) -> Any:
+    """The remainder of floats with the sign of `x`, for devices that have none: exact for quotients below 2^60.
+
+    The rounding of each product of quotient and divisor is subtracted, too.
+    """
+    if not _is_float(x, y):
+        return x - truncating_divide(x, y) * y
+    dtype = (x if hasattr(x, "dtype") else y).dtype
+    size, divisor = abs_(x), abs_(y)
+    scale = where(less(2.0**60, divisor), 2.0**-64, 1.0).cast(dtype=dtype)  # splitting must not overflow
+    rest, by = size * scale, divisor * scale
+    by_high, by_low = _halves(by, dtype)
+    for _ in range(_STEPS):
+        quotient = floor(rest / by)
+        high, low = _halves(quotient, dtype)
+        product = quotient * by
+        error = ((high * by_high - product) + high * by_low + low * by_high) + low * by_low
+        rest = (rest - product) - error
+    rest = where(less(rest, 0.0), rest + by, rest)
+    rest = where(less(rest, by), rest, rest - by)
+    rest = where(less(size, divisor), size, rest / scale)
+    return where(less(x, 0.0), -rest, rest)
+
+
+def _is_float(x: Any, y: Any) -> bool:
+    return bool((x if hasattr(x, "dtype") else y).dtype.kind == "float")
+
+
+def _truncated_quotient(x: Any, y: Any) -> Any:
+    return floor_divide(abs_(x), abs_(y)) * (sign(x) * sign(y))
+
+
+fmod = elementwise(
+    "fmod",
+    np.fmod,
+    "Remainder of `x / y` with the sign of `x`, as in C.",
+    promotion="numeric",
+    decompose=lambda x, y: in_common_dtype(_fmod_decomposed, x, y),
+    gradient=(lambda g: g, lambda g, x, y: -g * _truncated_quotient(x, y)),
+    samples=lambda rng: (
+        [
+            Sample((rng.uniform(-40, 40, a), rng.choice([-1.0, 1.0], b) * rng.uniform(1.0, 4.0, b)))
+            for a, b in [((33,), (33,)), ((4, 1, 5), (3, 1))]
+        ]
+        + [Sample((rng.uniform(-40, 40, (5,)), 3.0))]
+    ),
+    tolerance=Tolerance(2.0),
+)
 
 
 def _floor_divide_decomposed(x: Any, y: Any) -> Any:
-    if x.dtype.kind == "float" if hasattr(x, "dtype") else y.dtype.kind == "float":
-        return floor(x / y)
+    if _is_float(x, y):
+        # As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
+        rest = fmod(x, y)
+        quotient = (x - rest) / y
+        opposite = logical_and(not_equal(rest, 0.0), not_equal(less(rest, 0.0), less(y, 0.0)))
+        quotient = where(opposite, quotient - 1.0, quotient)
+        whole = floor(quotient)
+        return where(equal(y, 0.0), x / y, where(less(0.5, quotient - whole), whole + 1.0, whole))
     quotient = truncating_divide(x, y)
     inexact = not_equal(quotient * y, x)
     return where(logical_and(inexact, not_equal(less(x, 0), less(y, 0))), quotient - 1, quotient)
@@ -63,8 +126,8 @@ def _nonzero_samples(rng: np.random.Generator) -> list[Sample]:
 
 floor_divide = elementwise(
     "floor_divide",
-    _floor_divide,
-    "Largest integer not above `x / y`.",
+    np.floor_divide,
+    "Largest integer not above `x / y`: for floats that of the exact quotient, so that it agrees with `remainder`.",
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(_floor_divide_decomposed, x, y),
     gradient=lambda g: (g * 0, g * 0),
@@ -74,6 +137,14 @@ floor_divide = elementwise(
 
 def _remainder(x: Any, y: Any) -> Any:
     return np.remainder(x, y)
+
+
+def _remainder_decomposed(x: Any, y: Any) -> Any:
+    if not _is_float(x, y):
+        return x - floor_divide(x, y) * y
+    rest = fmod(x, y)
+    moved = where(not_equal(less(rest, 0.0), less(y, 0.0)), rest + y, rest)
+    return where(equal(rest, 0.0), where(less(y, 0.0), -0.0, 0.0), moved)
 
 
 def _whole_quotient(x: Any, y: Any) -> Any:
@@ -87,11 +158,10 @@ remainder = elementwise(
     _remainder,
     "Remainder of `x / y` with the sign of `y`, as Python's %.",
     promotion="numeric",
-    decompose=lambda x, y: in_common_dtype(lambda a, b: a - floor_divide(a, b) * b, x, y),
+    decompose=lambda x, y: in_common_dtype(_remainder_decomposed, x, y),
     gradient=(lambda g: g, lambda g, x, y: -g * _whole_quotient(x, y)),
     samples=_nonzero_samples,
-    # x - floor(x/y)*y loses up to |x/y| units against the exact remainder.
-    tolerance=Tolerance(2.0, floor=40.0),
+    tolerance=Tolerance(2.0),
 )
 
 

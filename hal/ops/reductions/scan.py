@@ -93,9 +93,14 @@ def _in_64_bits(scan: Callable[..., Any]) -> Callable[..., Any]:
 _ERRORS = [ErrorSample((np.zeros((2, 3)),), {"axis": 2}, ValueError, "axis 2 is out of range")]
 
 
+def scanned_in(x: Any) -> Any:
+    """Float64 for float32, as NumPy scans one element after the other."""
+    return np.float64 if np.asarray(x).dtype == np.float32 else None
+
+
 def _cumsum(x: Any, *, axis: int) -> Any:
     """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
-    return np.cumsum(x, axis=axis)
+    return np.cumsum(x, axis=axis, dtype=scanned_in(x))
 
 
 cumsum: OpFunction = declare_along_axis(
@@ -117,7 +122,7 @@ cumsum: OpFunction = declare_along_axis(
 
 def _cumprod(x: Any, *, axis: int) -> Any:
     """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
-    return np.cumprod(x, axis=axis)
+    return np.cumprod(x, axis=axis, dtype=scanned_in(x))
 
 
 cumprod: OpFunction = declare_along_axis(

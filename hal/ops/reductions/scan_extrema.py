@@ -20,7 +20,7 @@ from polyhal.hal.ops.pointwise.exponential import exp, log1p
 from polyhal.hal.ops.pointwise.logic import equal, logical_and, logical_or, not_equal
 from polyhal.hal.ops.pointwise.rounding import isinf
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
-from polyhal.hal.ops.reductions.scan import prefix_scan, scan_terms, slice_along
+from polyhal.hal.ops.reductions.scan import prefix_scan, scan_terms, scanned_in, slice_along
 
 _ERRORS = [ErrorSample((np.zeros((2, 3)),), {"axis": 2}, ValueError, "axis 2 is out of range")]
 _SPECIAL = np.array([[1.0, 3.0, 3.0, np.nan, 5.0, -np.inf], [-np.inf, -1.0, 0.0, np.inf, 2.0, np.inf]])
@@ -132,7 +132,7 @@ cummin = _with_positions(
 
 def _logcumsumexp(x: Any, *, axis: int) -> Any:
     """`log(cumsum(exp(x)))` along `axis` without overflow."""
-    return np.logaddexp.accumulate(np.asarray(x), axis=axis)
+    return np.logaddexp.accumulate(np.asarray(x), axis=axis, dtype=scanned_in(x))
 
 
 def _log_of_sum(a: Any, b: Any) -> Any:

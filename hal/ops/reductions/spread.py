@@ -15,7 +15,7 @@ from polyhal.hal.ops.pointwise.exponential import sqrt
 from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.reduction import Axis, element_count, reduced_terms, reduction, unreduced
-from polyhal.hal.ops.reductions.sums import in_float, mean, sum_
+from polyhal.hal.ops.reductions.sums import in_float, mean, sum_, wide_terms
 
 
 def _var(x: Any, *, axis: Any, keepdims: bool, correction: float) -> Any:
@@ -32,7 +32,7 @@ def _var_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Any, keepdims: bool, co
 
 
 def _np_var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
-    return np.var(x, axis=axis, keepdims=keepdims, ddof=correction)
+    return np.var(x, axis=axis, keepdims=keepdims, ddof=correction, **wide_terms(x, axis))
 
 
 def _var_samples(rng: np.random.Generator) -> list[Sample]:

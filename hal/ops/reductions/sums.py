@@ -32,6 +32,18 @@ def sum_dtype(d: DType) -> DType:
     return d if d.kind == "float" else dtypes.uint64 if d.kind == "uint" else dtypes.int64
 
 
+_MANY = 1024
+"""Rows from which NumPy adds them one after the other in float64: it sums in pairs along the last axis only."""
+
+
+def wide_terms(x: Any, axis: Any) -> dict[str, Any]:
+    """The `dtype` argument of a NumPy reduction over `axis`, where many terms of float32 would lose digits."""
+    x = np.asarray(x)
+    axes = range(x.ndim) if axis is None else [a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,))]
+    terms = math.prod(x.shape[a] for a in axes if a != x.ndim - 1)
+    return {"dtype": np.float64} if x.dtype == np.float32 and terms > _MANY else {}
+
+
 def in_float(x: Any) -> Any:
     """`x`, in the default float dtype unless it is floating point or complex."""
     return x if x.dtype.kind in ("float", "complex") else x.cast(dtype=dtypes.DEFAULT_FLOAT)
@@ -39,7 +51,7 @@ def in_float(x: Any) -> Any:
 
 sum_ = reduction(
     "sum",
-    lambda x, *, axis=None, keepdims=False: np.sum(x, axis=axis, keepdims=keepdims),
+    lambda x, *, axis=None, keepdims=False: np.sum(x, axis=axis, keepdims=keepdims, **wide_terms(x, axis)),
     "Sum over `axis` (all axes by default). Integers and bool sum in 64 bits.",
     result=sum_dtype,
     core=True,
@@ -65,9 +77,14 @@ def _prod_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) 
     return unreduced(g, x_spec, axis, keepdims) * where(zero, product * of_zero, product / usual * of_others)
 
 
+def _np_prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    x = np.asarray(x)
+    return np.prod(x, axis=axis, keepdims=keepdims, dtype=np.float64 if x.dtype == np.float32 else None)
+
+
 prod = reduction(
     "prod",
-    lambda x, *, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims),
+    _np_prod,
     "Product over `axis`.",
     result=sum_dtype,
     core=True,
@@ -91,7 +108,7 @@ def _mean_gradient(g: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
 
 mean = reduction(
     "mean",
-    lambda x, *, axis=None, keepdims=False: np.mean(x, axis=axis, keepdims=keepdims),
+    lambda x, *, axis=None, keepdims=False: np.mean(x, axis=axis, keepdims=keepdims, **wide_terms(x, axis)),
     "Arithmetic mean over `axis`; NaN of no elements.",
     result=dtypes.to_float,
     empty=True,

@@ -48,13 +48,27 @@ static inline D silu_derivative_double(D x) {
     return s * (x * (1.0 - s) + 1.0);
 }
 
-static inline D floor_remainder_double(D x, D y) {
+static inline D fmod_double(D x, D y) {
 #if QUIRK_SCALAR_FMOD
     D r;
     BY_ELEMENT(r, fmod, x, y)
+    return r;
 #else
-    const D r = fmod(x, y);
+    return fmod(x, y);
 #endif
+}
+
+// As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
+static inline D floor_divide_double(D x, D y) {
+    const D r = fmod_double(x, y);
+    const D exact = (x - r) / y;
+    const D q = SELECT(exact, exact - 1.0, ((r < 0.0) & (y > 0.0)) | ((r > 0.0) & (y < 0.0)));
+    const D whole = floor(q);
+    return SELECT(SELECT(whole, whole + 1.0, q - whole > 0.5), x / y, y == 0.0);
+}
+
+static inline D floor_remainder_double(D x, D y) {
+    const D r = fmod_double(x, y);
     const D moved = SELECT(r, r + y, ((r < 0.0) & (y > 0.0)) | ((r > 0.0) & (y < 0.0)));
     return SELECT(moved, copysign(r, y), r == 0.0);
 }

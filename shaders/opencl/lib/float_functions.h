@@ -108,6 +108,15 @@ static inline F silu_derivative_float(F x) {
     return s * (x * (1.0f - s) + 1.0f);
 }
 
+// As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
+static inline F floor_divide_float(F x, F y) {
+    const F r = fmod(x, y);
+    const F exact = (x - r) / y;
+    const F q = SELECT(exact, exact - 1.0f, ((r < 0.0f) & (y > 0.0f)) | ((r > 0.0f) & (y < 0.0f)));
+    const F whole = floor(q);
+    return SELECT(SELECT(whole, whole + 1.0f, q - whole > 0.5f), x / y, y == 0.0f);
+}
+
 static inline F floor_remainder_float(F x, F y) {
     const F r = fmod(x, y);
     const F moved = SELECT(r, r + y, ((r < 0.0f) & (y > 0.0f)) | ((r > 0.0f) & (y < 0.0f)));

@@ -242,6 +242,14 @@ fn fmod_f32(x: f32, y: f32) -> f32 {
     let value = select(m, (m & 0x7fffffu) | (u32(e) << 23u), m >= 0x800000u);
     return copysign_f32(bitcast<f32>(value), x);
 }
+// As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
+fn floor_divide_f32(x: f32, y: f32) -> f32 {
+    let r = fmod_f32(x, y);
+    let exact = quotient_f32(x - r, y);
+    let q = select(exact, exact - 1.0f, (r < 0.0f && y > 0.0f) || (r > 0.0f && y < 0.0f));
+    let whole = floor_f32(q);
+    return select(select(whole, whole + 1.0f, q - whole > 0.5f), x / y, y == 0.0f);
+}
 fn floor_remainder_f32(x: f32, y: f32) -> f32 {
     let r = fmod_f32(x, y);
     let moved = select(r, r + y, (r < 0.0f && y > 0.0f) || (r > 0.0f && y < 0.0f));

@@ -49,6 +49,15 @@ template <typename F> inline F float_remainder(F x, F y) {
     if (r == 0) return copysign(r, y);
     return (r < 0 && y > 0) || (r > 0 && y < 0) ? r + y : r;
 }
+// As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
+template <typename F> inline F float_floor_divide(F x, F y) {
+    if (y == 0) return x / y;
+    const F r = fmod(x, y), exact = (x - r) / y;
+    const F q = (r < 0 && y > 0) || (r > 0 && y < 0) ? exact - 1 : exact, whole = floor(q);
+    return q - whole > (F)0.5 ? whole + 1 : whole;
+}
+inline float32 floor_divide(float32 x, float32 y) { return float_floor_divide(x, y); }
+inline float64 floor_divide(float64 x, float64 y) { return float_floor_divide(x, y); }
 inline float32 floor_remainder(float32 x, float32 y) { return float_remainder(x, y); }
 inline float64 floor_remainder(float64 x, float64 y) { return float_remainder(x, y); }
 
