@@ -10,11 +10,11 @@ import numpy as np
 
 from polyhal.autograd.rebase import DETACHED
 from polyhal.hal import dtypes
-from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.hits import coordinates, hit_positions
 from polyhal.hal.ops.indexing.row_updates import wrap_index
-from polyhal.inplace import function_in_place, overwrite
+from polyhal.inplace import apply_in_place, function_in_place, overwrite, update_in_place
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -34,7 +34,7 @@ def select(x: Tensor, index: Any) -> Tensor:
         if isinstance(items[0], (bool, np.bool_)):
             return FUNCTIONS["copy"](lifted if items[0] else lifted[:0])  # type: ignore[no-any-return]
         return select(lifted, _reshape(items[0], (1,)))
-    if all(_is_basic(item) for item in items):
+    if all(is_basic(item) for item in items):
         result = basic_index(x, items)
         return _reshape(x, x.shape) if result is x else result
     gather = _gather(x, items)
@@ -67,8 +67,8 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
     if _is_one_truth(items):
         function_in_place("setitem", lambda x, value: FUNCTIONS["where"](items[0], value, x), x, value)
         return
-    if not all(_is_basic(item) for item in items):
-        function_in_place("setitem", _with_elements, x, items, value)
+    if not all(is_basic(item) for item in items):
+        _assign_elements(x, items, value)
         return
     target = basic_index(x, items)
     if target is x:
@@ -77,6 +77,33 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
         function_in_place("setitem", _with_slice, x, items, value)
     else:
         overwrite(target, value, "setitem")
+
+
+def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> None:
+    """Assign to the elements that index tensors and masks name, in the memory of `x` where it is contiguous."""
+    from polyhal.element_updates import element_update
+
+    mask = _mask_of_rows(x, items, value)
+    if mask is not None and not x.dtype.is_complex:
+        apply_in_place("setitem", OPS["where"], (mask, cast_to(value, x), x), (), 2)
+        return
+    in_place = x.is_contiguous and not x.dtype.is_complex
+    if in_place and update_in_place("setitem", x, element_update("setitem", x, items, value, "replace")):
+        return
+    function_in_place("setitem", _with_elements, x, items, value)
+
+
+def _mask_of_rows(x: Tensor, items: tuple[Any, ...], value: Any) -> Any:
+    """The mask that is the only item, with an axis for each that it does not cover, if no value depends on its hits."""
+    from polyhal.tensor import as_tensor
+
+    rest = x.ndim - _axes_of(items[0]) if len(items) == 1 else -1
+    if rest < 0 or not is_mask(items[0]) or (hasattr(value, "ref") and value.ndim > rest):
+        return None
+    mask = as_tensor(items[0], device=x.device)
+    if mask.shape != x.shape[: mask.ndim]:
+        raise IndexError(f"[setitem] a mask of shape {mask.shape} does not fit axes {x.shape[: mask.ndim]}")
+    return _reshape(mask, (*mask.shape, *(1,) * rest))
 
 
 def _with_slice(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
@@ -90,36 +117,35 @@ def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
     """A copy of `x` in which the elements that index tensors and masks name are replaced."""
     from polyhal.tensor import as_tensor
 
-    rest = x.ndim - _axes_of(items[0]) if len(items) == 1 else -1
-    if rest >= 0 and _is_mask(items[0]) and (not hasattr(value, "ref") or value.ndim <= rest):
-        mask = as_tensor(items[0], device=x.device)
-        if mask.shape != x.shape[: mask.ndim]:
-            raise IndexError(f"[setitem] a mask of shape {mask.shape} does not fit axes {x.shape[: mask.ndim]}")
-        where_true: Tensor = _where(_reshape(mask, (*mask.shape, *(1,) * rest)), _cast_to(value, x), x)
+    mask = _mask_of_rows(x, items, value)
+    if mask is not None:
+        where_true: Tensor = _where(mask, cast_to(value, x), x)
         return where_true
     # Positions count from 1, so that an index out of range, which reads 0 where it is not refused, names no element.
     numbers = _reshape(_arange(1, x.size + 1, 1, dtypes.int64, device=x.device), x.shape)
     targets = select(numbers, items)
     if not hasattr(value, "ref"):
         value = as_tensor(value, device=x.device)
-    values = _reshape(_broadcast_to(_cast_to(value, x), targets.shape), (-1, 1))
+    values = _reshape(_broadcast_to(cast_to(value, x), targets.shape), (-1, 1))
     if not targets.size:
         return x.clone()
     numbers = _reshape(targets, (-1,)) - 1
-    distinct = all(_is_basic(i) or _is_mask(i) for i in items)
+    distinct = all(is_basic(i) or is_mask(i) for i in items)
     result: Tensor = _reshape(_replace_rows(_reshape(x, (-1, 1)), numbers, values, distinct=distinct), x.shape)
     return result
 
 
-def _cast_to(value: Any, x: Tensor) -> Any:
+def cast_to(value: Any, x: Tensor) -> Any:
+    """A tensor or a number in the dtype of `x`."""
     if hasattr(value, "ref"):
         return value if value.dtype is x.dtype else _cast(value, x.dtype)
     return value if x.dtype.kind in ("float", "complex") else x.dtype.numpy.type(value).item()
 
 
-def _is_mask(item: Any) -> bool:
+def is_mask(item: Any) -> bool:
+    """Whether an item is a tensor or an array of bool."""
     array = item if hasattr(item, "ref") else np.asarray(item)
-    return not _is_basic(item) and array.dtype in (dtypes.bool_, np.bool_)
+    return not is_basic(item) and array.dtype in (dtypes.bool_, np.bool_)
 
 
 # --- kinds of items -------------------------------------------------------------------------------------------------
@@ -129,13 +155,14 @@ def _is_integer(item: Any) -> bool:
     return isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_))
 
 
-def _is_basic(item: Any) -> bool:
+def is_basic(item: Any) -> bool:
+    """Whether an item alone selects a view: an integer, a slice, None or an ellipsis."""
     return item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item)
 
 
 def _is_advanced(item: Any) -> bool:
     """Whether NumPy counts an item as an advanced index if there is an index tensor: integers are then, too."""
-    return _is_integer(item) or not _is_basic(item)
+    return _is_integer(item) or not is_basic(item)
 
 
 def _axes_of(item: Any) -> int:
@@ -161,17 +188,17 @@ class _Gather(NamedTuple):
 
 
 def _gather(x: Tensor, items: tuple[Any, ...]) -> _Gather:
-    items = tuple(_without_masks(x, items))
-    basic = [item if _is_basic(item) else slice(None) for item in items]
+    items = tuple(without_masks(x, items))
+    basic = [item if is_basic(item) else slice(None) for item in items]
     x = basic_index(x, tuple(basic if Ellipsis in basic else [*basic, Ellipsis]))
-    placed = _placed(items, x.ndim)
-    axes = [axis for item, axis in placed if not _is_basic(item)]
+    placed = placed_items(items, x.ndim)
+    axes = [axis for item, axis in placed if not is_basic(item)]
     x = _permute(x, (*axes, *(i for i in range(x.ndim) if i not in axes)))
-    positions = _flat_positions(x, [item for item in items if not _is_basic(item)])
-    return _Gather(x, positions, len(axes), _result_axis(placed))
+    positions = _flat_positions(x, [item for item in items if not is_basic(item)])
+    return _Gather(x, positions, len(axes), result_axis(placed))
 
 
-def _placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
+def placed_items(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
     """Each item with the axis that it begins at, in a tensor of `ndim` axes from which integers have selected."""
     explicit = sum(1 for i in items if i is not Ellipsis and not _is_integer(i))
     placed: list[tuple[Any, int]] = []
@@ -182,7 +209,7 @@ def _placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
     return placed
 
 
-def _result_axis(placed: Sequence[tuple[Any, int]]) -> int:
+def result_axis(placed: Sequence[tuple[Any, int]]) -> int:
     """Where indexed axes belong in the result: where they were if they are adjacent, else in front."""
     advanced = [i for i, (item, _) in enumerate(placed) if _is_advanced(item)]
     adjacent = advanced[-1] - advanced[0] == len(advanced) - 1
@@ -209,15 +236,15 @@ def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
     return flat
 
 
-def _without_masks(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
+def without_masks(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
     """The items with masks replaced by the positions of their hits. Raises IndexError for masks that do not fit, and floats."""
     from polyhal.tensor import Tensor
 
-    indexed = sum(1 if _is_basic(i) else _axes_of(i) for i in items if i is not None and i is not Ellipsis)
+    indexed = sum(1 if is_basic(i) else _axes_of(i) for i in items if i is not None and i is not Ellipsis)
     expanded: list[Any] = []
     axis = 0
     for item in items:
-        if _is_basic(item):
+        if is_basic(item):
             expanded.append(item)
             axis += x.ndim - indexed if item is Ellipsis else 0 if item is None else 1
             continue

@@ -21,6 +21,7 @@ from polyhal.hal.ops.layout.window import overlaps
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
+    from polyhal.hal.ops.indexing.table_updates import TableUpdate
     from polyhal.hal.ops.opdef import OpDef
     from polyhal.tensor import Tensor
 
@@ -56,30 +57,52 @@ def _overwrite_parts(x: Any, value: Any, method: str) -> None:
     overwrite(x.imag, value.imag if dispatch.is_complex(value) else 0, method)
 
 
-def apply_in_place(method: str, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor:
-    """Replace the first input by the result of `op`, which is cast to its dtype. Returns the first input.
+def apply_in_place(
+    method: str, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], position: int = 0
+) -> Tensor:
+    """Replace an input, the first or that at `position`, by the result of `op`, which is cast to its dtype. Returns it.
 
     Raises AutogradError for leaves that require gradients, and ShapeError for a result of another shape or of another kind,
     as a float for integers.
     """
-    x: Tensor
-    (x, *rest), _ = dispatch.admitted(op, inputs, None)
-    others = tuple(rest)
-    if dispatch.is_complex_call((x, *others), params):
-        return function_in_place(method, lambda old: dispatch.apply(op, (old, *others), params), x)  # type: ignore[no-any-return]
+    inputs, _ = dispatch.admitted(op, inputs, None)
+    x: Tensor = inputs[position]
+
+    def compute(old: Any) -> Any:
+        return dispatch.apply(op, tuple(old if v is x else v for v in inputs), params)
+
+    if dispatch.is_complex_call(inputs, params):
+        return function_in_place(method, compute, x)  # type: ignore[no-any-return]
     _check_memory(x, method)
+    others = (*inputs[:position], *inputs[position + 1 :])
     if not _on_tape(x, others):
-        _write_result(method, op, x, others, params)
+        if not _fits(op, tuple(map(_detached, inputs)), params, x):
+            _rebind(method, x, None, compute)
         return x
     base = base_of(x, method)
     written = x.detach()
-    if _keeps_nothing(op, x, others) and _fits(op, (written, *map(_detached, others)), params, written):
+    if _keeps_nothing(op, x, inputs) and _fits(op, tuple(map(_detached, inputs)), params, written):
         written.index = 0
-        record(op, (x, *others), params, (written,))
+        record(op, inputs, params, (written,))
         rebase(x, base, written, is_result=True)
         return x
-    _rebind(method, x, base, lambda old: dispatch.apply(op, (old, *(old if v is x else v for v in others)), params))
+    _rebind(method, x, base, compute)
     return x
+
+
+def update_in_place(method: str, x: Tensor, update: TableUpdate | None) -> bool:
+    """Update rows of `x` in its memory, touching no others. Returns False, and does nothing, where that is not possible."""
+    if update is None:
+        _check_writable(x, method)
+        return True
+    if update.table.buffer is not x.buffer:
+        return False
+    call = update.in_place()
+    if call is None:
+        return False
+    op, inputs, params = call
+    apply_in_place(method, op, inputs, params)
+    return True
 
 
 def function_in_place(method: str, function: Callable[..., Any], x: Any, *args: Any, **keywords: Any) -> Any:
@@ -91,8 +114,7 @@ def function_in_place(method: str, function: Callable[..., Any], x: Any, *args: 
         overwrite(x, value, method)
         return x
     _check_memory(x, method)
-    if dispatch.thread.grad_enabled and x.requires_grad:
-        base_of(x, method)
+    _check_writable(x, method)
     _rebind(method, x, None, lambda old: function(old, *args, **keywords))
     return x
 
@@ -115,13 +137,6 @@ def _rebind(method: str, x: Tensor, base: History | None, compute: Callable[[Ten
     base = base_of(x, method) if base is None else base
     dispatch.thread.executor.overwrite(x.detach(), value.detach())
     rebase(x, base, value, is_result=True)
-
-
-def _write_result(method: str, op: OpDef, x: Tensor, others: tuple[Any, ...], params: tuple[Any, ...]) -> None:
-    """Apply an op off the tape."""
-    target, values = x.detach(), tuple(map(_detached, others))
-    if not _fits(op, (target, *values), params, x):
-        _rebind(method, x, None, lambda old: dispatch.apply(op, (target, *values), params))
 
 
 def _fits(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], target: Tensor) -> bool:
@@ -156,9 +171,14 @@ def _on_tape(x: Tensor, values: tuple[Any, ...]) -> bool:
     )
 
 
-def _keeps_nothing(op: OpDef, x: Tensor, others: tuple[Any, ...]) -> bool:
+def _check_writable(x: Tensor, method: str) -> None:
+    """Raise AutogradError for a leaf that requires gradients."""
+    if dispatch.thread.grad_enabled and x.requires_grad:
+        base_of(x, method)
+
+
+def _keeps_nothing(op: OpDef, x: Tensor, inputs: tuple[Any, ...]) -> bool:
     """Whether the tape keeps neither the result nor an input that lies in the memory of `x`."""
-    inputs = (x, *others)
     mask = sum(1 << i for i, v in enumerate(inputs) if getattr(v, "requires_grad", False))
     saved = None if op.gradient is None or op.schema.variadic else op.gradient.saved_for(mask)
     if saved is None or saved.outputs:

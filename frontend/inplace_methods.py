@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from polyhal.element_updates import element_update
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.ops import FUNCTIONS
-from polyhal.inplace import overwrite
+from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.indexing import cast_to
+from polyhal.inplace import apply_in_place, function_in_place, overwrite, update_in_place
 from polyhal.inplace_ops import InPlaceOps
 
 if TYPE_CHECKING:
@@ -57,6 +59,20 @@ class InPlaceMethods(InPlaceOps):
         else:
             mask[(np.arange(shape[0]),) * len(shape)] = True
         return self.masked_fill_(_operand(mask, self), fill_value)
+
+    def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
+        """Overwrite the elements where `mask`, which is broadcast, is true by a number or a tensor without axes."""
+        value = cast_to(value, self)
+        return apply_in_place("masked_fill_", OPS["where"], (_operand(mask, self), value, self), (), 2)
+
+    def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+        """Assign `self[indices] = values`, or add the values if they accumulate. Compare `torch.Tensor.index_put_`."""
+        items = tuple(slice(None) if i is None else i for i in indices)
+        if self.is_contiguous and not self.dtype.is_complex:
+            update = element_update("index_put_", self, items, values, "sum" if accumulate else "replace")
+            if update_in_place("index_put_", self, update):
+                return self
+        return function_in_place("index_put_", FUNCTIONS["index_put"], self, indices, values, accumulate)
 
     def zero_(self) -> Self:
         """Overwrite every element by 0."""

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from polyhal.hal.ops import FUNCTIONS, METHODS
+from polyhal.hal.ops.indexing.table_updates import UPDATES
 from polyhal.hal.ops.methods import OPERATORS
 from polyhal.hal.ops.opdef import OpDef, compile_function
-from polyhal.inplace import apply_in_place, function_in_place
+from polyhal.inplace import apply_in_place, function_in_place, update_in_place
 
 _OTHERS = frozenset(
     {
@@ -55,7 +56,12 @@ def _method(name: str, op: OpDef) -> Callable[..., Any]:
 
 
 def _general_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    prepare = UPDATES.get(name.removesuffix("_"))
+
     def method(self: Any, *args: Any, **keywords: Any) -> Any:
+        in_place = prepare is not None and self.is_contiguous and not self.dtype.is_complex
+        if in_place and update_in_place(name, self, prepare(self, *args, **keywords)):
+            return self
         return function_in_place(name, function, self, *args, **keywords)
 
     method.__name__ = name

@@ -17,6 +17,7 @@ from polyhal.backends.common.launching.completion import Finished
 from polyhal.backends.common.reference import members
 from polyhal.backends.common.reference.arrays import in_range, view_memory
 from polyhal.backends.common.reference.functions import BINARY, REDUCE, UNARY
+from polyhal.backends.numpy.row_updates import ROW_UPDATES, row_update
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
@@ -248,7 +249,10 @@ class NumpyBackend(CoreNumpyBackend):
     ) -> Launch | Declined:
         """Run any op by its reference function. Half precision is computed in float32 and rounded once, when it is stored."""
         definition = OPS[op]
-        if definition.family in ("elementwise", "movement", "creation") and definition.strategy(OnHost) is None:
+        if op in ROW_UPDATES:
+            return row_update(op)
+        plain = definition.family in ("elementwise", "movement", "creation") or op == "add_rows"
+        if plain and definition.strategy(OnHost) is None:
             return Declined("the core methods are as fast")
         return _launch(op, definition.reference, inputs, params)
 

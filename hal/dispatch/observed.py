@@ -35,7 +35,7 @@ def observed_plan(
             run_observed(call, lambda: plan.run(inputs, outputs))
 
         return OpPlan(plan.outputs, observed, plan.resolution, tuple_result=plan.tuple_result)
-    if op.index_range is None or not fresh or not settings.index_checks or device.info.type is not DeviceType.CPU:
+    if op.index_range is None or not settings.index_checks or device.info.type is not DeviceType.CPU:
         return plan
     op.infer(specs, bound)  # may normalize parameters
     allowed = op.index_range(specs, bound)

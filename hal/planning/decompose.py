@@ -43,13 +43,20 @@ def decomposed(planner: Planner, request: Request) -> Resolved | None:
 
 def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
     """A run of all nodes in order. Nodes that differ only in their operands are resolved once."""
-    from polyhal.hal.planning.interpreter import GraphInterpreter
+    from polyhal.hal.planning.interpreter import GraphInterpreter, nodes_in_place
 
     runs: list[Run | None] = []
     resolved: dict[Any, tuple[Run, Resolution]] = {}
-    for node in graph.nodes:
+    in_place = nodes_in_place(graph, request.aliases)
+    for k, node in enumerate(graph.nodes):
         if graph.is_view(node):
             runs.append(None)
+            continue
+        if k in in_place:
+            inputs, aliases = tuple(graph.spec_of(x) for x in node.inputs), (0,)
+            run, _, part = planner.resolve(node.op, inputs, graph.output_specs(node), node.bound, aliases)
+            request.resolution.parts.append(part)
+            runs.append(run)
             continue
         signature = graph.signature(node)
         if signature not in resolved:
@@ -57,7 +64,7 @@ def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
         run, part = resolved[signature]
         request.resolution.parts.append(part)
         runs.append(run)
-    return GraphInterpreter(graph, runs, request.aliases, planner.device).run
+    return GraphInterpreter(graph, runs, request.aliases, planner.device, in_place).run
 
 
 def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:

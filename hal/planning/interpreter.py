@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.ir.graph import Graph, Operand, Value
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.pool import bucket
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.plan import Run
 
 if TYPE_CHECKING:
@@ -42,8 +43,18 @@ class GraphInterpreter:
     the output replaces an input that is still read later.
     """
 
-    def __init__(self, graph: Graph, runs: Sequence[Run | None], aliases: tuple[int, ...], device: Device) -> None:
-        """`runs` has one for each node, None for views; `aliases` says which input each output replaces, -1 for none."""
+    def __init__(
+        self,
+        graph: Graph,
+        runs: Sequence[Run | None],
+        aliases: tuple[int, ...],
+        device: Device,
+        in_place: Collection[int] = (),
+    ) -> None:
+        """`runs` has one for each node, None for views; `aliases` says which input each output replaces, -1 for none.
+
+        The nodes with the numbers `in_place` write over the input that an output replaces.
+        """
         self._take = device.pool.take
         self._copy = device.backend.copy
         self._inputs = graph.inputs
@@ -53,7 +64,7 @@ class GraphInterpreter:
             for x in node.inputs:
                 if isinstance(x, Value):
                     last_use[graph.root(x.index)] = k
-        direct, self._copied = _assign_outputs(graph, aliases, last_use)
+        direct, self._copied = _assign_outputs(graph, aliases, last_use, in_place)
         dead: list[list[int]] = [[] for _ in graph.nodes]
         for value in range(graph.inputs, self._size):
             if 0 <= last_use[value] < len(dead):
@@ -98,8 +109,24 @@ class GraphInterpreter:
                 self._copy(values[value], outs[position])
 
 
+def nodes_in_place(graph: Graph, aliases: tuple[int, ...]) -> frozenset[int]:
+    """The nodes that may write over the input of the graph that their result replaces: they read it last, as first operand."""
+    found = []
+    for value, alias in zip(graph.outputs, aliases, strict=False):
+        k = graph.producer_index(value)
+        if alias < 0 or k < 0 or Trait.INPLACE not in graph.nodes[k].op.traits:
+            continue
+        node, spec = graph.nodes[k], graph.tensor(alias)
+        views = [v for v in range(len(graph.specs)) if graph.is_tensor(v) and graph.root(v) == alias]
+        read_later = any(u > k for v in views for u in graph.user_indices(v))
+        others = [x for x in node.inputs[1:] if isinstance(x, Value) and x.index in views]
+        if node.inputs[0] == Value(alias) and graph.tensor(value)[:3] == spec[:3] and not (read_later or others):
+            found.append(k)
+    return frozenset(found)
+
+
 def _assign_outputs(
-    graph: Graph, aliases: tuple[int, ...], last_use: list[int]
+    graph: Graph, aliases: tuple[int, ...], last_use: list[int], in_place: Collection[int]
 ) -> tuple[dict[int, int], list[tuple[int, int]]]:
     """The values that nodes write to an output directly, by output; and the values and outputs to copy at the end.
 
@@ -111,7 +138,8 @@ def _assign_outputs(
         producer = graph.producer_index(value)
         alias = aliases[position] if aliases else -1
         owns_memory = producer >= 0 and graph.root(value) == value and value not in direct
-        if owns_memory and (alias < 0 or last_use[alias] < producer):
+        is_dead = alias < 0 or last_use[alias] < producer + (producer in in_place)
+        if owns_memory and is_dead:
             direct[value] = position
         else:
             copied.append((value, position))

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from polyhal.hal.layout import Spec, collapse
+from polyhal.hal.protocol import Declined, InputSpec
+
+_MAX_COMPARED = 128
+"""Indices that a kernel compares with one another to find the last that names a row: each with all after it."""
 
 
 def flat_stride(spec: Spec) -> int | None:
@@ -24,3 +30,33 @@ def outer_axis_inner(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple
     if len(outer) > 1 or len(inner) > 1:
         return None
     return (outer[0], spec.shape[axis], inner[0]), (outer_steps[0], spec.strides[axis], inner_steps[0])
+
+
+class RowUpdate(NamedTuple):
+    """Rows of a table replaced by those of a source, by number: the operands of a kernel that writes in place."""
+
+    index: Spec
+    step: int
+    """The stride of the index."""
+    source: Spec
+    row: int
+    column: int
+    """The strides of the source."""
+    distinct: bool
+    """Whether no row is named twice."""
+
+    @property
+    def items(self) -> int:
+        """Elements that are written."""
+        return self.source.size
+
+    @classmethod
+    def of(cls, inputs: tuple[InputSpec | None, ...], distinct: bool) -> RowUpdate | Declined:
+        """The update of an op (table, index, source), or why a kernel that compares indices does not take it."""
+        _, index, source = inputs
+        if not isinstance(index, Spec) or not isinstance(source, Spec):
+            return Declined("an operand is a number")
+        if not distinct and index.size > _MAX_COMPARED:
+            return Declined(f"more than {_MAX_COMPARED} indices, which may name a row twice")
+        (step,), (row, column) = index.strides, source.strides
+        return cls(index, step, source, row, column, distinct or index.size == 1)

@@ -24,7 +24,7 @@ from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.wgpu.lowering.attention import dispatch as attention
 from polyhal.backends.wgpu.lowering.conv import banded_matmul, pooling
 from polyhal.backends.wgpu.lowering.conv import dispatch as conv
-from polyhal.backends.wgpu.lowering.gather import along_axis, gather, scatter_add, store_rows
+from polyhal.backends.wgpu.lowering.gather import along_axis, gather, replace_rows, scatter_add, store_rows
 from polyhal.backends.wgpu.lowering.gemm import dispatch as gemm
 from polyhal.backends.wgpu.lowering.optim import optimizer
 from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise, random
@@ -32,8 +32,8 @@ from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
 from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, norm, softmax
 
 _FAMILIES = (
-    elementwise, copy, gather, scatter_add, along_axis, store_rows, random, reduction, pooling, softmax, optimizer, gemm,
-    conv, banded_matmul, norm, cross_entropy, batch_norm, attention,
+    elementwise, copy, gather, scatter_add, along_axis, replace_rows, store_rows, random, reduction, pooling, softmax,
+    optimizer, gemm, conv, banded_matmul, norm, cross_entropy, batch_norm, attention,
 )  # fmt: skip
 
 

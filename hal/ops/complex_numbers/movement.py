@@ -7,7 +7,7 @@ from typing import Any
 from polyhal.hal.ops.complex_numbers.rules import by_parts, complex_rule, imag, join, real
 from polyhal.hal.ops.indexing.along_axis import scatter_along_axis
 from polyhal.hal.ops.indexing.along_axis import take_along_axis as op_take_along_axis
-from polyhal.hal.ops.indexing.row_updates import replace_rows
+from polyhal.hal.ops.indexing.row_updates import add_rows, replace_rows, write_rows
 from polyhal.hal.ops.indexing.rows import embedding, scatter_rows
 from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal
 from polyhal.hal.ops.layout.regions import concat, copy, pad
@@ -21,7 +21,9 @@ from polyhal.hal.ops.reductions.sums import mean, sum_
 
 by_parts(broadcast_to, contiguous, copy, diagonal_view, permute, reshape, slice_, window, windows)
 by_parts(concat, embed_diagonal, fold_windows, overwrite, tril, triu, unslice)
-by_parts(embedding, op_take_along_axis, replace_rows, scatter_along_axis, scatter_rows, but=("index",))
+by_parts(
+    add_rows, embedding, op_take_along_axis, replace_rows, scatter_along_axis, scatter_rows, write_rows, but=("index",)
+)
 by_parts(cumsum, mean, sum_)
 
 

@@ -10,18 +10,16 @@ import math
 from typing import Any
 
 from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.indexing.reduce_rows import reduce_rows
 from polyhal.hal.ops.indexing.row_updates import wrap_index
-from polyhal.hal.ops.indexing.rows import scatter_rows
-from polyhal.hal.ops.indexing.take_along_axis import masked_fill
-from polyhal.hal.ops.layout.axes import moveaxis
+from polyhal.hal.ops.indexing.table_updates import TableUpdate, table_update, updated
 from polyhal.hal.ops.layout.creation import arange, full
-from polyhal.hal.ops.layout.regions import copy
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.logic import less
+from polyhal.hal.ops.pointwise.selection import where
 
 
 @composite()
@@ -30,8 +28,13 @@ def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> 
 
     Compare `torch.index_add`. Raises ShapeError.
     """
+    return updated(x, _index_add(x, axis, index, source, alpha=alpha))
+
+
+@table_update
+def _index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> TableUpdate | None:
     scaled = source if alpha == 1 and not isinstance(alpha, bool) else _scaled(source, alpha)
-    return _updated("index_add", x, axis, index, scaled, "sum")
+    return _slices("index_add", x, axis, index, scaled, "sum")
 
 
 def _scaled(source: Any, alpha: Any) -> Any:
@@ -46,7 +49,12 @@ def index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
 
     Compare `torch.index_copy`. Raises ShapeError.
     """
-    return _updated("index_copy", x, axis, index, source, "replace")
+    return updated(x, _index_copy(x, axis, index, source))
+
+
+@table_update
+def _index_copy(x: Any, axis: int, index: Any, source: Any) -> TableUpdate | None:
+    return _slices("index_copy", x, axis, index, source, "replace")
 
 
 @composite()
@@ -56,7 +64,14 @@ def index_reduce(x: Any, axis: int, index: Any, source: Any, reduce: str, *, inc
     Without `include_self`, named slices of `x` do not count. Compare `torch.index_reduce`. Raises ShapeError, and ValueError
     for another reduction.
     """
-    return _updated("index_reduce", x, axis, index, source, reduce, include_self)
+    return updated(x, _index_reduce(x, axis, index, source, reduce, include_self=include_self))
+
+
+@table_update
+def _index_reduce(
+    x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> TableUpdate | None:
+    return _slices("index_reduce", x, axis, index, source, reduce, include_self)
 
 
 @composite()
@@ -65,32 +80,44 @@ def index_fill(x: Any, axis: int, index: Any, value: Any) -> Any:
 
     Compare `torch.index_fill`.
     """
-    if not x.ndim:
-        return reshape(index_fill(reshape(x, (1,)), 0, index, value), ())
-    axis = normalize_axis(axis, x.ndim)
-    length = x.shape[axis]
-    numbers = wrap_index(reshape(index, (-1,)), length)
-    ones = full((numbers.shape[0], 1), 1, dtypes.int32, device=x.device)
-    shape = tuple(length if k == axis else 1 for k in range(x.ndim))
-    return masked_fill(x, reshape(less(0, scatter_rows(ones, numbers, length)), shape), value)
+    return updated(x, _index_fill(x, axis, index, value))
 
 
-def _updated(name: str, x: Any, axis: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
-    shape = x.shape
-    x = x if x.ndim else reshape(x, (1,))
-    axis = normalize_axis(axis, x.ndim)
-    front = moveaxis(x, axis, 0)
-    length, rest = front.shape[0], front.shape[1:]
-    count = index.size
-    expected = tuple(count if k == axis else n for k, n in enumerate(x.shape))
+@table_update
+def _index_fill(x: Any, axis: int, index: Any, value: Any) -> TableUpdate | None:
+    shape = x.shape or (1,)
+    axis = normalize_axis(axis, len(shape))
+    filled = value if hasattr(value, "ref") else full((), number_of(x.dtype, value), x.dtype, device=x.device)
+    source = broadcast_to(filled, tuple(index.size if k == axis else n for k, n in enumerate(shape)))
+    return _slices("index_fill", x, axis, index, source, "replace")
+
+
+def number_of(dtype: DType, value: Any) -> Any:
+    """A number as a tensor of `dtype` holds it."""
+    return bool(value) if dtype.kind == "bool" else int(value) if dtype.is_integral else value
+
+
+def _slices(
+    name: str, x: Any, axis: int, index: Any, source: Any, reduce: str, include_self: bool = True
+) -> TableUpdate | None:
+    """The slices along an axis as rows: those along axis 0 are one each, others one for each index of the axes before."""
+    shape = x.shape or (1,)
+    axis = normalize_axis(axis, len(shape))
+    count, length = index.size, shape[axis]
+    expected = tuple(count if k == axis else n for k, n in enumerate(shape))
     if source.shape != expected and not (source.size == count and math.prod(expected) == count and source.ndim <= 1):
         raise ShapeError(message(name, f"the source has shape {source.shape}", expected=str(expected)))
     if not x.size or not count:
-        return reshape(copy(x), shape)
-    rows = reshape(moveaxis(reshape(source, expected), axis, 0), (count, -1))
-    numbers = wrap_index(reshape(index, (-1,)), length)
-    out = reduce_rows(name, reshape(front, (length, -1)), numbers, rows, reduce, include_self)
-    return reshape(moveaxis(reshape(out, (length, *rest)), 0, axis), shape)
+        return None
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    table, rows = reshape(x, (outer * length, inner)), reshape(source, (outer * count, inner))
+    flat = reshape(index, (-1,))
+    if outer == 1:
+        return TableUpdate(name, table, flat, rows, reduce, include_self, wraps=True)
+    along = wrap_index(flat, length)
+    first = reshape(arange(0, outer * length, length, dtypes.int64, device=x.device), (outer, 1))
+    numbers = reshape(where(less(along, 0), -1, first + along), (-1,))
+    return TableUpdate(name, table, numbers, rows, reduce, include_self)
 
 
 @composite()
@@ -102,7 +129,9 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> An
     items = tuple(slice(None) if i is None else i for i in indices)
     # Positions count from 1, so that an index out of range, which reads 0 where it is not refused, names no element.
     numbers = reshape(arange(1, x.size + 1, 1, dtypes.int64, device=x.device), x.shape)
-    return _put("index_put", x, numbers[items] - 1, values, accumulate)
+    positions = numbers[items] - 1
+    rows = reshape(broadcast_to(values, positions.shape), (-1, 1))
+    return updated(x, _elements("index_put", x, positions, rows, accumulate))
 
 
 @composite()
@@ -111,14 +140,18 @@ def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
 
     Compare `torch.put`. Raises ShapeError.
     """
+    return updated(x, _put(x, index, source, accumulate))
+
+
+@table_update
+def _put(x: Any, index: Any, source: Any, accumulate: bool = False) -> TableUpdate | None:
     if source.size != index.size:
         raise ShapeError(message("put", f"{index.size} indices and {source.size} elements", expected="as many"))
-    return _put("put", x, wrap_index(index, x.size), reshape(source, index.shape), accumulate)
+    update = _elements("put", x, index, reshape(source, (-1, 1)), accumulate)
+    return None if update is None else update._replace(wraps=True)
 
 
-def _put(name: str, x: Any, positions: Any, values: Any, accumulate: bool) -> Any:
+def _elements(name: str, x: Any, positions: Any, rows: Any, accumulate: bool) -> TableUpdate | None:
     if not positions.size:
-        return copy(x)
-    rows = reshape(broadcast_to(values, positions.shape), (-1, 1))
-    reduce = "sum" if accumulate else "replace"
-    return reshape(reduce_rows(name, reshape(x, (-1, 1)), reshape(positions, (-1,)), rows, reduce), x.shape)
+        return None
+    return TableUpdate(name, reshape(x, (-1, 1)), reshape(positions, (-1,)), rows, "sum" if accumulate else "replace")

@@ -32,7 +32,7 @@ def reduce_rows(name: str, x: Any, index: Any, src: Any, reduce: str, include_se
         return replace_rows(x, index, src)
     if x.dtype.is_complex and reduce == "sum" and include_self:
         return x + scatter_rows(src, index, x.shape[0])
-    kind = _computed_in(x.dtype, reduce)
+    kind = computed_in(x.dtype, reduce)
     if kind is not x.dtype:
         out = reduce_rows(name, x.cast(dtype=kind), index, src.cast(dtype=kind), reduce, include_self)
         return not_equal(out, 0) if x.dtype.kind == "bool" else out.cast(dtype=x.dtype)
@@ -59,7 +59,7 @@ def _combined(x: Any, index: Any, src: Any, reduce: str, count: Any, include_sel
     return total / divisor if x.dtype.kind == "float" else floor_divide(total, divisor)
 
 
-def _computed_in(dtype: DType, reduce: str) -> DType:
+def computed_in(dtype: DType, reduce: str) -> DType:
     """The dtype that sums by index have kernels for, and that holds the counts of a mean.
 
     Wrapping commutes with sums and products.

@@ -14,18 +14,23 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
+    CoreCall,
+    CoreInput,
+    CoreMember,
     Decompose,
     ErrorSample,
     IndexRange,
     OpFunction,
     Output,
+    Params,
     Sample,
     Specs,
     Tolerance,
+    Trait,
     declare,
     tensor_at,
 )
-from polyhal.hal.ops.indexing.rows import embedding, index_size, scatter_rows, tensor_and_index
+from polyhal.hal.ops.indexing.rows import embedding, index_input, index_size, scatter_rows, tensor_and_index
 from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.slicing import slice_
@@ -33,6 +38,7 @@ from polyhal.hal.ops.layout.views import contiguous, reshape
 from polyhal.hal.ops.pointwise.logic import equal, greater_equal, less, logical_and, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import maximum, where
 from polyhal.hal.ops.reductions.sort import sort_pairs
+from polyhal.hal.protocol import ComputeBackend
 
 # --- numbers --------------------------------------------------------------------------------------------------------
 
@@ -108,12 +114,10 @@ def _replace(x: Any, index: Any, src: Any, *, distinct: bool) -> Any:
     if 0 in (count, *x.shape):
         return contiguous(x)
     if distinct or count == 1:
-        numbers, positions = index, arange(0, count, 1, dtypes.int64)
-    else:
-        numbers, positions = sort_pairs(index, 0, False)
-        numbers = _last_of_runs(numbers)
-    written, rows = _written_rows(src, numbers, positions, x.shape[0])
-    return where(written, rows, x)
+        written, rows = _written_rows(src, index, arange(0, count, 1, dtypes.int64), x.shape[0])
+        return where(written, rows, x)
+    numbers, positions = sort_pairs(index, 0, False)
+    return replace_rows(x, _last_of_runs(numbers), embedding(src, positions), True)
 
 
 def _combine_rows(combine: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,8 +137,7 @@ def _combine_rows(combine: Callable[..., Any]) -> Callable[..., Any]:
             rows = concat((_pieces(rows, 0, distance), combined), 0)
             distance *= 2
         targets = _last_of_runs(numbers) if count > 1 else numbers
-        written, chosen = _written_rows(rows, targets, arange(0, count, 1, dtypes.int64), x.shape[0])
-        return where(written, combine(x, chosen), x)
+        return replace_rows(x, targets, combine(embedding(x, maximum(targets, 0)), rows), True)
 
     return decompose
 
@@ -150,10 +153,11 @@ def _reference(combine: Callable[..., Any]) -> Callable[..., Any]:
     return update
 
 
-def _samples(rng: np.random.Generator) -> list[Sample]:
-    cases = [(4, 3, 6), (6, 1, 9), (3, 2, 1), (2, 2, 0)]
+def _samples(rng: np.random.Generator, low: int = -1) -> list[Sample]:
+    """Updates of a few rows, some named several times; `low` is the least number."""
+    cases = [(4, 3, 6), (6, 1, 9), (3, 2, 1), (2, 2, 0), (300, 2, 200)]
     return [
-        Sample((rng.uniform(-2, 2, (rows, width)), rng.integers(-1, rows, n), rng.uniform(-2, 2, (n, width))))
+        Sample((rng.uniform(-2, 2, (rows, width)), rng.integers(low, rows, n), rng.uniform(-2, 2, (n, width))))
         for rows, width, n in cases
     ]
 
@@ -166,7 +170,21 @@ def _replace_rows(x: Any, index: Any, src: Any, *, distinct: bool = False) -> An
 
     `distinct` promises that no row is named twice.
     """
-    return _reference(lambda old, new: new)(x, index, src)
+    out = np.array(x)
+    put_rows(out, np.asarray(index), np.asarray(src))
+    return out
+
+
+def put_rows(out: np.ndarray, index: np.ndarray, src: np.ndarray) -> None:
+    """Replace rows of `out` in its memory, in the order of the index; numbers outside are skipped."""
+    inside = (index >= 0) & (index < len(out))
+    if not inside.all():
+        index, src = index[inside], src[inside]
+    if len(np.unique(index)) == len(index):
+        out[index] = src
+    else:  # NumPy does not promise which of several values an element gets
+        for i, row in zip(index.tolist(), src, strict=True):
+            out[i] = row
 
 
 def _replace_gradient(g: Any, x_spec: Spec, index: Any, *, distinct: bool) -> Any:
@@ -189,12 +207,73 @@ replace_rows: OpFunction = declare(
     family="indexing",
     infer=_infer,
     lowering=Decompose(_replace, widen=False),
+    traits=Trait.INPLACE,
     gradient=_replace_gradient,
     samples=_samples,
     errors=_ERRORS,
     dtypes=dtypes.ALL,
     public=False,
     tolerance=Tolerance(0.0),
+)
+
+
+def _write_rows(x: Any, index: Any, src: Any) -> Any:
+    """`x` (rows, width) with row `index[i]` replaced by `src[i]`, the last one if several name it. Negative numbers wrap."""
+    return _replace_rows(x, _wrap_index(index, length=len(x)), src)
+
+
+def _write_gradient(g: Any, x_spec: Spec, index: Any) -> Any:
+    return _replace_gradient(g, x_spec, wrap_index(index, x_spec.shape[0]), distinct=False)
+
+
+write_rows: OpFunction = declare(
+    _write_rows,
+    name="write_rows",
+    family="indexing",
+    infer=_infer,
+    lowering=Decompose(lambda x, index, src: replace_rows(x, wrap_index(index, x.shape[0]), src), widen=False),
+    traits=Trait.INPLACE,
+    gradient=_write_gradient,
+    index_range=lambda specs, params: IndexRange(1, -tensor_at(specs, 0).shape[0], tensor_at(specs, 0).shape[0]),
+    samples=lambda rng: _samples(rng, -2),
+    errors=_ERRORS,
+    dtypes=dtypes.ALL,
+    public=False,
+    tolerance=Tolerance(0.0),
+)
+
+
+def _add_rows(x: Any, index: Any, src: Any) -> Any:
+    """`x` (rows, width) with `src[i]` added to row `index[i]`; numbers outside are skipped."""
+    return _reference(np.add)(x, index, src)
+
+
+def _add_to_rows(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:
+    x, index, src = (tensor_at(specs, i) for i in range(3))
+    dtype = dtypes.accumulator(x.dtype) if x.dtype.kind == "float" else x.dtype
+
+    def run(old: Any, i: Any, s: Any, out: Any) -> None:
+        if old.handle is not out.handle or old.offset != out.offset:
+            backend.copy(old, out)
+        backend.scatter_add(i, s, out)
+
+    inputs = (CoreInput(dtype, x.shape), index_input(index), CoreInput(dtype, src.shape))
+    return CoreCall("scatter_add", run, inputs, dtype, x.shape)
+
+
+add_rows: OpFunction = declare(
+    _add_rows,
+    name="add_rows",
+    family="indexing",
+    infer=_infer,
+    lowering=CoreMember(_add_to_rows),
+    traits=Trait.INPLACE,
+    gradient=lambda g, index: (g, None, _rows_or_zeros(g, index)),
+    samples=lambda rng: _samples(rng),
+    errors=_ERRORS,
+    dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
+    public=False,
+    tolerance=Tolerance(1.0, terms=index_size),
 )
 
 
@@ -209,6 +288,7 @@ multiply_rows: OpFunction = declare(
     family="indexing",
     infer=_infer,
     lowering=Decompose(_combine_rows(lambda a, b: a * b)),
+    traits=Trait.INPLACE,
     samples=_samples,
     errors=_ERRORS,
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
@@ -247,6 +327,7 @@ maximum_rows: OpFunction = declare(
     family="indexing",
     infer=_infer,
     lowering=Decompose(_combine_rows(maximum), widen=False),
+    traits=Trait.INPLACE,
     gradient=_maximum_gradient,
     samples=_samples,
     errors=_ERRORS,

@@ -49,7 +49,8 @@ def index_size(specs: Specs, params: Params) -> int:
     return tensor_at(specs, 1).size
 
 
-def _index_input(index: Spec) -> CoreInput:
+def index_input(index: Spec) -> CoreInput:
+    """How a core member takes an index: as a vector, in a dtype that holds indices."""
     return CoreInput(index.dtype if index.dtype in _INDEX_DTYPES else dtypes.int64, (index.size,), exact=True)
 
 
@@ -74,7 +75,7 @@ def _infer_embedding(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 def _gather(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:
     weight, index = tensor_and_index(specs)
-    inputs = (CoreInput(weight.dtype, weight.shape, exact=True), _index_input(index))
+    inputs = (CoreInput(weight.dtype, weight.shape, exact=True), index_input(index))
     return CoreCall(
         "gather", lambda w, i, out: backend.gather(i, w, out), inputs, weight.dtype, (index.size, weight.shape[1]), True
     )
@@ -144,7 +145,7 @@ def _scatter_add(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
         backend.fill(0, out)
         backend.scatter_add(i, s, out)
 
-    inputs = (CoreInput(dtype, (index.size, src.shape[-1])), _index_input(index))
+    inputs = (CoreInput(dtype, (index.size, src.shape[-1])), index_input(index))
     return CoreCall("scatter_add", run, inputs, dtype, outputs[0].shape)
 
 

@@ -14,10 +14,9 @@ from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.indexing.along_axis import scatter_along_axis
 from polyhal.hal.ops.indexing.brackets import basic_index
-from polyhal.hal.ops.indexing.reduce_rows import reduce_rows
 from polyhal.hal.ops.indexing.row_updates import wrap_index
+from polyhal.hal.ops.indexing.table_updates import TableUpdate, table_update, updated
 from polyhal.hal.ops.layout.creation import arange, full
-from polyhal.hal.ops.layout.regions import copy
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
@@ -37,10 +36,24 @@ def scatter(x: Any, axis: int, index: Any, src: Any = None, *, value: Any = None
     return _scattered("scatter", x, axis, index, value if src is None else src, _OF_SCATTER[reduce], True)
 
 
+@table_update
+def _scatter(
+    x: Any, axis: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> TableUpdate | None:
+    if reduce not in _OF_SCATTER:
+        raise ValueError(message("scatter", f"reduce is {reduce!r}", expected="'add', 'multiply' or None"))
+    return _update("scatter", x, axis, index, value if src is None else src, _OF_SCATTER[reduce], True)
+
+
 @composite()
 def scatter_add(x: Any, axis: int, index: Any, src: Any) -> Any:
     """`x` with `src[i, j]` added to `out[index[i, j], j]` for axis 0. Compare `torch.scatter_add`. Raises ShapeError."""
     return _scattered("scatter_add", x, axis, index, src, "sum", True)
+
+
+@table_update
+def _scatter_add(x: Any, axis: int, index: Any, src: Any) -> TableUpdate | None:
+    return _update("scatter_add", x, axis, index, src, "sum", True)
 
 
 @composite()
@@ -53,21 +66,44 @@ def scatter_reduce(x: Any, axis: int, index: Any, src: Any, reduce: str, *, incl
     return _scattered("scatter_reduce", x, axis, index, src, reduce, include_self)
 
 
+@table_update
+def _scatter_reduce(
+    x: Any, axis: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> TableUpdate | None:
+    return _update("scatter_reduce", x, axis, index, src, reduce, include_self)
+
+
 def _scattered(name: str, x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool) -> Any:
-    if not hasattr(src, "ref"):
-        src = full(index.shape, src, x.dtype, device=x.device)
-    shape = x.shape
+    if reduce == "sum" and include_self and x.ndim > 1 and x.dtype.kind == "float" and index.size:
+        axis = normalize_axis(axis, x.ndim)
+        src = _source(x, index, src)
+        _check(name, x, axis, index, src)
+        if _spans(x, index, axis):
+            src = basic_index(src, tuple(slice(0, n) for n in index.shape))
+            src = src if src.dtype is x.dtype else src.cast(dtype=x.dtype)
+            return scatter_along_axis(src, index, x, axis, x.shape[axis])
+    return updated(x, _update(name, x, axis, index, src, reduce, include_self))
+
+
+def _update(
+    name: str, x: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool
+) -> TableUpdate | None:
+    src = _source(x, index, src)
     x, index, src = (reshape(v, (1,)) if not v.ndim else v for v in (x, index, src))
     axis = normalize_axis(axis, x.ndim)
     if not index.size:
-        return reshape(copy(x), shape)
+        return None
     _check(name, x, axis, index, src)
     src = basic_index(src, tuple(slice(0, n) for n in index.shape))
-    if reduce == "sum" and include_self and x.ndim > 1 and x.dtype.kind == "float" and _spans(x, index, axis):
-        src = src if src.dtype is x.dtype else src.cast(dtype=x.dtype)
-        return reshape(scatter_along_axis(src, index, x, axis, x.shape[axis]), shape)
     rows, values = (reshape(v, (-1, 1)) for v in (x, src))
-    return reshape(reduce_rows(name, rows, _positions(index, x.shape, axis), values, reduce, include_self), shape)
+    if x.ndim == 1:
+        return TableUpdate(name, rows, index, values, reduce, include_self, wraps=True)
+    return TableUpdate(name, rows, _positions(index, x.shape, axis), values, reduce, include_self)
+
+
+def _source(x: Any, index: Any, src: Any) -> Any:
+    """The source as a tensor, where it may be a number."""
+    return src if hasattr(src, "ref") else broadcast_to(full((), src, x.dtype, device=x.device), index.shape)
 
 
 def _check(name: str, x: Any, axis: int, index: Any, src: Any) -> None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyhal.backends.opencl.lowering.gather import along_axis, gather, scatter_add, scatter_bags, store_rows, sum_bags
+from polyhal.backends.opencl.lowering.gather import (
+    along_axis,
+    gather,
+    replace_rows,
+    scatter_add,
+    scatter_bags,
+    store_rows,
+    sum_bags,
+)
 from polyhal.hal.protocol import Declined, Launch
 
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
+    **replace_rows.LOWERINGS,
     "store_rows": store_rows.store_rows,
     "embedding": gather.embedding,
     "sum_bags": sum_bags.sum_bags,

@@ -1,0 +1,113 @@
+"""`x[items] = value` with index tensors and masks, as an update of rows or of single elements in the memory of `x`.
+
+What is computed is in proportion to the elements that are written: their numbers, and their values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce as fold
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyhal.hal import dtypes, layout
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.indexing.brackets import basic_index
+from polyhal.hal.ops.indexing.row_updates import wrap_index
+from polyhal.hal.ops.indexing.table_updates import TableUpdate
+from polyhal.indexing import cast_to, is_basic, is_mask, placed_items, result_axis, without_masks
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
+_arange, _broadcast_to, _less, _minimum, _permute, _reshape, _where = (
+    FUNCTIONS[n] for n in ("arange", "broadcast_to", "less", "minimum", "permute", "reshape", "where")
+)
+
+
+def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, reduce: str) -> TableUpdate | None:
+    """The update of a contiguous tensor by `x[items] = value`, or `+=` if `reduce` is "sum"; None if it names no element.
+
+    Raises IndexError for items that do not fit, and ShapeError for values that do not.
+    """
+    distinct = all(is_basic(i) or is_mask(i) for i in items)
+    items = tuple(without_masks(x, items))
+    basic = [item if is_basic(item) else slice(None) for item in items]
+    part = basic_index(x, tuple(basic if Ellipsis in basic else [*basic, Ellipsis]))
+    placed = placed_items(items, part.ndim)
+    axes = [axis for item, axis in placed if not is_basic(item)]
+    front = _permute(part, (*axes, *(i for i in range(part.ndim) if i not in axes)))
+    count = len(axes)
+    lengths, rest = front.shape[:count], front.shape[count:]
+    indices = [_index(i, n, x) for i, n in zip((i for i in items if not is_basic(i)), lengths, strict=True)]
+    shape = layout.broadcast_shapes(*(i.shape for i in indices))
+    values = _values(x, value, shape, rest, result_axis(placed))
+    if not values.size or not x.size:
+        return None
+    rows = (math.prod(lengths), math.prod(rest))
+    view = layout.reshape(front.ref.spec, rows)
+    if view is None or not layout.is_contiguous(view.shape, view.strides):
+        numbers = _element_numbers(x, front, indices, shape)
+        return TableUpdate(name, _reshape(x, (-1, 1)), numbers, _reshape(values, (-1, 1)), reduce, distinct=distinct)
+    table, values = _reshape(front, rows), _reshape(values, (-1, rows[1]))
+    if count == 1 and not distinct:
+        return TableUpdate(name, table, _reshape(indices[0], (-1,)), values, reduce, wraps=True)
+    steps = [math.prod(lengths[k + 1 :]) for k in range(count)]
+    numbers = _reshape(_numbers(indices, lengths, steps), (-1,))
+    return TableUpdate(name, table, numbers, values, reduce, distinct=distinct)
+
+
+def _index(item: Any, length: int, x: Tensor) -> Any:
+    """An index as a tensor beside `x`. Raises IndexError for numbers of the host that are out of range."""
+    from polyhal.tensor import Tensor, as_tensor
+
+    if isinstance(item, Tensor):
+        return item.to(x.device)
+    if item.size and not (-length <= item.min() and item.max() < length):
+        raise IndexError(
+            f"[setitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}"
+        )
+    return as_tensor(np.asarray(item, np.int64), device=x.device)
+
+
+def _values(x: Tensor, value: Any, shape: tuple[int, ...], rest: tuple[int, ...], place: int) -> Any:
+    """The values with the axes of the indices, which belong at `place` in the result of indexing, in front."""
+    from polyhal.tensor import as_tensor
+
+    value = cast_to(value, x)
+    if not hasattr(value, "ref"):
+        value = as_tensor(value, x.dtype, x.device)
+    values = _broadcast_to(value, (*rest[:place], *shape, *rest[place:]))
+    count = len(shape)
+    if not place or not count:
+        return values
+    return _permute(values, (*range(place, place + count), *range(place), *range(place + count, values.ndim)))
+
+
+def _numbers(indices: Sequence[Any], lengths: Sequence[int], steps: Sequence[int]) -> Any:
+    """The sum of the indices, each times its step; -1 where one of them is out of range."""
+    wrapped = [wrap_index(i, n) for i, n in zip(indices, lengths, strict=True)]
+    total = fold(lambda a, b: a + b, (w if s == 1 else w * s for w, s in zip(wrapped, steps, strict=True)))
+    if len(wrapped) == 1 and steps[0] > 0:
+        return total
+    return _where(_less(fold(_minimum, wrapped), 0), -1, total)
+
+
+def _element_numbers(x: Tensor, front: Tensor, indices: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """The places in `x`, in row-major order, of all elements that are written; -1 for those out of range."""
+    count, strides = len(indices), front.ref.spec.strides
+    first = front.ref.offset - x.ref.offset
+    rest = front.shape[count:]
+    wrapped = [wrap_index(i, n) for i, n in zip(indices, front.shape[:count], strict=True)]
+    start = fold(lambda a, b: a + b, (w * s for w, s in zip(wrapped, strides[:count], strict=True))) + first
+    start = _broadcast_to(start, shape)
+    missing = _broadcast_to(_less(fold(_minimum, wrapped), 0), shape)
+    lead = (*shape, *(1,) * len(rest))
+    places = _reshape(start, lead)
+    for k, (n, stride) in enumerate(zip(rest, strides[count:], strict=True)):
+        along = _arange(0, n, 1, dtypes.int64, device=x.device) * stride
+        places = places + _reshape(along, tuple(n if i == k else 1 for i in range(len(rest))))
+    places = _where(_reshape(missing, lead), -1, places)
+    return _reshape(_broadcast_to(places, (*shape, *rest)), (-1,))
