@@ -188,10 +188,15 @@ class AliasTable:
             root = self._new_constant(contents, _dense_span(ref), target.device)
         if any(r is not root and r.overlaps(ref) for r in contents.roots):
             raise _overlap_error(ref)
+        own = root.ref
         whole = root.is_at(ref) or (
-            root.ref.spec.shape == ref.shape and root.ref.offset == ref.offset and ref.is_contiguous
+            own.size == ref.size and own.offset == ref.offset and own.is_contiguous and ref.is_contiguous
         )
         replacement = self._replacement(value, ref, target.device) if whole else None
+        if replacement is not None and own.shape != ref.shape:
+            (replacement,), _ = self._graph.add_node(
+                OPS["reshape"], (Value(replacement),), (own.shape,), target.device
+            )
         if replacement is not None:
             root.value = replacement
         else:

@@ -230,8 +230,10 @@ class _Assigner(Generic[D]):
         self._holds.append(root)
 
     def _fits_input(self, value: int, source: int) -> bool:
-        """Whether a value has the layout of the input that it updates, so that it can be computed in its place."""
-        return self._root[value] == value and _fits(self._graph.tensor(value), self._graph.tensor(source))
+        """Whether a value is a whole allocation, laid out as the input that it updates, and can be computed in its place."""
+        graph, root = self._graph, self._root[value]
+        is_whole = root == value or (self._offset[value] == 0 and _fills(graph.tensor(value), graph.tensor(root)))
+        return is_whole and _fills(graph.tensor(value), graph.tensor(source))
 
     def _is_in_place(self, value: int, source: int) -> bool:
         root = self._root[value]
@@ -288,7 +290,7 @@ class _Assigner(Generic[D]):
         number = self._of[root]
         allocation = self._allocations[number]
         spec, own = graph.tensor(value), graph.tensor(x)
-        whole = self._offset[x] == 0 and _fits(spec, graph.tensor(root))
+        whole = self._offset[x] == 0 and _fills(spec, graph.tensor(root))
         if not whole or not _fits(spec, own) or self._last[root] != k or self._holds[number] != root:
             return False
         if allocation.source is not None:
@@ -325,6 +327,12 @@ def _same_layout(a: Spec, b: Spec) -> bool:
 def _fits(spec: Spec, own: Spec) -> bool:
     """Whether a value of one spec can be written where one of another lies: kernels store aligned results in vectors."""
     return spec[:3] == own[:3] and (own.aligned or not spec.aligned)
+
+
+def _fills(spec: Spec, own: Spec) -> bool:
+    """Whether a value of one spec takes exactly the memory of another, maybe in another shape."""
+    dense = spec.dtype is own.dtype and spec.size == own.size and spec.is_contiguous and own.is_contiguous
+    return _fits(spec, own) or (dense and (own.aligned or not spec.aligned))
 
 
 def _is_pointwise_group(node: Node) -> bool:

@@ -114,9 +114,7 @@ def _gradients(start: Any, values: Any, make: Callable[[Any], Any], write: Write
 def test_gradients_are_those_of_pytorch(device: ph.Device, name: str) -> None:
     make = ours(device)
     found = _gradients(make(_values(4, 5, 6)).requires_grad_(), make(_values(4, 5, 6) + 2), make, WRITES[name])
-    expected = _gradients(
-        theirs(_values(4, 5, 6)).requires_grad_(), theirs(_values(4, 5, 6) + 2), theirs, WRITES[name]
-    )
+    expected = _gradients(theirs(_values(4, 5, 6)).requires_grad_(), theirs(_values(4, 5, 6) + 2), theirs, WRITES[name])
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
@@ -150,7 +148,7 @@ def test_any_brackets_assign_as_in_numpy(data: st.DataObject) -> None:
     shape = (3, 4, 2)
     count = data.draw(st.integers(1, 3))
     items: list[Any] = []
-    for n in data.draw(st.permutations(range(3)))[:0] or shape[:count]:
+    for n in shape[:count]:
         kind = data.draw(st.sampled_from(["index", "slice", "number"]))
         if kind == "index":
             items.append(np.array(data.draw(st.permutations(range(-n, 0)))[:2]))
@@ -168,16 +166,10 @@ def test_any_brackets_assign_as_in_numpy(data: st.DataObject) -> None:
     np.testing.assert_array_equal(x.numpy(), a)
 
 
-SMALL: dict[str, Write] = {
-    n: WRITES[n] for n in ("rows", "rows to a number", "elements", "columns", "index_copy_", "index_add_", "index_fill_",
-                           "index_put_", "put_", "scatter_", "masked_fill_")
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
 @pytest.mark.parametrize("name", ["rows", "elements", "index_copy_", "index_add_", "index_put_", "put_"])
 def test_memory_is_taken_in_proportion_to_what_is_written(device: ph.Device, name: str, captured: bool) -> None:
-    if not device.capabilities.suballocation or device.name == "numpy:contiguous_only":
+    if device.name == "numpy:contiguous_only":
         pytest.skip("a device with the required members alone composes these ops of ones that take a tensor's size")
     x = ph.zeros((200_000, 5, 6), device=device)  # 24 MB
     make = ours(device)
@@ -186,11 +178,10 @@ def test_memory_is_taken_in_proportion_to_what_is_written(device: ph.Device, nam
         WRITES[name](x, make)
 
     step = ph.jit(write) if captured else write
-    for _ in range(4 if captured else 1):
-        step()
     used = device.pool.used
     device.pool.reset_peak()
-    step()
+    for _ in range(4 if captured else 1):
+        step()
     assert device.pool.peak - used < x.nbytes // 20
 
 
