@@ -261,12 +261,16 @@ def _add_to_rows(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
     return CoreCall("scatter_add", run, inputs, dtype, x.shape)
 
 
+def _added(x: Any, index: Any, src: Any) -> Any:
+    return contiguous(x) if 0 in (index.shape[0], *x.shape) else x + scatter_rows(src, index, x.shape[0])
+
+
 add_rows: OpFunction = declare(
     _add_rows,
     name="add_rows",
     family="indexing",
     infer=_infer,
-    lowering=CoreMember(_add_to_rows),
+    lowering=(CoreMember(_add_to_rows), Decompose(_added)),
     traits=Trait.INPLACE,
     gradient=lambda g, index: (g, None, _rows_or_zeros(g, index)),
     samples=lambda rng: _samples(rng),
