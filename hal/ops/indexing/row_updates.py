@@ -262,7 +262,10 @@ def _add_to_rows(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
 
 
 def _added(x: Any, index: Any, src: Any) -> Any:
-    return contiguous(x) if 0 in (index.shape[0], *x.shape) else x + scatter_rows(src, index, x.shape[0])
+    if 0 in (index.shape[0], *x.shape):
+        return contiguous(x)
+    inside = reshape(greater_equal(index, 0), (-1, 1))
+    return x + scatter_rows(where(inside, src, 0), maximum(index, 0), x.shape[0])
 
 
 add_rows: OpFunction = declare(
