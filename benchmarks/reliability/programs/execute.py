@@ -80,14 +80,15 @@ class Session:
             self._observe(variables, seen)
         return seen
 
-    def function(self) -> Callable[..., dict[str, Any]]:
-        """The statements of a call as a function of the leaves that are no parameters."""
+    def function(self, *, detached: bool = False) -> Callable[..., dict[str, Any]]:
+        """The statements of a call as a function of the leaves that are no parameters; results with their tape or without."""
         names = [leaf.name for leaf in self.program.leaves if not leaf.is_parameter]
         inside = [s for s in self.program.body if s.op != AFTERWARDS]
         body = textwrap.indent("\n".join(s.text for s in inside) or "pass", "    ")
         made_there = dict.fromkeys(t for s in inside for t in s.targets)
         deleted = {n for s in inside if s.text.startswith("del ") for n in s.names}
-        results = "".join(f"{n!r}: {n}, " for n in made_there if n not in deleted)
+        without = ".detach()" if detached else ""
+        results = "".join(f"{n!r}: {n}{without}, " for n in made_there if n not in deleted)
         text = f"def call({', '.join(names)}):\n{body}\n    return {{{results}}}\n"
         exec(code(text), self.variables)
         made: Callable[..., dict[str, Any]] = self.variables.pop("call")

@@ -62,14 +62,21 @@ def torch_recorded(program: Program, device: polyhal.Device) -> Outcome:
     import polyhal.torch
 
     _choose(device)
-    return _as_function(with_parameters(program), PyTorch("polyhal"), polyhal.torch.jit)
+    return _as_function(with_parameters(program), PyTorch("polyhal"), polyhal.torch.jit, detached=True)
 
 
 def torch_compiled(program: Program, device: polyhal.Device) -> Outcome:
     """By PyTorch on the device, the forward pass as one function under `torch.compile(backend="polyhal")`."""
     _choose(device)
     torch._dynamo.reset()
-    return _as_function(forward_only(program), PyTorch("polyhal"), lambda f: torch.compile(f, backend="polyhal"))
+    forward = forward_only(program)
+    outcome = _as_function(forward, PyTorch("polyhal"), lambda f: torch.compile(f, backend="polyhal"))
+    if any(d.kind == "raises" for d in outcome.differences):
+        torch._dynamo.reset()
+        plain = _as_function(forward, PyTorch(), lambda f: torch.compile(f, backend="aot_eager"))
+        if any(d.kind == "raises" for d in plain.differences):
+            return Outcome(refused="PyTorch's compiler refuses it")
+    return outcome
 
 
 def together(programs: Sequence[Program], device: polyhal.Device) -> list[Outcome]:
@@ -113,11 +120,13 @@ def _judged(truth: Truth, seen: Sequence[Observation], *, as_function: bool = Fa
 def _is_refusal(seen: Observation) -> bool:
     """Whether the last error of a run says that the device or the mode does not take the program."""
     last = seen.raised.get(max(seen.raised)) if seen.raised else ""
-    named = last in ("CaptureError", "FallbackRefusedError", "UnsupportedOpError")
+    named = last in ("CaptureError", "RefusedError", "FallbackRefusedError", "UnsupportedOpError")
     return named or any(text in seen.message for text in _DEVICE_REFUSES)
 
 
-def _as_function(program: Program, library: Library, transform: Callable[..., Callable[..., object]]) -> Outcome:
+def _as_function(
+    program: Program, library: Library, transform: Callable[..., Callable[..., object]], *, detached: bool = False
+) -> Outcome:
     """Run a program's calls by a transformed function. One that PyTorch refuses is not run: there is nothing to compare."""
     plain = replace(
         program, statements=tuple(s for s in program.statements if s.op != "mistake")
@@ -128,6 +137,6 @@ def _as_function(program: Program, library: Library, transform: Callable[..., Ca
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = Session(plain, library)
-        function = transform(session.function())
+        function = transform(session.function(detached=detached))
         seen = [session.call_function(function, number) for number in range(CALLS)]
     return _judged(truth, seen, as_function=True)
