@@ -305,7 +305,7 @@ class Tensor(
         self.grad = None
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Callable[[], None]:
-        """Call `hook` with each gradient of this tensor; a tensor it returns replaces the gradient. Returns the remover."""
+        """Call `hook` with the gradient of this tensor, once per pass; a tensor it returns replaces it. Returns the remover."""
         from polyhal.autograd.hooks import add_hook
 
         return add_hook(self, hook)

@@ -11,6 +11,7 @@ from polyhal.autograd.complex_parts import joined_gradients, parts_of, seeded_pa
 from polyhal.autograd.hooks import run_hooks
 from polyhal.autograd.modes import GradMode
 from polyhal.autograd.ownership import share
+from polyhal.autograd.paths import Paths
 from polyhal.autograd.rules import input_gradients
 from polyhal.autograd.sinks import GradientCollector, LeafAccumulator, PartialCollector
 from polyhal.autograd.slices import Gradient, SliceSum, add_gradients
@@ -87,7 +88,8 @@ def differentiate(
     outputs, gradients = seeded_parts(outputs, gradients)
     seeds = [_seed(t, g) for t, g in zip(outputs, gradients, strict=True)]
     sink = GradientCollector(parts_of(inputs))
-    _walk(outputs, seeds, sink, retain_graph=retain_graph or create_graph, create_graph=create_graph)
+    paths = Paths([edge_of(out) for out in outputs], sink.chosen)
+    _walk(outputs, seeds, sink, retain_graph=retain_graph or create_graph, create_graph=create_graph, paths=paths)
     return joined_gradients(inputs, sink.gradients())
 
 
@@ -175,8 +177,12 @@ def _walk(
     *,
     retain_graph: bool,
     create_graph: bool,
+    paths: Paths | None = None,
 ) -> None:
-    """Visit nodes from the newest to the oldest: the order of a node is larger than that of any node it depends on."""
+    """Visit nodes from the newest to the oldest: the order of a node is larger than that of any node it depends on.
+
+    With `paths`, only nodes on them run; the others stay as they are.
+    """
     pending = _Pending()
     executor = dispatch.thread.executor
     with GradMode(create_graph), autocast(enabled=False), executor.differentiating():
@@ -187,10 +193,13 @@ def _walk(
             executor.differentiate(node)
             grads = _arrived(node, sums)
             sink.visit(node, grads)
-            for parent, g in input_gradients(node, grads):
+            if paths is not None and not paths.leads(node):
+                continue
+            for parent, g in input_gradients(node, grads, paths):
                 _deliver(parent, g, pending, sink)
             if not retain_graph:
                 node.free()
+        sink.run_hooks()
 
 
 class _Pending:

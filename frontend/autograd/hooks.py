@@ -78,6 +78,11 @@ def add_accumulation_hook(tensor: Tensor, hook: Callable[[Tensor], None]) -> Cal
     return remove
 
 
+def has_gradient_hooks(leaf: Tensor) -> bool:
+    """Whether a leaf has hooks that see its gradient before it is added."""
+    return bool(leaf.hooks) and any(not isinstance(h, AfterAccumulation) for h in leaf.hooks.values())
+
+
 def after_accumulation(leaf: Tensor) -> None:
     """Call the hooks of a leaf whose gradient is complete."""
     hooks: dict[int, Any] = leaf.hooks or {}

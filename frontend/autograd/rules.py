@@ -13,6 +13,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
 
 if TYPE_CHECKING:
+    from polyhal.autograd.paths import Paths
     from polyhal.autograd.tape import Edge, GradNode
     from polyhal.hal.device import Device
     from polyhal.hal.ops.opdef import GradientRule, OpDef
@@ -36,21 +37,25 @@ def zeros_like(x: Tensor) -> Tensor:
     return result
 
 
-def input_gradients(node: GradNode, grads: list[Tensor | None]) -> list[tuple[Edge, Gradient]]:
+def input_gradients(
+    node: GradNode, grads: list[Tensor | None], paths: Paths | None = None
+) -> list[tuple[Edge, Gradient]]:
     """Return the gradient of each input that needs one, in its shape and dtype, and where the gradient goes.
 
-    `grads` are the gradients of the outputs, None if nothing flowed in.
+    `grads` are the gradients of the outputs, None if nothing flowed in. With `paths`, inputs beside them need none.
     """
+    parents = node.parents if paths is None else [p if paths.follows(p) else None for p in node.parents]
+    needs = tuple(p is not None for p in parents)
     node.restore()
     previous, dispatch.thread.device = dispatch.thread.device, node.device
     try:
-        gradients = _apply_rule(node, grads)
+        gradients = _apply_rule(node, grads, needs)
     finally:
         dispatch.thread.device = previous
     gradients += (None,) * (len(node.parents) - len(gradients))
     found: list[tuple[Edge, Gradient]] = [
         (parent, g if isinstance(g, SliceSum) else _fitted(g, spec))
-        for parent, spec, g in zip(node.parents, node.specs, gradients, strict=True)
+        for parent, spec, g in zip(parents, node.specs, gradients, strict=True)
         if parent is not None and spec is not None and g is not None
     ]
     if len(found) > 1:
@@ -65,34 +70,36 @@ def _fitted(g: Tensor, spec: Spec) -> Tensor:
     return g if g.dtype is spec.dtype else _cast(g, spec.dtype)
 
 
-def _apply_rule(node: GradNode, grads: list[Tensor | None]) -> Gradients:
+def _apply_rule(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Gradients:
     op = node.op
     if node.rule is not None:
-        result = _apply_own_rule(node, node.rule, grads)
+        result = _apply_own_rule(node, node.rule, grads, needs)
     elif op is _SLICE:
         return _slice_gradient(node, grads)
     elif op.gradient is None or _reaches_further_outputs(op, op.gradient, grads):
         from polyhal.autograd.derived import derived_gradients  # most programs need none
 
-        return derived_gradients(node, grads, _needs(node))
+        return derived_gradients(node, grads, needs)
     else:
         # Its indices, which it saved, were looked at when it ran.
         before, dispatch.thread.indices_checked = dispatch.thread.indices_checked, op.index_range is not None
         try:
-            result = op.gradient.apply(partial(_argument, node, grads), _needs(node), op.bind(node.params))
+            result = op.gradient.apply(partial(_argument, node, grads, needs), needs, op.bind(node.params))
         finally:
             dispatch.thread.indices_checked = before
     return result if isinstance(result, tuple) else (result,)
 
 
-def _apply_own_rule(node: GradNode, rule: Callable[..., Any], grads: list[Tensor | None]) -> Any:
+def _apply_own_rule(
+    node: GradNode, rule: Callable[..., Any], grads: list[Tensor | None], needs: tuple[bool, ...]
+) -> Any:
     """Apply the rule of a custom function, which may keep what it is called with and what it returns."""
     if node.fresh:
-        return rule(node, grads, _needs(node))
+        return rule(node, grads, needs)
     for g in grads:
         if g is not None:
             share(g)
-    result = rule(node, grads, _needs(node))
+    result = rule(node, grads, needs)
     for g in result if isinstance(result, tuple) else (result,):
         if hasattr(g, "ref"):
             share(g)
@@ -101,13 +108,9 @@ def _apply_own_rule(node: GradNode, rule: Callable[..., Any], grads: list[Tensor
 
 def _slice_gradient(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     """The gradient of a slice, to be joined with those of other slices of the same tensor."""
-    spec, g = (_argument(node, grads, name) for name in ("x_spec", "g"))
+    spec, g = (_argument(node, grads, (True,), name) for name in ("x_spec", "g"))
     bound = node.op.bind(node.params)
     return (SliceSum(spec, g, bound["starts"], bound["steps"]),)
-
-
-def _needs(node: GradNode) -> tuple[bool, ...]:
-    return tuple(p is not None for p in node.parents)
 
 
 def _reaches_further_outputs(op: OpDef, rule: GradientRule, grads: list[Tensor | None]) -> bool:
@@ -118,7 +121,7 @@ def _reaches_further_outputs(op: OpDef, rule: GradientRule, grads: list[Tensor |
     return op.decompose is not None and any(grads[i] is not None for i in rule.unnamed_outputs)
 
 
-def _argument(node: GradNode, grads: list[Tensor | None], name: str) -> Any:
+def _argument(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...], name: str) -> Any:
     """The argument of a gradient rule called `name`: a saved value, a gradient, the needs, or a spec.
 
     None for a value that was not saved, because the gradients that are needed do not read it.
@@ -131,7 +134,7 @@ def _argument(node: GradNode, grads: list[Tensor | None], name: str) -> Any:
     if name == "g":
         return grads[0] if grads[0] is not None else zeros(node.outputs[0], node.device)
     if name == "needs":
-        return _needs(node)
+        return needs
     if name.startswith("g_"):
         return grads[op.schema.outputs.index(name[2:])]
     base = name.removesuffix("_specs").removesuffix("_spec")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polyhal.autograd.hooks import after_accumulation, run_hooks
+from polyhal.autograd.hooks import after_accumulation, has_gradient_hooks, run_hooks
 from polyhal.autograd.ownership import is_exclusive, share, take
+from polyhal.autograd.paths import edge_key
 from polyhal.autograd.tape import edge_of
 from polyhal.hal import dispatch
 from polyhal.hal.ops import FUNCTIONS, OPS
@@ -17,6 +18,24 @@ if TYPE_CHECKING:
 
 _add, _copy = FUNCTIONS["add"], FUNCTIONS["copy"]
 _ADD = OPS["add"]
+
+
+class _HookedLeaves:
+    """Gradients of leaves with hooks, summed over all paths: hooks see the whole gradient, once."""
+
+    def __init__(self) -> None:
+        self._sums: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def add(self, leaf: Tensor, g: Tensor) -> None:
+        """Take the gradient of a leaf along one path."""
+        share(g)
+        known = self._sums.get(id(leaf))
+        self._sums[id(leaf)] = (leaf, g if known is None else _add(known[1], g))
+
+    def run(self) -> list[tuple[Tensor, Tensor]]:
+        """The leaves, and what their hooks make of the gradients."""
+        sums, self._sums = list(self._sums.values()), {}
+        return [(leaf, run_hooks(leaf.hooks, g)) for leaf, g in sums]
 
 
 class LeafAccumulator:
@@ -30,12 +49,23 @@ class LeafAccumulator:
         self._create_graph = create_graph
         self._hooked: dict[int, Tensor] = {}
         """Leaves with hooks that got a gradient."""
+        self._waiting = _HookedLeaves()
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
         """Take the gradient of a leaf along one path."""
         if leaf.hooks:
-            g = run_hooks(leaf.hooks, g)
             self._hooked[id(leaf)] = leaf
+            if has_gradient_hooks(leaf):
+                self._waiting.add(leaf, g)
+                return
+        self._accumulate(leaf, g)
+
+    def run_hooks(self) -> None:
+        """Run the hooks of leaves, whose gradients are complete, and add what they return."""
+        for leaf, g in self._waiting.run():
+            self._accumulate(leaf, g)
+
+    def _accumulate(self, leaf: Tensor, g: Tensor) -> None:
         total = leaf.grad
         if self._create_graph:
             share(g)
@@ -49,7 +79,7 @@ class LeafAccumulator:
                 leaf.grad = _add(total, g.detach())
 
     def finish(self) -> None:
-        """Call the hooks of leaves whose gradients are complete."""
+        """Call the hooks that follow the accumulation of a leaf's gradient."""
         for leaf in self._hooked.values():
             after_accumulation(leaf)
 
@@ -84,8 +114,9 @@ class GradientCollector:
     """Collects the gradients of chosen tensors, which need not be leaves."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._keys = [_key(x) for x in tensors]
-        self._wanted = set(self._keys)
+        self._keys = [edge_key(edge_of(x)) for x in tensors]
+        self.chosen = frozenset(self._keys)
+        self._waiting = _HookedLeaves()
         self._totals: dict[tuple[int, int], Tensor] = {}
 
     def gradients(self) -> list[Tensor | None]:
@@ -94,7 +125,15 @@ class GradientCollector:
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
         """Take the gradient of a leaf along one path."""
-        self._add((id(leaf), -1), run_hooks(leaf.hooks, g))
+        if has_gradient_hooks(leaf):
+            self._waiting.add(leaf, g)
+        else:
+            self._add(edge_key(leaf), g)
+
+    def run_hooks(self) -> None:
+        """Run the hooks of leaves, whose gradients are complete."""
+        for leaf, g in self._waiting.run():
+            self._add(edge_key(leaf), g)
 
     def visit(self, node: GradNode, grads: list[Tensor | None]) -> None:
         """Take the gradients of the results of a node."""
@@ -103,11 +142,7 @@ class GradientCollector:
                 self._add((id(node), i), g)
 
     def _add(self, key: tuple[int, int], g: Tensor) -> None:
-        if key in self._wanted:
+        if key in self.chosen:
             share(g)
             self._totals[key] = g if key not in self._totals else _add(self._totals[key], g)
 
-
-def _key(x: Tensor) -> tuple[int, int]:
-    edge = edge_of(x)
-    return (id(edge[0]), edge[1]) if isinstance(edge, tuple) else (id(x), -1)
