@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from polyhal.autograd.rebase import History, base_of, rebase
-from polyhal.autograd.tape import record
+from polyhal.autograd.tape import keeps_memory, position, record
 from polyhal.hal import dispatch
 from polyhal.hal.dtypes import to_complex
 from polyhal.hal.errors import ShapeError, message
@@ -125,7 +125,10 @@ def _rebind(method: str, x: Tensor, base: History | None, compute: Callable[[Ten
     if dispatch.thread.grad_enabled and (x.requires_grad or base is not None):
         old = _copy(x.detach())
         old.node, old.index, old.requires_grad = x.node, max(x.index, 0), x.requires_grad
+    start = position()
     value = compute(old)
+    if old is x and keeps_memory(value, x.buffer, start):  # the gradient of another operand reads what is overwritten
+        value = compute(_copy(x))
     if value.shape != x.shape:
         raise ShapeError(message(method, f"the result has shape {value.shape}", expected=f"the target's {x.shape}"))
     _check_kind(method, value.dtype, x.dtype)

@@ -202,6 +202,21 @@ def _only_reshaped(buffer: Buffer, version: int) -> bool:
     return all(v in reshapes for v in range(version + 1, buffer.version + 1))
 
 
+def keeps_memory(result: Tensor, buffer: Buffer, start: int) -> bool:
+    """Whether nodes of the tape that were recorded after `start`, and that `result` depends on, saved an input in `buffer`."""
+    waiting = [result.node]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node.order <= start:
+            continue
+        for saved in node.saved.values():
+            kept = saved if type(saved) is tuple else (saved,)
+            if any(isinstance(s, SavedInput) and s.tensor.buffer is buffer for s in kept):
+                return True
+        waiting += [edge[0] for edge in node.parents if isinstance(edge, tuple)]
+    return False
+
+
 def edge_of(x: Any) -> Edge:
     """Where the gradient of a tensor goes that requires one."""
     if x.node is None:
