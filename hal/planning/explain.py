@@ -41,7 +41,7 @@ def explain(
             *[None] * absent,
         )
     else:
-        inputs, defaults = _largest_sample(definition)
+        inputs, defaults = _largest_sample(definition, kind)
         specs = tuple(_spec(x, kind) for x in inputs)
         params = {**defaults, **params}
     bound = {**definition.schema.params, **params}
@@ -56,13 +56,22 @@ def _unknown(name: str) -> str:
     return f"no op is called {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")
 
 
-def _largest_sample(op: OpDef) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Inputs and parameters of the sample with the most elements. Raises ValueError if the op has none."""
+def _largest_sample(op: OpDef, kind: DType) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return inputs and parameters of the largest sample, if possible of one with operands of that dtype.
+
+    Raises ValueError if the op has no sample.
+    """
     if op.tests.samples is None:
         raise ValueError(f"{op.name} has no sample to plan for; give shapes")
     samples = op.tests.samples(np.random.default_rng(0))
-    sample = max(samples, key=lambda s: sum(np.size(x) for x in s.inputs if x is not None))
+    sample = max(samples, key=lambda s: (_takes(s.inputs, kind), sum(np.size(x) for x in s.inputs if x is not None)))
     return sample.inputs, sample.params
+
+
+def _takes(inputs: tuple[Any, ...], kind: DType) -> bool:
+    """Whether a call with these inputs has an operand of that dtype: floating-point arrays are cast to it."""
+    arrays = [np.asarray(x) for x in inputs if x is not None and not isinstance(x, bool | int | float)]
+    return any(a.dtype.kind not in "biu" or as_dtype(a.dtype) is kind for a in arrays)
 
 
 def _spec(x: Any, kind: DType) -> Any:

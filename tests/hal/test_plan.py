@@ -11,10 +11,14 @@ import pytest
 
 import polyhal
 from polyhal.backends.numpy.backend import CoreNumpyBackend, create
+from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import describe
 from polyhal.hal.errors import BackendError, FallbackRefusedError
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops import OPS
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.planning.explain import explain
 from polyhal.hal.planning.quarantine import EMPTY, QuarantineEntry
 from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch, features_of
@@ -98,6 +102,23 @@ def test_views_cost_nothing(device: Device) -> None:
     ):
         assert view.buffer is x.buffer
     assert x.mT.reshape((24,)).buffer is not x.buffer
+
+
+@pytest.mark.parametrize(
+    "op",
+    [op for op in OPS if op.tests.samples is not None and dtypes.float32 in op.tests.dtypes],
+    ids=lambda op: op.name,
+)
+def test_explain_describes_a_call_of_the_dtype(op: OpDef) -> None:
+    assert op.tests.samples is not None
+    operands = [x for s in op.tests.samples(np.random.default_rng(0)) for x in s.inputs if isinstance(x, np.ndarray)]
+    call = explain(op.name, "numpy").splitlines()[1]
+    assert "float32[" in call or not any(x.dtype.kind == "f" for x in operands), call
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "bfloat16"])
+def test_explain_describes_products_of_the_dtype(dtype: str) -> None:
+    assert f"matmul({dtype}[70, 300], {dtype}[300, 40])" in explain("matmul", "numpy", dtype=dtype)
 
 
 def test_explain_knows_its_ops(device: Device) -> None:
