@@ -19,11 +19,12 @@ from polyhal.cli.stop_request import StopRequest
 from polyhal.cli.views.train_progress import train_progress
 from polyhal.distributed.job import note_resume
 from polyhal.hal.device import Device
-from polyhal.hal.errors import message
+from polyhal.hal.errors import DeviceUnavailableError, message
 from polyhal.hal.scheduler.activity import StepActivity
 from polyhal.hal.settings import env
 from polyhal.training import Corpus, OptionError, Ranks, RunFolder, Session
 from polyhal.training import corpus as texts
+from polyhal.training.checkpoint import describe
 from polyhal.training.folder import fresh, latest, writing
 from polyhal.training.metrics import draw_losses
 
@@ -60,7 +61,8 @@ def run(
     content = ranks.agree(None if corpus is None else asdict(corpus))
     corpus = None if content is None else Corpus(**content)
     folder = RunFolder(Path(ranks.agree(where)))
-    devices = ChosenDevices.of(*named)
+    recorded = _recorded_devices(folder) if resume and named == (None, None) and ranks.size == 1 else None
+    devices = recorded or ChosenDevices.of(*named)
     say(console, f"{devices.explain()}{_of_ranks(ranks)}")
     begin = time.perf_counter()
     with StopRequest() as stop, folder.reserved() if ranks.first else nullcontext():
@@ -90,6 +92,22 @@ def run(
     else:
         _print_how_to_resume(console, session, devices)
     return finished or not requested
+
+
+def _recorded_devices(folder: RunFolder) -> ChosenDevices | None:
+    """Return the devices that a run was trained on, so that it goes on with the same bits; None if they are not here.
+
+    The default device may be another one meanwhile: it depends on measured speeds, and POLYHAL_DEVICE chooses it.
+    """
+    recorded = describe(folder.last).devices
+    if not recorded or env.default_device():
+        return None
+    names = [name for name, _ in recorded]
+    try:
+        devices = ChosenDevices.of(*((names[0], None) if len(names) == 1 else (None, names)))
+    except (OptionError, DeviceUnavailableError):
+        return None
+    return devices if [d.info.name for d in devices.opened] == [reported for _, reported in recorded] else None
 
 
 def _as_text(name: str, value: Any) -> str | None:

@@ -142,8 +142,8 @@ class Hub:
         lines = messages(connection)
         hello = next(lines, {})
         rank = hello.get("rank")
-        known = isinstance(hello.get("token"), str) and hmac.compare_digest(hello["token"].encode(), self.token.encode())
-        if not known or type(rank) is not int or not 0 <= rank < self.size:
+        accepted = isinstance(hello.get("token"), str) and hmac.compare_digest(hello["token"].encode(), self.token.encode())
+        if not accepted or type(rank) is not int or not 0 <= rank < self.size:
             lines.close()
             connection.close()
             return

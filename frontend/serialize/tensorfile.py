@@ -98,7 +98,7 @@ class TensorFile:
         self.path = path
         OpenedFile(path)  # the library would wait for the writer of a FIFO
         try:
-            self._opened = safe_open(path, framework="numpy")
+            self._opened: Any = safe_open(path, framework="numpy")
             self.names: list[str] = list(self._opened.keys())
             self.metadata: dict[str, str] = self._opened.metadata() or {}
         except SafetensorError as error:

@@ -38,6 +38,8 @@ class Description:
     sha256: str
     best: float | None
     trainer: Mapping[str, Any]
+    devices: tuple[tuple[str, str], ...] = ()
+    """The devices that rank 0 trained on: names to open them by, and the names that their drivers report."""
 
     @property
     def step(self) -> int:
@@ -88,6 +90,7 @@ def _describe(trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: floa
         "corpus": {"source": corpus.source, "sha256": corpus.sha256},
         "best": best,
         "trainer": trainer.state_dict(),
+        "devices": [[d.name, d.info.name] for d in trainer.devices],
     }
 
 
@@ -126,6 +129,7 @@ def _description(path: Path, state: Any) -> Description:
             sha256=str(extra["corpus"]["sha256"]),
             best=best,
             trainer=dict(extra["trainer"]),
+            devices=tuple((str(name), str(reported)) for name, reported in extra.get("devices", ())),
         )
         if best is not None and type(best) not in (int, float):
             raise TypeError(f"best is {best!r}")

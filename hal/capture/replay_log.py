@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import Any
 
 from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.dispatch import RandomSource
 
 
-class UndoableAction(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class UndoableAction:
     """An action before each replay, and its reversal after a replay that fails."""
 
     action: Callable[[], object]

@@ -88,6 +88,24 @@ def test_stopping_and_resuming_changes_no_bit(
         assert same(load(tmp_path / "whole" / name, "numpy"), load(tmp_path / "parts" / name, "numpy")), name
 
 
+def test_a_run_is_resumed_on_the_device_it_was_trained_on(
+    polyhal: Command, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default device is measured, so that it may be another one when the run goes on."""
+    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+    try:
+        registry().set_default("numpy")
+        polyhal("train", text, *TINY, "--steps", 8, "--save-dir", "run", "--stop-after", 4)
+        registry().set_default("sim:teaching")
+        rest = polyhal("train", "--resume", "--save-dir", "run")
+        assert "device: numpy (" in rest.out
+        assert rest.code == 0
+        named = polyhal("train", "--resume", "--save-dir", "run", "--steps", 9, "--device", "sim:teaching")
+        assert "device: sim (" in named.out
+    finally:
+        registry().set_default(None)
+
+
 def test_figures_after_the_last_checkpoint_are_not_repeated(polyhal: Command, text: Path, tmp_path: Path) -> None:
     polyhal("train", text, *TINY, "--steps", 8, "--device", "numpy", "--save-dir", "run", "--stop-after", 4)
     path = tmp_path / "run" / "metrics.jsonl"
