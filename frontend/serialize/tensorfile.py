@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -98,7 +98,7 @@ class TensorFile:
         self.path = path
         OpenedFile(path)  # the library would wait for the writer of a FIFO
         try:
-            self._opened: Any = safe_open(path, framework="numpy")
+            self._opened = cast(Any, safe_open)(path, framework="numpy")
             self.names: list[str] = list(self._opened.keys())
             self.metadata: dict[str, str] = self._opened.metadata() or {}
         except SafetensorError as error:
