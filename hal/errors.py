@@ -26,10 +26,15 @@ class KernelBuildError(BackendError):
     """A kernel did not compile; the message carries numbered source, options and, after a line `log:`, the driver's log."""
 
     @property
+    def log(self) -> str:
+        """The driver's log; empty where the message carries none."""
+        return str(self).partition("\nlog:\n")[2]
+
+    @property
     def gist(self) -> str:
         """The first line of the driver's log, or of the message where that carries none."""
         text = str(self).strip()
-        log = text.partition("\nlog:\n")[2].strip() or text
+        log = self.log.strip() or text
         return log.splitlines()[0].strip() if log else type(self).__name__
 
 

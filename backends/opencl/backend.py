@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,10 @@ _HOST, _CUDA = 1, 2
 def create(selector: str) -> OpenCLBackend:
     """Open a device by index or by part of a name (see `discovery.select`). Raises DeviceUnavailableError."""
     return OpenCLBackend(discovery.select(selector or "0"))
+
+
+_GROUP = 64
+"""Work-items per group where a processor runs kernels as a GPU does."""
 
 
 class OpenCLBackend(CoreMethods):
@@ -158,6 +163,19 @@ class OpenCLBackend(CoreMethods):
     def flush(self) -> None:
         """Submit everything enqueued on the thread's stream."""
         self.runtime.queue.flush()
+
+    @contextmanager
+    def in_groups(self) -> Iterator[None]:
+        """Lower ops inside the block as on a GPU: several work-items per group join their results through local memory."""
+        runtime, own = self.runtime, self.runtime.features
+        if own.cpu:
+            size = min(own.max_group_size, _GROUP)
+            gpu = {"cpu": False, "local_memory_is_real": True, "vector_width": 4, "compute_units": 4}
+            runtime.features = replace(own, group_size=size, **gpu)
+        try:
+            yield
+        finally:
+            runtime.features = own
 
     def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
         """Record what `calls` launch."""

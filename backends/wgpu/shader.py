@@ -110,13 +110,7 @@ class PipelineCache(Pipelines):
                 compute={"module": module, "entry_point": "main"},
             )
         except (wgpu.GPUError, RuntimeError) as error:
-            problem = message(
-                None,
-                f"the kernel {name!r} does not compile",
-                fix=fix,
-                device=self._device_name,
-            )
-            raise KernelBuildError(f"{problem}\nsource:\n{numbered(text)}\nlog:\n{_gist(str(error))}") from error
+            raise build_error(name, text, _gist(str(error)), fix, self._device_name) from error
         return ComputePipeline(name, native, layout, signature, written(text))
 
 
@@ -130,6 +124,12 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         autoescape=False,  # this is not HTML
     )
+
+
+def build_error(name: str, text: str, log: str, fix: str, device: str) -> KernelBuildError:
+    """Return the error of a kernel whose source `text` does not compile."""
+    problem = message(None, f"the kernel {name!r} does not compile", fix=fix, device=device)
+    return KernelBuildError(f"{problem}\nsource:\n{numbered(text)}\nlog:\n{log}")
 
 
 def _gist(log: str) -> str:

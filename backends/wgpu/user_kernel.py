@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Argument, Scalar, Tensor
 from polyhal.backends.common.launching.user_kernels import sizes, without_comments
+from polyhal.backends.wgpu.as_written import as_written
 from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
-from polyhal.backends.wgpu.shader import ComputePipeline
+from polyhal.backends.wgpu.shader import ComputePipeline, build_error
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch, UserKernel
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _TYPES = {"float32": "f32", "float16": "f16", "int32": "i32", "uint32": "u32"}
 _ENTRY = re.compile(r"@compute\s*@workgroup_size\s*\(([^)]*)\)\s*fn\s+main\s*\(|"
                     r"@workgroup_size\s*\(([^)]*)\)\s*@compute\s*fn\s+main\s*\(")  # fmt: skip
+_BINDING = re.compile(r"@(?:group|binding)\s*\([^)]*\)")
 _PARAMETER = re.compile(r"\s*@builtin\s*\(\s*(\w+)\s*\)\s*(\w+)\s*:\s*([\w<>]+)\s*")
 _BODY = "polyhal_main"
 _BUILTINS = {
@@ -139,6 +141,8 @@ def compile_kernel(
             return Declined(f"{name} is {spec.dtype.name}, which is no type of WGSL on this device")
     try:
         code = without_comments(source)
+        if (declared := _BINDING.search(code)) is not None:
+            raise ValueError(f"the source declares {declared[0]}; tensors and parameters are declared already, by name")
         entry = entry_point(code)
         text = add_offsets(entry.text, specs)
     except ValueError as error:
@@ -164,7 +168,12 @@ def compile_kernel(
     def build(access: str) -> ComputePipeline:
         start = "enable f16; " if any(s.dtype.name == "float16" for s in specs.values()) else ""
         full = f"{start}{text}\n{rest.replace('ACCESS', access)}"
-        return runtime.pipelines.compiled(kernel.name, full, "mend the line that the log names")
+        fix = "mend the line that the log names"
+        try:
+            return runtime.pipelines.compiled(kernel.name, full, fix)
+        except KernelBuildError as error:
+            log = as_written(error.log, kernel.name, f"{start}{text}".split("\n"), source.split("\n"))
+            raise build_error(kernel.name, source, log, fix, runtime.info.name) from error
 
     return runtime.dispatch(build, {**args, **constants}, runtime.spread(math.prod(groups)))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -68,6 +69,14 @@ class KernelLibrary(Protocol):
 
     def statistics(self, name: str) -> Sequence[Mapping[str, Any]]:
         """Return what the driver reports about the programs of a file that this process has built, such as registers."""
+
+
+@runtime_checkable
+class RunsGroups(Protocol):
+    """A backend whose kernels for processors have one work-item per group, and that can run those for GPUs as well."""
+
+    def in_groups(self) -> AbstractContextManager[None]:
+        """Lower ops inside the block as on a GPU, with several work-items per group."""
 
 
 @runtime_checkable

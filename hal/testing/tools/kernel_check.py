@@ -5,18 +5,20 @@ The ops that use a kernel file are found by lowering their samples without build
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from polyhal.hal import dispatch
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.kernels.library import KernelLibrary
+from polyhal.hal.kernels.library import KernelLibrary, RunsGroups
 from polyhal.hal.kernels.prebuild import library
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OPS, OpDef
@@ -30,6 +32,7 @@ from polyhal.hal.testing.kit.scope import Scope, primary
 from polyhal.hal.testing.tools.comparison import TWINS, compare, interleaved
 from polyhal.hal.testing.tools.workloads import Runner, workloads
 
+_BARRIER = re.compile(r"\b(work_group_)?barrier\s*\(")
 _MAX_TIMED_OPS = 6
 """A header may serve a hundred ops."""
 
@@ -113,7 +116,32 @@ def check(device: Device, name: str, progress: Callable[[Outcome], None] | None 
                 before = verify(device, scope=Scope(), only=outcome.id)
             if before.ok:
                 return KernelCheck(tuple(ops), passed, _problem(outcome), outcome.problem)
+    problem = _problem_in_groups(device, kernels, name, ops)
+    if problem:
+        return KernelCheck(tuple(ops), passed, problem.partition("\n")[0], problem)
     return KernelCheck(tuple(ops), passed, "", timings=tuple(_timings(device, kernels, name, ops)))
+
+
+def _problem_in_groups(device: Device, kernels: KernelLibrary, name: str, ops: Sequence[str]) -> str:
+    """The first failure on a processor that runs a kernel as a GPU does, which is not one of the shipped kernel, too.
+
+    The kernels for processors have one work-item per group, so that they need neither barriers nor sums over a group.
+    """
+    backend = device.backend
+    if device.type is not DeviceType.CPU or not isinstance(backend, RunsGroups):
+        return ""
+    if not any(_BARRIER.search(kernels.shipped(part)) for part in kernels.parts(name)):
+        return ""
+    for op in ops:
+        only = f"forward/{op}/{(primary(OPS[op]) or dtypes.float32).name}"
+        with backend.in_groups():
+            with _in_force(kernels, name):
+                report = verify(device, scope=Scope(), only=only)
+            for outcome in report.failed:
+                with _shipped(kernels):
+                    if verify(device, scope=Scope(), only=outcome.id).ok:
+                        return f"with several work-items per group, as on a GPU: {_problem(outcome)}\n{outcome.problem}"
+    return ""
 
 
 def build_variants(device: Device, name: str, ops: list[str]) -> None:
