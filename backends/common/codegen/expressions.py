@@ -229,7 +229,7 @@ EXPRESSIONS: dict[str, Expression] = {
     ),
     "relu6": _numeric(_RELU6, 1, float=f"select({_RELU6}, x, isnan(x))"),
     "hardsigmoid": _float("select(select(select(x + K(3), K(0), x < K(-3)), K(6), x > K(3)) / K(6), x, isnan(x))"),
-    "hardswish": _float("x * select(select(x + K(3), K(0), x < K(-3)), K(6), x > K(3)) / K(6)"),
+    "hardswish": _float("x * (select(select(x + K(3), K(0), x < K(-3)), K(6), x > K(3)) / K(6))"),
     "hardshrink": _float("select(select(x, K(0), (x >= -lambd) & (x <= lambd)), x, isnan(x))", params=("lambd",)),
     "softshrink": _float(
         "select(select(select(K(0), x + lambd, x < -lambd), x - lambd, x > lambd), x, isnan(x))", params=("lambd",)

@@ -123,8 +123,12 @@ def _summed_beside_ones(x: Any, axes: list[int], others: list[int]) -> Any:
 
 @composite()
 def vecdot(x: Any, y: Any, axis: int = -1) -> Any:
-    """The sum of products along `axis`, with the other axes broadcast."""
-    return sum_(multiply(x, y), axis)
+    """The sum along `axis` of the products of `x`, conjugated where it is complex, and `y`; the other axes broadcast.
+
+    It has the dtype of the products, as a matrix product has: sums of small integers wrap.
+    """
+    products = multiply(conj(x) if x.dtype.is_complex else x, y)
+    return sum_(products, axis).cast(dtype=products.dtype)
 
 
 @composite()

@@ -162,7 +162,7 @@ def _np_gelu(x: Any, *, approximate: str = "none") -> Any:
 def _gelu(x: Any, *, approximate: str) -> Any:
     if approximate == "tanh":
         return x * sigmoid((x + square(x) * x * _CUBIC) * (2 * _SQRT_2_OVER_PI))
-    return x * (erf(x * math.sqrt(0.5)) + 1.0) * 0.5
+    return x * ((erf(x * math.sqrt(0.5)) + 1.0) * 0.5)
 
 
 def _gelu_by_tanh(x: Any, *, approximate: str) -> Any:
@@ -180,8 +180,9 @@ def _gelu_by_tanh_factored(x: Any, *, approximate: str) -> Any:
 def _np_gelu_grad(grad: Any, x: Any, *, approximate: str = "none") -> Any:
     x = np.asarray(x, np.float64)
     if approximate == "tanh":
-        t = np.tanh(_SQRT_2_OVER_PI * (x + _CUBIC * x**3))
-        derivative = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _SQRT_2_OVER_PI * (1 + 3 * _CUBIC * x * x)
+        size = np.minimum(x * x, 1024.0)
+        t = np.tanh(_SQRT_2_OVER_PI * (x + _CUBIC * size * x))
+        derivative = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _SQRT_2_OVER_PI * (1 + 3 * _CUBIC * size)
     else:
         derivative = 0.5 * (1 + _np_erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
     return grad * derivative
@@ -189,8 +190,9 @@ def _np_gelu_grad(grad: Any, x: Any, *, approximate: str = "none") -> Any:
 
 def _gelu_grad(g: Any, x: Any, *, approximate: str) -> Any:
     if approximate == "tanh":
-        s = sigmoid((x + square(x) * x * _CUBIC) * (2 * _SQRT_2_OVER_PI))
-        inner = (square(x) * (3 * _CUBIC) + 1.0) * (2 * _SQRT_2_OVER_PI)
+        size = minimum(square(x), 1024.0)  # beyond, the derivative is 0 or 1, and the square need not overflow
+        s = sigmoid((x + size * x * _CUBIC) * (2 * _SQRT_2_OVER_PI))
+        inner = (size * (3 * _CUBIC) + 1.0) * (2 * _SQRT_2_OVER_PI)
         return g * (s + x * s * (1.0 - s) * inner)
     density = exp(square(x) * -0.5) * (1 / math.sqrt(2 * math.pi))
     return g * ((erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * density)

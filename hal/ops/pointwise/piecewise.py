@@ -53,10 +53,10 @@ hardsigmoid = elementwise(
 )
 hardswish = elementwise(
     "hardswish",
-    lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    lambda x: x * (np.clip(x + 3, 0, 6) / 6),
     "`x * hardsigmoid(x)`. Source: Howard et al., arXiv:1905.02244.",
     promotion="float",
-    decompose=lambda x: x * clip(x + 3.0, 0.0, 6.0) / 6.0,
+    decompose=lambda x: x * (clip(x + 3.0, 0.0, 6.0) / 6.0),
     gradient=lambda g, x: where(less_equal(x, -3.0), 0.0, where(less_equal(3.0, x), g, g * (x * (1 / 3) + 0.5))),
     samples=spread(-5.0, 5.0, -3.0, 3.0),
     tolerance=Tolerance(4.0, floor=1.0),

@@ -34,7 +34,7 @@ __kernel void take_along_axis(__global const STORAGE(DTYPE) *x, const ulong x_of
     if (at < 0) at += length;
     const bool inside = at >= 0 && at < length;
     x += (long)x_offset + (long)o * x_outer + (long)i * x_inner;
-    out[out_offset + item] = inside ? x[at * x_axis] : (STORAGE(DTYPE))0;
+    STORE(DTYPE, inside ? LOAD(DTYPE, x, at * x_axis) : (COMPUTE(DTYPE))0, out, out_offset + item);
 }
 
 #if ATOMIC
@@ -155,7 +155,8 @@ __kernel NO_AUTOVEC void take_along_axis_cpu(__global const STORAGE(DTYPE) *x, c
         for (ulong i = 0; i < inner; i++) {
             long row = (long)at[(long)i * index_inner];
             if (row < 0) row += length;
-            to[i] = row >= 0 && row < length ? from[row * x_axis + (long)i * x_inner] : (STORAGE(DTYPE))0;
+            const bool inside = row >= 0 && row < length;
+            STORE(DTYPE, inside ? LOAD(DTYPE, from, row * x_axis + (long)i * x_inner) : (COMPUTE(DTYPE))0, to, i);
         }
         if (++a == count) {
             a = 0;

@@ -38,9 +38,9 @@ static inline D gelu_derivative_double(D x) {
 }
 
 static inline D gelu_tanh_derivative_double(D x) {
-    const D u = (x + 0.044715 * x * x * x) * 1.5957691216057308;
-    const D s = 1.0 / (1.0 + exp(-u));
-    return s + x * s * (1.0 - s) * fma((D)(0.21406444881780073), x * x, (D)(1.5957691216057308));
+    const D square = SELECT(x * x, (D)(1024.0), x * x > 1024.0);
+    const D s = 1.0 / (1.0 + exp(-((x + 0.044715 * square * x) * 1.5957691216057308)));
+    return s + x * s * (1.0 - s) * (0.21406444881780073 * square + 1.5957691216057308);
 }
 
 static inline D silu_derivative_double(D x) {

@@ -101,7 +101,7 @@ static inline ushort bfloat16_of_float(float value) {
 #define STORE_int16(v, p, i) ((p)[i] = (short)(v))
 #define STORE_int32(v, p, i) ((p)[i] = (v))
 #define STORE_int64(v, p, i) ((p)[i] = (v))
-#define STORE_float16(v, p, i) vstore_half_rte((v), (size_t)(i), (p))
+#define STORE_float16(v, p, i) vstore_half_rte((float)(v), (size_t)(i), (p))
 #define STORE_bfloat16(v, p, i) ((p)[i] = bfloat16_of_float(v))
 #define STORE_float32(v, p, i) ((p)[i] = (v))
 #define STORE_float64(v, p, i) ((p)[i] = (v))

@@ -76,6 +76,7 @@ static inline F small_power_of_two(F q) {
 // (1 + erf(x / sqrt 2)) / 2, computed from its tail to avoid cancellation. The base-2 logarithm of the tail is a polynomial
 // in |x|, fitted in float64 such that x times the result is right to 0.1 units in the last place of at least 0.02 for x >
 // -5.7. For smaller x the polynomial falls without bound, and the tail vanishes.
+#define VANISHING_TAIL 13.2f
 static inline F normal_distribution_float(F x) {
     const F a = MAGNITUDE(x);
     F q = (F)(-4.8200768e-08f);
@@ -88,19 +89,21 @@ static inline F normal_distribution_float(F x) {
     q = q * a + -0.05243278f;
     q = q * a + -0.45922077f;
     q = q * a + -1.1511045f;
-    const F tail = small_power_of_two(q * a + -1.0f);
+    const F tail = SELECT(small_power_of_two(q * a + -1.0f), (F)(0), a > VANISHING_TAIL);
     return SELECT(1.0f - tail, tail, x < 0.0f);
 }
 
 // The density is 2^(-x^2 / (2 ln 2)) / sqrt(2 pi).
 static inline F gelu_derivative_float(F x) {
-    return normal_distribution_float(x) + x * 0.39894228f * small_power_of_two(x * x * -0.72134752f);
+    const F density = SELECT(small_power_of_two(x * x * -0.72134752f), (F)(0), MAGNITUDE(x) > VANISHING_TAIL);
+    return normal_distribution_float(x) + x * 0.39894228f * density;
 }
 
 static inline F gelu_tanh_derivative_float(F x) {
-    const F u = (x + 0.044715f * x * x * x) * 1.5957691f;
-    const F s = SIGMOID(u);
-    return s + x * s * (1.0f - s) * (0.21406445f * (x * x) + 1.5957691f);
+    // Beyond 16 the derivative is 0 or 1, and the square need not overflow.
+    const F square = SELECT(x * x, (F)(256.0f), x * x > 256.0f);
+    const F s = SIGMOID((x + 0.044715f * square * x) * 1.5957691f);
+    return s + x * s * (1.0f - s) * (0.21406445f * square + 1.5957691f);
 }
 
 static inline F silu_derivative_float(F x) {

@@ -207,9 +207,10 @@ fn normal_distribution_f32(x: f32) -> f32 {
 }
 fn gelu_derivative_f32(x: f32) -> f32 { return normal_distribution_f32(x) + x * 0.39894228f * exp_f32(-0.5f * x * x); }
 fn gelu_tanh_derivative_f32(x: f32) -> f32 {
-    let u = (x + 0.044715f * x * x * x) * 1.5957691f;
-    let s = 1.0f / (1.0f + exp_f32(-u));
-    return s + x * s * (1.0f - s) * (0.21406445f * (x * x) + 1.5957691f);
+    // Beyond 16 the derivative is 0 or 1, and the square need not overflow.
+    let square = select(x * x, 256.0f, x * x > 256.0f);
+    let s = 1.0f / (1.0f + exp_f32(-((x + 0.044715f * square * x) * 1.5957691f)));
+    return s + x * s * (1.0f - s) * (0.21406445f * square + 1.5957691f);
 }
 fn silu_derivative_f32(x: f32) -> f32 {
     let s = 1.0f / (1.0f + exp_f32(-x));

@@ -20,9 +20,10 @@ inline float32 gelu_derivative(float32 x) { return normcdf(x) + x * 0.39894228f 
 inline float64 gelu_derivative(float64 x) { return normcdf(x) + x * 0.39894228040143268 * exp(-0.5 * x * x); }
 
 template <typename F> inline F gelu_tanh_derivative(F x) {
-    const F u = (x + (F)0.044715 * x * x * x) * (F)1.5957691216057308;
-    const F s = 1 / (1 + exp(-u));
-    return s + x * s * (1 - s) * ((F)0.21406444881780073 * (x * x) + (F)1.5957691216057308);
+    // Beyond 32 the derivative is 0 or 1, and the square need not overflow.
+    const F square = x * x > 1024 ? 1024 : x * x;
+    const F s = 1 / (1 + exp(-((x + (F)0.044715 * square * x) * (F)1.5957691216057308)));
+    return s + x * s * (1 - s) * ((F)0.21406444881780073 * square + (F)1.5957691216057308);
 }
 
 template <typename F> inline F silu_derivative(F x) {
