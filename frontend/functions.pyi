@@ -1167,7 +1167,7 @@ def vdot(x: Any, y: Any) -> Tensor:
     """The sum of the products of two vectors' elements, of which the first is conjugated."""
 
 def vecdot(x: Any, y: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
-    """The sum of products along `axis`, with the other axes broadcast."""
+    """The sum along `axis` of the products of `x`, conjugated where it is complex, and `y`; the other axes broadcast."""
 
 def view_as(x: Any, other: Any) -> Tensor:
     """The tensor reshaped to the shape of another."""

@@ -776,7 +776,7 @@ class Methods:
     def vdot(self, y: Any) -> Self:
         """The sum of the products of two vectors' elements, of which the first is conjugated."""
     def vecdot(self, y: Any, axis: int = ..., *, dim: Any = ...) -> Self:
-        """The sum of products along `axis`, with the other axes broadcast."""
+        """The sum along `axis` of the products of `x`, conjugated where it is complex, and `y`; the other axes broadcast."""
     def view_as(self, other: Any) -> Self:
         """The tensor reshaped to the shape of another."""
     def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
