@@ -26,8 +26,6 @@ def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
         raise OptionError(message(None, f"{path} is not text", expected="a TOML file in UTF-8")) from None
     except ValueError as error:  # numbers of thousands of digits raise no TOMLDecodeError
         raise OptionError(message(None, f"{path} is not valid TOML: {error}")) from None
-    except RecursionError:
-        raise OptionError(message(None, f"{path} is not valid TOML: it is nested too deeply")) from None
     except OSError as error:
         problem = f"--config {path} cannot be read: {error.strerror}"
         raise OptionError(message(None, problem, expected="a TOML file")) from error

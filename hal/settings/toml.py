@@ -11,4 +11,4 @@ def parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise tomllib.TOMLDecodeError("it has too many levels of nesting") from None
+        raise tomllib.TOMLDecodeError("it is nested too deeply") from None

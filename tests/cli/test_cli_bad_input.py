@@ -47,7 +47,7 @@ def test_a_text_that_may_not_be_read(polyhal: Command, text: Path, monkeypatch: 
 def test_a_toml_file_of_deep_nesting(polyhal: Command, tmp_path: Path) -> None:
     path = tmp_path / "deep.toml"
     path.write_text("a = " + "[" * 3000 + "]" * 3000)
-    _one_sentence(polyhal("verify", "numpy", "--expectations", path), "too many levels of nesting")
+    _one_sentence(polyhal("verify", "numpy", "--expectations", path), "nested too deeply")
 
 
 def test_a_kernel_family_that_a_device_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
