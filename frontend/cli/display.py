@@ -57,10 +57,10 @@ def status_line(console: Console, text: str) -> Iterator[Callable[[str], None]]:
 
 
 def plain_table(*titles: str, right: Iterable[str] = ()) -> Table:
-    """An empty table without borders. Columns in `right` are right-aligned and not wrapped; the others wrap."""
-    from rich.table import Table
+    """An empty table without borders. Columns in `right` are right-aligned and not wrapped; the others wrap between words."""
+    from polyhal.cli.fitted_table import FittedTable
 
-    out = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    out = FittedTable(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     numeric = set(right)
     for title in titles:
         if title in numeric:

@@ -1,0 +1,56 @@
+"""A table that breaks no word: on a narrow terminal, each row becomes a few lines."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+_GAP = 2
+_INDENT = 4
+
+
+class FittedTable(Table):
+    """A table whose columns are at least as wide as their longest word.
+
+    Where that does not fit, a row is its first cells in one line and the others below, each after the title of its column.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widths = [_least_width(c) for c in self.columns]
+        if sum(widths) + _GAP * len(widths) <= options.max_width:
+            for column, width in zip(self.columns, widths, strict=True):
+                column.min_width = width
+            yield from super().__rich_console__(console, options)
+            return
+        titles = [_text(c.header).plain for c in self.columns]
+        for cells in zip(*(c.cells for c in self.columns), strict=True):
+            row = [_text(cell) for cell in cells]
+            first = _in_first_line(row, options.max_width)
+            yield Text("  ").join(cell if cell.plain or i else Text(" ") for i, cell in enumerate(row[:first]))
+            rest = [(t, c) for t, c in zip(titles[first:], row[first:], strict=True) if c.plain]
+            facts = [Text.assemble((f"{title} ", "dim"), cell) if title else cell for title, cell in rest]
+            if facts:
+                yield Padding(Text("; ").join(facts), (0, 0, 0, _INDENT))
+
+
+def _in_first_line(row: list[Text], width: int) -> int:
+    """How many of the first cells fit into one line; three at most, and one at least."""
+    count, used = 1, row[0].cell_len
+    while count < min(3, len(row)) and used + _GAP + row[count].cell_len <= width:
+        used += _GAP + row[count].cell_len
+        count += 1
+    return count
+
+
+def _least_width(column: Column) -> int:
+    """The width of the longest word, or of the longest cell of a column that does not wrap."""
+    texts = [_text(x).plain for x in (column.header, *column.cells)]
+    parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
+    return max(map(cell_len, parts), default=0)
+
+
+def _text(cell: object) -> Text:
+    return cell if isinstance(cell, Text) else Text.from_markup(str(cell))

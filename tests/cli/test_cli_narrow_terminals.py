@@ -1,0 +1,53 @@
+"""Tables on terminals of 80 and 120 columns: no word is broken, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from polyhal.cli.display import plain_table
+
+from .conftest import Command
+
+ROWS = [
+    ("→", "opencl:0", "pthread-skylake-avx512-AMD EPYC", "cpu", "21.5 GiB", "Portable Computing Language 3.1+debian"),
+    ("", "wgpu:0", "llvmpipe (LLVM 15.0.6, 256 bits)", "cpu", "23.5 GiB", "Vulkan Mesa 22.3.6"),
+]
+
+
+def _printed(width: int) -> list[str]:
+    table = plain_table("", "device", "name", "kind", "memory", "driver", right=["memory"])
+    for row in ROWS:
+        table.add_row(*row)
+    console = Console(width=width, record=True, file=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+def test_no_word_is_broken_and_none_is_lost(width: int) -> None:
+    lines = _printed(width)
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines).replace(";", "").split()
+    for row in ROWS:
+        for word in " ".join(row).split():
+            assert word in words, (word, lines)
+
+
+def test_a_wide_terminal_has_one_line_for_each_row() -> None:
+    assert len(_printed(200)) == 1 + len(ROWS)
+    assert len(_printed(60)) > 1 + len(ROWS)
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+@pytest.mark.parametrize("command", [("devices",), ("sim", "devices")], ids=" ".join)
+def test_commands_break_no_name(
+    polyhal: Command, monkeypatch: pytest.MonkeyPatch, columns: str, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    outcome = polyhal(*command)
+    assert outcome.code == 0
+    words = outcome.out.replace(";", "").split()
+    expected = {"devices": ["NumPy"], "sim": ["bandwidth", "Processor", "Raspberry"]}[command[0]]
+    assert set(expected) <= set(words)
