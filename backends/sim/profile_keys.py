@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 
@@ -45,49 +45,52 @@ _OPTIONAL = ("peer_link", "cache", "shapes", "latency_us")
 
 
 def check(tables: Mapping[str, Any]) -> None:
-    """Raise ValueError for the first table or key that is missing, unknown, or not of its type."""
+    """Raise ValueError that names every table and key that is missing, unknown, or not of its type."""
+    problems = list(_problems(tables))
+    if problems:
+        raise ValueError("; ".join(problems))
+
+
+def _problems(tables: Mapping[str, Any]) -> Iterator[str]:
     for name in tables:
         if name not in _TABLES and name not in _NUMBERS:
-            raise ValueError(f"[{name}] is no table of a profile; expected {', '.join([*_NUMBERS, *_TABLES])}")
-    for name, required in _NUMBERS.items():
-        if name in _OPTIONAL and name not in tables:
-            continue
-        table = _table(tables, name)
-        _check_keys(name, table, {**dict.fromkeys(table, _REQUIRED), **dict.fromkeys(required, _REQUIRED)})
-    for name, keys in _TABLES.items():
-        if name in tables or name not in _OPTIONAL:
-            _check_keys(name, _table(tables, name), keys)
+            yield f"[{name}] is no table of a profile; expected {', '.join([*_NUMBERS, *_TABLES])}"
+    for name in (*_NUMBERS, *_TABLES):
+        table = tables.get(name)
+        if not isinstance(table, dict):
+            if name in tables or name not in _OPTIONAL:
+                yield f"the table [{name}] is missing"
+                table = {}
+            else:
+                continue
+        keys = _TABLES.get(name) or dict.fromkeys((*table, *_NUMBERS[name]), _REQUIRED)
+        yield from _problems_of_keys(name, table, keys)
 
 
-def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    table = tables.get(name)
-    if not isinstance(table, dict):
-        raise ValueError(f"the table [{name}] is missing")
-    return table
-
-
-def _check_keys(name: str, table: Mapping[str, Any], keys: Mapping[str, ProfileKey]) -> None:
+def _problems_of_keys(name: str, table: Mapping[str, Any], keys: Mapping[str, ProfileKey]) -> Iterator[str]:
     for key in table:
         if key not in keys:
-            raise ValueError(f"[{name}] has no {key}; expected {', '.join(keys)}")
+            yield f"[{name}] has no {key}; expected {', '.join(keys)}"
+    missing = [key for key, expected in keys.items() if key not in table and not expected.optional]
+    if missing:
+        yield f"[{name}] lacks {', '.join(missing)}"
     for key, expected in keys.items():
         if key in table:
-            _check_value(f"{key} in [{name}]", table[key], expected)
-        elif not expected.optional:
-            raise ValueError(f"[{name}] lacks {key}")
+            yield from _problems_of_value(f"{key} in [{name}]", table[key], expected)
 
 
-def _check_value(what: str, value: Any, expected: ProfileKey) -> None:
+def _problems_of_value(what: str, value: Any, expected: ProfileKey) -> Iterator[str]:
     if expected.type is dict and isinstance(value, dict):
         for name, entry in value.items():
-            _check_value(f"{name} of {what}", entry, _REQUIRED)
+            yield from _problems_of_value(f"{name} of {what}", entry, _REQUIRED)
         return
     types = (int, float) if expected.type is float else expected.type
     if not isinstance(value, types) or (isinstance(value, bool) and expected.type is not bool):
-        raise ValueError(f"{what} is {value!r}; expected {_EXPECTED[expected.type]}")
+        yield f"{what} is {value!r}; expected {_EXPECTED[expected.type]}"
+        return
     number: Any = value
     if expected.type in (int, float) and not (math.isfinite(number) and number >= 0 and (number or expected.zero)):
-        raise ValueError(f"{what} is {value!r}; expected {'0 or more' if expected.zero else 'more than 0'}")
+        yield f"{what} is {value!r}; expected {'0 or more' if expected.zero else 'more than 0'}"
 
 
 _EXPECTED = {

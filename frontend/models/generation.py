@@ -116,8 +116,11 @@ def stream(
     seed: int | None = None,
     stop_ids: Sequence[int] = (),
     use_cache: bool = True,
+    excluded_ids: Sequence[int] = (),
 ) -> Iterator[int]:
     """Yield up to `max_tokens` tokens after a prompt, as they are sampled; a token in `stop_ids` ends the stream.
+
+    Tokens in `excluded_ids` are never sampled.
 
     When the context is full, its older half is dropped, with and without the cache. The model is in evaluation mode while a
     token is computed. Raises ValueError for an empty prompt.
@@ -126,7 +129,14 @@ def stream(
         raise ValueError(message("generate", "the prompt is empty", expected="at least one token"))
     sampling = Sampling(temperature, top_k, top_p)
     return _stream(
-        model, [int(i) for i in prompt_ids], max_tokens, sampling, Generator(seed), frozenset(stop_ids), use_cache
+        model,
+        [int(i) for i in prompt_ids],
+        max_tokens,
+        sampling,
+        Generator(seed),
+        frozenset(stop_ids),
+        use_cache,
+        list(excluded_ids),
     )
 
 
@@ -138,6 +148,7 @@ def _stream(
     generator: Generator,
     stop: frozenset[int],
     use_cache: bool,
+    excluded: list[int],
 ) -> Iterator[int]:
     block = model.context_length
     context = ids[-block:]
@@ -154,6 +165,9 @@ def _stream(
             logits = decoder.next_logits(fresh[0])
         else:
             logits = _next_logits(model, fresh if cache is not None else context, cache)
+        if excluded:
+            logits = logits.copy()
+            logits[excluded] = -np.inf
         token = sampling.draw(logits, generator)
         if token in stop:
             return
@@ -219,10 +233,13 @@ def generate(
     stop_ids: Sequence[int] = (),
     on_token: Callable[[int], object] | None = None,
     use_cache: bool = True,
+    excluded_ids: Sequence[int] = (),
 ) -> list[int]:
     """Return the tokens of `stream` as a list; `on_token` is called with each at once."""
     out = []
-    for token in stream(model, prompt_ids, max_tokens, temperature, top_k, top_p, seed, stop_ids, use_cache):
+    for token in stream(
+        model, prompt_ids, max_tokens, temperature, top_k, top_p, seed, stop_ids, use_cache, excluded_ids
+    ):
         out.append(token)
         if on_token is not None:
             on_token(token)

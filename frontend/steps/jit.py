@@ -216,7 +216,7 @@ class Jitted(Generic[P, R]):
 
     def explain(self) -> str:
         """Say for each recorded step what passes did to it, and how each op runs and why."""
-        return "\n\n".join(step.explain() for step in self.steps) or "nothing is recorded yet"
+        return "\n\n".join(step.explain() for step in self.steps) or nothing_recorded(self._warmed_up)
 
     @staticmethod
     def activity() -> StepActivity:
@@ -227,6 +227,13 @@ class Jitted(Generic[P, R]):
     def profile() -> StepProfile:
         """Time the captured steps inside a block, node by node: `with step.profile() as p: step(...)`, then `print(p)`."""
         return StepProfile()
+
+
+def nothing_recorded(warmed_up: bool) -> str:
+    """The explanation of a captured function without recorded steps."""
+    if not warmed_up:
+        return "nothing is recorded yet: the first call will run op by op, and the next one is recorded"
+    return "nothing is recorded yet: the next call with arguments that a step can be recorded for is"
 
 
 def _matching(entry: _CacheEntry, tensors: list[Tensor]) -> CapturedStep | None:

@@ -33,6 +33,12 @@ class Tokenizer(Protocol):
         """Return the tokenizer as JSON text, for `load_tokenizer`."""
 
 
+def without_text(tokenizer: Tokenizer) -> list[int]:
+    """The tokens that stand for no text: padding, and the token of unknown characters if there is one."""
+    unknown = getattr(tokenizer, "unknown_id", None)
+    return [tokenizer.pad_id] if unknown is None else [tokenizer.pad_id, unknown]
+
+
 def fit(ids: Sequence[int], max_len: int | None, pad_id: int) -> list[int]:
     """Truncate or pad `ids` to `max_len`. Raises ValueError for a negative length."""
     if max_len is None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from polyhal.hal.errors import NonFiniteError, message
 from polyhal.models import generate
 from polyhal.text import Tokenizer
+from polyhal.text.tokenizer import without_text
 from polyhal.training.checkpoint import save_model, save_run
 from polyhal.training.corpus import Corpus
 from polyhal.training.folder import BEST, LAST, RunFolder, writing
@@ -116,7 +117,9 @@ class Session:
         """Let the model continue `prompt`, with a random generator of its own that leaves training unaffected."""
         ids = self.tokenizer.encode(prompt)
         model = self.trainer.model_on_one_device()
-        tokens = generate(model, ids, _SAMPLE_TOKENS, _SAMPLE_TEMPERATURE, seed=self.trainer.options.seed)
+        excluded = without_text(self.tokenizer)
+        seed = self.trainer.options.seed
+        tokens = generate(model, ids, _SAMPLE_TOKENS, _SAMPLE_TEMPERATURE, seed=seed, excluded_ids=excluded)
         return self.tokenizer.decode(tokens)
 
     def _keep(self, score: float, observer: RunObserver) -> None:

@@ -12,8 +12,8 @@ from polyhal.hal.discovery.op_plugins import declared, op_plugins
 from polyhal.hal.dtypes import DType, as_dtype, float32
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
-from polyhal.hal.ops.composite import COMPOSITES
 from polyhal.hal.ops.opdef import OpDef, OpFunction
+from polyhal.hal.planning.called_ops import called_ops, function_named
 from polyhal.hal.protocol import Number
 
 
@@ -50,8 +50,10 @@ def explain(
 
 
 def _unknown(name: str) -> str:
-    if name in COMPOSITES:
-        return f"{name!r} is a function made of other ops; explain those that it calls"
+    function = function_named(name)
+    if function is not None:
+        called = ", ".join(called_ops(function))
+        return f"{name!r} is a function made of other ops; explain those that it calls: {called}"
     close = difflib.get_close_matches(name, [*OPS.names(), *op_plugins().names()], 3)
     return f"no op is called {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")
 

@@ -51,3 +51,9 @@ def test_commands_break_no_name(
     words = outcome.out.replace(";", "").split()
     expected = {"devices": ["NumPy"], "sim": ["bandwidth", "Processor", "Raspberry"]}[command[0]]
     assert set(expected) <= set(words)
+
+
+def test_doctor_begins_with_its_answer(polyhal: Command) -> None:
+    first, *rest = polyhal("doctor", "--no-test").out.splitlines()
+    assert first.startswith("Default device: ")
+    assert not any(line.startswith("Default device") for line in rest)

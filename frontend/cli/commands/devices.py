@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyhal.cli.display import memory, plain_table, print_json, say
+from polyhal.cli.display import memory, plain_table, print_json, say_wrapped
 from polyhal.cli.reporting import reported
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def devices(
     if not report.default:
         console.print(f"No default device: {report.default_reason}", markup=False)
     for problem in report.problems:
-        say(console, f"{problem.source}: {problem.reason}; {problem.fix}", "dim")
+        say_wrapped(console, f"{problem.source}: {problem.reason}; {problem.fix}", "dim")
 
 
 def speed(device: DeviceReport) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyhal.cli.display import memory, print_json, say, say_wrapped
+from polyhal.cli.display import count, memory, print_json, say, say_wrapped
 from polyhal.cli.reporting import reported
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def doctor(
 
 
 def _print(report: Report, console: Console) -> None:
+    _answer(console, report)
     _section(console, "System", report.system.items())
     packages = ((name, version or "not installed") for name, version in report.distributions.items())
     _section(console, "Packages", packages)
@@ -98,19 +99,29 @@ def _print(report: Report, console: Console) -> None:
             _problem(console, "  ", f"{problem.source}: {problem.reason}", problem.fix)
     if report.pages:
         _section(console, "See also", [(page, text) for text, page in report.pages])
-    console.print()
+
+
+def _answer(console: Console, report: Report) -> None:
+    """Print which device programs get, and what is wrong: the rest of the report says why."""
     if report.default:
         console.print(f"Default device: {report.default_reason}", style="bold green", markup=False)
     else:
         console.print(f"No default device: {report.default_reason}", style="bold red", markup=False)
+    failed = [d.name for d in report.devices if d.problem or not all(t.passed for t in d.tests)]
+    if failed:
+        console.print(f"Devices with failures: {', '.join(failed)}", style="bold red", markup=False)
+    if report.problems:
+        noun = count(len(report.problems), "thing")
+        console.print(f"{noun} not available, at the end of this report with their fixes", style="yellow", markup=False)
 
 
 def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
+    from polyhal.cli.fitted_table import FittedTable
+
     console.print(f"\n{title}", style="bold")
-    table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 2))
+    table = FittedTable(box=None, show_header=False, pad_edge=True, padding=(0, 2))
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     for name, value in rows:
@@ -119,9 +130,9 @@ def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> N
 
 
 def _problem(console: Console, margin: str, text: str, fix: str, style: str = "") -> None:
-    """Print a problem on one line and its fix on the next, both unwrapped."""
-    say(console, f"{margin}{text}", style)
-    say(console, f"{margin}  fix: {fix}", "yellow")
+    """Print a problem and its fix; each is one line where the output is no terminal."""
+    say_wrapped(console, f"{margin}{text}", style)
+    say_wrapped(console, f"{margin}  fix: {fix}", "yellow")
 
 
 def _device(console: Console, device: DeviceReport) -> None:

@@ -40,6 +40,7 @@ def generate(
     """Continue a prompt with a trained model, streaming the text."""
     from polyhal.hal.device import Device
     from polyhal.models import Sampling, stream
+    from polyhal.text.tokenizer import without_text
     from polyhal.training import load_model
 
     try:
@@ -56,7 +57,9 @@ def generate(
     loaded = load_model(path, Device(device))
     ids = loaded.tokenizer.encode(prompt)
     sys.stdout.write(prompt)
-    tokens = stream(loaded.model, ids, max_tokens, temperature, top_k, top_p, seed, [loaded.tokenizer.pad_id])
+    stop = [loaded.tokenizer.pad_id]
+    excluded = [i for i in without_text(loaded.tokenizer) if i not in stop]
+    tokens = stream(loaded.model, ids, max_tokens, temperature, top_k, top_p, seed, stop, excluded_ids=excluded)
     for text in decode_stream(loaded.tokenizer, tokens):
         sys.stdout.write(text)
         sys.stdout.flush()

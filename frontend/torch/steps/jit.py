@@ -20,6 +20,7 @@ from polyhal.hal.errors import message
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.settings.state import settings
+from polyhal.steps.jit import nothing_recorded
 from polyhal.steps.lru_cache import LRUCache
 from polyhal.torch import private
 from polyhal.torch.device import NAME
@@ -182,7 +183,7 @@ class RecordedFunction(Generic[P, R]):
 
     def explain(self) -> str:
         """Say for each recorded step what passes did to it, and how each op runs and why."""
-        return "\n\n".join(explain(step.executable) for step in self.steps) or "nothing is recorded yet"
+        return "\n\n".join(explain(step.executable) for step in self.steps) or nothing_recorded(self._warmed_up)
 
     @staticmethod
     def profile() -> StepProfile:

@@ -1,0 +1,31 @@
+"""Explaining a function that is made of ops names the ops."""
+
+from __future__ import annotations
+
+import pytest
+
+import polyhal as ph
+from polyhal.hal.ops import OPS
+from polyhal.hal.planning.called_ops import called_ops, function_named
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [("sort", "sort_pairs"), ("eigh", "symmetric_spectrum"), ("fft", "fourier"), ("kthvalue", "sort_pairs")],
+)
+def test_the_ops_of_a_function_are_named(name: str, op: str) -> None:
+    function = function_named(name)
+    assert function is not None
+    ops = called_ops(function)
+    assert op in ops
+    assert set(ops) <= set(OPS.names())
+    with pytest.raises(
+        KeyError, match=rf"'{name}' is a function made of other ops; explain those that it calls: .*{op}"
+    ):
+        ph.explain(name, "numpy")
+    assert ph.explain(op, "numpy")
+
+
+def test_names_of_nothing_have_close_matches() -> None:
+    with pytest.raises(KeyError, match="did you mean topk"):
+        ph.explain("topkk", "numpy")
