@@ -17,8 +17,8 @@ from polyhal.inplace import apply_in_place, function_in_place, update_in_place
 _OTHERS = frozenset(
     {
         "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "clamp", "clamp_max", "clamp_min", "clip",
-        "cumprod", "cumsum", "deg2rad", "div", "float_power", "index_add", "index_copy", "index_fill", "index_put",
-        "index_reduce", "ldexp", "lerp", "logit", "masked_fill", "masked_scatter", "mvlgamma", "nan_to_num", "polygamma",
+        "cumprod", "cumsum", "deg2rad", "div", "float_power", "index_add", "index_copy", "index_fill",
+        "index_reduce", "ldexp", "lerp", "logit", "masked_scatter", "mvlgamma", "nan_to_num", "polygamma",
         "put", "rad2deg", "renorm", "round", "scatter", "scatter_add", "scatter_reduce", "tril", "triu",
     }
 )  # fmt: skip

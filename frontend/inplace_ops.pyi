@@ -178,8 +178,6 @@ class InPlaceOps:
         """Replace the elements by those of `index_copy`, cast to the tensor's dtype. Returns the tensor."""
     def index_fill_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `index_fill`, cast to the tensor's dtype. Returns the tensor."""
-    def index_put_(self, *args: Any, keywords: Any) -> Self:
-        """Replace the elements by those of `index_put`, cast to the tensor's dtype. Returns the tensor."""
     def index_reduce_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `index_reduce`, cast to the tensor's dtype. Returns the tensor."""
     def isfinite_(self) -> Self:
@@ -234,8 +232,6 @@ class InPlaceOps:
         """Replace the elements by those of `logsigmoid`, cast to the tensor's dtype. Returns the tensor."""
     def lt_(self, y: Any) -> Self:
         """Replace the elements by those of `less`, cast to the tensor's dtype. Returns the tensor."""
-    def masked_fill_(self, *args: Any, keywords: Any) -> Self:
-        """Replace the elements by those of `masked_fill`, cast to the tensor's dtype. Returns the tensor."""
     def masked_scatter_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `masked_scatter`, cast to the tensor's dtype. Returns the tensor."""
     def maximum_(self, y: Any) -> Self:

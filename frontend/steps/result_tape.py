@@ -55,6 +55,7 @@ class ResultTape:
         if not leaves_of(ends):
             return None
         refused = []
+        backward: CapturedBackward | None
         try:
             backward = CapturedBackward.record(recording, tensors, outputs, arguments)
         except Exception:

@@ -35,6 +35,7 @@ from polyhal.torch.device import NAME, check_ordinal, current
 from polyhal.torch.failures import REFUSALS, translated
 from polyhal.torch.fallback import fallback
 from polyhal.torch.registration import HANDLED, TABLE, Entry, UnsupportedArgumentsError, writes_first
+from polyhal.torch.table.indexing import WRITES_IN_PLACE
 from polyhal.torch.table.random import drawing_from
 
 Kernel = Callable[..., Any]
@@ -172,6 +173,9 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
             values, named = _arguments(args, kwargs, False)
             if entry.op is not None and not named and _writes_directly(target, values):
                 dispatch.apply_into(entry.op, (target, *values), (), (target,))
+                return self
+            if (write := WRITES_IN_PLACE.get(entry.function)) is not None:
+                write(target, *values, **named)
                 return self
             result = _drawn(entry.function, kwargs)(target, *values, **named)
             _check_fits(self, result)

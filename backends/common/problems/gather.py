@@ -35,7 +35,8 @@ def outer_axis_inner(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple
 class RowUpdate(NamedTuple):
     """Rows of a table replaced by those of a source, by number: the operands of a kernel that writes in place."""
 
-    index: Spec
+    numbers: Spec
+    """The index."""
     step: int
     """The stride of the index."""
     source: Spec

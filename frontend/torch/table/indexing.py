@@ -167,3 +167,21 @@ def slice_scatter(
 @aten("diagonal_scatter")
 def diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     return F["diagonal_scatter"](x, source, offset, dim1, dim2)
+
+
+def _put_in_place(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
+    return x.index_put_(indices, cast(values, x.dtype), accumulate)
+
+
+def _add_in_place(x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
+    return x.index_add_(dim, index, source, alpha=alpha)
+
+
+WRITES_IN_PLACE: dict[Any, Any] = {
+    index_put: _put_in_place,
+    index_put_unsafe: _put_in_place,
+    index_add: _add_in_place,
+    index_copy: lambda x, dim, index, source: x.index_copy_(dim, index, source),
+    index_fill: lambda x, dim, index, value: x.index_fill_(dim, index, value),
+}
+"""By function, how the overload that replaces its first argument writes to the elements that are named, and to no others."""

@@ -37,16 +37,16 @@ def _row_update(
     if isinstance(update, Declined):
         return update
     (out,) = outputs
-    if too_large(runtime, update.index, update.source, out):
+    if too_large(runtime, update.numbers, update.source, out):
         return Declined("an operand is larger than what a kernel can see at once")
     size = runtime.features.group_size
     args: Arguments = {
-        "index": Tensor(1), "source": Tensor(2), "out": Tensor(3), "items": update.items, "count": update.index.size,
+        "index": Tensor(1), "source": Tensor(2), "out": Tensor(3), "items": update.items, "count": update.numbers.size,
         "width": out.shape[1], "rows": out.shape[0], "index_step": update.step, "source_row": update.row,
         "source_column": update.column,
     }  # fmt: skip
     definitions = {
-        "INDEX": update.index.dtype.name, "BYTES": out.dtype.itemsize, "GROUP": size, "WRAP": wraps,
+        "INDEX": update.numbers.dtype.name, "BYTES": out.dtype.itemsize, "GROUP": size, "WRAP": wraps,
         "DISTINCT": update.distinct,
     }  # fmt: skip
     launch = runtime.launch("gather/replace_rows", definitions, args, ceil_div(update.items, size))

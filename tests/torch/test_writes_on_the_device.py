@@ -1,0 +1,83 @@
+"""Writes of PyTorch programs over their own source and by index: the values of the CPU, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import polyhal.torch as pt
+from polyhal.torch import tensors
+
+Write = Callable[[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]], Any]
+"""Writes to the first argument, (6, 6), and passes what it reads of it through the second."""
+
+OVERLAPPING: dict[str, Write] = {
+    "rows": lambda x, c: x.__setitem__(slice(1, None), c(x[:-1])),
+    "columns": lambda x, c: x.__setitem__((slice(None), slice(1, None)), c(x[:, :-1])),
+    "transposed": lambda x, c: x.copy_(c(x.T)),
+    "reversed": lambda x, c: x.copy_(c(x.flip(0))),
+    "rows added": lambda x, c: x[1:].add_(c(x[:-1])),
+    "the transpose added": lambda x, c: x.add_(c(x.T)),
+    "out": lambda x, c: torch.add(c(x[:-1]), 1, out=x[1:]),
+}
+
+INDEXED: dict[str, Callable[[torch.Tensor, Any], Any]] = {
+    "rows": lambda x, d: x.__setitem__(torch.tensor([1, -1], device=d), torch.ones(2, 6, device=d)),
+    "elements": lambda x, d: x.__setitem__((torch.tensor([1, -1], device=d), torch.tensor([0, 2], device=d)), 3.0),
+    "columns": lambda x, d: x.__setitem__((slice(None), torch.tensor([1, -1], device=d)), 3.0),
+    "a mask": lambda x, d: x.__setitem__(x > 20, 3.0),
+    "index_add_": lambda x, d: x.index_add_(1, torch.tensor([1, 1], device=d), torch.ones(6, 2, device=d)),
+    "index_put_, added": lambda x, d: x.index_put_(
+        (torch.tensor([1, 1], device=d),), torch.ones(2, 6, device=d), accumulate=True
+    ),
+    "index_fill_": lambda x, d: x.index_fill_(0, torch.tensor([1, 4], device=d), 2.0),
+    "index_copy_ of a transpose": lambda x, d: x.T.index_copy_(
+        0, torch.tensor([1, 0], device=d), torch.ones(2, 6, device=d)
+    ),
+}
+
+
+def start() -> torch.Tensor:
+    return torch.arange(36.0).reshape(6, 6)
+
+
+def same(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+@pytest.mark.parametrize("mode", ["eager", "recorded"])
+def test_a_write_over_its_own_source_reads_it_before(name: str, mode: str) -> None:
+    expected, x = start(), start().to("polyhal")
+
+    def write() -> None:
+        OVERLAPPING[name](x, same)
+
+    run = pt.jit(write) if mode == "recorded" else write
+    for _ in range(4):
+        run()
+        OVERLAPPING[name](expected, torch.clone)
+        torch.testing.assert_close(x.cpu(), expected)
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_indexed_write_has_the_elements_of_the_cpu(name: str) -> None:
+    expected, x = start(), start().to("polyhal")
+    INDEXED[name](x, "polyhal")
+    INDEXED[name](expected, "cpu")
+    torch.testing.assert_close(x.cpu(), expected)
+
+
+def test_an_indexed_write_takes_memory_in_proportion_to_what_it_writes() -> None:
+    x = torch.zeros(100_000, 32, device="polyhal")
+    index, rows = torch.tensor([3, 70_000], device="polyhal"), torch.ones(2, 32, device="polyhal")
+    pool = tensors.unwrap(x).device.pool
+    used = pool.used
+    pool.reset_peak()
+    x[index] = rows
+    x.index_add_(0, index, rows)
+    x.index_copy_(0, index, rows)
+    assert pool.peak - used < 100_000
