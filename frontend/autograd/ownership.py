@@ -16,13 +16,14 @@ memory that is not shared; another leaf that gets the same memory, or another pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polyhal.hal.layout import extent
 from polyhal.hal.memory.buffer import SHARED, TAKEN
 
 if TYPE_CHECKING:
+    from polyhal.autograd.slices import Gradient
     from polyhal.autograd.tape import Edge
     from polyhal.hal.layout import Ref
     from polyhal.tensor import Tensor
@@ -46,16 +47,20 @@ def is_exclusive(x: Tensor) -> bool:
     return getattr(x.buffer, "hold", TAKEN) == TAKEN
 
 
-def share_repeated(delivered: Iterable[tuple[Edge, Tensor]]) -> None:
-    """Share gradients that a rule returned for several inputs, and that go where the edges say."""
-    seen: list[tuple[Edge, Tensor]] = []
-    for edge, g in delivered:
-        for other_edge, other in seen:
-            if other.buffer is g.buffer and _overlap(other.ref, g.ref):
+def share_repeated(delivered: Sequence[tuple[Edge, Gradient]]) -> None:
+    """Share gradients that a rule returned for several inputs, and that go where the edges say.
+
+    A sum of slices has memory of its own.
+    """
+    for i, (edge, g) in enumerate(delivered):
+        buffer = getattr(g, "buffer", None)
+        if buffer is None:
+            continue
+        for other_edge, other in delivered[:i]:
+            if getattr(other, "buffer", None) is buffer and (other is g or _overlap(other.ref, g.ref)):
                 to_leaves = not isinstance(edge, tuple) and not isinstance(other_edge, tuple)
                 if not to_leaves or edge is other_edge:
                     share(g)
-        seen.append((edge, g))
 
 
 def _overlap(a: Ref, b: Ref) -> bool:

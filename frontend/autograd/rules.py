@@ -52,14 +52,12 @@ def input_gradients(
         gradients = _apply_rule(node, grads, needs)
     finally:
         dispatch.thread.device = previous
-    gradients += (None,) * (len(node.parents) - len(gradients))
-    found: list[tuple[Edge, Gradient]] = [
-        (parent, g if isinstance(g, SliceSum) else _fitted(g, spec))
-        for parent, spec, g in zip(parents, node.specs, gradients, strict=True)
-        if parent is not None and spec is not None and g is not None
-    ]
+    found: list[tuple[Edge, Gradient]] = []
+    for parent, spec, g in zip(parents, node.specs, gradients, strict=False):  # a rule may leave out the last inputs
+        if parent is not None and spec is not None and g is not None:
+            found.append((parent, g if isinstance(g, SliceSum) else _fitted(g, spec)))
     if len(found) > 1:
-        share_repeated((edge, g) for edge, g in found if not isinstance(g, SliceSum))
+        share_repeated(found)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.backend_failures import note_backend_failure
@@ -12,6 +13,7 @@ from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
 from polyhal.hal.memory.overlap import share_elements
 
 if TYPE_CHECKING:
+    from polyhal.hal.layout import Ref
     from polyhal.hal.ops.opdef import OpDef
 
 SEPARATE, OVERLAPPING = -1, -2
@@ -49,16 +51,19 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
 
 def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:
     """The input that each output is; SEPARATE if it shares elements with none, OVERLAPPING if it shares them otherwise."""
-    return tuple([_relation(inputs, out) for out in outs])
-
-
-def _relation(inputs: tuple[Any, ...], out: Any) -> int:
-    relation, buffer = SEPARATE, out.buffer
+    by_buffer: dict[int, list[tuple[int, Ref]]] = {}
     for i, x in enumerate(inputs):
-        if hasattr(x, "ref") and x.buffer is buffer:
-            ref, own = x.ref, out.ref
-            if relation == SEPARATE and ref.offset == own.offset and ref.spec == own.spec:
-                relation = i
-            elif share_elements(ref, own):
-                return OVERLAPPING
+        if hasattr(x, "ref"):
+            by_buffer.setdefault(id(x.buffer), []).append((i, x.ref))
+    return tuple([_relation(by_buffer.get(id(out.buffer), ()), out.ref) for out in outs])
+
+
+def _relation(inputs: Iterable[tuple[int, Ref]], out: Ref) -> int:
+    """The relation of an output to the inputs in its buffer."""
+    relation = SEPARATE
+    for i, ref in inputs:
+        if relation == SEPARATE and ref.offset == out.offset and ref.spec == out.spec:
+            relation = i
+        elif share_elements(ref, out):
+            return OVERLAPPING
     return relation
