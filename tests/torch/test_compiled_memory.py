@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -185,3 +186,34 @@ def test_another_device_for_tensors_of_the_cpu() -> None:
         optimizer.zero_grad()
         found.square().sum().backward()
         optimizer.step()
+
+
+def test_a_reset_frees_the_memory_of_compiled_functions(place: str) -> None:
+    """PyTorch itself keeps each compiled function until then, with the values that it was compiled for."""
+
+    def cycle(number: int) -> None:
+        constant = torch.full((1000,), float(number), device=place)
+        weight = torch.ones(1000, device=place, requires_grad=True)
+        compiled = torch.compile(lambda x: (x * weight + constant).sin(), backend="polyhal")
+        compiled(constant).sum().backward()
+
+    held = []
+    for number in range(6):
+        cycle(number)
+        if number % 2:
+            torch.compiler.reset()
+        gc.collect()
+        held.append(torch.polyhal.memory_allocated())  # type: ignore[attr-defined]
+    assert held[1::2] == [held[1]] * 3
+    assert held[0] > held[1]
+
+
+def test_a_backward_pass_runs_after_a_reset(place: str) -> None:
+    compiled = torch.compile(lambda x: x.sin().square(), backend="polyhal")
+    x = torch.ones(3, device=place, requires_grad=True)
+    y = compiled(x)
+    torch.compiler.reset()
+    y.sum().backward()
+    assert x.grad is not None
+    assert relative_error(x.grad, 2 * x.detach().cpu().sin() * x.detach().cpu().cos()) < 1e-6
+    assert relative_error(compiled(x), y.cpu()) < 1e-6

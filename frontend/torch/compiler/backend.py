@@ -9,7 +9,7 @@ import torch
 
 from polyhal.hal.device import Device
 from polyhal.torch.compiler import private
-from polyhal.torch.compiler.graph import CompiledGraph
+from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
 
 MODES = ("default", "reduce-overhead")
@@ -58,3 +58,6 @@ def backend(
     )
     made: Callable[..., Any] = compile_graph(graph, example_inputs)
     return made
+
+
+backend.reset = release_programs  # type: ignore[attr-defined]  # `torch.compiler.reset()` calls it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -21,6 +22,14 @@ from polyhal.torch.failures import translated
 
 _PROGRAMS = 64
 """Programs that a graph keeps; the one that was not used for longest makes room."""
+_GRAPHS: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
+"""All compiled graphs."""
+
+
+def release_programs() -> None:
+    """Drop the programs of all compiled graphs, with their memory. A graph that PyTorch keeps compiles anew when called."""
+    for graph in list(_GRAPHS):
+        graph.release()
 
 
 class CompiledGraph:
@@ -43,6 +52,11 @@ class CompiledGraph:
         self._split: SplitGraph | None = None
         self._unsupported: dict[torch.fx.Node, str] = {}
         """Nodes that only PyTorch runs, with the reasons."""
+        _GRAPHS.add(self)
+
+    def release(self) -> None:
+        """Drop all programs. Further calls compile anew."""
+        self._programs.clear()
 
     def __call__(self, arguments: list[Any], symbols: Symbols | None = None) -> list[Any]:
         """Run it. `symbols` are those of the graph that this one is a part of."""

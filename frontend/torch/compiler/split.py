@@ -61,8 +61,8 @@ class SplitGraph:
             elif node.target is torch.ops.aten.copy_.default:
                 # Parts that read the argument may still follow: only values order them.
                 place, value = node.args[:2]
-                writes[env[place]] = env[value]  # type: ignore[index]
-                env[node] = env[place]  # type: ignore[index]
+                writes[env[place]] = env[value]
+                env[node] = env[place]
             else:
                 env[node] = _computed(node, env)
                 symbols.bind(node.meta.get("val"), env[node])
