@@ -20,6 +20,10 @@ says how to make and send one, and what it holds. "Checks" counts those that pas
 as fit in the time, first one of each op. Products, convolution and attention are in GFLOP/s; higher is better everywhere.
 The device numpy is NumPy; PyTorch, where it was installed, ran the same work. A dash means that a figure is missing, and the
 lines below a table say why.
+
+A report is about one version of Polyhal on one day, and is not repeated: defects that it lists may have been mended since.
+The host times each call with its submission and the wait for its result, so that a device with slow submissions shows less
+than in [performance](performance.md), whose figures for single ops are by the devices' own timestamps.
 """
 _COLUMNS = (
     ("memory", "float32", "memory, GB/s"),

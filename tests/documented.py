@@ -143,12 +143,15 @@ def facts() -> dict[str, Callable[[], tuple[Any, ...]]]:
         rf"recorded as {NUMBER} nodes": lambda: _launches()[1:2],
         rf"submits the launches: {NUMBER} instead of {NUMBER}": lambda: (_launches()[2], _launches()[0]),
         r"(\d+) of (\d+) memory-bound workloads": _memory_bound,
-        r"and a reduction, at ([\d.]+) to ([\d.]+)\.": _slow_memory_bound,
-        r"Depthwise convolution is ([\d.]+) to ([\d.]+) times": lambda: _layers("depthwise", 1),
+        r"and two reductions,\s+at ([\d.]+) to ([\d.]+)\.": _slow_memory_bound,
+        r"Depthwise convolution is ([\d.]+) to ([\d.]+) times": _depthwise,
+        r"attention in half precision ([\d.]+) to\s+([\d.]+)\.": _half_attention,
+        r"on 10,000 elements, called eagerly, at ([\d.]+) of": lambda: (f"{_ratios(lambda r: r['wall'])[0]:.2f}",),
+        r"ResNet-50\s+in bfloat16, recorded, at ([\d.]+)\.": _resnet,
         r"of 256 units are ([\d.]+) to ([\d.]+) times": lambda: _layers(r"(LSTM|GRU) .* 256 wide", 1),
         r"of 1024 units ([\d.]+) to ([\d.]+) times": lambda: _layers(r"LSTM .* 1024 wide", 2),
         r"half precision reach ([\d.]+) to ([\d.]+) of PyTorch's speed": _products,
-        r"convolutions in float32 ([\d.]+) to ([\d.]+)\.": _convolutions,
+        r"convolutions in float32 ([\d.]+) to ([\d.]+)[,.] ": _convolutions,
         r"is ([\d.]+) times as fast as PyTorch's eager one in float32": lambda: _gpt2("high"),
         r"and ([\d.]+) times in bfloat16": lambda: _gpt2("bfloat16"),
         r"decoding is ([\d.]+) times as fast": _decoding,
@@ -214,12 +217,12 @@ def _result(name: str) -> list[dict[str, Any]]:
 
 
 def _ratios(chosen: Callable[[dict[str, Any]], object]) -> list[float]:
-    """How many times as fast as PyTorch the chosen workloads of the H200 are, in the two digits that the page prints."""
+    """How many times as fast as PyTorch the chosen workloads of the H200 are."""
     ratios = []
     for row in _result("h200-kernels"):
         seconds = {("torch" if "torch" in n.lower() else "ours"): s[0] for n, s in row["seconds"].items()}
         if chosen(row) and len(seconds) == 2:
-            ratios.append(round(seconds["torch"] / seconds["ours"], 2))
+            ratios.append(seconds["torch"] / seconds["ours"])
     return ratios
 
 
@@ -233,7 +236,24 @@ def _memory_bound() -> tuple[int, int]:
 
 def _slow_memory_bound() -> tuple[str, str]:
     ratios = [x for x in _ratios(lambda r: not r["flops"] and not r["wall"]) if x < _NEARLY]
+    assert len(ratios) == 4, "the scan, the sort and two reductions"
+    return f"{min(ratios):.3f}", f"{max(ratios):.3f}"
+
+
+def _half_attention() -> tuple[str, str]:
+    ratios = _ratios(lambda r: re.match(r"attention b?float16", r["name"]))
     return f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+
+
+def _depthwise() -> tuple[str, str]:
+    """Of the kernels and of the layers."""
+    ratios = [*_ratios(lambda r: "depthwise" in r["name"]), *map(float, _layers("depthwise", 3))]
+    return f"{min(ratios):.1f}", f"{max(ratios):.1f}"
+
+
+def _resnet() -> tuple[str]:
+    (row,) = (r["who"] for r in _result("h200-torch-steps") if r["model"] == "resnet-50")
+    return (f"{row['PyTorch']['ms'] / row['recorded']['ms']:.2f}",)
 
 
 def _products() -> tuple[str, str]:
