@@ -295,8 +295,6 @@ def test_an_empty_part_is_assigned_on_the_tape(device: Device) -> None:
 
 @pytest.mark.parametrize("method", ["div_", "mul_", "pow_", "atan2_", "xlogy_", "true_divide_"])
 def test_a_write_keeps_the_operand_that_the_gradient_of_the_other_one_reads(method: str, device: Device) -> None:
-    import torch
-
     ours = polyhal.tensor([1.5, 2.0], requires_grad=True, device=device)
     x = polyhal.tensor([2.0, 3.0], device=device)
     theirs = torch.tensor([1.5, 2.0], requires_grad=True)

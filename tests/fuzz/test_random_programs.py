@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from devices import TEST_DEVICES
 
 from benchmarks.reliability.programs.agree import assert_agrees, leaf, program_of
 from benchmarks.reliability.programs.execute import run
@@ -14,15 +15,30 @@ from benchmarks.reliability.programs.libraries import Polyhal, PyTorch
 from benchmarks.reliability.programs.mutations import MUTATIONS, hunt, planted
 from benchmarks.reliability.programs.ops import families
 from benchmarks.reliability.programs.reduce import as_test, reduced
+from benchmarks.reliability.programs.worker import one
 from polyhal import Device
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+PROGRAMS = {"numpy": 120}
+"""Programs that run on a device; 25 on others, which build kernels."""
+FIRST = 0
+"""The first seed."""
 
 
 @pytest.fixture(autouse=True)
 def _host_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs may use linear algebra, which runs on the host."""
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+
+
+@pytest.mark.parametrize(
+    "name", [d for d in TEST_DEVICES if d in ("numpy", "opencl", "wgpu") or d.startswith("opencl:")]
+)
+def test_random_programs_agree_with_pytorch(name: str) -> None:
+    found = [
+        text for seed in range(FIRST, FIRST + PROGRAMS.get(name, 25)) for text in one(seed, Device(name))["findings"]
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_a_seed_is_one_program() -> None:

@@ -26,6 +26,7 @@ _LARGEST = {torch.float16: 500.0, torch.bfloat16: 500.0}
 """Magnitudes that ordinary programs stay below; 5,000 in other dtypes. Beyond, errors hide one another."""
 _REFUSALS = ("modified by an inplace operation", "backward through the graph a second time")
 """Errors of backward passes that a program may end with."""
+_VIEW_OR_COPY = ("reshape", "flatten", "contiguous")
 _TARGET = re.compile(r"^ *([a-z]\d+)", re.MULTILINE)
 _PASSES = ("backward", "grad")
 _ROOT = re.compile(r"autograd\.grad\(([a-z]\d+)|^([a-z]\d+)\.backward")
@@ -103,7 +104,8 @@ class _Generator:
 
     def call(self) -> Statement | None:
         """A call of an op, sometimes without gradients or in a checkpoint."""
-        if any(n[0] == "m" and n[1:].isdigit() for n in self.draw.variables) and self.rng.random() < 0.12:
+        modules = any(n[0] == "m" and n[1:].isdigit() for n in self.draw.variables)
+        if modules and not self.style.special and self.rng.random() < 0.12:
             op, expression = "module", parts.call(self.draw)
         else:
             family = self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
@@ -120,6 +122,10 @@ class _Generator:
         names = ", ".join(self.new() for _ in result)
         if isinstance(result, list):
             expression = f"({expression})[0]"
+        if (
+            op in _VIEW_OR_COPY and not result[0]._is_view()
+        ):  # results of PyTorch's ops have other strides, so it copies
+            expression += ".clone()"
         if how < 0.07 and len(result) == 1:
             # In PyTorch views made under no_grad need gradients, and some functions return their argument.
             if result[0]._is_view() or any(result[0] is t for t in self.draw.variables.values()):

@@ -51,6 +51,16 @@ def _gradient_at_nan(program: Program, difference: Difference) -> bool:
     return special and difference.name.endswith(".grad") and difference.text.startswith("nan at")
 
 
+def _sign_of_zero(program: Program, difference: Difference) -> bool:
+    found = re.match(r"(\S+) at .*, expected (\S+),", difference.text)
+    signs = any(s.op in ("copysign", "atan2", "angle", "reciprocal") for s in program.statements)
+    return difference.kind == "value" and signs and bool(found) and _opposite(float(found[1]), float(found[2]))
+
+
+def _opposite(a: float, b: float) -> bool:
+    return a == -b or abs(a + b) <= 1e-5 * abs(b)
+
+
 def _zero_for_none(program: Program, difference: Difference) -> bool:
     return difference.kind == "extra" and difference.name.endswith(".grad") and difference.text.startswith("only zeros")
 
@@ -80,6 +90,12 @@ KNOWN = (
         "a gradient at NaN",
         "The gradient of a piecewise function (`elu`) at NaN is NaN here, in PyTorch that of its last piece.",
         _gradient_at_nan,
+    ),
+    Known(
+        "the sign of a zero",
+        "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor; `copysign` and "
+        "`atan2` show it.",
+        _sign_of_zero,
     ),
     Known(
         "zeros for no gradient",
