@@ -102,7 +102,8 @@ class CapturedBackward:
             for scalar, value in zip(self._scalars, state.scalars, strict=True):
                 scalar.box[0] = value
             gradients = self._executable.run([*seeds, *node.load("saved")])
-        return tuple(g if needed else None for g, needed in zip(gradients, needs, strict=True))
+        # After the gradients come values that a checkpointed region computed again, and that the tape still holds.
+        return tuple(g if needed else None for g, needed in zip(gradients[: len(needs)], needs, strict=True))
 
 
 class _RunState(NamedTuple):

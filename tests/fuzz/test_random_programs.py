@@ -113,3 +113,16 @@ def test_a_leaf_of_several_uses_has_the_sum_of_its_gradients(device: Device) -> 
 
 def test_an_axis_without_elements_has_as_many_chunks_as_asked_for(device: Device) -> None:
     assert_agrees(device, "v1, v2 = torch.chunk(x1, 2, 1)", x1=leaf([[], []], "float32"))
+
+
+def test_a_captured_checkpoint_is_differentiated_outside(device: Device) -> None:
+    assert_agrees(
+        device,
+        """
+        v1 = torch.utils.checkpoint.checkpoint(lambda x1, x2, x3: F.bilinear(x1, x2, x3), x1, x2, x3, use_reentrant=False)
+        """,
+        "captured forward",
+        x1=leaf([[1.0, 2.0]], "float32"),
+        x2=leaf([[3.0]], "float32", requires_grad=True),
+        x3=leaf([[[4.0], [5.0]]], "float32"),
+    )
