@@ -23,6 +23,8 @@ class Known(NamedTuple):
 def _stricter(program: Program, difference: Difference) -> bool:
     """Polyhal's error alone, by an op whose gradient keeps its own result or operand, as the fused kernel needs it."""
     found = re.search(r"\(\[(\w+)\] '\w+' was changed in place after it was saved", difference.text)
+    if "modified by an inplace operation" in difference.text and "ScaledDotProd" in difference.text:
+        return difference.kind == "raises"  # by PyTorch, on the device
     expected = difference.text.rpartition("expected ")[2]
     fails = any(
         len(position) < 4 for position in re.findall(r"(\d+): '", expected)

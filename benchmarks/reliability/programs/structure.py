@@ -179,6 +179,21 @@ def _loop(d: Draw) -> str:
     return f"{{v}} = {x}\nfor _ in range({x}.ndim + 1):\n    {{v}} = {body.replace('{x}', x)}"
 
 
+_USES = (
+    "torch.sin({x}) + torch.cos({x}) + {x}",
+    "{x} + torch.tanh({x} + {y})",
+    "({x} + {y}) * {x} + {y}",
+    "{x} - ({y} + {x}) * 0.5 + torch.sigmoid({x})",
+    "torch.stack([{x}, {y}, {x}]).sum(0) + {x}",
+)
+
+
+def _several_uses(d: Draw) -> str:
+    """A leaf or a result that is an operand several times, some of them of sums, whose gradients share memory."""
+    x = d.tensor(lambda t: t.requires_grad and t.is_leaf and t.is_floating_point()) if d.chance(0.6) else d.floats()
+    return f"{{v}} = {d.one(_USES).format(x=x, y=d.fitting(x.shape, x.t.dtype))}"
+
+
 def _delete(d: Draw) -> str:
     found = [n for n in d.variables if n[0] == "v" and n[1:].isdigit()]
     return f"del {d.one(found)}"
@@ -204,6 +219,7 @@ KINDS = (
     Kind("read a gradient", _read_grad, 1.5),
     Kind("hook", _hook, 1.5),
     Kind("detach", _detach, 1.5),
+    Kind("several uses", _several_uses, 3),
     Kind("branch", _branch, 1),
     Kind("loop", _loop, 1),
     Kind("del", _delete, 2),

@@ -27,6 +27,7 @@ NOT_OF_SPECIAL = (
     "rfft",
     "irfft", "trapezoid", "multi_margin_loss", "var", "std", "cdist", "median", "kthvalue", "argsort", "polynomial", "bessel",
     "norm",
+    "attention",
     "quantile", "embed",
 )  # fmt: skip
 """Parts of the names of ops whose NaN and infinities in PyTorch follow from its algorithm, not from their definition: the mean
