@@ -120,14 +120,18 @@ def retains_gradient(tensor: Tensor) -> bool:
 def stop_retaining(tensor: Tensor) -> bool:
     """Keep the gradient of a result no longer. Returns whether it was kept."""
     number = _retaining(tensor)
-    if number is None:
-        return False
-    del tensor.node.hooks[tensor.index][number]
-    return True
+    if number is not None:
+        del _own_hooks(tensor)[number]
+    return number is not None
 
 
 def _retaining(tensor: Tensor) -> int | None:
     """The number of the hook that keeps the gradient of a tensor."""
+    own = _own_hooks(tensor).items()
+    return next((n for n, h in own if isinstance(h, RetainedGradient) and h.tensor() is tensor), None)
+
+
+def _own_hooks(tensor: Tensor) -> dict[int, Hook]:
+    """The hooks of a result of an op."""
     hooks = None if tensor.node is None else tensor.node.hooks
-    own = (hooks or {}).get(tensor.index, {})
-    return next((n for n, h in own.items() if isinstance(h, RetainedGradient) and h.tensor() is tensor), None)
+    return (hooks or {}).get(tensor.index, {})

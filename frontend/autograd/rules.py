@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from polyhal.autograd.paths import Paths
     from polyhal.autograd.tape import Edge, GradNode
     from polyhal.hal.device import Device
-    from polyhal.hal.ops.opdef import GradientRule, OpDef
+    from polyhal.hal.ops.gradient_rule import GradientRule
+    from polyhal.hal.ops.opdef import OpDef
     from polyhal.tensor import Tensor
 
 _cast, _full, _sum_to = (FUNCTIONS[n] for n in ("cast", "full", "sum_to"))

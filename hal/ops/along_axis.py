@@ -48,7 +48,10 @@ def declare_along_axis(
     """
     options["traits"] = options.get("traits", Trait.NONE) | Trait.ALONG_AXIS
     if "gradient" in options:
-        options["gradient"] = _gradient(options["gradient"])
+        declared = options["gradient"]
+        options["gradient"] = (
+            tuple(f and _gradient(f) for f in declared) if isinstance(declared, tuple) else _gradient(declared)
+        )
     return declare(
         _reference(reference),
         name=name,
