@@ -132,7 +132,12 @@ def _refresh(x: Tensor, history: History) -> None:
         x.node, x.index, x.requires_grad = history.node, history.output, True
     else:
         x.index = 0
-        record(_WINDOW, (history.tensor(x),), history.window(x), (x,))
+        # The node saves nothing, and is made only once, so that it belongs to no checkpointed region.
+        region, dispatch.thread.region = dispatch.thread.region, None
+        try:
+            record(_WINDOW, (history.tensor(x),), history.window(x), (x,))
+        finally:
+            dispatch.thread.region = region
     if retained:
         retain_gradient(x)
 

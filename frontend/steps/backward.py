@@ -16,7 +16,7 @@ from polyhal.autograd import no_grad
 from polyhal.autograd.engine import differentiate
 from polyhal.autograd.function import attach, opaque
 from polyhal.autograd.rules import zeros
-from polyhal.autograd.tape import GradNode, SavedInput
+from polyhal.autograd.tape import GradNode, SavedInput, edge_of
 from polyhal.hal import dispatch
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
@@ -184,7 +184,7 @@ def leaves_of(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 def nodes_of(outputs: Sequence[Tensor]) -> list[GradNode]:
     """The nodes that tensors depend on."""
-    pending = [x.node for x in outputs if x.node is not None]
+    pending = [edge[0] for x in outputs if isinstance(edge := edge_of(x), tuple)]
     seen = dict.fromkeys(pending)
     while pending:
         for parent in pending.pop().parents:

@@ -305,3 +305,37 @@ def test_a_write_keeps_the_operand_that_the_gradient_of_the_other_one_reads(meth
     y.sum().backward()
     assert ours.grad is not None
     assert ours.grad.tolist() == pytest.approx(theirs.grad.tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_view_that_was_written_through_another_one_may_be_checkpointed(captured: bool, device: Device) -> None:
+    x = polyhal.ones((3, 2), requires_grad=True, device=device)
+
+    def step() -> None:
+        x.grad = None
+        h = (x * 2).T
+        h[0].zero_()
+        polyhal.checkpoint(lambda t: t * t, h).sum().backward()
+
+    run = polyhal.jit(step) if captured else step
+    for _ in range(3 if captured else 1):
+        run()
+        assert x.grad is not None
+        assert x.grad.tolist() == [[0, 8]] * 3
+
+
+def test_a_captured_function_returns_a_view_that_was_written_through_another_one(device: Device) -> None:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        h = (x * 2).T
+        h[0].copy_(w)
+        return h
+
+    x = polyhal.ones((3, 2), requires_grad=True, device=device)
+    w = polyhal.ones((3,), requires_grad=True, device=device)
+    run = polyhal.jit(function)
+    for _ in range(4):
+        x.grad = w.grad = None
+        (run(x, w) ** 2).sum().backward()
+        assert x.grad is not None
+        assert w.grad is not None
+        assert (x.grad.tolist(), w.grad.tolist()) == ([[0, 8]] * 3, [2] * 3)
