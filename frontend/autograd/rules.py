@@ -70,20 +70,22 @@ def _fitted(g: Tensor, spec: Spec) -> Tensor:
 
 
 def _apply_rule(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Gradients:
-    op = node.op
+    op, rule = node.op, node.op.gradient
     if node.rule is not None:
         result = _apply_own_rule(node, node.rule, grads, needs)
     elif op is _SLICE:
         return _slice_gradient(node, grads)
-    elif op.gradient is None or _reaches_further_outputs(op, op.gradient, grads):
+    elif rule is None or _reaches_further_outputs(op, rule, grads):
         from polyhal.autograd.derived import derived_gradients  # most programs need none
 
         return derived_gradients(node, grads, needs)
     else:
+        node.require_tape()
         # Its indices, which it saved, were looked at when it ran.
         before, dispatch.thread.indices_checked = dispatch.thread.indices_checked, op.index_range is not None
         try:
-            result = op.gradient.apply(partial(_argument, node, grads, needs), needs, op.bind(node.params))
+            params = op.bind(node.params) if rule.params else {}
+            result = rule.apply(partial(_argument, node, grads, needs), needs, params)
         finally:
             dispatch.thread.indices_checked = before
     return result if isinstance(result, tuple) else (result,)
@@ -107,6 +109,7 @@ def _apply_own_rule(
 
 def _slice_gradient(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     """The gradient of a slice, to be joined with those of other slices of the same tensor."""
+    node.require_tape()
     spec, g = (_argument(node, grads, (True,), name) for name in ("x_spec", "g"))
     bound = node.op.bind(node.params)
     return (SliceSum(spec, g, bound["starts"], bound["steps"]),)
@@ -125,13 +128,13 @@ def _argument(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...
 
     None for a value that was not saved, because the gradients that are needed do not read it.
     """
-    op = node.op
-    if name in node.saved or node.freed:
-        return node.load(name)
-    if name in op.schema.inputs or name in op.schema.outputs:
-        return None
     if name == "g":
         return grads[0] if grads[0] is not None else zeros(node.outputs[0], node.device)
+    if name in node.saved:
+        return node.load(name)
+    op = node.op
+    if name in op.schema.inputs or name in op.schema.outputs:
+        return None
     if name == "needs":
         return needs
     if name.startswith("g_"):

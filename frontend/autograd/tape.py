@@ -123,7 +123,7 @@ class GradNode:
                 out = outs[i]
                 saved[name] = SavedOutput(out.buffer, out.ref, out.buffer.version)
         if rule is None or (rule.unnamed_outputs and may_use_decomposition(op, outs)):
-            saved["inputs"] = _save_for_decomposition(op, inputs, params, outs, mask)
+            saved["inputs"] = _save_for_decomposition(op, inputs, params, outs, mask, saved)
 
     def restore(self) -> None:
         """Compute again what a checkpointed region dropped."""
@@ -134,6 +134,11 @@ class GradNode:
 
     def load(self, name: str) -> Any:
         """A saved value, checked to be unchanged. Raises AutogradError."""
+        self.require_tape()
+        return self._restore(self.saved[name], name)
+
+    def require_tape(self) -> None:
+        """Raise AutogradError if the node was freed."""
         if self.freed:
             raise AutogradError(
                 message(
@@ -142,7 +147,6 @@ class GradNode:
                     fix="pass retain_graph=True to that pass",
                 )
             )
-        return self._restore(self.saved[name], name)
 
     def _restore(self, saved: Any, name: str, position: int = -1) -> Any:
         if type(saved) is tuple:
@@ -231,11 +235,26 @@ def edge_of(x: Any) -> Edge:
 
 
 def _save_for_decomposition(
-    op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...], mask: int
+    op: OpDef,
+    inputs: tuple[Any, ...],
+    params: tuple[Any, ...],
+    outs: tuple[Tensor, ...],
+    mask: int,
+    saved: dict[str, Any],
 ) -> tuple[Any, ...]:
-    """The inputs that the gradients of the op's decomposition read."""
+    """The inputs that the gradients of the op's decomposition read; all if the rule's are, apart from leaves."""
     if op.decompose is None:
         return ()
+    kept = []
+    for name, x in zip(op.schema.inputs, inputs, strict=False):
+        if name in saved:
+            kept.append(saved[name])
+        elif not hasattr(x, "ref"):
+            kept.append(x)
+        elif op.gradient is not None and x.requires_grad and x.node is None:
+            kept.append(SavedInput(x, x.buffer.version))
+    if len(kept) == len(inputs):
+        return tuple(kept)
     from polyhal.autograd.derived import UNSAVED, inputs_read
 
     specs = tuple(dispatch.inference_spec(x) for x in inputs)

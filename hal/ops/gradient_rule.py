@@ -108,7 +108,8 @@ def _part(function: RuleFunction) -> _Part:
 def _call(part: _Part | None, argument: Callable[[str], Any], params: Mapping[str, Any]) -> Any:
     if part is None:
         return None
-    return part.function(*[argument(name) for name in part.names], **{name: params[name] for name in part.params})
+    values = [argument(name) for name in part.names]
+    return part.function(*values, **{name: params[name] for name in part.params}) if part.params else part.function(*values)
 
 
 def _positions(names: Sequence[str], read: set[str]) -> tuple[tuple[str, int], ...]:
