@@ -31,7 +31,7 @@ def as_float32(words: Tensor) -> Tensor:
     """Return `words` rounded to float32. Words are uint32, or int32 with the bits of uint32."""
     if words.dtype is dtypes.uint32:
         return words.to(dtypes.float32)
-    high = shifted_right(words, 16).to(dtypes.float32)
+    high: Tensor = shifted_right(words, 16).to(dtypes.float32)
     return high * 65536.0 + ops.bitwise_and(words, 0xFFFF).to(dtypes.float32)
 
 

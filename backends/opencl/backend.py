@@ -170,8 +170,9 @@ class OpenCLBackend(CoreMethods):
         runtime, own = self.runtime, self.runtime.features
         if own.cpu:
             size = min(own.max_group_size, _GROUP)
-            gpu = {"cpu": False, "local_memory_is_real": True, "vector_width": 4, "compute_units": 4}
-            runtime.features = replace(own, group_size=size, **gpu)
+            runtime.features = replace(
+                own, cpu=False, local_memory_is_real=True, group_size=size, vector_width=4, compute_units=4
+            )
         try:
             yield
         finally:

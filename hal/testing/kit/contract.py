@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -278,8 +278,11 @@ _PRODUCTS = ((1, 1, 1, 1), (1, 3, 4, 5), (2, 1, 7, 1), (3, 17, 9, 33), (1, 70, 1
 def matmul(device: Device, scope: Scope) -> None:
     """Check batched products (B, M, K) @ (B, K, N) on every compute dtype except bool."""
     for dtype in (d for d in compute_dtypes(device) if d.kind != "bool"):
-        sizes = _PRODUCTS if scope.full or dtype is dtypes.float32 else _PRODUCTS[1::3]
-        sizes = _PRODUCTS[3:4] if scope.few_shapes else sizes
+        sizes: Sequence[tuple[int, int, int, int]] = _PRODUCTS
+        if scope.few_shapes:
+            sizes = _PRODUCTS[3:4]
+        elif not scope.full and dtype is not dtypes.float32:
+            sizes = _PRODUCTS[1::3]
         for turn, (batch, m, k, n) in enumerate(p for p in sizes if scope.accepts(p[0] * p[1] * p[2] * p[3] // 4)):
             rng = np.random.default_rng(SEED + turn)
             a, b = draw(rng, (batch, m, k), dtype, -2.0, 2.0), draw(rng, (batch, k, n), dtype, -2.0, 2.0)

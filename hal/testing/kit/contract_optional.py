@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -84,7 +83,7 @@ def _operands(op: OpDef, dtype: DType) -> tuple[np.ndarray, ...]:
 
 
 def _flat(call: OpCall, dtype: DType) -> list[np.ndarray]:
-    arrays: list[Any] = np.broadcast_arrays(*[np.asarray(v).astype(dtype.numpy) for v in call.values])
+    arrays = np.broadcast_arrays(*[np.asarray(v).astype(dtype.numpy) for v in call.values])
     return [np.ascontiguousarray(a).reshape(-1) for a in arrays]
 
 

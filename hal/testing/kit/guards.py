@@ -14,6 +14,7 @@ import numpy as np
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous_strides
+from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import bucket
 from polyhal.tensor import wrap
 
@@ -93,7 +94,7 @@ class GuardedTemporary:
     def check(self, what: str) -> None:
         """Raise AssertionError if anything past the temporary was written."""
         zone = np.empty(self._ZONE, np.uint8)
-        self._device.backend.copy_from_device(self.handle, self._nbytes, memoryview(zone))
+        self._device.backend.copy_from_device(self.handle, self._nbytes, byte_view(zone))
         if (zone != 0xA5).any():
             first = int(np.argmax(zone != 0xA5))
             raise AssertionError(f"{what}: wrote past its temporary of {self._nbytes} bytes, first at byte +{first}")
