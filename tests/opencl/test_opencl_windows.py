@@ -289,6 +289,37 @@ def test_a_captured_step_trains_as_on_one_device(
         assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
+def test_the_measured_speed_of_a_link_changes_no_bit(
+    pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It decides the buckets of gradients and when they are summed, but not the order of the summands."""
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal((9, 6)).astype(np.float32), rng.standard_normal((9, 3)).astype(np.float32)
+    trained = []
+    for rate in (0.0, 1e30):
+        monkeypatch.setattr(window_communicator, "_FAST", rate)
+        devices = cards(pocl, range(2))
+        assert Group(devices).communicator.in_line is (rate == 0)
+        ph.manual_seed(0)
+        layers = [ph.nn.Linear(6, 40), *[ph.nn.Linear(40, 40) for _ in range(3)], ph.nn.Linear(40, 3)]
+        model = DataParallel(ph.nn.Sequential(*layers).to("numpy"), devices)
+        optimizer = ph.optim.AdamW(model.parameters(), lr=0.1)
+        inputs = [ph.tensor(a, device=devices[0]) for a in (x, y)]
+
+        @ph.jit
+        def step(x: ph.Tensor, y: ph.Tensor, model: Any = model, optimizer: Any = optimizer) -> ph.Tensor:
+            optimizer.zero_grad()
+            loss = ph.nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        losses = [step(*inputs).item() for _ in range(4)]
+        trained.append([np.array(losses), *[p.numpy() for p in model.parameters()]])
+    assert all(np.array_equal(a, b) for a, b in zip(*trained, strict=True))
+
+
 def test_a_step_may_begin_with_copies_for_a_collective(
     pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
