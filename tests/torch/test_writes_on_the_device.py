@@ -50,8 +50,8 @@ def same(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", OVERLAPPING)
 @pytest.mark.parametrize("mode", ["eager", "recorded"])
-def test_a_write_over_its_own_source_reads_it_before(name: str, mode: str) -> None:
-    expected, x = start(), start().to("polyhal")
+def test_a_write_over_its_own_source_reads_it_before(torch_device: str, name: str, mode: str) -> None:
+    expected, x = start(), start().to(torch_device)
 
     def write() -> None:
         OVERLAPPING[name](x, same)
@@ -64,16 +64,16 @@ def test_a_write_over_its_own_source_reads_it_before(name: str, mode: str) -> No
 
 
 @pytest.mark.parametrize("name", INDEXED)
-def test_an_indexed_write_has_the_elements_of_the_cpu(name: str) -> None:
-    expected, x = start(), start().to("polyhal")
-    INDEXED[name](x, "polyhal")
+def test_an_indexed_write_has_the_elements_of_the_cpu(torch_device: str, name: str) -> None:
+    expected, x = start(), start().to(torch_device)
+    INDEXED[name](x, torch_device)
     INDEXED[name](expected, "cpu")
     torch.testing.assert_close(x.cpu(), expected)
 
 
-def test_an_indexed_write_takes_memory_in_proportion_to_what_it_writes() -> None:
-    x = torch.zeros(100_000, 32, device="polyhal")
-    index, rows = torch.tensor([3, 70_000], device="polyhal"), torch.ones(2, 32, device="polyhal")
+def test_an_indexed_write_takes_memory_in_proportion_to_what_it_writes(torch_device: str) -> None:
+    x = torch.zeros(100_000, 32, device=torch_device)
+    index, rows = torch.tensor([3, 70_000], device=torch_device), torch.ones(2, 32, device=torch_device)
     pool = tensors.unwrap(x).device.pool
     used = pool.used
     pool.reset_peak()
