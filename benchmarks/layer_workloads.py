@@ -39,6 +39,8 @@ class LayerWorkload:
     """Operations of the backward pass relative to the forward pass: one more product for each operand."""
     backward_moved: int = 0
     """Elements that the backward pass moves; 0 means as many as the forward pass for each operand."""
+    differentiable: bool = True
+    """Whether it is measured with gradients, too; a write to an input is not."""
 
     def arrays(self) -> list[np.ndarray]:
         """The inputs, the same for every framework."""
@@ -135,6 +137,19 @@ def _scatter_add(rows: int, width: int, table: int) -> LayerWorkload:
     )
 
 
+def _write_rows(rows: int, width: int, table: int) -> LayerWorkload:
+    """Rows of a large tensor replaced in its memory: what is moved does not depend on the tensor."""
+    return LayerWorkload(
+        f"index_copy_ of {rows:,} rows of {width} to {table:,}",
+        ((table, width), (rows,), (rows, width)),
+        lambda lib, layer, x, index, src: x.index_copy_(0, index, src),
+        flops=0,
+        moved=rows * (2 * width + 2),
+        indices={1: table},
+        differentiable=False,
+    )
+
+
 def _index_add(rows: int, width: int, table: int) -> LayerWorkload:
     moved = table * width * 2 + rows * (width + 2)
     return LayerWorkload(
@@ -212,6 +227,7 @@ _CPU = (
     _interpolate("bicubic", 16, 64, 64),
     _scatter_add(1_000_000, 8, 65_536),
     _index_add(1_000_000, 16, 65_536),
+    _write_rows(2, 32, 262_144),
     *_einsums(8, 256, 8, 64, 768),
     _embedding_bag(100_000, 128, 1024, 32, False),
     _embedding_bag(100_000, 128, 1024, 32, True),
@@ -229,6 +245,7 @@ _GPU = (
     _interpolate("bicubic", 32, 64, 128),
     _scatter_add(1_000_000, 32, 65_536),
     _index_add(1_000_000, 128, 65_536),
+    _write_rows(2, 32, 262_144),
     *_einsums(16, 1024, 16, 64, 4096),
     _embedding_bag(100_000, 128, 16_384, 32, False),
     _embedding_bag(100_000, 128, 16_384, 32, True),

@@ -69,6 +69,13 @@ def test_layers_and_their_gradients_are_the_same_in_pytorch(workload):
         np.testing.assert_allclose(result.numpy(), other.detach().numpy(), rtol=1e-4, atol=1e-4)
 
 
+def test_rows_that_are_written_are_the_same_in_pytorch():
+    workload = layer_workloads._write_rows(3, 2, 50)
+    written = layers.polyhal_calls(workload, Device("numpy"), False)["eager"]()
+    expected = layers.torch_calls(workload, "cpu", False, False)["PyTorch"]()
+    np.testing.assert_array_equal(written.numpy(), expected.numpy())
+
+
 @pytest.mark.parametrize("size", ["cpu", "gpu"])
 def test_names_are_unique(size):
     names = [w.name for w in workloads(size)]
