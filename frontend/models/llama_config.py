@@ -77,7 +77,7 @@ class LlamaConfig:
         _refuse_others(data, names)
         _check_window(data, int(data.get("max_position_embeddings") or cls().max_position_embeddings))
         given = {k: v for k, v in data.items() if k in names and k not in _ROTARY}
-        rotary = next((data[k] for k in _ROTARY if data.get(k)), {})
+        rotary: Mapping[str, Any] = next((data[k] for k in _ROTARY if data.get(k)), {})
         if rotary.get("rope_theta") is not None:
             given["rope_theta"] = rotary["rope_theta"]
         default = cls()

@@ -133,7 +133,7 @@ def test_memory_formats_are_accepted_and_change_nothing(numpy_device: ph.Device)
         assert repr(order) == f"polyhal.{name}"
         for y in (
             x.to(memory_format=order), x.clone(memory_format=order), x.contiguous(memory_format=order),
-            ph.clone(x, memory_format=order), ph.empty_like(x, memory_format=order) + x,
+            ph.clone(x, memory_format=order), ph.zeros_like(x, memory_format=order) + x,
         ):  # fmt: skip
             assert y.tolist() == x.tolist()
         layer = nn.Conv2d(3, 2, 1).to("numpy", memory_format=order)

@@ -67,3 +67,18 @@ def test_a_list_of_gradients_will_do(numpy_device: ph.Device) -> None:
     _kernel("double", gradient=lambda g: [g * 2])(x).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_a_gradient_may_have_a_function_for_each_input(numpy_device: ph.Device) -> None:
+    def weighted(gradient: Any) -> Any:
+        return ph.kernel("weighted", numpy=lambda x, y: np.asarray(x) * np.asarray(y), gradient=gradient)
+
+    x, y = (ph.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    weighted((lambda g, y: g * y, lambda g, x: g * x * 3))(x, y).sum().backward()
+    assert x.grad is not None
+    assert y.grad is not None
+    assert (x.grad.tolist(), y.grad.tolist()) == ([1, 2], [3, 6])
+    with pytest.raises(AutogradError, match="gradient of y is a float"):
+        weighted((None, lambda g: 1.0))(x, y).sum().backward()
+    with pytest.raises(ValueError, match="has 1 functions; expected one for each of x, y"):
+        weighted((lambda g: g,))
