@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 
@@ -49,6 +50,9 @@ def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
                 "tensor", f"complex numbers as {dtype.name}", expected="a complex dtype", fix="pass their real part"
             )
         )
+    if array.size and array.dtype.kind in "iu" and not hasattr(data, "__array__"):
+        for extreme in (array.min(), array.max()):
+            require_fit("tensor", int(extreme), dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         return array.astype(dtype.numpy, copy=False), dtype
 

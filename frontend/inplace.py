@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.autograd.rebase import History, base_of, rebase
 from polyhal.autograd.tape import keeps_memory, position, record
 from polyhal.hal import dispatch
+from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import to_complex
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
@@ -36,6 +37,8 @@ def overwrite(x: Any, value: Any, method: str = "copy_") -> None:
         _overwrite_parts(x, value, method)
         return
     is_tensor = hasattr(value, "ref")
+    if not is_tensor:
+        require_fit(method, value, x.dtype)
     if is_tensor and value.shape != x.shape:
         value = _broadcast_to(value, x.shape)
     _check_memory(x, method)

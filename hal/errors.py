@@ -98,6 +98,10 @@ class CaptureError(PolyhalError, RuntimeError):
     """A captured step asked for something that only exists when it runs, or cannot be captured or replayed."""
 
 
+class NumberRangeError(PolyhalError, OverflowError):
+    """A Python number does not fit the dtype in which it is stored."""
+
+
 class NonFiniteError(PolyhalError, ArithmeticError):
     """The check `nan` met the first NaN or infinity."""
 

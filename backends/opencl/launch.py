@@ -19,6 +19,7 @@ from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, 
 from polyhal.backends.opencl.error_mapping import RETUNE
 from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
+from polyhal.hal.dispatch.number_range import in_64_bits
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.protocol import BindingSlot
 
@@ -131,7 +132,10 @@ class KernelLaunch:
         queue = runtime.queues.current()
         try:
             with kernel.lock:
-                kernel.cl.set_args(*values)
+                try:
+                    kernel.cl.set_args(*values)
+                except RuntimeError:  # an integer beyond those of C
+                    kernel.cl.set_args(*self._wrapped(values))
                 event = cl.enqueue_nd_range_kernel(queue.native, kernel.cl, self._global, self._local)
             queue.launched(1)
         except cl.Error as error:
@@ -139,6 +143,13 @@ class KernelLaunch:
             raise runtime.errors.translate(error, action) from error
         if runtime.profile is not None:
             runtime.profile.append((self.name, event))
+
+    def _wrapped(self, values: list[Any]) -> list[Any]:
+        """The arguments with integers of 64 bits as signed ones. Raises NumberRangeError for larger ones."""
+        for place, _, kind in self._numbers:
+            if kind == "long":
+                values[place] = in_64_bits(values[place])
+        return values
 
     def bound(self, args: Sequence[Any]) -> BoundLaunch:
         """This launch with a kernel object of its own, whose arguments stay set."""
@@ -166,7 +177,7 @@ class KernelLaunch:
             if isinstance(given, RuntimeScalar):
                 numbers.append((place, given, kind))
             else:
-                values[place] = CONVERTERS[kind](given)
+                values[place] = in_64_bits(int(given)) if kind == "long" else CONVERTERS[kind](given)
         for place, (value, kind) in enumerate(zip(values, shared.types, strict=True)):
             # What moves is set before each run; until then it is nowhere.
             kernel.set_arg(place, kind(value) if isinstance(kind, type) else value)

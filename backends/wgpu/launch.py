@@ -18,6 +18,7 @@ from polyhal.backends.wgpu.arguments import BoundArguments, Offset
 from polyhal.backends.wgpu.binding_windows import window_start
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import ComputePipeline
+from polyhal.hal.dispatch.number_range import in_64_bits
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.device_runtime import WGPURuntime
@@ -33,7 +34,7 @@ def _wrap(bits: int, signed: bool) -> Callable[[Any], int]:
     mask, sign = (1 << bits) - 1, 1 << (bits - 1)
 
     def convert(value: Any) -> int:
-        n = int(value) & mask
+        n = (in_64_bits(int(value)) if bits == 64 else int(value)) & mask
         return n - (1 << bits) if signed and n & sign else n
 
     return convert

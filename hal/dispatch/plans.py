@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.dispatch.number_range import guard
 from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.dispatch.operands import input_spec
 from polyhal.hal.settings.state import settings
@@ -18,6 +19,8 @@ def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[
     """Plan `op` for the specs of `inputs` and remember it on the device."""
     specs = tuple(input_spec(x) for x in inputs)
     plan = observed_plan(device, op, specs, params, device.planner.plan(op, specs, params))
+    if int in specs or float in specs:
+        plan = guard(plan, op)
     device.plans[plan_key(op, params, specs)] = plan
     return plan
 

@@ -23,6 +23,7 @@ def test_message_form() -> None:
         (errors.UnsupportedOpError, NotImplementedError),
         (errors.AutogradError, RuntimeError),
         (errors.NonFiniteError, ArithmeticError),
+        (errors.NumberRangeError, OverflowError),
         (errors.DeviceMismatchError, ValueError),
         (errors.KernelBuildError, errors.BackendError),
         (errors.DeviceLostError, errors.BackendError),

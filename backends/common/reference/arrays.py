@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from polyhal.hal.dispatch.number_range import in_64_bits
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Number
@@ -33,7 +34,9 @@ def store(value: Any, out: np.ndarray) -> None:
 
 
 def in_range(value: Number, dtype: DType) -> Number:
-    """Wrap an integer to the range of an integer dtype; NumPy refuses it outside."""
+    """Wrap an integer to the range of an integer dtype; NumPy refuses it outside. Raises NumberRangeError beyond 64 bits."""
+    if type(value) is int:
+        in_64_bits(value)
     if type(value) is int and dtype.is_integral:
         value &= (1 << dtype.bits) - 1
         return value - (1 << dtype.bits) if dtype.kind == "int" and value >> (dtype.bits - 1) else value

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dispatch import scalar_dtype
+from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.layout import Spec, View, contiguous_strides
 from polyhal.hal.ops.declare import (
@@ -31,6 +32,7 @@ def _infer_full(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if any(n < 0 for n in shape):
         raise ValueError(f"shape {shape} has a negative length")
     params.update(shape=shape, dtype=scalar_dtype(params["value"]) if dtype is None else as_dtype(dtype))
+    require_fit("full", params["value"], params["dtype"])
     return [(params["dtype"], shape)]
 
 
