@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.errors import NumberRangeError, message
+from polyhal.hal.ops.traits import Trait
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
     from polyhal.hal.ops.opdef import OpDef
     from polyhal.hal.planning.plan import OpPlan
 
-_STORING = frozenset({"where", "clip"})
-"""Ops that store numbers as they are. Arithmetic wraps them instead, as in PyTorch."""
 _LEAST, _END = -(1 << 63), 1 << 64
 
 
@@ -36,8 +35,11 @@ def in_64_bits(value: int) -> int:
 
 
 def guard(plan: OpPlan, op: OpDef) -> OpPlan:
-    """The plan, made to refuse numbers that its result does not hold if the op stores them as they are."""
-    if op.name not in _STORING or plan.outputs[0].dtype.kind not in ("int", "uint"):
+    """The plan, made to refuse numbers that its result does not hold if the op stores them as they are.
+
+    Arithmetic wraps them instead, as in PyTorch.
+    """
+    if Trait.STORES_NUMBERS not in op.traits or plan.outputs[0].dtype.kind not in ("int", "uint"):
         return plan
     dtype, run, single = plan.outputs[0].dtype, plan.run, plan.single
 

@@ -41,6 +41,8 @@ class Trait(enum.Flag):
     """Waits for another device."""
     COLLECTIVE = enum.auto()
     """Reads and writes vectors on several devices, which its parameter `communicator` names."""
+    STORES_NUMBERS = enum.auto()
+    """Python numbers among the inputs are results as they are, so that they must fit the dtype; arithmetic wraps them."""
 
     UNREPEATABLE = NONDETERMINISTIC | CROSS_DEVICE | UNDEFINED
     """A second run may give different bits or wait again: such an op is never rematerialized."""

@@ -41,7 +41,7 @@ where: OpFunction = elementwise(
     "`x` where `cond` is true, else `y`.",
     inputs=("cond", "x", "y"),
     gradient=(None, lambda g, cond: where(cond, g, 0), lambda g, cond: where(cond, 0, g)),
-    traits=Trait.CHEAP,
+    traits=Trait.CHEAP | Trait.STORES_NUMBERS,
 )
 
 
@@ -85,5 +85,5 @@ clip = elementwise(
         Sample((rng.uniform(-4, 4, (3, 5)), rng.uniform(-2, -1, (5,)), None)),
         Sample((np.array([np.nan, np.inf, -np.inf, 0.0]), -1.0, 1.0), special=True),
     ],
-    traits=Trait.CHEAP,
+    traits=Trait.CHEAP | Trait.STORES_NUMBERS,
 )
