@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.errors import NumberRangeError, message
-from polyhal.hal.ops.traits import Trait
 
 if TYPE_CHECKING:
     from polyhal.hal.dtypes import DType
@@ -39,7 +38,7 @@ def guard(plan: OpPlan, op: OpDef) -> OpPlan:
 
     Arithmetic wraps them instead, as in PyTorch.
     """
-    if Trait.STORES_NUMBERS not in op.traits or plan.outputs[0].dtype.kind not in ("int", "uint"):
+    if not op.stores_numbers or plan.outputs[0].dtype.kind not in ("int", "uint"):
         return plan
     dtype, run, single = plan.outputs[0].dtype, plan.run, plan.single
 

@@ -96,6 +96,8 @@ class OpDef:
     """The public function."""
     creates: bool = field(init=False)
     """The op takes no tensor, so that a call names the device."""
+    stores_numbers: bool = field(init=False)
+    """Numbers among the inputs are results as they are, so that they must fit the dtype."""
     view: Callable[[Spec, Params], View | None] | None = field(init=False, default=None)
     """The rule of the strategy AsView; None without one."""
     regions: Callable[[Specs, tuple[Spec, ...], Params], Sequence[OutputRegion]] | None = field(
@@ -118,6 +120,7 @@ class OpDef:
         if "deterministic" in self.settings:
             self.traits |= Trait.NONDETERMINISTIC
         self.creates = Trait.CREATION in self.traits
+        self.stores_numbers = Trait.STORES_NUMBERS in self.traits
         if self.batching is None:
             self.batching = _default_batching(self)
         for strategy in self.lowering:
