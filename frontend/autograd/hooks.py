@@ -80,7 +80,7 @@ def add_accumulation_hook(tensor: Tensor, hook: Callable[[Tensor], None]) -> Cal
 
 def has_gradient_hooks(leaf: Tensor) -> bool:
     """Whether a leaf has hooks that see its gradient before it is added."""
-    return bool(leaf.hooks) and any(not isinstance(h, AfterAccumulation) for h in leaf.hooks.values())
+    return any(not isinstance(h, AfterAccumulation) for h in (leaf.hooks or {}).values())
 
 
 def after_accumulation(leaf: Tensor) -> None:

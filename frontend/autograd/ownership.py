@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from polyhal.autograd.slices import SliceSum
 from polyhal.hal.layout import extent
 from polyhal.hal.memory.buffer import SHARED, TAKEN
 
@@ -53,11 +54,12 @@ def share_repeated(delivered: Sequence[tuple[Edge, Gradient]]) -> None:
     A sum of slices has memory of its own.
     """
     for i, (edge, g) in enumerate(delivered):
-        buffer = getattr(g, "buffer", None)
-        if buffer is None:
+        if isinstance(g, SliceSum):
             continue
         for other_edge, other in delivered[:i]:
-            if getattr(other, "buffer", None) is buffer and (other is g or _overlap(other.ref, g.ref)):
+            if isinstance(other, SliceSum) or other.buffer is not g.buffer:
+                continue
+            if other is g or _overlap(other.ref, g.ref):
                 to_leaves = not isinstance(edge, tuple) and not isinstance(other_edge, tuple)
                 if not to_leaves or edge is other_edge:
                     share(g)
