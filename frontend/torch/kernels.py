@@ -171,6 +171,9 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
             if 0 in target.strides:
                 _check_elements_are_apart(target)
             values, named = _arguments(args, kwargs, False)
+            for value in values:
+                if isinstance(value, Tensor):
+                    tensors.check_overlap(target, value)
             if entry.op is not None and not named and _writes_directly(target, values):
                 dispatch.apply_into(entry.op, (target, *values), (), (target,))
                 return self

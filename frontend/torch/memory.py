@@ -240,7 +240,10 @@ def copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> t
         x.copy_(tensors.download(tensors.resolved(source)))
     elif x.numel():
         here = source.device.type == NAME
-        tensors.write(x, tensors.resolved(source) if here else tensors.upload(source))
+        value = tensors.resolved(source) if here else tensors.upload(source)
+        if here and source is not x:
+            tensors.check_overlap(tensors.unwrap(x), value)
+        tensors.write(x, value)
     return x
 
 

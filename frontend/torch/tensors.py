@@ -20,7 +20,7 @@ from polyhal.hal.checks.poison import poison
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError
-from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent
+from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent, is_contiguous
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
@@ -212,6 +212,37 @@ def download(x: Tensor) -> torch.Tensor:
     if x.dtype is dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+def check_overlap(target: Any, source: Any) -> None:
+    """Raise RuntimeError, as PyTorch does, for a write to memory that is read in another layout by the same op.
+
+    Like PyTorch, it looks no further where one of the tensors has gaps.
+    """
+    if target is source or getattr(target, "buffer", None) is not getattr(source, "buffer", target):
+        return
+    a, b = target.ref, source.ref
+    if not (a.size and b.size and is_dense(a.shape, a.strides) and is_dense(b.shape, b.strides)):
+        return
+    same = (a.offset, a.size) == (b.offset, b.size)
+    if (same and a.strides != b.strides) or (not same and a.offset < b.offset + b.size and b.offset < a.offset + a.size):
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+            "location. Please clone() the tensor before performing the operation."
+        )
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether a layout is contiguous but for the order of its axes."""
+    if is_contiguous(tuple(shape), tuple(strides)):
+        return True
+    order = axis_order(shape, strides)
+    return is_contiguous(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
+
+
+def axis_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The axes from the longest stride to the shortest."""
+    return tuple(sorted(range(len(shape)), key=lambda i: (-strides[i], -shape[i], i)))
 
 
 def write(target: torch.Tensor, value: Any) -> None:

@@ -19,10 +19,11 @@ from polyhal.torch import tensors
 from polyhal.torch.compiler import private
 from polyhal.torch.compiler.calls import as_argument, call_of
 from polyhal.torch.compiler.functional import filled_to
-from polyhal.torch.compiler.layouts import Symbols, axis_order, is_dense
+from polyhal.torch.compiler.layouts import Symbols
 from polyhal.torch.private import decompositions as known_decompositions
 from polyhal.torch.registration import UnsupportedArgumentsError
 from polyhal.torch.table.operands import cast
+from polyhal.torch.tensors import axis_order, is_dense
 
 _REFUSALS = (UnsupportedArgumentsError, UnsupportedOpError, UnsupportedDTypeError, CaptureError)
 """What says that a function does not do this, here or at all; a CaptureError, that it would have to see elements."""

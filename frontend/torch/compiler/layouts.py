@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from polyhal.hal import dispatch
-from polyhal.hal.layout import Ref, Spec, contiguous, extent, is_contiguous
+from polyhal.hal.layout import Ref, Spec, contiguous, extent
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor, wrap
 from polyhal.torch.compiler import private
+from polyhal.torch.tensors import axis_order, is_dense
 
 
 class Symbols:
@@ -73,17 +74,6 @@ def stored(x: Tensor, strides: tuple[int, ...]) -> Tensor:
 def stored_once(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """The shape without what a stride of 0 repeats."""
     return tuple(1 if s == 0 else n for n, s in zip(shape, strides, strict=True))
-
-
-def axis_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """The axes from the longest stride to the shortest."""
-    return tuple(sorted(range(len(shape)), key=lambda i: (-strides[i], -shape[i], i)))
-
-
-def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether a layout is contiguous but for the order of its axes."""
-    order = axis_order(shape, strides)
-    return is_contiguous(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
 
 
 def moved_to(x: Tensor, spec: Spec) -> Tensor:

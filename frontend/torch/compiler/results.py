@@ -16,8 +16,9 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.torch import tensors
 from polyhal.torch.compiler.host import HostTensors
-from polyhal.torch.compiler.layouts import Symbols, is_dense, same_layout, stored
+from polyhal.torch.compiler.layouts import Symbols, same_layout, stored
 from polyhal.torch.device import NAME
+from polyhal.torch.tensors import is_dense
 
 
 @dataclass(slots=True)

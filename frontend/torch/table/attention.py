@@ -77,9 +77,9 @@ def attention_of_cpu_backward(
 ) -> Any:  # fmt: skip
     """Gradients of queries, keys and values; heads that share keys add theirs up."""
     times = _times(q, k, dropout_p, is_causal)
-    wide = tuple(F["repeat_interleave"](x, times, 1) for x in (k, v)) if times > 1 else (k, v)
-    parts = _parts(lse, q, *wide, attn_mask, is_causal, scale)
-    of_q, *others = F["attention_grad"](grad, q, *wide, attn_mask, out, parts, is_causal, scale)
+    wide_k, wide_v = (F["repeat_interleave"](x, times, 1) for x in (k, v)) if times > 1 else (k, v)
+    parts = _parts(lse, q, wide_k, wide_v, attn_mask, is_causal, scale)
+    of_q, *others = F["attention_grad"](grad, q, wide_k, wide_v, attn_mask, out, parts, is_causal, scale)
     if times == 1:
         return of_q, *others
     shape = (k.shape[0], k.shape[1], times, *k.shape[2:])
