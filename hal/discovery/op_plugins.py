@@ -14,6 +14,7 @@ from typing import Any
 
 from polyhal.hal.discovery import plugins, probing
 from polyhal.hal.discovery.plugins import UNKNOWN, Failure, PluginError, PluginOrigin, describe
+from polyhal.hal.discovery.trial_cache import Plugin, TrialCache
 from polyhal.hal.hookspecs import OPS_GROUP, OpSpec
 from polyhal.hal.ops import BUILT_IN, OPS, PUBLIC
 from polyhal.hal.ops.opdef import OpDef, OpFunction
@@ -32,8 +33,16 @@ class OpPlugins:
         self._specs: dict[str, OpSpec] = {}
         self._functions: dict[str, OpFunction | PluginError] = {}
         """What became of the ops that were imported."""
-        for point in plugins.installed(OPS_GROUP) if points is None else points:
-            self._load(point)
+        found = plugins.installed(OPS_GROUP) if points is None else points
+        foreign = [p for p in found if not plugins.is_ours(p) and p.name not in env.disabled_backends()]
+        outcomes = dict(zip(foreign, TrialCache().outcomes([Plugin(p) for p in foreign]), strict=True))
+        for point in found:
+            outcome = outcomes.get(point)
+            if outcome is not None and outcome.problem:  # importing it ended a process
+                source = f"entry point {plugins.origin(point).point}"
+                self.failures.append(Failure(source, f"{outcome.problem} (package {plugins.origin(point)})", outcome.fix))
+            else:
+                self._load(point)
 
     def _load(self, point: EntryPoint) -> None:
         """Register the ops of an entry point, and record its failures."""

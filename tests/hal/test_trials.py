@@ -157,3 +157,15 @@ Backend = Liar
         assert "device of faulty" in done.stdout
         assert "device of liar" in done.stdout
     assert "Hostile (a message that raises RuntimeError)" in done.stdout
+
+
+def test_a_package_with_ops_that_crashes_when_it_is_imported_is_named(tmp_path: Path) -> None:
+    meta = tmp_path / "crashing_ops-2.0.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: crashing-ops\nVersion: 2.0\n")
+    (meta / "entry_points.txt").write_text("[polyhal.ops]\ncrashing = crashing_ops\n")
+    (tmp_path / "crashing_ops.py").write_text(SEGFAULT)
+    done = run("from polyhal.cli.app import run; raise SystemExit(run(['doctor', '--no-test']))", tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = "entry point crashing = crashing_ops: loading it ended the process by SIGSEGV (package crashing-ops 2.0)"
+    assert expected in done.stdout
