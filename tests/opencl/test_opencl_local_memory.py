@@ -83,7 +83,7 @@ def test_input_gradients_of_any_geometry(gpu: Any, rng: Any, params: dict[str, A
 def test_attention_of_few_scores_is_not_staged(gpu: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere the planner takes products and a softmax, unless the scores would fill the memory."""
     q, k, v = (upload(gpu, rng.uniform(-1, 1, (2, 33, 16)).astype(np.float32)) for _ in range(3))
-    backward = [q, q, k, v, None, q, upload(gpu, np.zeros((2, 33), np.float32))]
+    backward = [q, q, k, v, None, q, upload(gpu, np.zeros((2, 33, 2), np.float32))]
     for op, refs in (("attention", [q, k, v, None]), ("attention_grad", backward)):
         monkeypatch.setattr(dispatch, "_MAX_SCORES", 2 * 33 * 33 * 4)
         assert isinstance(lower(gpu, op, refs, {"scale": 0.25})[0], Declined) != gpu.backend.features.local_memory_is_real

@@ -17,7 +17,7 @@ from .rich_device import rich_device
 _LAID_BY_HEADS = """
     %0: float32[2, 3, 5, 4]
     on it
-    %1, %2 = attention(%0, %0, %0, None, causal=False, scale=0.5): float32[2, 3, 5, 4], float32[2, 3, 5]
+    %1, %2 = attention(%0, %0, %0, None, causal=False, scale=0.5): float32[2, 3, 5, 4], float32[2, 3, 5, 2]
     %3 = permute(%1, axes=(0, 2, 1, 3)): float32[2, 5, 3, 4] strides [60, 4, 20, 1]
     %4 = contiguous(%3): float32[2, 5, 3, 4]
     %5 = reshape(%4, shape=(10, 12)): float32[10, 12]
@@ -27,7 +27,7 @@ _LAID_BY_HEADS = """
 _LAID_BY_TIME = """
     %0: float32[2, 3, 5, 4]
     on it
-    %1, %2 = attention(%0, %0, %0, None, causal=False, scale=0.5): float32[2, 3, 5, 4] strides [60, 4, 12, 1], float32[2, 3, 5]
+    %1, %2 = attention(%0, %0, %0, None, causal=False, scale=0.5): float32[2, 3, 5, 4] strides [60, 4, 12, 1], float32[2, 3, 5, 2]
     %3 = permute(%1, axes=(0, 2, 1, 3)): float32[2, 5, 3, 4]
     %4 = contiguous(%3): float32[2, 5, 3, 4]
     %5 = reshape(%4, shape=(10, 12)): float32[10, 12]
@@ -54,7 +54,7 @@ def test_others_see_to_it_that_a_result_stays_what_it_is() -> None:
     graph = """
         %0: float32[2, 3, 5, 4]
         on it
-        %1, %2 = attention(%0, %0, %0, None, causal=False, scale=0.5): float32[2, 3, 5, 4], float32[2, 3, 5]
+        %1, %2 = attention(%0, %0, %0, None, causal=False, scale=0.5): float32[2, 3, 5, 4], float32[2, 3, 5, 2]
         %3 = permute(%1, axes=(0, 2, 1, 3)): float32[2, 5, 3, 4] strides [60, 4, 20, 1]
         %4 = contiguous(%3): float32[2, 5, 3, 4]
         %5 = exp(%1): float32[2, 3, 5, 4]
