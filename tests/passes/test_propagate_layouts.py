@@ -33,7 +33,7 @@ _LAID_BY_TIME = """
     %5 = reshape(%4, shape=(10, 12)): float32[10, 12]
     %6 = exp(%5): float32[10, 12]
     return %6
-    """
+    """  # noqa: E501
 
 
 def _placing() -> Device:
