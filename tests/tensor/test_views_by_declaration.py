@@ -16,6 +16,7 @@ import torch
 import polyhal as ph
 from polyhal.hal.ops.returns import Returns, declared_returns
 from polyhal.nn import functional as F
+from polyhal.random import default_generator
 
 Function = Callable[..., Any]
 
@@ -24,7 +25,7 @@ TEMPTING = (0, 1, -1, (), (0,), (1,), (0, 0), (1, 1), (0, 1), [0], True, None)
 """Arguments at which many functions have nothing to do."""
 _ELSEWHERE = re.compile(
     r"save|load|seed|device|backend|profile|debug|verify|check|capture|jit|compile|set_|default_|explain|report|memory|graph"
-    r"|broadcast_shapes|^_|[^_]_$"
+    r"|use_|broadcast_shapes|^_|[^_]_$"
 )
 """Functions that make no tensors of tensors, and those that change their argument, which they return."""
 
@@ -101,6 +102,14 @@ def _sharing(function: Function) -> dict[bool, str]:
                 shares = bool(made & _memory((x, *args, *keywords.values())))
                 found.setdefault(shares, f"{shape}, {args}, {keywords}")
     return found
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> Iterator[None]:
+    """Calls with arguments that do not fit draw from the default generator, too."""
+    state = default_generator.get_state()
+    yield
+    default_generator.set_state(state)
 
 
 FUNCTIONS = sorted({id(f[1]): f for f in _functions()}.values(), key=lambda f: f[0])
