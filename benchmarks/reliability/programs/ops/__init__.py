@@ -27,6 +27,9 @@ NOT_OF_SPECIAL = (
     "rfft",
     "irfft", "trapezoid", "multi_margin_loss", "var", "std", "cdist", "median", "kthvalue", "argsort", "polynomial", "bessel",
     "norm",
+    "igamma",
+    "zeta",
+    "searchsorted",
     "attention",
     "quantile", "embed",
 )  # fmt: skip
