@@ -45,8 +45,9 @@ def test_arrays_become_tensors(device: ph.Device) -> None:
     assert ph.asarray(x) is x
     assert ph.asarray(x, copy=True) is not x
     assert ph.from_dlpack(a, device=device).tolist() == [0.0, 1.0, 2.0]
-    with pytest.raises(ValueError, match="takes a copy"):
-        ph.asarray(a, device=device, copy=False)
+    for data, dtype in ((a, "int32"), (a.tolist(), None), (np.asarray([True]), "uint8")):
+        with pytest.raises(ValueError, match="takes a copy"):
+            ph.asarray(data, dtype, device=device, copy=False)
 
 
 @pytest.mark.slow
