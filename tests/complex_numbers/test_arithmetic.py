@@ -186,3 +186,31 @@ def test_what_complex_numbers_do_not_have_is_refused() -> None:
         z.float()
     with pytest.raises(TypeError, match="complex numbers as float32"):
         ph.tensor([1j], dtype=ph.float32, device="numpy")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("exp", complex(np.inf, 0), complex(np.inf, 0)),
+        ("exp", complex(-np.inf, 0), 0),
+        ("exp", complex(-np.inf, np.inf), 0),
+        ("exp", complex(-np.inf, np.nan), 0),
+        ("sinh", complex(np.inf, 0), complex(np.inf, 0)),
+        ("cosh", complex(np.inf, 0), complex(np.inf, 0)),
+        ("cosh", complex(-np.inf, 0), complex(np.inf, 0)),
+        ("sin", complex(0, np.inf), complex(0, np.inf)),
+        ("cos", complex(0, np.inf), complex(np.inf, 0)),
+    ],
+)
+def test_functions_of_infinities_on_an_axis_stay_on_one(
+    device: Any, name: str, value: complex, expected: complex
+) -> None:
+    """As the standard of the Array API has them."""
+    got = getattr(ph, name)(ph.tensor(np.complex64([value]), device=device)).numpy()[0]
+    assert (got.real, got.imag) == (complex(expected).real, complex(expected).imag)
+
+
+def test_the_gradient_of_exp_on_the_real_axis(device: Any) -> None:
+    x = ph.tensor(np.complex64([2.0]), device=device, requires_grad=True)
+    ph.exp(x).imag.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [1j * np.exp(2.0)], rtol=1e-5)

@@ -13,8 +13,9 @@ from polyhal.hal.ops.pointwise.activation import sigmoid, silu
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.exponential import exp, exp2, expm1, log, log1p, log2, log10, pow_, rsqrt, sqrt
 from polyhal.hal.ops.pointwise.inverse_hyperbolic import acosh, asinh, atanh
-from polyhal.hal.ops.pointwise.logic import equal, less
+from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not
 from polyhal.hal.ops.pointwise.pairs import hypot
+from polyhal.hal.ops.pointwise.rounding import isfinite, isinf
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.pointwise.signs import copysign
 from polyhal.hal.ops.pointwise.smooth_activation import softsign, tanhshrink
@@ -25,10 +26,17 @@ def _times_i(x: Any) -> Any:
     return join(-x.imag, x.real)
 
 
+def _scaled(size: Any, x: Any) -> Any:
+    """`size * x`, and 0 for an infinite `size` where `x` is 0: a function of a number on an axis stays on one."""
+    return where(logical_and(equal(x, 0.0), isinf(size)), x, size * x)
+
+
 @complex_rule(exp)
 def _exp(x: Any) -> Any:
-    size = exp(x.real)
-    return join(size * cos(x.imag), size * sin(x.imag))
+    a, b = x.real, x.imag
+    size = exp(a)
+    b = where(logical_and(equal(a, -math.inf), logical_not(isfinite(b))), 0.0, b)  # 0 in every direction is 0
+    return join(_scaled(size, cos(b)), _scaled(size, sin(b)))
 
 
 @complex_rule(exp2)
@@ -135,25 +143,25 @@ def _tanhshrink(x: Any) -> Any:
 @complex_rule(sin)
 def _sin(x: Any) -> Any:
     a, b = x.real, x.imag
-    return join(sin(a) * cosh(b), cos(a) * sinh(b))
+    return join(_scaled(cosh(b), sin(a)), cos(a) * sinh(b))
 
 
 @complex_rule(cos)
 def _cos(x: Any) -> Any:
     a, b = x.real, x.imag
-    return join(cos(a) * cosh(b), -(sin(a) * sinh(b)))
+    return join(cos(a) * cosh(b), -_scaled(sinh(b), sin(a)))
 
 
 @complex_rule(sinh)
 def _sinh(x: Any) -> Any:
     a, b = x.real, x.imag
-    return join(sinh(a) * cos(b), cosh(a) * sin(b))
+    return join(sinh(a) * cos(b), _scaled(cosh(a), sin(b)))
 
 
 @complex_rule(cosh)
 def _cosh(x: Any) -> Any:
     a, b = x.real, x.imag
-    return join(cosh(a) * cos(b), sinh(a) * sin(b))
+    return join(cosh(a) * cos(b), _scaled(sinh(a), sin(b)))
 
 
 @complex_rule(tanh)
