@@ -2,8 +2,6 @@
     +, -, *, /, sqrt, floor and bit operations. The polynomials of the trigonometric functions are the minimax ones of Cephes (Moshier);
     those of erf were fitted in float64. -#}
 {% include "lib/logarithm.wgsl" %}
-{% include "lib/mul64.wgsl" %}
-{% include "lib/sincos.wgsl" %}
 {% include "lib/range_reduction.wgsl" %}
 fn sine_f32(x: f32) -> f32 {
     if (!isfinite_f32(x)) { return not_a_number(); }

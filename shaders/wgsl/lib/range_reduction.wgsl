@@ -1,5 +1,7 @@
 {#- Angles of any size, less a whole number of quarter turns. WGSL promises nothing for sin and cos outside [-pi, pi], so every
-    periodic function begins here. Needs lib/mul64.wgsl, lib/sincos.wgsl and fabs_f32. -#}
+    periodic function begins here. -#}
+{% include "lib/mul64.wgsl" %}
+{% include "lib/sincos.wgsl" %}
 // A zero word, then 2/pi in fixed point: the largest float needs the first 198 bits.
 var<private> two_over_pi: array<u32, 8> = array<u32, 8>(
     0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
@@ -44,7 +46,7 @@ fn reduced_large(x: f32) -> ReducedAngle {
 }
 // Smaller angles: pi/2 in three parts of 13 bits, whose products with n < 2^11 are exact, and a rest (Cody and Waite).
 fn reduced(x: f32) -> ReducedAngle {
-    if (fabs_f32(x) < 3200.0f) {
+    if (abs(x) < 3200.0f) {
         let n = round(x * 0.636619772f);
         let near = ((x - n * 1.570556640625f) - n * 2.396702766418457e-4f) - n * 1.5890691429376602e-8f;
         return ReducedAngle(near - n * 2.5633440682570896e-12f, i32(n) & 3);
