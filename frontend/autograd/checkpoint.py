@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from polyhal.autograd.modes import enable_grad
-from polyhal.autograd.tape import GradNode, SavedInput
+from polyhal.autograd.tape import GradNode
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 
@@ -40,7 +40,7 @@ class _NodeRecord(NamedTuple):
     op: OpDef
     params: tuple[Any, ...]
     versions: tuple[int, ...]
-    """Of the leaves that the node saved."""
+    """Of the memory of the op's inputs; counts of writes are equal in both runs unless something else wrote in between."""
 
 
 class Region(Generic[R]):
@@ -69,9 +69,10 @@ class Region(Generic[R]):
         """Run the function for the first time, dropping what its nodes save."""
         return self._within(self._call)
 
-    def add(self, node: GradNode) -> None:
-        """Note a node that was just put on the tape."""
-        record = _NodeRecord(node.op, node.params, _leaf_versions(node))
+    def add(self, node: GradNode, inputs: tuple[Any, ...]) -> None:
+        """Note a node that was just put on the tape, of an op with these inputs."""
+        versions = tuple(x.buffer.version for x in inputs if hasattr(x, "ref"))
+        record = _NodeRecord(node.op, node.params, versions)
         if self._recomputed is None:
             if node.saved:
                 node.region = self, len(self._nodes)
@@ -145,12 +146,3 @@ class Region(Generic[R]):
                 fix="leave what changes from call to call out of the function, or pass it as an argument",
             )
         )
-
-
-def _leaf_versions(node: GradNode) -> tuple[int, ...]:
-    """The versions of the leaves that a node saved."""
-    versions: list[int] = []
-    for saved in node.saved.values():
-        several = saved if type(saved) is tuple else (saved,)
-        versions += [s.version for s in several if isinstance(s, SavedInput) and s.tensor.node is None]
-    return tuple(versions)

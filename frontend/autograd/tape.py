@@ -282,7 +282,7 @@ def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tu
     thread = dispatch.thread
     thread.executor.add_to_tape(node)
     if thread.region is not None:
-        thread.region.add(node)
+        thread.region.add(node, inputs)
     if len(outs) == 1:
         out = outs[0]
         out.node = node

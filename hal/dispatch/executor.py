@@ -201,8 +201,8 @@ class Executor(Protocol):
 class CheckpointRegion(Protocol):
     """A checkpointed call that a thread is in: it drops what nodes save, and repeats random draws when it runs again."""
 
-    def add(self, node: Any) -> None:
-        """Note a node that was just put on the tape."""
+    def add(self, node: Any, inputs: tuple[Any, ...]) -> None:
+        """Note a node that was just put on the tape, of an op with these inputs."""
         ...
 
     def draw(self, take: Callable[[], Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,16 @@ def test_a_change_in_place_in_between_is_noticed() -> None:
     y = ph.checkpoint(lambda v: ph.exp(v * w), x).sum()
     with ph.no_grad():
         w.add_(1.0)
+    with pytest.raises(ph.errors.AutogradError, match="changed in place"):
+        y.backward()
+
+
+@pytest.mark.parametrize("function", [ph.exp2, lambda v: v * v, lambda v: ph.sin(v + 1)])
+def test_a_change_of_an_argument_that_an_op_computed_is_noticed(function: Callable[[ph.Tensor], ph.Tensor]) -> None:
+    x = ph.ones((4,), device=ph.Device(DEVICE)).requires_grad_()
+    argument = x + 1
+    y = ph.checkpoint(function, argument).sum()
+    argument.fill_(0.25)
     with pytest.raises(ph.errors.AutogradError, match="changed in place"):
         y.backward()
 
