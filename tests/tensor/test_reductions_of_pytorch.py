@@ -47,6 +47,13 @@ def test_quantiles_between_infinities(device: ph.Device) -> None:
     assert ph.quantile(x, ph.tensor([0.0, 1.0], device=device)).tolist() == [-np.inf, np.inf]
 
 
+@pytest.mark.parametrize("row", [[-2.0, -np.inf, 1.0], [2.0, np.inf, -1.0], [-np.inf, 3.0, np.inf]])
+def test_quantiles_beside_an_infinity_follow_pytorch(row: list[float], device: ph.Device) -> None:
+    for q in (0.2, 0.3, 0.5, 0.7, 0.8):
+        theirs = torch.quantile(torch.tensor(row), q)
+        np.testing.assert_allclose(ph.quantile(ph.tensor(row, device=device), q).item(), theirs.item(), rtol=1e-6)
+
+
 def test_quantile_follows_numpy_in_every_interpolation(device: ph.Device) -> None:
     values = np.random.default_rng(0).normal(size=(3, 7)).astype(np.float32)
     for method in ("linear", "lower", "higher", "midpoint", "nearest"):

@@ -21,7 +21,7 @@ from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
-from polyhal.hal.ops.pointwise.logic import equal, logical_and, logical_or, not_equal
+from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_or, not_equal
 from polyhal.hal.ops.pointwise.rounding import ceil, floor, isinf, round_
 from polyhal.hal.ops.pointwise.selection import maximum, where
 from polyhal.hal.ops.reductions.positions import argmax
@@ -259,5 +259,7 @@ def _interpolated(ordered: Any, ranks: Any, interpolation: str) -> Any:
     high = take_along_axis(ordered, ceil(ranks).cast(dtype=dtypes.int64), -1)
     # The difference of equal infinities is NaN.
     step = where(logical_and(isinf(low), equal(low, high)), 0, high - low)
-    # Where the weight is 0, an infinite step counts for nothing.
-    return low + where(equal(weight, 0), 0, weight * step)
+    # Where the weight is 0, an infinite step counts for nothing. The sum starts at the nearer element, so that a farther one
+    # that is infinite is not subtracted from itself.
+    near_low = low + where(equal(weight, 0), 0, weight * step)
+    return where(less(weight, 0.5), near_low, high - (1.0 - weight) * step)
