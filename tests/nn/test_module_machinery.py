@@ -300,6 +300,14 @@ def test_the_older_name_of_clipping() -> None:
     assert nn.utils.summary is polyhal.summary
 
 
+def test_a_running_mean_that_is_infinite_stays_so() -> None:
+    norms = nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2)
+    for x in ([[1.0, 0.0], [2.0, np.inf]], [[1.0, 1.0], [2.0, 2.0]], [[1.0, 1.0], [2.0, np.inf]]):
+        norms[0](polyhal.tensor(x)), norms[1](torch.tensor(x))
+    close(norms[0].running_mean, norms[1].running_mean)
+    assert norms[0].running_mean.tolist()[1] == np.inf
+
+
 def test_batch_norms_without_running_statistics() -> None:
     model = replace_all_batch_norm_modules_(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)))
     theirs = torch.func.replace_all_batch_norm_modules_(

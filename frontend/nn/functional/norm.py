@@ -168,8 +168,11 @@ def _normalized_by(
 
 
 def move_average(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
-    """Update an exponential average in place: `running += momentum * (observed - running)`."""
-    running.add_(((observed - running) * momentum).to(running.dtype))
+    """Update an exponential average in place: `running = (1 - momentum) * running + momentum * observed`.
+
+    Not by the difference of both, which is NaN for an infinite average and an infinite value.
+    """
+    running.mul_(1 - momentum).add_((observed * momentum).to(running.dtype))
 
 
 def per_channel(x: Tensor, like: Tensor) -> Tensor:
