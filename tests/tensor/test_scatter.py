@@ -46,6 +46,18 @@ def test_ties_for_an_extreme_share_its_gradient_evenly(device: ph.Device, reduce
     np.testing.assert_allclose(src.grad.numpy(), their_src.grad.numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("shape", "count"), [((0,), 0), ((3,), 0), ((0,), 2)])
+def test_a_source_without_a_hit_has_a_gradient_of_zeros(device: ph.Device, shape: tuple[int, ...], count: int) -> None:
+    source = ph.ones((count,), device=device).requires_grad_()
+    x = ph.ones(shape, device=device)
+    result = ph.masked_scatter(x, x > 1, source)
+    assert result.requires_grad
+    assert result.tolist() == x.tolist()
+    result.sum().backward()
+    assert source.grad is not None
+    assert source.grad.tolist() == [0.0] * count
+
+
 def test_a_product_with_zeros_has_finite_gradients(device: ph.Device) -> None:
     x, src = _tensors(device, np.array([2.0], np.float32), np.array([0.0, 3.0, 5.0], np.float32), requires_grad=True)
     x.index_reduce(0, ph.tensor([0, 0, 0], device=device), src, "prod").sum().backward()

@@ -25,6 +25,7 @@ from polyhal.hal.ops.pointwise.rounding import floor_divide, remainder
 from polyhal.hal.ops.pointwise.selection import maximum, minimum
 from polyhal.hal.ops.reductions.scan import cumsum
 from polyhal.hal.ops.reductions.search import searchsorted
+from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _flat_mask(x: Any) -> Any:
@@ -150,12 +151,19 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     shape = broadcast_shapes(x.shape, _mask_of("masked_scatter", mask).shape)
     x, mask = broadcast_to(x, shape), broadcast_to(mask, shape)
     if not math.prod(shape):
-        return copy(x)
+        return _with_no_hit(x, mask, source)
     if source.dtype is not x.dtype:
         raise TypeError(message("masked_scatter", f"the source is {source.dtype.name}", expected=x.dtype.name))
     if not source.size:
         if hit_positions("masked_scatter", mask).size:
             raise ShapeError(message("masked_scatter", "the source is empty", expected="an element for each hit"))
-        return copy(x)
+        return _with_no_hit(x, mask, source)
     ranks = maximum(cumsum(reshape(mask, (-1,)), 0) - 1, 0)
     return selection.where(mask, reshape(embedding(reshape(source, (-1, 1)), ranks), shape), x)
+
+
+def _with_no_hit(x: Any, mask: Any, source: Any) -> Any:
+    """A copy of `x`, through which the source has a gradient, of zeros."""
+    if source.dtype is not x.dtype or x.dtype.kind != "float":
+        return copy(x)
+    return selection.where(mask, sum_(source), x)
