@@ -36,5 +36,6 @@ def assert_agrees(device: polyhal.Device, text: str, mode: str = "eager", **leav
     """Run a program on a device, and fail if it differs from PyTorch."""
     program = program_of(text, **leaves)
     outcome = MODES[mode](program, device)
-    assert not outcome.refused
-    assert not [str(d) for d in outcome.differences if not explained(program, d)]
+    assert not outcome.refused, outcome.refused
+    found = [str(d) for d in outcome.differences if not explained(program, d)]
+    assert not found, "\n".join(found)

@@ -14,9 +14,15 @@ from polyhal import autograd, nn, optim
 from polyhal.nn import functional
 
 
-def _extremum(values: str, positions: str) -> Callable[..., Any]:
+def _extremum(positions: str) -> Callable[..., Any]:
+    """Extrema by their positions: the gradient goes there alone, also where others are equal."""
+
     def function(x: Any, dim: int, keepdim: bool = False) -> Any:
-        return getattr(polyhal, values)(x, dim, keepdim), getattr(polyhal, positions)(x, dim, keepdim)
+        if not x.ndim:
+            return polyhal.clone(x), getattr(polyhal, positions)(x)
+        index = getattr(polyhal, positions)(x, dim, True)
+        found = polyhal.take_along_dim(x, index, dim)
+        return (found, index) if keepdim else (polyhal.squeeze(found, dim), polyhal.squeeze(index, dim))
 
     return function
 
@@ -47,8 +53,8 @@ class _Torch:
     fft = polyhal.fft
     special = polyhal.special
     autograd = autograd
-    max = staticmethod(_extremum("max", "argmax"))
-    min = staticmethod(_extremum("min", "argmin"))
+    max = staticmethod(_extremum("argmax"))
+    min = staticmethod(_extremum("argmin"))
     std = staticmethod(_spread("std"))
     var = staticmethod(_spread("var"))
     sort = staticmethod(_sort)
