@@ -169,10 +169,10 @@ def bmm(x: Any, mat2: Any) -> Tensor:
     """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting."""
 
 def broadcast_arrays(*tensors: Any) -> tuple[Tensor, ...]:
-    """Tensors stretched to the shape that they have in common. Returns a view."""
+    """Tensors stretched to the shape that they have in common; one that has it already is returned itself."""
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """Tensors stretched to the shape that they have in common. Returns a view."""
+    """Tensors stretched to the shape that they have in common; one that has it already is returned itself."""
 
 def broadcast_to(x: Any, shape: Any) -> Tensor:
     """The tensor stretched to `shape` under NumPy's rules. Returns a view."""
@@ -384,7 +384,7 @@ def fix(x: Any) -> Tensor:
     """`x` without its fraction."""
 
 def flatten(x: Any, start_axis: int = ..., end_axis: int = ..., *, start_dim: Any = ..., end_dim: Any = ...) -> Tensor:
-    """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
+    """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one; itself if that is one axis already."""
 
 def flip(x: Any, axis: Any = ..., *more: Any, dims: Any = ..., dim: Any = ...) -> Tensor:
     """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`."""

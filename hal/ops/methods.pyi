@@ -277,7 +277,7 @@ class Methods:
     def fix(self) -> Self:
         """`x` without its fraction."""
     def flatten(self, start_axis: int = ..., end_axis: int = ..., *, start_dim: Any = ..., end_dim: Any = ...) -> Self:
-        """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
+        """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one; itself if that is one axis already."""
     def flip(self, axis: Any = ..., *more: Any, dims: Any = ..., dim: Any = ...) -> Self:
         """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`."""
     def fliplr(self) -> Self:

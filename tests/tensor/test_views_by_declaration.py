@@ -30,6 +30,22 @@ _ELSEWHERE = re.compile(
 """Functions that make no tensors of tensors, and those that change their argument, which they return."""
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("x[...]", "x[:]", "x.narrow(0, 0, 3)", "x.flatten()", "x.contiguous()", "F.interpolate(m, scale_factor=1)"),
+        *("lib.broadcast_tensors(x, x)[0]", "x.t()", "x.reshape(3)", "lib.broadcast_tensors(x, lib.ones((2, 1)))[0]"),
+    ],
+)
+def test_a_function_with_nothing_to_do_returns_its_argument_where_pytorch_does(text: str) -> None:
+    found = []
+    for lib in (ph, torch):
+        x, m = lib.ones((3,)), lib.ones((1, 1, 2, 2))  # type: ignore[attr-defined]
+        result = eval(text, {"lib": lib, "F": lib.nn.functional, "x": x, "m": m})
+        found.append(result is x or result is m)
+    assert found[0] == found[1]
+
+
 def _namespaces() -> Iterator[tuple[str, Any]]:
     yield "polyhal", ph
     yield "polyhal.nn.functional", F

@@ -106,7 +106,8 @@ def narrow(x: Any, axis: int, start: int, length: int) -> Any:
     first = start + n if start < 0 else start
     if not (0 <= first <= n and 0 <= length <= n - first):
         raise ShapeError(message("narrow", f"{length} elements from {start} do not fit an axis of length {n}"))
-    return basic_index(x, (*(slice(None),) * axis, slice(first, first + length)))
+    part = basic_index(x, (*(slice(None),) * axis, slice(first, first + length)))
+    return reshape(x, x.shape) if part is x else part
 
 
 @composite(returns=Returns.VIEW)

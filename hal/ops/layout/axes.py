@@ -67,11 +67,11 @@ def unsqueeze(x: Any, axis: int) -> Any:
 
 @composite(returns=Returns.EITHER)
 def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Any:
-    """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
+    """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one; itself if that is one axis already."""
     if x.ndim == 0:
         return reshape(x, (1,))
     a, b = normalize_axis(start_axis, x.ndim), normalize_axis(end_axis, x.ndim)
-    return reshape(x, (*x.shape[:a], math.prod(x.shape[a : b + 1]), *x.shape[b + 1 :]))
+    return x if a == b else reshape(x, (*x.shape[:a], math.prod(x.shape[a : b + 1]), *x.shape[b + 1 :]))
 
 
 @composite(returns=Returns.COPY)

@@ -26,10 +26,10 @@ def _several(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @composite(method=False, returns=Returns.VIEW)
 def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
-    """Tensors stretched to the shape that they have in common."""
+    """Tensors stretched to the shape that they have in common; one that has it already is returned itself."""
     tensors = _several(tensors)
     shape = broadcast_shapes(*(x.shape for x in tensors))
-    return tuple(broadcast_to(x, shape) for x in tensors)
+    return tuple(x if x.shape == shape else broadcast_to(x, shape) for x in tensors)
 
 
 @composite(method=False, returns=Returns.VIEW)
