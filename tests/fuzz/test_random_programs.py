@@ -136,3 +136,8 @@ def test_a_captured_checkpoint_is_differentiated_outside(device: Device) -> None
         x2=leaf([[3.0]], "float32", requires_grad=True),
         x3=leaf([[[4.0], [5.0]]], "float32"),
     )
+
+
+def test_counts_are_of_their_call(numpy_device: Device) -> None:
+    text = "m1 = made(nn.BatchNorm1d(2), 1)\nv1 = m1(x1)"
+    assert_agrees(numpy_device, text, "captured forward", x1=leaf([[1.0, 2.0], [3.0, 5.0]], "float32"))
