@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from polyhal.autograd import no_grad
 from polyhal.autograd.engine import differentiate
 from polyhal.autograd.function import attach, opaque
-from polyhal.autograd.rules import zeros
 from polyhal.autograd.tape import GradNode, SavedInput, edge_of
 from polyhal.hal import dispatch
+from polyhal.hal.capture.absent_gradients import without_absent
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import AutogradError, message
@@ -27,6 +27,7 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.steps.arguments import RecordedArguments
+from polyhal.steps.lru_cache import LRUCache
 from polyhal.tensor import Tensor
 
 
@@ -51,7 +52,8 @@ class CapturedBackward:
         self._leaves = leaves
         self._saved = saved
         self._scalars = _freeze_scalars(captured)
-        self._executable: Executable | None = None
+        self._programs: LRUCache[tuple[int, ...], _Program] = LRUCache(_MAX_PROGRAMS)
+        """By the positions of the results without a gradient."""
         self._lock = threading.Lock()
         self._op = opaque("captured_step", len(outputs))
         positions = {id(x): i for i, x in enumerate(arguments.leaves)}
@@ -94,16 +96,39 @@ class CapturedBackward:
     def _run(self, state: _RunState, node: GradNode, grads: list[Any], needs: tuple[bool, ...]) -> Any:
         """The gradient rule of the node: gradients of the leaves."""
         state.check()
-        seeds = [zeros(s, node.device) if g is None else g for g, s in zip(grads, node.outputs, strict=True)]
-        seeds = [g if g.is_contiguous else g.clone() for g in seeds]
+        absent = tuple(i for i, g in enumerate(grads) if g is None)
+        seeds = [g if g.is_contiguous else g.clone() for g in grads if g is not None]
+        present = iter(seeds)
+        # A program does not read the arguments that stand for absent gradients.
+        passed = [seeds[0] if g is None else next(present) for g in grads]
         with self._lock:
-            if self._executable is None:
-                self._executable = Executable(self._captured)
+            program = self._programs.get(absent)
+            if program is None:
+                program = self._programs.add(absent, self._program(absent))
             for scalar, value in zip(self._scalars, state.scalars, strict=True):
                 scalar.box[0] = value
-            gradients = self._executable.run([*seeds, *node.load("saved")])
+            gradients = program.executable.run([*passed, *node.load("saved")])
         # After the gradients come values that a checkpointed region computed again, and that the tape still holds.
-        return tuple(g if needed else None for g, needed in zip(gradients[: len(needs)], needs, strict=True))
+        found = [None if place is None else gradients[place] for place in program.places[: len(needs)]]
+        return tuple(g if needed else None for g, needed in zip(found, needs, strict=True))
+
+    def _program(self, absent: Sequence[int]) -> _Program:
+        if not absent:
+            return _Program(Executable(self._captured), range(len(self._captured.results)))
+        partial_graph = without_absent(self._captured, len(self._outputs), absent)
+        return _Program(Executable(partial_graph.captured), partial_graph.results)
+
+
+_MAX_PROGRAMS = 4
+"""Sets of results without a gradient for which a step keeps a backward pass."""
+
+
+class _Program(NamedTuple):
+    """A backward pass for one set of results that have a gradient."""
+
+    executable: Executable
+    places: Sequence[int | None]
+    """For each leaf the position of its gradient among the results; None if no gradient reaches it."""
 
 
 class _RunState(NamedTuple):

@@ -1,0 +1,95 @@
+"""A backward graph for the case that some results have no gradient.
+
+A backward pass is linear in the gradients that it begins with. A value that depends on absent ones alone is absent too, as in
+an eager backward pass: its node does not run, and a sum is the other term. Zeros in place of absent gradients would not do:
+0 * inf is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import NamedTuple
+
+from polyhal.hal.capture.result import CapturedGraph, StepInput
+from polyhal.hal.ir.graph import Node, Operand, Value
+from polyhal.hal.ir.rewriter import GraphRewriter
+from polyhal.hal.ops.opdef import OPS
+
+
+class PartialBackward(NamedTuple):
+    """A backward graph without absent gradients."""
+
+    captured: CapturedGraph
+    results: list[int | None]
+    """For each result of the whole graph its position among the results of this one; None if it is absent."""
+
+
+def without_absent(captured: CapturedGraph, seeds: int, absent: Collection[int]) -> PartialBackward:
+    """The graph for runs in which the first `seeds` arguments are gradients, without those at the positions `absent`.
+
+    The arguments at these positions are not read.
+    """
+    return _Pruning(captured, seeds, absent).finish()
+
+
+class _Pruning:
+    def __init__(self, captured: CapturedGraph, seeds: int, absent: Collection[int]) -> None:
+        self._captured = captured
+        self._rewriter = GraphRewriter(captured.graph)
+        positions = {i: s.position for i, s in enumerate(captured.sources) if isinstance(s, StepInput)}
+        self._absent = {i for i, p in positions.items() if p in absent}
+        """Values that depend on absent gradients, and on no others."""
+        self._present = {i for i, p in positions.items() if p < seeds and p not in absent}
+        """Values that depend on gradients that are present."""
+
+    def finish(self) -> PartialBackward:
+        for node in self._captured.graph.nodes:
+            self._visit(node)
+        old, captured = self._captured.graph, self._captured
+        kept = [i for i, v in enumerate(old.outputs) if v not in self._absent]
+        number = {output: i for i, output in enumerate(kept)}
+        pruned = replace(
+            captured,
+            graph=self._rewriter.finish([old.outputs[i] for i in kept]),
+            results=[number[i] for i in captured.results if i in number],
+            live_outs=[(x, number[i]) for x, i in captured.live_outs if i in number],
+            memories=[captured.memories[i] for i in kept] if captured.memories else [],
+        )
+        places = {output: position for position, output in enumerate(i for i in captured.results if i in number)}
+        return PartialBackward(pruned, [places.get(i) for i in captured.results])
+
+    def _visit(self, node: Node) -> None:
+        absent = [v for v in node.reads if v in self._absent]
+        if not absent:
+            if not self._present.isdisjoint(node.reads):
+                self._present.update(node.outputs)
+            self._rewriter.keep(node)
+            return
+        other = self._other_term(node)
+        if other is not None:
+            self._rewriter.replace_all_uses(node.outputs[0], self._rewriter.operand(other))
+            if other.index in self._present:
+                self._present.update(node.outputs)
+        elif self._present.isdisjoint(node.reads):
+            self._absent.update(node.outputs)
+        else:
+            for v in absent:
+                self._rewriter.replace_all_uses(v, self._zeros(v, node))
+            self._rewriter.keep(node)
+            self._present.update(node.outputs)
+
+    def _other_term(self, node: Node) -> Value | None:
+        """The term of a sum that is not absent; None for other nodes, and where the sum has another shape or dtype."""
+        if node.op is not OPS["add"]:
+            return None
+        terms = [x for x in node.inputs if isinstance(x, Value) and x.index not in self._absent]
+        specs, result = self._captured.graph, node.outputs[0]
+        if len(terms) != 1 or specs.specs[terms[0].index] != specs.specs[result]:
+            return None
+        return terms[0]
+
+    def _zeros(self, value: int, node: Node) -> Operand:
+        spec = self._captured.graph.tensor(value)
+        (result,) = self._rewriter.add(OPS["full"], (), (spec.shape, 0, spec.dtype), node.origin)
+        return result
