@@ -80,6 +80,10 @@ class Recording:
         """An argument of which only shape, dtype and layout are known; the array stands for it while recording."""
         return self.recorder.add_fake_input(device, spec)
 
+    def made(self, x: Array) -> bool:
+        """Whether an array was made in the recording, over memory of its own or of another array."""
+        return self.recorder.made(x)
+
     def results(self, arrays: Iterable[Array]) -> None:
         """Let every run return what the arrays hold now, after the results so far.
 

@@ -22,7 +22,7 @@ from polyhal.hal.layout import Ref, contiguous, extent
 from polyhal.serialize import save
 from polyhal.steps.block import CapturedBlock
 from polyhal.steps.given import GivenTensor
-from polyhal.steps.results import OutputIndex
+from polyhal.steps.results import NewLeaf, OutputIndex
 from polyhal.tensor import Tensor, wrap
 
 FORMAT = "polyhal graph"
@@ -81,6 +81,8 @@ class _Encoder:
             return {"tensor": value.index}
         if kind is GivenTensor:
             return self._given(value)
+        if kind is NewLeaf:
+            return self._given(value.given)
         if isinstance(value, RuntimeScalar):
             return {"number": self.scalars.add(value)}
         if isinstance(value, Tensor):

@@ -41,15 +41,15 @@ class CapturedBackward:
         leaves: Sequence[Tensor],
         saved: Sequence[StepInput | int],
         arguments: RecordedArguments,
+        new_leaves: Sequence[Tensor],
     ) -> None:
         """`outputs` are the numbers of differentiable results, `leaves` what they depend on.
 
         `saved` is what the forward step passes on: its inputs, and values of its graph. `arguments` are those that it was
-        recorded with.
+        recorded with, `new_leaves` the leaves that it makes and returns.
         """
         self._captured = captured
         self._outputs = outputs
-        self._leaves = leaves
         self._saved = saved
         self._scalars = _freeze_scalars(captured)
         self._programs: LRUCache[tuple[int, ...], _Program] = LRUCache(_MAX_PROGRAMS)
@@ -57,12 +57,22 @@ class CapturedBackward:
         self._lock = threading.Lock()
         self._op = opaque("captured_step", len(outputs))
         positions = {id(x): i for i, x in enumerate(arguments.leaves)}
+        made = {id(x): i for i, x in enumerate(new_leaves)}
+        self._leaves = [None if id(x) in made else x for x in leaves]
+        """What gradients go to; None for a leaf that each run makes, which must not outlive the recording."""
+        self._made = {i: made[id(x)] for i, x in enumerate(leaves) if id(x) in made}
+        """For each leaf that the step makes, its number among them."""
         self._argument_of = {i: positions[id(x)] for i, x in enumerate(leaves) if id(x) in positions}
         """For each leaf that stands for an argument of the step, its position among them."""
 
     @classmethod
     def record(
-        cls, recording: Recording, results: Sequence[Tensor], outputs: Sequence[int], arguments: RecordedArguments
+        cls,
+        recording: Recording,
+        results: Sequence[Tensor],
+        outputs: Sequence[int],
+        arguments: RecordedArguments,
+        new_leaves: Sequence[Tensor] = (),
     ) -> CapturedBackward:
         """Record the gradients of the `results` with the numbers `outputs`. The tape is kept. Raises what a rule raises."""
         differentiable = [results[i] for i in outputs]
@@ -74,22 +84,28 @@ class CapturedBackward:
             following.results(g for g in gradients if g is not None)
         reached = [leaf for leaf, g in zip(leaves, gradients, strict=True) if g is not None]
         del gradients, seeds  # else they would be live-outs
-        return cls(following.finish(), outputs, reached, following.forwarded, arguments)
+        return cls(following.finish(), outputs, reached, following.forwarded, arguments, new_leaves)
 
     @property
     def saved_values(self) -> list[int]:
         """Values of the forward graph that the step must return in addition to its results."""
         return [x for x in self._saved if isinstance(x, int)]
 
-    def attach(self, results: Sequence[Tensor], values: Sequence[Tensor], arguments: Sequence[Tensor]) -> None:
+    def attach(
+        self,
+        results: Sequence[Tensor],
+        values: Sequence[Tensor],
+        arguments: Sequence[Tensor],
+        new_leaves: Sequence[Tensor] = (),
+    ) -> None:
         """Put results of a run on the tape. `values` are the `saved_values` of that run."""
         remaining = iter(values)
         saved = [arguments[x.position] if isinstance(x, StepInput) else next(remaining) for x in self._saved]
         constants = [s.buffer for s in self._captured.sources if isinstance(s, CapturedConstant)]
         state = _RunState([x.source.value for x in self._scalars], [(b, b.version) for b in constants])
-        leaves = tuple(
-            arguments[self._argument_of[i]] if i in self._argument_of else x for i, x in enumerate(self._leaves)
-        )
+        present = {i: arguments[position] for i, position in self._argument_of.items()}
+        present |= {i: new_leaves[number] for i, number in self._made.items()}
+        leaves = tuple(present.get(i, x) for i, x in enumerate(self._leaves))
         node = attach(self._op, leaves, tuple(results[i] for i in self._outputs), partial(self._run, state))
         node.saved["saved"] = tuple(SavedInput(x, x.buffer.version) for x in saved)
 

@@ -32,6 +32,8 @@ class GivenTensor:
     is_source: bool = False
     """Whether the result is the very tensor."""
     detached: bool = False
+    requires_grad: bool = False
+    """Whether the function made a leaf of it: a new one in each run."""
 
     def find(self, arguments: Sequence[Tensor]) -> Tensor:
         """The result of a run with these arguments."""
@@ -43,6 +45,7 @@ class GivenTensor:
                 x = dispatch.apply(op, (x,), params)
             return x
         out = wrap(x.device, x.buffer, Ref(x.ref.handle, self.spec, x.ref.offset + self.distance))
+        out.requires_grad = self.requires_grad
         if self.detached:
             out.index = DETACHED
         elif dispatch.thread.grad_enabled and not x.requires_grad:
@@ -50,8 +53,11 @@ class GivenTensor:
         return out
 
 
-def given(x: Tensor, arguments: Sequence[Tensor]) -> GivenTensor | None:
-    """How a run finds a result that the function returned with these arguments; None for values that ops computed."""
+def given(x: Tensor, arguments: Sequence[Tensor], *, is_new: bool = False) -> GivenTensor | None:
+    """How a run finds a result that the function returned with these arguments; None for values that ops computed.
+
+    `is_new` says that the function made the tensor, over memory that may be older.
+    """
     position = _position(x, arguments)
     if position is not None:
         return GivenTensor(position, x.spec, 0, is_source=True)
@@ -63,7 +69,10 @@ def given(x: Tensor, arguments: Sequence[Tensor]) -> GivenTensor | None:
     for i, other in enumerate(arguments):
         if other.buffer is x.buffer:
             detached = x.index == DETACHED or other.requires_grad
-            return GivenTensor(i, x.spec, x.ref.offset - other.ref.offset, detached=detached)
+            distance = x.ref.offset - other.ref.offset
+            return GivenTensor(i, x.spec, distance, detached=detached, requires_grad=x.requires_grad)
+    if is_new:
+        return GivenTensor(x, x.spec, 0, detached=x.index == DETACHED, requires_grad=x.requires_grad)
     return None
 
 

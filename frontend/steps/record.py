@@ -10,6 +10,7 @@ from polyhal.amp.autocast import autocast, autocast_dtype
 from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.recording import Recording
 from polyhal.steps.arguments import RecordedArguments
+from polyhal.steps.given import GivenTensor
 from polyhal.steps.result_tape import ResultTape
 from polyhal.steps.results import flatten_results
 from polyhal.tensor import Tensor
@@ -49,13 +50,15 @@ def record_call(
             tensors.append(x)
             return len(tensors) - 1
 
-        structure = flatten_results(result, add, inputs.tensors)
+        leaves: list[tuple[Tensor, GivenTensor]] = []
+        structure = flatten_results(result, add, inputs.tensors, recording.made, leaves)
         del result
         inputs.check_gradients(name)
         recording.results(tensors)
-        tape = ResultTape.record(recording, tensors, inputs)
+        tape = ResultTape.record(recording, tensors, inputs, leaves)
         if tape is not None:
             recording.pass_on(tape.saved_values)
+        del leaves
         tensors.clear()  # else they would be live-outs
         inputs.restore()
         captured = recording.finish()

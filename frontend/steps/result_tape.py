@@ -10,6 +10,7 @@ from polyhal.autograd.rebase import base_of, rebase
 from polyhal.hal.recording import Recording
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.backward import CapturedBackward, leaves_of, nodes_of
+from polyhal.steps.given import GivenTensor
 from polyhal.tensor import Tensor
 
 
@@ -38,53 +39,69 @@ class ResultTape:
         written: Sequence[int],
         backward: CapturedBackward | None,
         refused: Sequence[_RefusedGradient],
+        leaves: Sequence[int | GivenTensor] = (),
     ) -> None:
-        """Results are numbered: first the `made` ones, then the arguments at the positions `written`, which are changed."""
+        """`leaves` are the leaves that the step makes: results by their numbers, and others over older memory.
+
+        Results are numbered: first the `made` ones, then the arguments at the positions `written`, which are changed."""
         self._made = made
         self._written = written
         self._backward = backward
         self._refused = refused
+        self._leaves = leaves
 
     @classmethod
-    def record(cls, recording: Recording, results: Sequence[Tensor], arguments: RecordedArguments) -> ResultTape | None:
+    def record(
+        cls,
+        recording: Recording,
+        results: Sequence[Tensor],
+        arguments: RecordedArguments,
+        given: Sequence[tuple[Tensor, GivenTensor]],
+    ) -> ResultTape | None:
         """Record the gradients of what can be differentiated; None if nothing can, or the tape was freed already."""
         written = arguments.written
         tensors = [*results, *(arguments.tensors[i] for i in written)]
         outputs = [i for i, x in enumerate(tensors) if x.requires_grad and x.node is not None]
         ends = [tensors[i] for i in outputs]
+        new = [(x, i) for i, x in enumerate(results) if x.requires_grad and x.node is None]
+        leaves = [*(place for _, place in given), *(i for _, i in new)]
+        tensors_of_leaves = [*(x for x, _ in given), *(x for x, _ in new)]
         if not leaves_of(ends):
-            return None
+            return cls(len(results), [], None, [], leaves) if leaves else None
         refused = []
         backward: CapturedBackward | None
         try:
-            backward = CapturedBackward.record(recording, tensors, outputs, arguments)
+            backward = CapturedBackward.record(recording, tensors, outputs, arguments, tensors_of_leaves)
         except Exception:
             errors = {i: _error_of(recording, tensors, i, arguments) for i in outputs}
             refused = [_refused(tensors, i, error, arguments) for i, error in errors.items() if error is not None]
             outputs = [i for i, error in errors.items() if error is None]
-            backward = CapturedBackward.record(recording, tensors, outputs, arguments) if outputs else None
+            backward = CapturedBackward.record(recording, tensors, outputs, arguments, tensors_of_leaves) if outputs else None
         for node in nodes_of(ends):
             node.free()
-        return cls(len(results), written, backward, refused)
+        return cls(len(results), written, backward, refused, leaves)
 
     @property
     def saved_values(self) -> list[int]:
         """Values of the graph that the step must return in addition to its results."""
         return [] if self._backward is None else self._backward.saved_values
 
-    def run(self, step: Callable[[], list[Tensor]], arguments: Sequence[Tensor]) -> list[Tensor]:
-        """Run `step`, which returns the results and then the saved values. Returns the results."""
+    def run(self, step: Callable[[], list[Tensor]], arguments: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """Run `step`, which returns the results and then the saved values. Returns the results, and the new leaves."""
         bases = [base_of(arguments[i], "jit") for i in self._written]
         outputs = step()
         values = [arguments[i].detach() for i in self._written]
         results = [*outputs[: self._made], *values]
+        leaves = [results[x] if isinstance(x, int) else x.find(arguments) for x in self._leaves]
+        for leaf in leaves:
+            leaf.requires_grad = True
         if self._backward is not None:
-            self._backward.attach(results, outputs[self._made :], arguments)
+            self._backward.attach(results, outputs[self._made :], arguments, leaves)
         for refused in self._refused:
             refused.attach(results, arguments)
         for i, base, value in zip(self._written, bases, values, strict=True):
             rebase(arguments[i], base, value, is_result=True)
-        return results
+        return results, leaves
 
 
 def _error_of(

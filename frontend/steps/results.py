@@ -20,31 +20,54 @@ class OutputIndex:
     index: int
 
 
-def flatten_results(value: Any, add: Callable[[Tensor], int], arguments: Sequence[Tensor] = ()) -> Any:
+@dataclass(frozen=True, slots=True)
+class NewLeaf:
+    """Stands for a leaf that the function makes over older memory: the one with that number among them."""
+
+    index: int
+    given: GivenTensor
+    """How a run makes it."""
+
+
+def flatten_results(
+    value: Any,
+    add: Callable[[Tensor], int],
+    arguments: Sequence[Tensor] = (),
+    is_new: Callable[[Tensor], bool] = lambda x: False,
+    new_leaves: list[tuple[Tensor, GivenTensor]] | None = None,
+) -> Any:
     """Return `value` with tensors that a run makes replaced by the numbers that `add` assigns, each tensor by one.
 
     `arguments` are the tensors that the step was called with: they and views of them are found again at each run. Other tensors
-    with memory are constants of the structure.
+    with memory are constants of the structure, unless the function made them (`is_new`). Leaves that it made over older memory
+    are added to `new_leaves`.
     """
-    made: dict[int, OutputIndex] = {}
+    made: dict[int, OutputIndex | NewLeaf] = {}
 
     def leaf(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
-        found = None if isinstance(x.buffer, FakeBuffer) else given(x, arguments)
+        if id(x) in made:
+            return made[id(x)]
+        found = None if isinstance(x.buffer, FakeBuffer) else given(x, arguments, is_new=is_new(x))
+        if found is not None and found.requires_grad and new_leaves is not None:
+            new_leaves.append((x, found))
+            made[id(x)] = NewLeaf(len(new_leaves) - 1, found)
+            return made[id(x)]
         if found is not None:
             return found
         if not isinstance(x.buffer, FakeBuffer) and x.node is None:
             return x
-        if id(x) not in made:
-            made[id(x)] = OutputIndex(add(x))
+        made[id(x)] = OutputIndex(add(x))
         return made[id(x)]
 
     return map_tree(value, leaf)
 
 
-def fill_results(structure: Any, outputs: Sequence[Tensor], arguments: Sequence[Tensor] = ()) -> Any:
-    """Return the structure with the outputs of a run, its arguments, and present values of runtime scalars."""
+def fill_results(
+    structure: Any, outputs: Sequence[Tensor], arguments: Sequence[Tensor] = (), leaves: Sequence[Tensor] = ()
+) -> Any:
+    """Return the structure with the outputs of a run, its arguments, new leaves, and present values of runtime scalars."""
     if type(structure) is OutputIndex:  # most steps return one tensor
         return outputs[structure.index]
 
@@ -52,6 +75,8 @@ def fill_results(structure: Any, outputs: Sequence[Tensor], arguments: Sequence[
         kind = type(x)
         if kind is OutputIndex:
             return outputs[x.index]
+        if kind is NewLeaf:
+            return leaves[x.index]
         if kind is GivenTensor:
             return x.find(arguments)
         return x.value if kind is RuntimeScalar else x

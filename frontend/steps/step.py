@@ -72,10 +72,13 @@ class CapturedStep:
         inputs: list[Any] = [*tensors, *[current(g.leaf, tensors).stored_grad for g in gradients.passed]]
         replaced = [(current(g.leaf, tensors), g.final) for g in gradients.replaced]
         step = partial(self.executable.run, inputs, len(self.captured.results))
-        outputs = step() if self._tape is None else self._tape.run(step, tensors)
+        if self._tape is None:
+            outputs, leaves = step(), ()
+        else:
+            outputs, leaves = self._tape.run(step, tensors)
         for leaf, gradient in replaced:
             leaf.stored_grad = gradient
-        return fill_results(self.results, outputs, tensors)
+        return fill_results(self.results, outputs, tensors, leaves)
 
     def replay(self) -> None:
         """Run a step without arguments once more. Tensors made in it have the new values afterwards."""

@@ -177,6 +177,8 @@ class AliasTable:
         """Let the memory of `target` hold `value` from now on. Raises CaptureError for memory with overlapping roots."""
         ref = target.ref
         if not ref.size:
+            self._contents(target.buffer)  # so that the version is restored
+            target.buffer.version += 1
             return
         if ref.handle is not FAKE_HANDLE and id(ref.handle) in self._host_reads:
             raise _read_error(ref.spec, self._host_reads[id(ref.handle)][0])

@@ -211,6 +211,10 @@ class StepRecorder:
         self.add_input(x)
         return x
 
+    def made(self, x: Array) -> bool:
+        """Whether a tensor was made while recording."""
+        return any(ref() is x for ref in self._tensors)
+
     def value_of(self, x: Array) -> int:
         """The value that a tensor holds now; for `finish`."""
         return self._aliases.value_of(x)

@@ -42,6 +42,20 @@ def negated_probabilities(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     return s, h * 2
 
 
+def assigned_no_rows(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    y = h.detach() * 2
+    y[2:] = w[2:]
+    return y, y * 1
+
+
+def new_leaf(made: Callable[[Tensor, Tensor], Tensor]) -> Program:
+    def program(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        leaf = made(h, w).detach().requires_grad_()
+        return leaf, leaf * 2 + w
+
+    return program
+
+
 def copied_over(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     y = h * 2 + w
     h.copy_(y)
@@ -70,7 +84,12 @@ PROGRAMS: dict[str, Program] = {
     "an argument changed in place": lambda h, w: (h.mul_(w), h * 1),
     "a view of an argument changed in place": lambda h, w: (h.mul_(w).T, h * 1),
     "a row assigned": assigned_row,
+    "no rows assigned": assigned_no_rows,
     "a value copied over an argument": copied_over,
+    "a new leaf": new_leaf(lambda h, w: h * 2),
+    "a new leaf over an argument": new_leaf(lambda h, w: h),
+    "a new leaf over a view of an argument": new_leaf(lambda h, w: h[1:]),
+    "a new leaf over another": new_leaf(lambda h, w: w),
     "a result that cannot be differentiated": negated_probabilities,
 }
 
@@ -98,7 +117,8 @@ def facts(function: Callable[[Tensor], Any], device: ph.Device, w: Tensor, is_le
     if a.requires_grad:
         found.append(observed(lambda: (a * 3).sum().backward()))
     if AutogradError not in found:  # a pass that fails halfway may have added some
-        found += [None if t.grad is None else t.grad.numpy().round(3).tolist() for t in (x, w)]
+        leaves = (x, w, a) if a.is_leaf else (x, w)
+        found += [None if t.grad is None else t.grad.numpy().round(3).tolist() for t in leaves]
     before = a.numpy()
     with ph.no_grad():
         a.add_(100.0)
@@ -178,7 +198,7 @@ def test_an_error_of_a_backward_pass_is_raised_by_the_backward_pass() -> None:
 
 def test_a_saved_step_returns_its_argument_and_views_of_it(tmp_path: Path) -> None:
     w = ph.tensor(START, device="numpy")
-    step = ph.jit(lambda h: {"given": h, "turned": h.T[1:], "made": h * w, "kept": w})
+    step = ph.jit(lambda h: {"given": h, "turned": h.T[1:], "made": h * w, "kept": w, "leaf": h.detach().requires_grad_()})
     for _ in range(2):
         step(ph.tensor(START, device="numpy"))
     loaded = ph.load_graph(ph.save_graph(step, tmp_path / "step.safetensors"), "numpy")
@@ -189,3 +209,4 @@ def test_a_saved_step_returns_its_argument_and_views_of_it(tmp_path: Path) -> No
     assert not results["turned"].numpy().any()
     np.testing.assert_array_equal(results["made"].numpy(), (START + 1) * START)
     np.testing.assert_array_equal(results["kept"].numpy(), START)
+    assert not results["leaf"].numpy().any()
