@@ -36,7 +36,7 @@ def certificate() -> Certificate:
 def test_it_says_what_was_found(certificate: Certificate) -> None:
     assert certificate.identity.device == certificate.info["name"]
     assert (certificate.identity.backend, certificate.identity.driver) == ("faulty", "1.0")
-    assert certificate.scope == {"small": True, "full": False, "only": "*/softmax/*"}
+    assert certificate.scope == {"small": True, "full": False, "few_shapes": False, "only": "*/softmax/*"}
     assert not certificate.whole
     row = certificate.results["softmax"]
     assert set(row) == {"float16", "bfloat16", "float32", "float64"}

@@ -11,12 +11,12 @@ import pytest
 
 import polyhal as ph
 
+pytestmark = pytest.mark.slow
+
 _FORK = """
 import os, sys, threading
 import polyhal as ph
 from polyhal.hal.errors import PolyhalError
-
-pytestmark = pytest.mark.slow
 
 device = ph.Device(sys.argv[1])
 x = ph.ones((64, 64), device=device)

@@ -45,7 +45,8 @@ def test_memory_by_module(fresh: Device) -> None:
     model = nn.Sequential(nn.Linear(64, 256, device=fresh), nn.ReLU(), nn.Linear(256, 64, device=fresh))
     x = ph.ones((1024, 64), device=fresh)
     with ph.record_memory_history():
-        hidden = model(x) * 2.0  # the last one
+        out = model(x)
+        hidden = out * 2.0  # the last one
         modules = {name: nbytes for name, nbytes, _ in ph.memory_summary(fresh).modules}
         assert modules["0"] == MIB  # the product, or what the activation made of it
         assert modules["2"] == MIB // 4

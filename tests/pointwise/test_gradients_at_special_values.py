@@ -156,6 +156,10 @@ DIFFERENT: dict[str, tuple[Callable[..., bool], str]] = {
         lambda x: x == 0 and np.signbit(x),
         "PyTorch's infinity has one sign or the other by the length of the tensor",
     ),
+    "gelu of tanh": (
+        lambda x: 1e100 < abs(x) < INF,
+        "the limits, 1 and 0; PyTorch's formula is a product of 0 and infinity",
+    ),
     "hardswish": (lambda x: np.isnan(x), "NaN stays NaN; PyTorch has 1 or NaN by the length of the tensor"),
     "relu": (lambda x: np.isnan(x), "the gradient of max(x, 0) is 0 unless x > 0; PyTorch's is 1 unless x <= 0"),
     "i1": (

@@ -11,10 +11,11 @@ import pytest
 import torch
 from devices import first_of
 
+pytestmark = pytest.mark.slow
+
 LIFE = """
 import os, torch
 
-pytestmark = pytest.mark.slow
 x = torch.ones(300, 300, device="polyhal")
 if not os.fork():
     for use in (lambda: (x + 1).sum(), lambda: torch.ones(2, device="polyhal")):
