@@ -63,9 +63,12 @@ class ResultTape:
         tensors = [*results, *(arguments.tensors[i] for i in written)]
         outputs = [i for i, x in enumerate(tensors) if x.requires_grad and x.node is not None]
         ends = [tensors[i] for i in outputs]
-        new = [(x, i) for i, x in enumerate(results) if x.requires_grad and x.node is None]
-        leaves = [*(place for _, place in given), *(i for _, i in new)]
-        tensors_of_leaves = [*(x for x, _ in given), *(x for x, _ in new)]
+        made: list[tuple[Tensor, int | GivenTensor]] = [
+            *given,
+            *((x, i) for i, x in enumerate(results) if x.requires_grad and x.node is None),
+        ]
+        leaves = [place for _, place in made]
+        tensors_of_leaves = [x for x, _ in made]
         if not leaves_of(ends):
             return cls(len(results), [], None, [], leaves) if leaves else None
         refused = []

@@ -72,8 +72,9 @@ class CapturedStep:
         inputs: list[Any] = [*tensors, *[current(g.leaf, tensors).stored_grad for g in gradients.passed]]
         replaced = [(current(g.leaf, tensors), g.final) for g in gradients.replaced]
         step = partial(self.executable.run, inputs, len(self.captured.results))
+        leaves: Sequence[Tensor] = ()
         if self._tape is None:
-            outputs, leaves = step(), ()
+            outputs = step()
         else:
             outputs, leaves = self._tape.run(step, tensors)
         for leaf, gradient in replaced:
