@@ -17,6 +17,7 @@ Function = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 PROGRAMS: dict[str, Function] = {
     "products with infinity": lambda x, w: (x * w * np.inf, x.trunc(), w.sin()),
     "a matrix product with infinity": lambda x, w: (x @ (w * np.inf), x * 2, w.cos()),
+    "an op without a slope": lambda x, w: (x.trunc(), w * 2, x * w),
     "parts of one tensor": lambda x, w: (x[:, :2] * np.inf, x[:, 1:] * w[:, :2], w * 2),
     "results of one op": lambda x, w: (x * w).unbind(0),
     "a value of several uses": lambda x, w: ((y := (x * w).sin()) * np.inf, F.relu(y), ph.concat([x, y]) * 3),
