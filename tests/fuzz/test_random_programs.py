@@ -141,3 +141,8 @@ def test_a_captured_checkpoint_is_differentiated_outside(device: Device) -> None
 def test_counts_are_of_their_call(numpy_device: Device) -> None:
     text = "m1 = made(nn.BatchNorm1d(2), 1)\nv1 = m1(x1)"
     assert_agrees(numpy_device, text, "captured forward", x1=leaf([[1.0, 2.0], [3.0, 5.0]], "float32"))
+
+
+def test_a_write_to_a_broadcast_gradient_is_known_in_captured_programs(numpy_device: Device) -> None:
+    text = "v1 = p1.mean()\nv2 = torch.autograd.grad(v1, p1)[0]\nv2[torch.tensor([0])] += 1.0"
+    assert_agrees(numpy_device, text, "captured", p1=leaf([[1.0, 2.0], [3.0, 4.0]], "float32", requires_grad=True))

@@ -41,12 +41,14 @@ def _stricter(program: Program, difference: Difference) -> bool:
 def _broadcast_gradient(program: Program, difference: Difference) -> bool:
     """Polyhal's error at a write to what `autograd.grad` returned."""
     found = re.match(
-        r"\{.*?(\d+): '\w+'\} \(\[\w+\] elements of the tensor share memory, as after a broadcast", difference.text
+        r"\{.*?(-?\d+): '\w+'\} \(\[\w+\] elements of the tensor share memory, as after a broadcast", difference.text
     )
     if difference.kind != "raises" or not found or int(found[1]) >= len(program.body):
         return False
-    written = program.body[int(found[1])].names
-    return any("autograd.grad(" in s.text and written & set(s.targets) for s in program.body)
+    position = int(found[1])
+    failed = program.body if position < 0 else program.body[position : position + 1]  # -1: somewhere in a captured function
+    made = {t for s in program.body if "autograd.grad(" in s.text for t in s.targets}
+    return any(made & s.operands for s in failed)
 
 
 def _gradient_that_may_vary(program: Program, difference: Difference) -> bool:
