@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from polyhal.autograd.rebase import DETACHED
 from polyhal.hal import dtypes
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.indexing.brackets import basic_index
@@ -73,8 +72,6 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
     target = basic_index(x, items)
     if target is x:
         overwrite(x, value, "setitem")
-    elif x.index == DETACHED and getattr(value, "requires_grad", False):
-        function_in_place("setitem", _with_slice, x, items, value)
     else:
         overwrite(target, value, "setitem")
 
@@ -104,13 +101,6 @@ def _mask_of_rows(x: Tensor, items: tuple[Any, ...], value: Any) -> Any:
     if mask.shape != x.shape[: mask.ndim]:
         raise IndexError(f"[setitem] a mask of shape {mask.shape} does not fit axes {x.shape[: mask.ndim]}")
     return _reshape(mask, (*mask.shape, *(1,) * rest))
-
-
-def _with_slice(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
-    """A copy of `x` in which the elements at `items` are replaced."""
-    out = x.clone()
-    overwrite(basic_index(out, items), value, "setitem")
-    return out
 
 
 def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from polyhal.arrangement import Rearrangements
-from polyhal.autograd.rebase import DETACHED
+from polyhal.autograd.rebase import detached_index
 from polyhal.casting import Conversions
 from polyhal.conversion import to_numpy
 from polyhal.copying import Copies
@@ -262,7 +262,7 @@ class Tensor(
     def detach(self) -> Tensor:
         """Take the elements off the tape."""
         result: Tensor = dispatch.thread.executor.alias(self)
-        result.index = DETACHED
+        result.index = detached_index()
         return result
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:

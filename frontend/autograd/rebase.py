@@ -5,11 +5,15 @@ tensor over that memory is a `window` of its newest value. The history of the ba
 is older than the newest write is given a new node when it is next used (`refreshed`); tensors that were not on the tape when
 the write happened cannot be noticed by then, so views made off the tape are listed with the buffer (`note_view`).
 
+A tensor that `detach` took off the tape begins a history of its own, which its later views share: writes to the tensor that
+it was taken from do not reach it on the tape, nor the other way round.
+
 A write costs no copy of the base: the node is recorded for memory that was written already.
 """
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,12 +25,10 @@ from polyhal.hal.layout import Ref, Spec, contiguous, extent
 from polyhal.hal.ops import OPS
 
 if TYPE_CHECKING:
-    from polyhal.hal.memory.buffer import Buffer
     from polyhal.tensor import Tensor
 
 _OVERWRITE, _WINDOW = OPS["overwrite"], OPS["window"]
-DETACHED = -1
-"""`Tensor.index` of a tensor that was taken off the tape on purpose: writes to its memory do not put it back."""
+_detached = itertools.count(-1, -1)
 _PRUNE_EVERY = 16
 _NO_FIX = "do it under no_grad(), or use an op that returns a new tensor"
 
@@ -60,24 +62,39 @@ class History(NamedTuple):
         return base
 
 
+class DetachedHistory(NamedTuple):
+    """The history of a tensor that was taken off the tape, and of its views."""
+
+    history: History
+    orders: frozenset[int]
+    """Of the nodes that the memory held since then; nodes of views lead to one of them."""
+    tensors: tuple[weakref.ref[Tensor], ...]
+    """The tensors that were listed at the first write: without them the history ends."""
+
+
+def detached_index() -> int:
+    """A new `Tensor.index`, negative, for a tensor that is taken off the tape. Its views have the same one."""
+    return next(_detached)
+
+
 def note_view(x: Tensor, view: Tensor) -> None:
-    """List a view that is not on the tape with its buffer, beside the tensor that it is a view of."""
-    if x.index == DETACHED:
-        view.index = DETACHED
-        return
+    """List a view that is not on the tape with its buffer, and the tensor that it is a view of."""
     buffer = x.buffer
     views: list[weakref.ref[Tensor]] | None = getattr(buffer, "views", None)
     if views is None:
-        buffer.views = [weakref.ref(x), weakref.ref(view)]
-        return
-    if len(views) % _PRUNE_EVERY == 0:
+        views = buffer.views = [weakref.ref(x)]
+    elif len(views) % _PRUNE_EVERY < 2:
         views[:] = [v for v in views if v() is not None]
+    if x.index < 0:
+        view.index = x.index
+        if not any(v() is x for v in views):
+            views.append(weakref.ref(x))
     views.append(weakref.ref(view))
 
 
 def refreshed(x: Tensor) -> Tensor:
     """Return `x`, with a new node if its memory was written on the tape after its node was recorded."""
-    history = _history(x.buffer)
+    history = _history(x)
     if history is None or history.node is None or x.node is None or x.node.order >= history.node.order:
         return x
     _refresh(x, history)
@@ -89,7 +106,7 @@ def base_of(x: Tensor, method: str) -> History:
     if x.requires_grad and x.node is None:
         raise _refused(method, "a leaf that requires gradients")
     refreshed(x)
-    history = None if x.index == DETACHED else _history(x.buffer)
+    history = _history(x)
     if history is not None:
         return history
     return _constant_base(x) if x.node is None else _recorded_base(x, method)
@@ -107,13 +124,10 @@ def rebase(x: Tensor, base: History, value: Any, *, is_result: bool) -> None:
             written = base._replace(node=None).tensor(x)
             record(_OVERWRITE, (base.tensor(x), value), base.window(x), (written,))
             history = base._replace(node=written.node, output=0)
-        if x.index == DETACHED:
-            _refresh(x, history)
-            return
-        views = [v for v in (ref() for ref in getattr(x.buffer, "views", None) or ()) if v is not None]
-        x.buffer.history = history
-        x.buffer.views = None
-        for view in [x, *(v for v in views if v is not x and not v.requires_grad and v.dtype is x.dtype)]:
+        views = _views(x)
+        tensors = [x, *(v for v in views if v is not x and not v.requires_grad and v.dtype is x.dtype)]
+        _keep(x, history, tensors)
+        for view in tensors:
             _refresh(view, history)
 
 
@@ -121,9 +135,52 @@ def _refused(method: str, kind: str) -> AutogradError:
     return AutogradError(message(method, f"cannot change {kind} in place", fix=_NO_FIX))
 
 
-def _history(buffer: Buffer) -> History | None:
-    history: History | None = getattr(buffer, "history", None)
+def _history(x: Tensor) -> History | None:
+    if x.index < 0:
+        return None
+    detached = _detached_history(x)
+    if detached is not None:
+        return detached.history
+    history: History | None = getattr(x.buffer, "history", None)
     return history
+
+
+def _detached_history(x: Tensor) -> DetachedHistory | None:
+    """The history that `x` belongs to if it, or the tensor that it is a view of, was taken off the tape before."""
+    found: tuple[DetachedHistory, ...] = getattr(x.buffer, "detached", ())
+    node = x.node
+    while found and node is not None:
+        for one in found:
+            if node.order in one.orders:
+                return one
+        parent = node.parents[0] if node.rule is None and node.op.view is not None else None
+        node = parent[0] if isinstance(parent, tuple) else None
+    return None
+
+
+def _views(x: Tensor) -> list[Tensor]:
+    """The tensors off the tape, listed with the memory, that see writes to `x` on the tape."""
+    listed = [v for v in (ref() for ref in getattr(x.buffer, "views", None) or ()) if v is not None]
+    if x.index < 0:
+        return [v for v in listed if v.index == x.index]
+    return [] if _detached_history(x) is not None else [v for v in listed if v.index >= 0]
+
+
+def _keep(x: Tensor, history: History, tensors: list[Tensor]) -> None:
+    """Make `history` that of `x`, and take the tensors, which are on the tape now, off the list of views."""
+    buffer, node = x.buffer, history.node
+    assert node is not None
+    others = tuple(d for d in getattr(buffer, "detached", ()) if any(t() is not None for t in d.tensors))
+    before = _detached_history(x)
+    if x.index < 0:
+        buffer.detached = (*others, DetachedHistory(history, frozenset({node.order}), tuple(map(weakref.ref, tensors))))
+    elif before is not None:
+        later = before._replace(history=history, orders=before.orders | {node.order})
+        buffer.detached = (*(d for d in others if d is not before), later)
+    else:
+        buffer.history = history
+    listed = getattr(buffer, "views", None) or ()
+    buffer.views = [ref for ref in listed if (v := ref()) is not None and not any(v is t for t in tensors)] or None
 
 
 def _refresh(x: Tensor, history: History) -> None:
@@ -144,8 +201,7 @@ def _refresh(x: Tensor, history: History) -> None:
 
 def _constant_base(x: Tensor) -> History:
     """The memory that `x` and the views listed with it span."""
-    views = [v for v in (ref() for ref in getattr(x.buffer, "views", None) or ()) if v is not None]
-    seen = [x] if x.index == DETACHED else [x, *(v for v in views if v.dtype is x.dtype and v.size)]
+    seen = [x, *(v for v in _views(x) if v.dtype is x.dtype and v.size)]
     whole = next((v for v in seen if v.is_contiguous and v.size == max(s.size for s in seen)), None)
     if whole is not None and all(_within(s, whole) for s in seen):
         return History(whole.ref.spec, whole.ref.offset, None, 0)

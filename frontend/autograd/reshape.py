@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from polyhal.autograd.rebase import DETACHED
+from polyhal.autograd.rebase import detached_index
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, ShapeError, message
 
@@ -37,7 +37,7 @@ def reshape_in_place(method: str, x: Any, view_of: Callable[[Any], Any]) -> Any:
     if view is x:
         return x
     x.ref = view.ref
-    if x.index != DETACHED or view.node is not None:
+    if x.index >= 0 or view.node is not None:
         x.node, x.index, x.requires_grad = view.node, view.index, view.requires_grad
     _note(x)
     return x
@@ -50,7 +50,7 @@ def detach_in_place(x: Tensor) -> Tensor:
         problem = "the tensor is a view of another, whose history it shares"
         raise AutogradError(message("detach_", problem, fix="use .detach(), which returns a tensor off the tape"))
     if x.node is not None:
-        x.index = DETACHED
+        x.index = detached_index()
     x.node, x.requires_grad = None, False
     dispatch.structure.changed()
     return x

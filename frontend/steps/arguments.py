@@ -84,19 +84,24 @@ class RecordedArguments:
 class _State:
     """What autograd keeps with a tensor, its memory and the views listed there."""
 
-    __slots__ = ("_buffer", "_history", "_tensors", "_views", "node")
+    __slots__ = ("_buffer", "_detached", "_history", "_tensors", "_views", "node")
 
     def __init__(self, x: Tensor) -> None:
         self.node = x.node
         self._buffer = x.buffer
         self._history = getattr(x.buffer, "history", None)
+        self._detached = getattr(x.buffer, "detached", ())
         self._views = getattr(x.buffer, "views", None)
         listed = [v for v in (ref() for ref in self._views or ()) if v is not None]
         self._tensors = [(v, v.node, v.index, v.requires_grad) for v in (x, *listed)]
 
     def restore(self) -> None:
-        if getattr(self._buffer, "history", None) is self._history:
+        buffer = self._buffer
+        if (
+            getattr(buffer, "history", None) is self._history
+            and getattr(buffer, "detached", self._detached) is self._detached
+        ):
             return
-        self._buffer.history, self._buffer.views = self._history, self._views
+        buffer.history, buffer.detached, buffer.views = self._history, self._detached, self._views
         for x, *place in self._tensors:
             x.node, x.index, x.requires_grad = place

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.autograd.rebase import DETACHED, note_view, refreshed
+from polyhal.autograd.rebase import detached_index, note_view, refreshed
 from polyhal.autograd.tape import GradNode
 from polyhal.hal import dispatch
 from polyhal.hal.layout import Ref, Spec
@@ -47,7 +47,7 @@ class GivenTensor:
         out = wrap(x.device, x.buffer, Ref(x.ref.handle, self.spec, x.ref.offset + self.distance))
         out.requires_grad = self.requires_grad
         if self.detached:
-            out.index = DETACHED
+            out.index = detached_index()
         elif dispatch.thread.grad_enabled and not x.requires_grad:
             note_view(x, out)
         return out
@@ -68,11 +68,11 @@ def given(x: Tensor, arguments: Sequence[Tensor], *, is_new: bool = False) -> Gi
         return None
     for i, other in enumerate(arguments):
         if other.buffer is x.buffer:
-            detached = x.index == DETACHED or other.requires_grad
+            detached = x.index < 0 or other.requires_grad
             distance = x.ref.offset - other.ref.offset
             return GivenTensor(i, x.spec, distance, detached=detached, requires_grad=x.requires_grad)
     if is_new:
-        return GivenTensor(x, x.spec, 0, detached=x.index == DETACHED, requires_grad=x.requires_grad)
+        return GivenTensor(x, x.spec, 0, detached=x.index < 0, requires_grad=x.requires_grad)
     return None
 
 

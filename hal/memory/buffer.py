@@ -16,8 +16,22 @@ TAKEN, SHARED = 1, 2
 class Buffer:
     """Owner of one handle. `version` counts writes in place, so that autograd notices if a saved value was changed."""
 
-    __slots__ = ("__weakref__", "handle", "history", "hold", "nbytes", "number", "pool", "reshapes", "version", "views")
+    __slots__ = (
+        "__weakref__",
+        "detached",
+        "handle",
+        "history",
+        "hold",
+        "nbytes",
+        "number",
+        "pool",
+        "reshapes",
+        "version",
+        "views",
+    )
 
+    detached: Any
+    """Histories of tensors that were taken off the tape and then written on it; unset until there is one."""
     history: Any
     """What the tape knows of writes in place; unset until there is one, because most buffers never need it."""
     hold: int

@@ -93,7 +93,50 @@ def a_clone_of_a_detached_tensor(zeros: Any, a: Any, b: Any) -> Any:
     return h.clamp_(max=2.5)
 
 
+def parts_of_a_detached_tensor(zeros: Any, a: Any, b: Any) -> Any:
+    h = zeros((3, 4)).detach()
+    flat = h.view(12)
+    h[::2].add_(b)
+    h.T[1].mul_(a[:, 0])
+    h[1] = a[1]
+    return h * 2 + flat.reshape(3, 4)
+
+
+def a_write_to_a_view_of_a_detached_tensor(zeros: Any, a: Any, b: Any) -> Any:
+    h = a.detach().clone().detach()
+    part = h[1:]
+    row = part[0]
+    row.copy_(b)
+    part[:, 1].mul_(a[:2, 0])
+    part[1:].sigmoid_()
+    return h.exp()
+
+
+def a_detached_tensor_beside_the_one_that_it_was_taken_from(zeros: Any, a: Any, b: Any) -> Any:
+    h = a * 2
+    off = h.detach()
+    off[0] = b * 3
+    h[1].mul_(b)
+    part = off[:, 1:]
+    off *= a
+    h.add_(1)
+    return h.sin() * part.sum() + off
+
+
+def two_tensors_detached_from_one(zeros: Any, a: Any, b: Any) -> Any:
+    h = zeros((3, 4))
+    one, two = h.detach(), h.detach()
+    one.add_(a)
+    two[0].mul_(b)
+    h.add_(b)
+    return one * 2 + two * 3 + h
+
+
 PROGRAMS = (
+    parts_of_a_detached_tensor,
+    a_write_to_a_view_of_a_detached_tensor,
+    a_detached_tensor_beside_the_one_that_it_was_taken_from,
+    two_tensors_detached_from_one,
     columns_assigned,
     operators,
     views_made_before_the_write,
@@ -178,6 +221,15 @@ def test_detached_tensors_stay_off_the_tape(device: Device) -> None:
     kept[0] = x[1]
     kept.sum().backward()
     assert x.grad.tolist() == [0.0, 1.0]
+
+
+def test_detached_tensors_that_are_gone_leave_no_history(device: Device) -> None:
+    x, w = polyhal.zeros((3,), device=device), Tensor([1.0], device=device, requires_grad=True)
+    for _ in range(5):
+        x.detach()[1:].add_(w)
+    assert len(x.buffer.detached) == 1
+    assert not x.requires_grad
+    assert x.tolist() == [0.0, 5.0, 5.0]
 
 
 def test_a_value_that_its_own_gradient_needs_is_kept(device: Device) -> None:
