@@ -14,11 +14,14 @@ def attention(
     q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     return_debug_mask: bool = False, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """The result and the logarithms of the sums of its weights, in two parts; dropout and ragged batches have None."""
+    """The result and the logarithms of the sums of its weights; dropout and ragged batches have None.
+
+    The shape of the logarithms is PyTorch's, which compiled programs rely on.
+    """
     if dropout_p:
         raise UnsupportedArgumentsError
-    out, lse = F["attention"](q, k, v, mask, is_causal, scale)
-    return out, lse, None, None, q.shape[-2], k.shape[-2], None, None, None
+    out, parts = F["attention"](q, k, v, mask, is_causal, scale)
+    return out, F["sum"](parts, -1), None, None, q.shape[-2], k.shape[-2], None, None, None
 
 
 @aten("_scaled_dot_product_fused_attention_overrideable_backward")
@@ -27,16 +30,17 @@ def attention_backward(
     longest_q: Any, longest_k: Any, dropout_p: float, is_causal: bool, seed: Any, offset: Any, scale: float | None = None,
 ) -> Any:  # fmt: skip
     """Gradients of queries, keys, values and of a mask that is added."""
-    found = F["attention_grad"](grad, q, k, v, mask, out, lse, is_causal, scale)
+    parts = _parts(lse, q, k, v, mask, is_causal, scale)
+    found = F["attention_grad"](grad, q, k, v, mask, out, parts, is_causal, scale)
     if not wanted[3] or mask is None or not mask.dtype.is_floating_point:
         return *found, None
-    return *found, _mask_backward(grad, q, k, v, mask, out, lse, scale)
+    return *found, _mask_backward(grad, q, k, v, mask, out, parts, scale)
 
 
-def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, scale: float | None) -> Any:
+def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, parts: Any, scale: float | None) -> Any:
     """The gradient of the scores, summed where the mask was broadcast. It takes the memory of all scores."""
     scores = F["matmul"](q, F["transpose"](k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale) + mask
-    top, logarithm = F["split"](lse, (1, 1), -1)
+    top, logarithm = F["split"](parts, (1, 1), -1)
     weights = F["exp"]((scores - top) - logarithm)
     slope = F["matmul"](grad, F["transpose"](v)) - F["sum"](grad * out, -1, True)
     return cast(F["sum_to"](weights * slope, mask.shape), mask.dtype)
@@ -64,10 +68,10 @@ def attention_of_cpu(
 
 
 def _parts(lse: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float | None) -> Any:
-    """The two parts of logsumexps, of which this op keeps the sum. Large scores, as a mask may make them, lose one."""
+    """Split logsumexps in two parts. Their sum loses one where a mask makes scores large: then both are computed again."""
     if mask is not None and mask.dtype.is_floating_point:
         return F["attention"](q, k, v, mask, is_causal, scale)[1]
-    return F["stack"]((lse, lse * 0), -1)
+    return F["stack"]((lse, F["full"](lse.shape, 0, lse.dtype, device=lse.device)), -1)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu_backward")
