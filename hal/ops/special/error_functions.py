@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from polyhal.hal.ops.declare import Autocast, Tolerance
+from polyhal.hal.ops.opdef import OpFunction
 from polyhal.hal.ops.pointwise.arithmetic import square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
@@ -131,7 +132,7 @@ log_ndtr = elementwise(
     autocast=Autocast.FLOAT32,
     public=False,
 )
-erfinv = elementwise(
+erfinv: OpFunction = elementwise(
     "erfinv",
     reference_of(_erfinv),
     "Inverse of the error function; infinite at 1 and -1, NaN beyond.",
