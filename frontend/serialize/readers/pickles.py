@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickletools
 import reprlib
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
@@ -109,11 +110,13 @@ class PickleReader:
         TypeError for damaged data.
         """
         self._stack, self._memo = [], {}
-        for opcode, argument, _ in pickletools.genops(file):
-            if opcode.name == "STOP":
-                (value,) = self._stack
-                return value
-            self._step(opcode.name, argument)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of escape sequences in damaged text
+            for opcode, argument, _ in pickletools.genops(file):
+                if opcode.name == "STOP":
+                    (value,) = self._stack
+                    return value
+                self._step(opcode.name, argument)
         raise ValueError("it does not end")
 
     def _step(self, name: str, argument: Any) -> None:
