@@ -68,6 +68,7 @@ def test_passes_the_conformance_kit(template: Any) -> None:
     assert int(passed.group(1)) >= _KIT
 
 
+@pytest.mark.slow
 def test_trains(template: Any) -> None:
     """To the accuracy that the example asks for."""
     done = template.run(str(ROOT / "examples" / "digits_mlp.py"), "--device", "tiny", "--steps", "300")

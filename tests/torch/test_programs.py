@@ -10,6 +10,7 @@ import polyhal.torch
 from tests.torch.programs.data import NAMES
 
 
+@pytest.mark.slow  # some need scikit-learn's data
 @pytest.mark.parametrize("torch_device", ["numpy"], indirect=True)  # on others they compile for a minute
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_trains_to_the_losses_of_the_cpu(
