@@ -11,6 +11,7 @@ import pytest
 
 from polyhal.distributed import mpiexec, threads
 from polyhal.distributed.environment import Place, mpi_place, spans_machines, started_by_mpi
+from polyhal.hal.settings.processes import signal_text
 
 
 @pytest.mark.parametrize(
@@ -80,8 +81,8 @@ def test_hosts_get_blocks_of_ranks() -> None:
 
 
 def test_a_signal_is_explained() -> None:
-    assert mpiexec.described(9).startswith("signal 9 (SIGKILL: by a person, ")
-    assert mpiexec.described(200) == "signal 200"
+    assert signal_text(9).startswith("signal 9 (SIGKILL: by a person, ")
+    assert signal_text(200) == "signal 200"
 
 
 def test_the_library_of_the_starter_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
