@@ -71,8 +71,16 @@ def install(requirement: str, target: Path | None) -> None:
     _require_no_cuda(site)
     if target is None:
         _pip(*(r for r in importlib.metadata.requires("torch") or () if "extra ==" not in r))
-    if sys.platform == "linux":
-        print("PyTorch without", ", ".join(remove_cuda(site / "torch" / "lib")) or "changes: it is not built for CUDA")
+    removed = remove_cuda(site / "torch" / "lib") if sys.platform == "linux" else []
+    if removed:
+        _deny_cuda(site / "torch" / "backends" / "cuda" / "__init__.py")
+    print("PyTorch without", ", ".join(removed) or "changes: it is not built for CUDA")
+
+
+def _deny_cuda(module: Path) -> None:
+    """Make `torch.backends.cuda.is_built()` False: PyTorch replaces CUDA kernels when it is imported, if it is True."""
+    text = module.read_text(encoding="utf-8")
+    module.write_text(f"{text}\n\ndef is_built():\n    return False\n", encoding="utf-8")
 
 
 def _require_no_cuda(site: Path) -> None:
