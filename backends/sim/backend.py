@@ -176,7 +176,7 @@ class SimBackend(SimCore):
             transfers.copy_within(self.driver, src + src_offset, dst + dst_offset, nbytes)
             return self.driver.fence()
         peer.driver.wait_for(self.driver.fence())
-        event = transfers.copy_to_peer(peer.driver, src + src_offset, self.index, dst + dst_offset, nbytes)
+        event = transfers.copy_to_peer(peer.driver, src + src_offset, self.gpu.number, dst + dst_offset, nbytes)
         self.driver.wait_for(event)
         self.driver.fence()
         return event

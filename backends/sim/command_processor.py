@@ -29,6 +29,8 @@ class CommandProcessor:
         self._thread: threading.Thread | None = None
         self._fetched: dict[int, deque[Packet]] = {}
         """By queue, packets that were fetched and not executed."""
+        self._fetching = 0
+        """Queue that is being looked at."""
 
     def start(self) -> None:
         """Start the thread, unless it runs. Called with the bus."""
@@ -38,17 +40,15 @@ class CommandProcessor:
 
     def _serve(self) -> None:
         """Execute packets until the device halts, or is switched off and has nothing left to do."""
-        gpu = self._gpu
         while True:
-            with gpu.bus:
-                while (queue := self._next_queue()) is None:
-                    if not gpu.powered or gpu.is_halted:
-                        self._thread = None
-                        gpu.interrupts.stop()
-                        return
-                    gpu.registers.write(Register.STATUS, Status.IDLE)
-                    gpu.bus.notify_all()
-                    gpu.bus.wait()
+            try:
+                queue = self._await_packet()
+            except Exception as error:  # without this thread, the host would wait for ever
+                text = str(error) if isinstance(error, InvalidPacketError) else f"{type(error).__name__}: {error}"
+                self._executor.halt(self._fetching, None, text)  # without the bus: halting wakes other devices
+                continue
+            if queue is None:
+                return
             packet = self._fetched[queue].popleft()
             if isinstance(packet, Indirect):
                 self._fetched[queue].extendleft(reversed(self._indirect(queue, packet)))
@@ -56,13 +56,28 @@ class CommandProcessor:
 
     # --- fetching ---------------------------------------------------------------------------------------------------
 
+    def _await_packet(self) -> int | None:
+        """Block until a queue has a packet that runs now, and return the queue. None: the thread ends."""
+        gpu = self._gpu
+        with gpu.bus:
+            while (queue := self._next_queue()) is None:
+                if not gpu.powered or gpu.is_halted:
+                    self._thread = None
+                    gpu.interrupts.stop()
+                    return None
+                gpu.registers.write(Register.STATUS, Status.IDLE)
+                gpu.bus.notify_all()
+                gpu.bus.wait()
+            return queue
+
     def _next_queue(self) -> int | None:
-        """Return the queue whose next packet runs now: of those that are ready the one submitted first."""
+        """Return the queue whose next packet runs now: the one submitted first among the packets that are ready."""
         gpu = self._gpu
         if gpu.is_halted:
             return None
         ready = []
         for queue in range(gpu.queues):
+            self._fetching = queue
             packet = self._head(queue)
             if packet is not None and self._is_ready(packet):
                 ready.append((packet.header.sequence, queue))
@@ -85,23 +100,21 @@ class CommandProcessor:
             return None
         ring = self._gpu.pinned_memory.at(registers.read(queue_register(queue, QueueRegister.RING_BASE)))
         slot = index % registers.read(queue_register(queue, QueueRegister.RING_SIZE))
-        fetched += self._decoded(queue, ring[slot * PACKET_BYTES :], 1)
         registers.write(queue_register(queue, QueueRegister.READ_INDEX), index + 1)
-        return fetched[0] if fetched else None
+        fetched += _decoded(ring[slot * PACKET_BYTES :], 1)
+        return fetched[0]
 
     def _indirect(self, queue: int, packet: Indirect) -> list[Packet]:
-        """Fetch the packets that an indirect packet points to."""
+        """Fetch the packets that an indirect packet points to. Bytes that are not packets halt the device."""
         try:
-            memory = self._gpu.pinned_memory.at(packet.address)
+            return _decoded(self._gpu.pinned_memory.at(packet.address), packet.packet_count)
         except PageFaultError as error:
             self._executor.halt(queue, packet, str(error), address=error.address)
-            return []
-        return self._decoded(queue, memory, packet.packet_count)
-
-    def _decoded(self, queue: int, memory: memoryview, count: int) -> list[Packet]:
-        """Decode packets. What is none halts the device."""
-        try:
-            return [decode(memory[i : i + PACKET_BYTES]) for i in range(0, count * PACKET_BYTES, PACKET_BYTES)]
         except InvalidPacketError as error:
             self._executor.halt(queue, None, str(error))
-            return []
+        return []
+
+
+def _decoded(memory: memoryview, count: int) -> list[Packet]:
+    """Return packets. Raises InvalidPacketError."""
+    return [decode(memory[i : i + PACKET_BYTES]) for i in range(0, count * PACKET_BYTES, PACKET_BYTES)]

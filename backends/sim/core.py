@@ -55,8 +55,6 @@ class SimCore:
     def __init__(self, machine: SimulatedMachine, selector: SimSelector) -> None:
         """Switch the device on. Raises ValueError or OSError for a file of faults that cannot be read."""
         self.machine = machine
-        self.index = selector.index
-        """The number of the device in the machine."""
         self.gpu = machine.switch_on(selector)
         self.driver = SimDriver(self.gpu, machine.clock)
         self.launcher = KernelLauncher(self.driver)

@@ -156,7 +156,11 @@ class SimDriver:
             return self.queues[-1]
 
     def wait_for(self, event: SimEvent) -> None:
-        """Let the next command of the thread's queue wait for an event."""
+        """Let the next command of the thread's queue wait for an event. Raises BackendError for one of another machine."""
+        if event.gpu.peers is not self.gpu.peers:
+            problem = f"the event is {event.gpu.name}'s, a device of another simulated machine"
+            expected, fix = "an event of the same machine", "call event.wait(), which blocks the host"
+            raise BackendError(message(None, problem, expected=expected, fix=fix, device=self.gpu.name))
         self.clock.wait_until(event.submitted_ns)
         self.queue.awaited.append(event)
 

@@ -59,7 +59,7 @@ class SimulatedGPU:
         self.reported: deque[tuple[DeviceFailure, int]] = deque(maxlen=_REPORTED)
         """Failures that a wait has raised, each with the last command before that: events up to there still deliver it."""
         self.number = 0
-        """In the machine."""
+        """Of this device alone in its machine: one that is switched on again has another."""
         self.peers: Mapping[int, SimulatedGPU] = {}
         """The devices of the machine, by number."""
         self.watchers: dict[int, weakref.ref[SimulatedGPU]] = {}

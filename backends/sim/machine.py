@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import weakref
+from collections import defaultdict
 from weakref import WeakSet, WeakValueDictionary
 
 from polyhal.backends.sim.clock import VirtualClock
@@ -23,6 +25,10 @@ class SimulatedMachine:
         self.count = count
         self.clock = VirtualClock()
         self._gpus: WeakValueDictionary[int, SimulatedGPU] = WeakValueDictionary()
+        """By index, the device that was switched on last."""
+        self._peers: WeakValueDictionary[int, SimulatedGPU] = WeakValueDictionary()
+        """By number, every device that was ever switched on."""
+        self._numbers: set[int] = set()
 
     def switch_on(self, selector: SimSelector) -> SimulatedGPU:
         """Switch a device on, empty. Raises ValueError or OSError for options that cannot be met."""
@@ -35,8 +41,15 @@ class SimulatedMachine:
             gpu.mirror = OpenCLMirror()
         _switched_on(os.getpid()).add(gpu)
         self._gpus[selector.index] = gpu
-        gpu.number, gpu.peers = selector.index, self._gpus
+        gpu.number, gpu.peers = self._new_number(selector.index), self._peers
+        self._peers[gpu.number] = gpu
         return gpu
+
+    def _new_number(self, index: int) -> int:
+        """Return the index, or another number for a device that is switched on again: packets may name the old one."""
+        number = index if index not in self._numbers else max(self.count, *self._numbers) + 1
+        self._numbers.add(number)
+        return number
 
     def is_in_use(self, index: int) -> bool:
         """Return whether a device is switched on and works."""
@@ -57,15 +70,21 @@ def _finish_reads() -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _machines(pid: int) -> WeakValueDictionary[str, SimulatedMachine]:
-    """The machines of this process, by selector. A forked child gets its own, because threads do not survive a fork."""
-    return WeakValueDictionary()
+def _machines(pid: int) -> defaultdict[str, list[weakref.ref[SimulatedMachine]]]:
+    """The machines of this process, by selector, the newest last.
+
+    A forked child gets its own, because threads do not survive a fork.
+    """
+    return defaultdict(list)
 
 
 def find_machine(selector: SimSelector) -> SimulatedMachine:
-    """Return the machine of a device, and a new one if there is none, or if the device is in use there already."""
-    machines, name = _machines(os.getpid()), str(selector.machine)
-    machine = machines.get(name)
-    if machine is None or machine.is_in_use(selector.index):
-        machine = machines[name] = SimulatedMachine(load_profile(selector.profile), selector.count)
-    return machine
+    """Return the newest machine in which the device is not in use, or else a new one."""
+    known = _machines(os.getpid())[str(selector.machine)]
+    existing = [machine for reference in known if (machine := reference()) is not None]
+    free = [machine for machine in existing if not machine.is_in_use(selector.index)]
+    if not free:
+        free = [SimulatedMachine(load_profile(selector.profile), selector.count)]
+        existing += free
+    known[:] = map(weakref.ref, existing)
+    return free[-1]

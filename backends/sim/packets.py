@@ -19,10 +19,11 @@ offset  bytes  all packets
  40       8    bytes
  48       4    CRC-32 of the bytes, where the driver knows them
  52       1    direction: see `CopyDirection`
+ 56       4    the other device of the machine, by number
 
                WAIT: let the queue wait for another one
  24       4    signal
- 28       1    whose signal: the device of the machine by number plus 1, 0 for this one
+ 28       4    whose signal: the device of the machine by number plus 1, 0 for this one
 
                BARRIER: everything before in this queue is done (no fields of its own)
 
@@ -42,8 +43,8 @@ import numpy as np
 PACKET_BYTES = 64
 _HEADER = struct.Struct("<BBHIQQ")
 _DISPATCH = struct.Struct("<BBHIQQQQI20x")
-_COPY = struct.Struct("<BBHIQQQQQIBB10x")
-_WAIT = struct.Struct("<BBHIQQIB35x")
+_COPY = struct.Struct("<BBHIQQQQQIB3xI4x")
+_WAIT = struct.Struct("<BBHIQQII32x")
 _BARRIER = struct.Struct("<BBHIQQ40x")
 _INDIRECT = struct.Struct("<BBHIQQQI28x")
 DISPATCH_ARRAY = np.dtype(

@@ -39,8 +39,8 @@ word, half = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
 headers = st.builds(Header, word, word, half, st.integers(0, 255))
 packets = st.one_of(
     st.builds(Dispatch, headers, word, word, half),
-    st.builds(Copy, headers, word, word, word, half, st.sampled_from(CopyDirection), st.integers(0, 255)),
-    st.builds(Wait, headers, half, st.integers(0, 255)),
+    st.builds(Copy, headers, word, word, word, half, st.sampled_from(CopyDirection), half),
+    st.builds(Wait, headers, half, half),
     st.builds(Barrier, headers),
     st.builds(Indirect, headers, word, half),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -11,7 +12,7 @@ import pytest
 from simulated import sim_of
 
 import polyhal
-from polyhal.backends.sim.backend import SimBackend
+from polyhal.backends.sim.backend import SimBackend, create
 from polyhal.backends.sim.events import SimEvent
 from polyhal.backends.sim.machine import SimulatedMachine
 from polyhal.backends.sim.packets import Barrier
@@ -19,7 +20,7 @@ from polyhal.backends.sim.profile import load_profile
 from polyhal.backends.sim.selector import SimSelector
 from polyhal.backends.sim.timing import transfer_ns
 from polyhal.hal.device import Device
-from polyhal.hal.errors import BackendError
+from polyhal.hal.errors import BackendError, DeviceLostError
 from polyhal.hal.testing.kit import contract_peer
 from polyhal.hal.testing.kit.scope import Scope
 
@@ -148,3 +149,67 @@ def test_what_a_stream_needs_stays_while_another_is_done(pair: tuple[Device, Dev
     found = bytearray(8)
     a.copy_from_device(target, 0, memoryview(found))
     assert found == b"polyhal!"
+
+
+def test_an_event_of_another_machine_is_refused(pair: tuple[Device, Device]) -> None:
+    """Its signal belongs to nobody here: the queue would wait for ever."""
+    other = SimBackend(SimulatedMachine(load_profile("h200"), 2), SimSelector("h200", 2))
+    with pytest.raises(BackendError, match="a device of another simulated machine; expected an event of the same machine"):
+        sim_of(pair[1]).wait_for(other.mark())
+
+
+def test_a_wait_for_a_lost_device_is_not_for_the_one_that_was_opened_in_its_place(pair: tuple[Device, Device]) -> None:
+    first, second = map(sim_of, pair)
+    gate = SimEvent(first.driver)
+    second.wait_for(gate)
+    waiting = second.driver.fence()
+    first.faults.inject("device_lost", at=first.commands + 1)
+    again = SimBackend(first.machine, SimSelector("h200", 2, 0))
+    assert again.gpu.number != first.gpu.number
+    assert not waiting.is_complete()
+    with pytest.raises(BackendError):
+        first.mark().wait()
+    with pytest.raises(BackendError, match="was lost, for whose work"):
+        waiting.wait()
+    x = polyhal.ones((8,), device=Device.opened("again", again))
+    assert (x.to(pair[1]) + 1).tolist() == [2.0] * 8
+
+
+def test_a_device_joins_the_machine_of_its_peers_after_a_newer_machine_is_gone() -> None:
+    first = create("h200*5")
+    create("h200*5")
+    gc.collect()
+    assert create("h200*5:1").machine is first.machine
+
+
+def test_a_packet_that_the_device_cannot_understand_halts_it(
+    pair: tuple[Device, Device], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for ever for a thread that has ended."""
+    first, second = map(sim_of, pair)
+
+    def owner(wait: object) -> None:
+        raise KeyError("no such device")
+
+    monkeypatch.setattr(second.gpu, "owner", owner)
+    second.wait_for(first.mark())
+    with pytest.raises(DeviceLostError, match="KeyError: 'no such device'"):
+        second.driver.fence().wait()
+
+
+def test_threads_open_pairs_of_devices_that_wait_for_each_other() -> None:
+    """The garbage collector switches devices off, on whatever thread it runs, while others enqueue work."""
+
+    def work(thread: int) -> float:
+        total = 0.0
+        for _ in range(25):
+            first, second = (Device.opened(f"{thread}:{i}", create(f"h200*{7 + thread % 2}:{i}")) for i in (0, 1))
+            x = polyhal.ones((16,), device=first)
+            if sim_of(second).can_copy_from(first.backend):
+                sim_of(second).wait_for(sim_of(first).mark())
+            total += (x.to(second) + 1).to(first).sum().item()
+            gc.collect(0)
+        return total
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [800.0] * 4
