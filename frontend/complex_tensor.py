@@ -91,7 +91,7 @@ class ComplexTensor(Tensor):
         self.hooks = None
 
     def __copy__(self) -> Self:
-        """Another tensor over the same memory, at the same position on the tape."""
+        """Return another tensor over the same memory, at the same position on the tape."""
         out = _new(type(self))
         out._pair(copy.copy(self._real), copy.copy(self._imag))
         return out
@@ -189,7 +189,7 @@ def join(re: Any, im: Any) -> Tensor:
 
 
 def real_parts(x: Tensor) -> tuple[Tensor, ...]:
-    """The real tensors that a tensor consists of: itself, or the two parts of a complex one."""
+    """Return the real tensors that a tensor consists of: itself, or the two parts of a complex one."""
     return (x.real, x.imag) if x.dtype.is_complex else (x,)
 
 

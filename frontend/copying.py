@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _copy = FUNCTIONS["copy"]
 _PLACE: ContextVar[Device | None] = ContextVar("place", default=None)
-"""The device of tensors that are being unpickled, in place of their own."""
+"""Device of tensors that are being unpickled; None for the device that each was pickled on."""
 
 
 class Copies:
@@ -36,7 +36,7 @@ class Copies:
     __slots__ = ()
 
     copies_grad: ClassVar[bool] = True
-    """Whether deep copies have a copy of the gradient."""
+    """True if a deep copy has a copy of the gradient."""
 
     def clone(self, *, memory_format: MemoryFormat | None = None) -> Tensor:
         """Copy to new memory; gradients flow through the copy. `memory_format` is a no-op."""
@@ -44,7 +44,7 @@ class Copies:
         return result
 
     def __copy__(self) -> Self:
-        """Another tensor over the same memory, at the same position on the tape."""
+        """Return another tensor over the same memory, at the same position on the tape."""
         return _shallow(self)  # type: ignore[no-any-return]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -60,8 +60,8 @@ class Copies:
     def data(self: Any) -> Tensor:
         """The elements as a tensor that is not on the tape, over the same memory: `detach()`.
 
-        Assigning a tensor puts the memory of that tensor in the place of this tensor's. Gradients, hooks and the position on
-        the tape stay. In a captured step, assignment raises CaptureError: use `x.data.copy_(value)`.
+        After an assignment the tensor uses the memory of the assigned one. Gradients, hooks and the position on the tape
+        remain. In a captured step, assignment raises CaptureError: use `x.data.copy_(value)`.
         """
         result: Tensor = self.detach()
         return result
@@ -73,7 +73,7 @@ class Copies:
 
 @contextmanager
 def unpickling_on(device: Device | str) -> Iterator[None]:
-    """Put every tensor that is unpickled in a `with` statement on `device`, whatever device it was pickled on.
+    """Put every tensor that is unpickled in a `with` statement on `device` instead of the device that it was pickled on.
 
     >>> import pickle
     >>> data = pickle.dumps(polyhal.ones(2))
@@ -89,12 +89,12 @@ def unpickling_on(device: Device | str) -> Iterator[None]:
 
 
 def unpickle_always_on(device: Device | str) -> None:
-    """Put every tensor that this thread unpickles from now on on `device`."""
+    """Put every tensor that this thread unpickles later on `device`."""
     _PLACE.set(Device(device))
 
 
 def _shallow(x: Any) -> Any:
-    """Another tensor of the same class over the same memory, at the same position on the tape, without gradient and hooks."""
+    """Return a tensor of the same class, memory and position on the tape, without gradient and hooks."""
     out = _with_memory(type(x), x, _attributes(x))
     out.requires_grad = x.requires_grad
     out.node, out.index = x.node, x.index
@@ -118,9 +118,9 @@ def _deep(x: Any, memo: dict[int, Any]) -> Any:
 
 
 def _replace_memory(x: Any, value: Any) -> None:
-    """Let `x` be a tensor over the memory of `value`, with its shape, dtype and device.
+    """Replace memory, shape, dtype and device of `x` by those of `value`.
 
-    Raises TypeError if one of them is complex and the other is not, and for other things than tensors. Raises CaptureError.
+    Raises TypeError unless `value` is a tensor, complex if `x` is. Raises CaptureError in a captured step.
     """
     kind = value.dtype.is_complex if hasattr(value, "ref") else None
     if kind is not x.dtype.is_complex:
@@ -140,14 +140,14 @@ def _replace_memory(x: Any, value: Any) -> None:
 
 
 def _reduced(x: Tensor) -> tuple[Any, ...]:
-    """The function and the arguments that make the tensor again, for pickles. Waits for the device."""
+    """Return the function and the arguments that restore the tensor from a pickle. Waits for the device."""
     return _restored, (type(x), x.numpy(), x.dtype, x.device.name, x.requires_grad, _attributes(x))
 
 
 def _restored(
     cls: Any, array: np.ndarray, dtype: DType, device: str, requires_grad: bool, fields: dict[str, Any]
 ) -> Any:
-    """A tensor from a pickle. Raises DeviceUnavailableError if this machine has no such device."""
+    """Restore a tensor from a pickle. Raises DeviceUnavailableError if this machine has no such device."""
     from polyhal.tensor import make_tensor
 
     out = _with_memory(cls, make_tensor(array, dtype, place_of(device)), fields)
@@ -156,7 +156,7 @@ def _restored(
 
 
 def place_of(name: str) -> Device:
-    """The device of a tensor that was pickled on the device of that name. Raises DeviceUnavailableError."""
+    """Return the device for a tensor that was pickled on the device of that name. Raises DeviceUnavailableError."""
     place = _PLACE.get()
     if place is not None:
         return place
@@ -169,14 +169,14 @@ def place_of(name: str) -> Device:
 
 
 def _attributes(x: Any) -> dict[str, Any]:
-    """Values that classes derived from a kind of tensor keep in slots of their own and in their dictionaries."""
+    """Return the values in slots and dictionaries that subclasses add to a tensor."""
     own = itertools.takewhile(lambda cls: "_share" not in cls.__dict__, type(x).__mro__)
     slots = [name for cls in own for name in getattr(cls, "__slots__", ()) if not name.startswith("__")]
     return {name: getattr(x, name) for name in slots if hasattr(x, name)} | getattr(x, "__dict__", {})
 
 
 def _with_memory(cls: Any, source: Any, fields: dict[str, Any]) -> Any:
-    """A leaf of a class in the memory of `source`."""
+    """Make a leaf of a class in the memory of `source`."""
     out = cls.__new__(cls)
     out._share(source)
     for name, value in fields.items():

@@ -81,7 +81,7 @@ def ones(
 def empty(
     *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
 ) -> Tensor:
-    """Make a tensor whose elements are whatever its memory held, NaN in debug mode: `empty(2, 3)` or `empty((2, 3))`."""
+    """Make a tensor of uninitialized elements, NaN in debug mode: `empty(2, 3)` or `empty((2, 3))`."""
     lengths, options = shape_and_options("empty", shape, size, 3)
     given: list[Any] = [*options, *(dtype, device, requires_grad)[len(options) :]]
     return _uninitialized(lengths, *given)
@@ -160,7 +160,7 @@ def empty_like(
     *,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """Make a tensor like `empty` with the shape of `x`, and its dtype and device by default."""
+    """Make a tensor of uninitialized elements with the shape of `x`, and its dtype and device by default."""
     target = x.device if device is None else device
     return _uninitialized(x.shape, x.dtype if dtype is None else dtype, target, requires_grad)
 
@@ -196,8 +196,8 @@ def arange(
     """Make numbers from `start` up to, not including, `stop`: `arange(stop)`, `arange(start, stop, step)`.
 
     PyTorch's keyword `end` means `stop`. int64 if all are integers, else float32. An integer dtype rounds `start` and `step`
-    towards zero, int64 `stop` too. Raises ValueError for a step of 0, ShapeError for a bound that is not
-    finite, and TypeError without `stop`.
+    towards zero, int64 `stop` too. Raises ValueError for a step of 0, ShapeError for a bound that is not finite, and TypeError
+    without `stop`.
 
     >>> polyhal.arange(2, 10, 3).tolist()
     [2, 5, 8]
@@ -310,7 +310,7 @@ def eye(
 
 def tril_indices(row: int, col: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None) -> Tensor:
     """Make the row and column numbers of the lower triangle up to diagonal `offset`: shape (2, n), int64 by default."""
-    check_host_memory("tril_indices", row * col)  # NumPy makes a matrix of truth values
+    check_host_memory("tril_indices", row * col)  # NumPy makes a matrix of bool
     return _computed(np.array(np.tril_indices(row, offset, col)), dtype, device, False)
 
 
@@ -340,7 +340,7 @@ def new_ones(
 def new_empty(
     x: Tensor, *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
 ) -> Tensor:
-    """Make a tensor like `empty` of another shape with the dtype and device of `x` by default."""
+    """Make a tensor of uninitialized elements in another shape, with the dtype and device of `x` by default."""
     kind, target = x.dtype if dtype is None else dtype, x.device if device is None else device
     return _uninitialized(lengths_of("new_empty", *shape, size=size), kind, target, requires_grad)
 

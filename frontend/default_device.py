@@ -8,7 +8,7 @@ from polyhal.hal.discovery.registry import registry
 
 
 def get_default_device() -> Device:
-    """Return the device of tensors that are made without one: that of the thread's `with` block, else `Device.default()`."""
+    """Return the device of tensors that name none: the device of the thread's `with` block, else `Device.default()`."""
     return dispatch.target_device(None)
 
 

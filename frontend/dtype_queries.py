@@ -101,8 +101,8 @@ def asarray(
 ) -> Tensor:
     """Make a tensor of numbers, nested lists or arrays; a tensor that is as asked is returned itself, unless `copy`.
 
-    With `copy=False` a NumPy array is taken over with its memory, as by `from_dlpack`. Raises ValueError where that takes
-    a copy.
+    With `copy=False` the tensor shares the memory of a NumPy array, as with `from_dlpack`. Raises ValueError where only a
+    copy is possible.
     """
     if copy:
         out = make_tensor(obj, dtype, device)
@@ -136,8 +136,7 @@ def frombuffer(
 def from_numpy(array: np.ndarray) -> Tensor:
     """Make a tensor of a copy of a NumPy array, on the default device. Raises TypeError for anything else.
 
-    PyTorch shares the memory. Here devices differ in what they can share, and work later than the call: `from_dlpack` is for
-    that.
+    PyTorch shares the memory instead. Not every device can, and devices run asynchronously: `from_dlpack` shares on request.
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(message("from_numpy", f"got a {type(array).__name__}", expected="a NumPy array"))

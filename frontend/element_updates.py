@@ -1,6 +1,6 @@
 """`x[items] = value` with index tensors and masks, as an update of rows or of single elements in the memory of `x`.
 
-What is computed is in proportion to the elements that are written: their numbers, and their values.
+Memory and time are proportional to the number of elements that are written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.hal.ops.indexing.table_updates import TableUpdate
-from polyhal.indexing import cast_to, is_basic, is_mask, placed_items, result_axis, without_masks
+from polyhal.indexing import cast_to, check_numbers, is_basic, is_mask, placed_items, result_axis, without_masks
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -28,7 +28,7 @@ _arange, _broadcast_to, _less, _minimum, _permute, _reshape, _where = (
 
 
 def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, reduce: str) -> TableUpdate | None:
-    """The update of a contiguous tensor by `x[items] = value`, or `+=` if `reduce` is "sum"; None if it names no element.
+    """Return the update of a contiguous tensor by `x[items] = value`, or `+=` for the reduction "sum"; None if it is empty.
 
     Raises IndexError for items that do not fit, and ShapeError for values that do not.
     """
@@ -60,20 +60,17 @@ def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, red
 
 
 def _index(item: Any, length: int, x: Tensor) -> Any:
-    """An index as a tensor beside `x`. Raises IndexError for numbers of the host that are out of range."""
+    """Return an index as a tensor on the device of `x`. Raises IndexError for an array or a list with numbers out of range."""
     from polyhal.tensor import Tensor, as_tensor
 
     if isinstance(item, Tensor):
         return item.to(x.device)
-    if item.size and not (-length <= item.min() and item.max() < length):
-        raise IndexError(
-            f"[setitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}"
-        )
+    check_numbers("setitem", item, length)
     return as_tensor(np.asarray(item, np.int64), device=x.device)
 
 
 def _values(x: Tensor, value: Any, shape: tuple[int, ...], rest: tuple[int, ...], place: int) -> Any:
-    """The values with the axes of the indices, which belong at `place` in the result of indexing, in front."""
+    """Return the values with the axes of the indices, which are at `place` in the result of indexing, moved to the front."""
     from polyhal.tensor import as_tensor
 
     value = cast_to(value, x)
@@ -87,7 +84,7 @@ def _values(x: Tensor, value: Any, shape: tuple[int, ...], rest: tuple[int, ...]
 
 
 def _numbers(indices: Sequence[Any], lengths: Sequence[int], steps: Sequence[int]) -> Any:
-    """The sum of the indices, each times its step; -1 where one of them is out of range."""
+    """Return the sum of the indices, each times its step; -1 where one of them is out of range."""
     wrapped = [wrap_index(i, n) for i, n in zip(indices, lengths, strict=True)]
     total = fold(lambda a, b: a + b, (w if s == 1 else w * s for w, s in zip(wrapped, steps, strict=True)))
     if len(wrapped) == 1 and steps[0] > 0:
@@ -96,7 +93,7 @@ def _numbers(indices: Sequence[Any], lengths: Sequence[int], steps: Sequence[int
 
 
 def _element_numbers(x: Tensor, front: Tensor, indices: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """The places in `x`, in row-major order, of all elements that are written; -1 for those out of range."""
+    """Return the positions in `x`, in row-major order, of all elements that are written; -1 where an index is out of range."""
     count, strides = len(indices), front.ref.spec.strides
     first = front.ref.offset - x.ref.offset
     rest = front.shape[count:]

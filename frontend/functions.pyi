@@ -402,7 +402,7 @@ def floor(x: Any) -> Tensor:
     """Largest integer not above `x`."""
 
 def floor_divide(x: Any, y: Any) -> Tensor:
-    """Largest integer not above `x / y`: for floats that of the exact quotient, so that it agrees with `remainder`."""
+    """Largest integer not above `x / y`. For floats, the quotient is exact, so that it agrees with `remainder`."""
 
 def fmax(x: Any, y: Any) -> Tensor:
     """The larger of `x` and `y`, or the one that is not NaN."""

@@ -49,7 +49,7 @@ def select(x: Tensor, index: Any) -> Tensor:
 
 
 def _is_one_truth(items: tuple[Any, ...]) -> bool:
-    """Whether an index is a single bool, or a bool tensor without axes."""
+    """Return whether an index is a single bool, or a bool tensor without axes."""
     (item,) = items if len(items) == 1 else (None,)
     if isinstance(item, (bool, np.bool_)):
         return True
@@ -91,7 +91,7 @@ def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> None:
 
 
 def _mask_of_rows(x: Tensor, items: tuple[Any, ...], value: Any) -> Any:
-    """The mask that is the only item, with an axis for each that it does not cover, if no value depends on its hits."""
+    """Return a mask that is the only item, with axes of length 1 for the rest of `x`; None if the values depend on its hits."""
     from polyhal.tensor import as_tensor
 
     rest = x.ndim - _axes_of(items[0]) if len(items) == 1 else -1
@@ -126,14 +126,14 @@ def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
 
 
 def cast_to(value: Any, x: Tensor) -> Any:
-    """A tensor or a number in the dtype of `x`."""
+    """Cast a tensor or a number to the dtype of `x`."""
     if hasattr(value, "ref"):
         return value if value.dtype is x.dtype else _cast(value, x.dtype)
     return value if x.dtype.kind in ("float", "complex") else x.dtype.numpy.type(value).item()
 
 
 def is_mask(item: Any) -> bool:
-    """Whether an item is a tensor or an array of bool."""
+    """Return whether an item is a tensor or an array of bool."""
     array = item if hasattr(item, "ref") else np.asarray(item)
     return not is_basic(item) and array.dtype in (dtypes.bool_, np.bool_)
 
@@ -146,7 +146,7 @@ def _is_integer(item: Any) -> bool:
 
 
 def is_basic(item: Any) -> bool:
-    """Whether an item alone selects a view: an integer, a slice, None or an ellipsis."""
+    """Return whether an item selects a view: an integer, a slice, None or an ellipsis."""
     return item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item)
 
 
@@ -212,10 +212,8 @@ def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
 
     flat: Tensor | None = None
     for length, item in zip(x.shape, indices, strict=False):
-        if not isinstance(item, Tensor) and item.size and not (-length <= item.min() and item.max() < length):
-            raise IndexError(
-                f"[getitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}"
-            )
+        if not isinstance(item, Tensor):
+            check_numbers("getitem", item, length)
         index = item if isinstance(item, Tensor) else as_tensor(item, device=x.device)
         # Of several numbers each has to be in range: together they may name another element.
         several = len(indices) > 1
@@ -224,6 +222,13 @@ def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
     if flat is None:
         raise IndexError("[getitem] no index tensors")
     return flat
+
+
+def check_numbers(method: str, item: np.ndarray, length: int) -> None:
+    """Raise IndexError for an index of the host with numbers outside of an axis."""
+    if item.size and not (-length <= item.min() and item.max() < length):
+        problem = f"an index has numbers from {item.min()} to {item.max()}"
+        raise IndexError(f"[{method}] {problem}; the axis it indexes has length {length}")
 
 
 def without_masks(x: Tensor, items: tuple[Any, ...]) -> list[Any]:

@@ -63,7 +63,7 @@ def _overwrite_parts(x: Any, value: Any, method: str) -> None:
 def apply_in_place(
     method: str, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], position: int = 0
 ) -> Tensor:
-    """Replace an input, the first or that at `position`, by the result of `op`, which is cast to its dtype. Returns it.
+    """Replace the input at `position` by the result of `op`, which is cast to its dtype. Returns that input.
 
     Raises AutogradError for leaves that require gradients, and ShapeError for a result of another shape or of another kind,
     as a float for integers.
@@ -94,7 +94,7 @@ def apply_in_place(
 
 
 def update_in_place(method: str, x: Tensor, update: TableUpdate | None) -> bool:
-    """Update rows of `x` in its memory, touching no others. Returns False, and does nothing, where that is not possible."""
+    """Update rows of `x` in its memory and touch no others. Returns False, without a change, where that is not possible."""
     if update is None:
         _check_writable(x, method)
         return True
@@ -130,7 +130,7 @@ def _rebind(method: str, x: Tensor, base: History | None, compute: Callable[[Ten
         old.node, old.index, old.requires_grad = x.node, max(x.index, 0), x.requires_grad
     start = position()
     value = compute(old)
-    if old is x and keeps_memory(value, x.buffer, start):  # the gradient of another operand reads what is overwritten
+    if old is x and keeps_memory(value, x.buffer, start):  # the gradient of another operand needs the old elements
         value = compute(_copy(x))
     if value.shape != x.shape:
         raise ShapeError(message(method, f"the result has shape {value.shape}", expected=f"the target's {x.shape}"))
@@ -184,7 +184,7 @@ def _check_writable(x: Tensor, method: str) -> None:
 
 
 def _keeps_nothing(op: OpDef, x: Tensor, inputs: tuple[Any, ...]) -> bool:
-    """Whether the tape keeps neither the result nor an input that lies in the memory of `x`."""
+    """Return whether the tape keeps neither the result nor an input in the memory of `x`."""
     mask = sum(1 << i for i, v in enumerate(inputs) if getattr(v, "requires_grad", False))
     saved = None if op.gradient is None or op.schema.variadic else op.gradient.saved_for(mask)
     if saved is None or saved.outputs:

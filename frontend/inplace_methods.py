@@ -61,7 +61,7 @@ class InPlaceMethods(InPlaceOps):
         return self.masked_fill_(_operand(mask, self), fill_value)
 
     def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
-        """Overwrite the elements where `mask`, which is broadcast, is true by a number or a tensor without axes."""
+        """Overwrite the elements where `mask`, which is broadcast, is true by `value`, a number or a tensor without axes."""
         value = cast_to(value, self)
         return apply_in_place("masked_fill_", OPS["where"], (_operand(mask, self), value, self), (), 2)
 

@@ -1,4 +1,4 @@
-"""PyTorch's memory formats, which are accepted and change nothing: the passes of a captured step choose layouts."""
+"""PyTorch's memory formats. They are accepted as no-ops: passes of a captured step choose layouts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class MemoryFormat(enum.Enum):
-    """A name of a memory format. Arguments called `memory_format` are no-ops, because strides belong to the device."""
+    """Name of a memory format. Arguments called `memory_format` are no-ops, because the device chooses strides."""
 
     CONTIGUOUS = "contiguous_format"
     PRESERVE = "preserve_format"

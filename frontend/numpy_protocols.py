@@ -1,8 +1,8 @@
 """Tensors as arguments of NumPy's functions.
 
-NumPy's universal functions, and its operators with an array on the left, become Polyhal's op of that name on the tensor's
-device where there is one: `np.sin(x)` is `polyhal.sin(x)`, with a gradient. All other functions of NumPy run on the host, on
-copies of the elements, and return arrays.
+NumPy's universal functions, and its operators with an array on the left, call Polyhal's op of the same name on the tensor's
+device: `np.sin(x)` is `polyhal.sin(x)`, with a gradient. All other functions of NumPy run on the host, on copies of the
+elements, and return arrays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OTHER_NAMES = {
 
 
 class NumPyProtocols:
-    """The members of tensors that NumPy looks for."""
+    """The members of tensors that NumPy calls."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class NumPyProtocols:
         return out if dtype is None else out.astype(dtype, copy=False)
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """Apply an op in place of a universal function, or the function on the host."""
+        """Apply the op of the same name, or else the universal function on the host."""
         op = None if options or method != "__call__" else _op_of(function)
         if op is not None:
             return op(*inputs)
@@ -53,7 +53,7 @@ class NumPyProtocols:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """Raise AttributeError: the interface names host memory that somebody else keeps alive."""
+        """Raise AttributeError: memory behind this interface has no owner to keep it alive."""
         raise AttributeError("a tensor has no __array_interface__; pass x.numpy(), a copy of its elements")
 
 
@@ -72,7 +72,7 @@ def _op_of(function: np.ufunc) -> Callable[..., Any] | None:
 
 
 def on_host(value: Any) -> Any:
-    """The value with tensors in it as arrays."""
+    """Return the value with all tensors in it as arrays."""
     if isinstance(value, NumPyProtocols):
         return np.asarray(value)
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -81,7 +81,7 @@ def on_host(value: Any) -> Any:
 
 
 def _without_copy(x: Any, dtype: Any) -> np.ndarray:
-    """The tensor's own memory as an array. Raises ValueError unless the device works in the host's memory."""
+    """Return an array in the memory of the tensor. Raises ValueError unless the device works in the host's memory."""
     dispatch.thread.executor.require_execution("asarray", "the elements are only being recorded")
     try:
         out = np.from_dlpack(x.detach(), copy=False)

@@ -117,7 +117,7 @@ class Generator:
         return self
 
     def __reduce__(self) -> Any:
-        """Pickle the state; the default generator is that of the process which unpickles it."""
+        """Pickle the state. The default generator is unpickled as the default generator of the other process."""
         return "default_generator" if self is default_generator else (_restored, (self._seed, self._offset))
 
     def __repr__(self) -> str:
@@ -177,7 +177,7 @@ def _draw(
 
 
 def _drawn_in(op: str, shape: Shape, dtype: object, generator: Generator | None, device: Device | str | None) -> Tensor:
-    """Numbers of a distribution in a dtype, which may be complex."""
+    """Draw numbers of a distribution in a dtype, which may be complex."""
     kind = as_dtype(dtype or dtypes.DEFAULT_FLOAT)
     if not kind.is_complex:
         return _draw(op, shape, (kind,), generator, device)
@@ -214,7 +214,7 @@ def rand(
 ) -> Tensor:
     """Draw uniform numbers in [0, 1): `rand(2, 3)` or `rand((2, 3))`; float32 by default.
 
-    Of a complex dtype, both parts are uniform numbers.
+    In a complex dtype, both parts are uniform numbers.
     """
     out = _drawn_in("uniform", lengths_of("rand", *shape, size=size), dtype, generator, device)
     return out.requires_grad_() if requires_grad else out
@@ -230,7 +230,7 @@ def randn(
 ) -> Tensor:
     """Draw from the standard normal distribution: `randn(2, 3)` or `randn((2, 3))`; float32 by default.
 
-    Of a complex dtype, each part has variance 1/2.
+    In a complex dtype, each part has variance 1/2.
     """
     out = _drawn_in("normal", lengths_of("randn", *shape, size=size), dtype, generator, device)
     return out.requires_grad_() if requires_grad else out

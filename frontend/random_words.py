@@ -12,8 +12,7 @@ from polyhal.tensor import Tensor
 def remainders(words: Tensor, span: int) -> Tensor:
     """Return `words` modulo `span` (1 to 2**32 - 1). Words are uint32, or int32 with the bits of uint32.
 
-    The words may be overwritten.
-    Raises UnsupportedDTypeError for a span from 2**31 on if they are int32.
+    The words may be overwritten. Raises UnsupportedDTypeError for a span of 2**31 or more if they are int32.
     """
     if words.dtype is dtypes.uint32:
         return words.remainder_(span)  # in place: the words are most of the memory that is needed

@@ -12,7 +12,7 @@ Shape = int | tuple[int, ...] | list[int]
 
 
 class ElementCount(int):
-    """The number of elements of a shape, which can be called to get the shape, as PyTorch's method `size`."""
+    """Number of elements of a shape that, as PyTorch's method `size`, returns the shape when it is called."""
 
     shape: tuple[int, ...]
 

@@ -109,7 +109,7 @@ class Tensor(
 
     @property
     def size(self) -> ElementCount:
-        """The number of elements. Called, as `x.size()` or `x.size(0)`, it gives the shape or the length of an axis."""
+        """The number of elements. Calls of it, `x.size()` and `x.size(0)`, return the shape and the length of an axis."""
         return ElementCount(self.shape)
 
     def numel(self) -> int:

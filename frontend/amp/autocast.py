@@ -52,8 +52,9 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801 - as PyTorch spells i
     surrounding block. Leave the block before `backward`, which runs in the dtypes of the forward pass either way. With
     float16, gradients need a `GradScaler`; bfloat16 has the range of float32. Raises AutocastError for any other dtype.
 
-    A device or its name may come first, as in `torch.autocast("cuda", torch.float16)`: a no-op, because the block counts for
-    the ops of every device. So is `cache_enabled`. An `autocast` decorates functions, too.
+    A device or its name may come first, as in `torch.autocast("cuda", torch.float16)`: a no-op, because the block applies
+    to the ops of every device. `cache_enabled` is a no-op, too: casts are not cached. An `autocast` also decorates
+    functions.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801 - as PyTorch spells i
 
 
 def _names_device(value: Any) -> bool:
-    """Whether a first argument names a device rather than a dtype."""
+    """Return whether a first argument names a device rather than a dtype."""
     from polyhal.hal.discovery.registry import registry
 
     return isinstance(value, Device) or (isinstance(value, str) and not names_dtype(value) and registry().knows(value))

@@ -57,8 +57,8 @@ class GradScaler:
         scaler.step(optimizer)
         scaler.update()
 
-    A device or its name may come first, as in PyTorch: a no-op, because the gradients name it. Raises ValueError for invalid
-    factors and intervals, and TypeError for more arguments by position.
+    A device or its name may come first, as in PyTorch: a no-op, because gradients have a device. Raises ValueError for invalid
+    factors and intervals, and TypeError for too many arguments by position.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class _NodeRecord(NamedTuple):
     op: OpDef
     params: tuple[Any, ...]
     versions: tuple[int, ...]
-    """Of the memory of the op's inputs; counts of writes are equal in both runs unless something else wrote in between."""
+    """Versions of the memory of the op's inputs, which are equal in both runs unless something else wrote in between."""
 
 
 class Region(Generic[R]):
@@ -70,7 +70,7 @@ class Region(Generic[R]):
         return self._within(self._call)
 
     def add(self, node: GradNode, inputs: tuple[Any, ...]) -> None:
-        """Note a node that was just put on the tape, of an op with these inputs."""
+        """Note a node that was just put on the tape, and the inputs of its op."""
         versions = tuple(x.buffer.version for x in inputs if hasattr(x, "ref"))
         record = _NodeRecord(node.op, node.params, versions)
         if self._recomputed is None:

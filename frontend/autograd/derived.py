@@ -1,7 +1,7 @@
 """Gradients that are derived from an op's decomposition, and the inputs that they need.
 
-The backward pass runs the decomposition again on the saved inputs, with a tape of its own. The inputs that this tape reads are
-found by looking at the decomposition once per op, parameters and specs. Others are not saved, and ones stand for them.
+The backward pass runs the decomposition again on the saved inputs, with a tape of its own. A trace of the decomposition, made
+once per op, parameters and specs, shows which inputs this tape reads. The others are not saved: ones replace them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _broadcast_to, _full, _reshape = (FUNCTIONS[n] for n in ("broadcast_to", "full",
 
 
 class Unsaved:
-    """Stands for an input that no gradient reads."""
+    """Placeholder for an input that no gradient reads."""
 
     __slots__ = ()
 
@@ -43,14 +43,12 @@ _CACHED = 1024
 def inputs_read(
     op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...], outputs: tuple[Spec, ...], mask: int
 ) -> int:
-    """The inputs, as bits, that the derived gradients of the inputs in `mask` read."""
+    """Return the inputs, as bits, that the derived gradients of the inputs in `mask` read."""
     bound = op.bind(params)
     dispatch.infer(op, specs, bound)
     graph = trace(decomposition(op, outputs), specs, bound)
-    sources = {i: 1 << i for i in range(len(specs))}
-    """The inputs, as bits, from which each value is computed."""
-    moving = {i for i in range(len(specs)) if mask >> i & 1}
-    """The values that depend on an input in `mask`."""
+    sources = {i: 1 << i for i in range(len(specs))}  # for each value, the inputs that it is computed from
+    moving = {i for i in range(len(specs)) if mask >> i & 1}  # values that depend on an input in `mask`
     read = 0
     for node in graph.nodes:
         sources |= dict.fromkeys(node.outputs, reduce(or_, (sources[v] for v in node.reads), 0))
@@ -63,7 +61,7 @@ def inputs_read(
 
 
 def _saved_values(graph: Graph, node: Node, mask: int) -> list[int]:
-    """The values that a tape keeps of a node for the gradients of the inputs in `mask`."""
+    """Return the values of a node that a tape keeps for the gradients of the inputs in `mask`."""
     op = node.op
     chosen: list[Any] = []
     if op.gradient is not None:
@@ -111,7 +109,7 @@ def derived_gradients(node: GradNode, grads: list[Tensor | None], needs: tuple[b
 
 
 def _stand_in(spec: Any, device: Device) -> Tensor:
-    """A tensor of ones in one element's memory."""
+    """Return ones in the memory of a single element."""
     result: Tensor = _broadcast_to(_full((), 1, spec.dtype, device=device), spec.shape)
     return result
 
@@ -127,7 +125,7 @@ def _detached(x: Any) -> Any:
 
 
 def _alias(x: Tensor) -> Tensor:
-    """A distinct tensor that stands for `x` on the tape, so that its gradient here is separate from those of other paths."""
+    """Return a view of `x` with a node of its own, so that its gradient here is separate from the gradients of other paths."""
     result: Tensor = _reshape(x, x.shape)
     result.requires_grad = True
     return result

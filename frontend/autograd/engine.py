@@ -181,7 +181,7 @@ def _walk(
 ) -> None:
     """Visit nodes from the newest to the oldest: the order of a node is larger than that of any node it depends on.
 
-    With `paths`, only nodes on them run; the others stay as they are.
+    With `paths`, only the gradient rules of nodes on them are applied.
     """
     pending = _Pending()
     executor = dispatch.thread.executor

@@ -79,7 +79,7 @@ def add_accumulation_hook(tensor: Tensor, hook: Callable[[Tensor], None]) -> Cal
 
 
 def has_gradient_hooks(leaf: Tensor) -> bool:
-    """Whether a leaf has hooks that see its gradient before it is added."""
+    """Return whether a leaf has hooks that run before its gradient is added."""
     return any(not isinstance(h, AfterAccumulation) for h in (leaf.hooks or {}).values())
 
 
@@ -126,12 +126,12 @@ def stop_retaining(tensor: Tensor) -> bool:
 
 
 def _retaining(tensor: Tensor) -> int | None:
-    """The number of the hook that keeps the gradient of a tensor."""
+    """Return the number of the hook that keeps the gradient of a tensor; None if there is none."""
     own = _own_hooks(tensor).items()
     return next((n for n, h in own if isinstance(h, RetainedGradient) and h.tensor() is tensor), None)
 
 
 def _own_hooks(tensor: Tensor) -> dict[int, Hook]:
-    """The hooks of a result of an op."""
+    """Return the hooks of a result of an op."""
     hooks = None if tensor.node is None else tensor.node.hooks
     return (hooks or {}).get(tensor.index, {})

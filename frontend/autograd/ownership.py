@@ -1,17 +1,17 @@
-"""Who may write to the memory of a gradient.
+"""Ownership of the memory of gradients, which decides when a gradient may be added to another in place.
 
-A gradient that travels along the tape is read-only: its memory may be on its way to several nodes. In place is only added to
-the `.grad` of a leaf, and only where no other holder sees that memory. An op makes memory that has one holder. It becomes
-*shared* when a second one gets it, and stays so. Shared are
+A gradient between two nodes of the tape is read-only, because several nodes may receive the same memory. Only the `.grad` of a
+leaf is added to in place, and only while its memory has no other holder. Memory that an op allocates has one holder. It becomes
+*shared* with the second one, and remains so. Shared memory is the memory of
 
-- a gradient that a rule returns for several inputs (`add`), unless these are separate parts of one block (`concat`) or all go
-  to leaves: of these the first takes it, and the others copy it at once,
-- what the tape had saved, which the program and other nodes may hold,
-- what a user's code has seen: gradients passed to `backward`, to hooks and to custom functions, and what these return,
-- gradients that are collected for a caller, or put on the tape themselves (`create_graph`).
+- a gradient that a rule returns for several inputs (`add`), unless the inputs get separate parts of one block (`concat`) or are
+  all leaves: the first leaf takes the memory, and the others copy it at once,
+- a tensor that the tape had saved, which the program and other nodes may hold,
+- a gradient that a user's code has received, in `backward`, in a hook or in a custom function, and a tensor that it returned,
+- a gradient that is collected for a caller, or is on the tape itself (`create_graph`).
 
-A rule that returns its incoming gradient, or a view of it, for one input passes the memory on as it got it. A leaf *takes*
-memory that is not shared; another leaf that gets the same memory, or another part of the block, copies it.
+A rule that returns its incoming gradient, or a view of it, for one input does not share the memory. A leaf *takes* memory
+that is not shared. Another leaf with a gradient in the same block copies it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def share(x: Tensor) -> None:
 
 
 def take(x: Tensor) -> bool:
-    """Let the memory of `x` be that of a leaf's gradient. Returns False if it has another holder, or repeats elements."""
+    """Make the memory of `x` the memory of a leaf's gradient. Returns False if it has another holder, or repeats elements."""
     if hasattr(x.buffer, "hold") or not x.is_contiguous:
         return False
     x.buffer.hold = TAKEN
@@ -44,14 +44,14 @@ def take(x: Tensor) -> bool:
 
 
 def is_exclusive(x: Tensor) -> bool:
-    """Whether the memory of a leaf's gradient has no other holder, so that it may be added to in place."""
+    """Return whether the memory of a leaf's gradient has no other holder, so that it may be added to in place."""
     return getattr(x.buffer, "hold", TAKEN) == TAKEN
 
 
 def share_repeated(delivered: Sequence[tuple[Edge, Gradient]]) -> None:
-    """Share gradients that a rule returned for several inputs, and that go where the edges say.
+    """Share the gradients that a rule returned for several inputs, each with the edge that it is delivered to.
 
-    A sum of slices has memory of its own.
+    No-op for a sum of slices, which is added up in memory of its own.
     """
     for i, (edge, g) in enumerate(delivered):
         if isinstance(g, SliceSum):
@@ -66,6 +66,6 @@ def share_repeated(delivered: Sequence[tuple[Edge, Gradient]]) -> None:
 
 
 def _overlap(a: Ref, b: Ref) -> bool:
-    """Whether two views of one block may have elements in common."""
+    """Return whether two views of one block may have elements in common."""
     (low_a, high_a), (low_b, high_b) = (extent(x.spec.shape, x.spec.strides) for x in (a, b))
     return a.offset + low_a <= b.offset + high_b and b.offset + low_b <= a.offset + high_a

@@ -1,4 +1,4 @@
-"""Which part of the tape a pass follows that collects the gradients of chosen tensors."""
+"""The part of the tape that a pass follows if it collects the gradients of chosen tensors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def edge_key(edge: Edge) -> tuple[int, int]:
-    """What tells an edge from others: the node and the number of its output, or the leaf and -1."""
+    """Return the identity of an edge: the node and the number of its output, or the leaf and -1."""
     return (id(edge[0]), edge[1]) if isinstance(edge, tuple) else (id(edge), -1)
 
 
 class Paths:
-    """The paths from the results to chosen tensors. Nodes beside them are not run, and what they saved is not looked at."""
+    """The paths from the results to chosen tensors. Other nodes are not run, and may have been freed."""
 
     def __init__(self, roots: Iterable[Edge], chosen: Collection[tuple[int, int]]) -> None:
         """`chosen` are the keys of the edges where gradients are collected."""
@@ -28,18 +28,18 @@ class Paths:
                 self._leads.add(id(node))
 
     def follows(self, edge: Edge | None) -> bool:
-        """Whether a gradient is to go along an edge."""
+        """Return whether a gradient is needed along an edge."""
         return edge is not None and (
             edge_key(edge) in self._chosen or (isinstance(edge, tuple) and self.leads(edge[0]))
         )
 
     def leads(self, node: GradNode) -> bool:
-        """Whether a chosen tensor is below a node, so that its gradient rule must run."""
+        """Return whether a node depends on a chosen tensor, so that its gradient rule must run."""
         return id(node) in self._leads
 
 
 def _below(roots: Iterable[Edge]) -> set[GradNode]:
-    """All nodes from the results on."""
+    """Return all nodes that the results depend on."""
     found: set[GradNode] = set()
     waiting = [edge[0] for edge in roots if isinstance(edge, tuple)]
     while waiting:

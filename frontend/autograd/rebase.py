@@ -5,8 +5,8 @@ tensor over that memory is a `window` of its newest value. The history of the ba
 is older than the newest write is given a new node when it is next used (`refreshed`); tensors that were not on the tape when
 the write happened cannot be noticed by then, so views made off the tape are listed with the buffer (`note_view`).
 
-A tensor that `detach` took off the tape begins a history of its own, which its later views share: writes to the tensor that
-it was taken from do not reach it on the tape, nor the other way round.
+A tensor that `detach` took off the tape begins a history of its own, which its later views share. On the tape, a write to
+it does not change the tensor that it was detached from, and neither does a write to that tensor change the detached one.
 
 A write costs no copy of the base: the node is recorded for memory that was written already.
 """
@@ -63,17 +63,17 @@ class History(NamedTuple):
 
 
 class DetachedHistory(NamedTuple):
-    """The history of a tensor that was taken off the tape, and of its views."""
+    """The history of a tensor that was detached from the tape, and of its views."""
 
     history: History
     orders: frozenset[int]
-    """Of the nodes that the memory held since then; nodes of views lead to one of them."""
+    """The orders of the nodes that have written to the memory since. Nodes of views lead to one of them."""
     tensors: tuple[weakref.ref[Tensor], ...]
-    """The tensors that were listed at the first write: without them the history ends."""
+    """The tensors that were listed at the first write. The history ends when all of them are gone."""
 
 
 def detached_index() -> int:
-    """A new `Tensor.index`, negative, for a tensor that is taken off the tape. Its views have the same one."""
+    """Return a new, negative `Tensor.index` for a tensor that is detached from the tape and for its views."""
     return next(_detached)
 
 
@@ -146,7 +146,7 @@ def _history(x: Tensor) -> History | None:
 
 
 def _detached_history(x: Tensor) -> DetachedHistory | None:
-    """The history that `x` belongs to if it, or the tensor that it is a view of, was taken off the tape before."""
+    """Return the history of `x` if it, or the tensor that it is a view of, was detached before."""
     found: tuple[DetachedHistory, ...] = getattr(x.buffer, "detached", ())
     node = x.node
     while found and node is not None:
@@ -159,7 +159,7 @@ def _detached_history(x: Tensor) -> DetachedHistory | None:
 
 
 def _views(x: Tensor) -> list[Tensor]:
-    """The tensors off the tape, listed with the memory, that see writes to `x` on the tape."""
+    """Return the tensors off the tape, listed with the memory, that a write to `x` on the tape changes."""
     listed = [v for v in (ref() for ref in getattr(x.buffer, "views", None) or ()) if v is not None]
     if x.index < 0:
         return [v for v in listed if v.index == x.index]
@@ -167,7 +167,7 @@ def _views(x: Tensor) -> list[Tensor]:
 
 
 def _keep(x: Tensor, history: History, tensors: list[Tensor]) -> None:
-    """Make `history` that of `x`, and take the tensors, which are on the tape now, off the list of views."""
+    """Store the history of `x`, and remove the tensors, which are on the tape now, from the list of views."""
     buffer, node = x.buffer, history.node
     assert node is not None
     others = tuple(d for d in getattr(buffer, "detached", ()) if any(t() is not None for t in d.tensors))
@@ -189,7 +189,7 @@ def _refresh(x: Tensor, history: History) -> None:
         x.node, x.index, x.requires_grad = history.node, history.output, True
     else:
         x.index = 0
-        # The node saves nothing, and is made only once, so that it belongs to no checkpointed region.
+        # The node saves nothing and is made once, so that no checkpointed region records it.
         region, dispatch.thread.region = dispatch.thread.region, None
         try:
             record(_WINDOW, (history.tensor(x),), history.window(x), (x,))

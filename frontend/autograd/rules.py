@@ -43,7 +43,7 @@ def input_gradients(
 ) -> list[tuple[Edge, Gradient]]:
     """Return the gradient of each input that needs one, in its shape and dtype, and where the gradient goes.
 
-    `grads` are the gradients of the outputs, None if nothing flowed in. With `paths`, inputs beside them need none.
+    `grads` are the gradients of the outputs, None for an output without one. With `paths`, only inputs on them need a gradient.
     """
     parents = node.parents if paths is None else [p if paths.follows(p) else None for p in node.parents]
     needs = tuple(p is not None for p in parents)
@@ -94,7 +94,7 @@ def _apply_rule(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, .
 def _apply_own_rule(
     node: GradNode, rule: Callable[..., Any], grads: list[Tensor | None], needs: tuple[bool, ...]
 ) -> Any:
-    """Apply the rule of a custom function, which may keep what it is called with and what it returns."""
+    """Apply the rule of a custom function, which may keep its arguments and results."""
     if node.fresh:
         return rule(node, grads, needs)
     for g in grads:
@@ -126,7 +126,7 @@ def _reaches_further_outputs(op: OpDef, rule: GradientRule, grads: list[Tensor |
 def _argument(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...], name: str) -> Any:
     """The argument of a gradient rule called `name`: a saved value, a gradient, the needs, or a spec.
 
-    None for a value that was not saved, because the gradients that are needed do not read it.
+    None for a value that was not saved, because no needed gradient reads it.
     """
     if name == "g":
         return grads[0] if grads[0] is not None else zeros(node.outputs[0], node.device)

@@ -21,7 +21,7 @@ _ADD = OPS["add"]
 
 
 class _HookedLeaves:
-    """Gradients of leaves with hooks, summed over all paths: hooks see the whole gradient, once."""
+    """Gradients of leaves with hooks, summed over all paths: a hook is called once, with the whole gradient."""
 
     def __init__(self) -> None:
         self._sums: dict[int, tuple[Tensor, Tensor]] = {}
@@ -33,7 +33,7 @@ class _HookedLeaves:
         self._sums[id(leaf)] = (leaf, g if known is None else _add(known[1], g))
 
     def run(self) -> list[tuple[Tensor, Tensor]]:
-        """The leaves, and what their hooks make of the gradients."""
+        """Run the hooks. Returns the leaves, each with its gradient after them."""
         sums, self._sums = list(self._sums.values()), {}
         return [(leaf, run_hooks(leaf.hooks, g)) for leaf, g in sums]
 
@@ -41,14 +41,14 @@ class _HookedLeaves:
 class LeafAccumulator:
     """Adds gradients to `.grad` of every leaf.
 
-    Without `create_graph` that happens in place, so the first gradient of a leaf must be in memory of its own. It is copied if
-    that is shared (see `ownership.py`) or if it repeats elements.
+    Without `create_graph` that happens in place, so the first gradient of a leaf must be in memory of its own. It is copied
+    if its memory is shared (see `ownership.py`) or repeats elements.
     """
 
     def __init__(self, *, create_graph: bool) -> None:
         self._create_graph = create_graph
         self._hooked: dict[int, Tensor] = {}
-        """Leaves with hooks that got a gradient."""
+        """Leaves with hooks that have received a gradient."""
         self._waiting = _HookedLeaves()
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
@@ -61,7 +61,7 @@ class LeafAccumulator:
         self._accumulate(leaf, g)
 
     def run_hooks(self) -> None:
-        """Run the hooks of leaves, whose gradients are complete, and add what they return."""
+        """Run the hooks of leaves, whose gradients are complete, and add the gradients that they return."""
         for leaf, g in self._waiting.run():
             self._accumulate(leaf, g)
 
@@ -75,7 +75,7 @@ class LeafAccumulator:
         elif is_exclusive(total):
             dispatch.apply_into(_ADD, (total, g), (), (total,))
         else:
-            with dispatch.enabled_grad():  # the sum so far may be on the tape of an earlier pass
+            with dispatch.enabled_grad():  # an earlier pass may have put the sum so far on the tape
                 leaf.grad = _add(total, g.detach())
 
     def finish(self) -> None:

@@ -47,7 +47,7 @@ class SliceSum:
             self._whole = whole if self._whole is None else _add(self._whole, whole)
 
     def tensors(self) -> list[Tensor]:
-        """The terms of the sum: gradients of slices, and of the whole tensor."""
+        """Return the terms of the sum: gradients of slices, and of the whole tensor."""
         return [part.gradient for part in self._slices] + ([] if self._whole is None else [self._whole])
 
     def total(self) -> Tensor:

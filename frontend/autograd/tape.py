@@ -107,7 +107,7 @@ class GradNode:
             else:
                 parents.append(edge_of(x))
                 mask |= 1 << i
-        self.order = next(_order)  # after `edge_of`, which may give an input a newer node
+        self.order = next(_order)  # after `edge_of`, which may put an input on the tape once more
         self.hooks = None
         self.freed = False
         self.rule = None
@@ -207,7 +207,7 @@ def _only_reshaped(buffer: Buffer, version: int) -> bool:
 
 
 def keeps_memory(result: Tensor, buffer: Buffer, start: int) -> bool:
-    """Whether nodes of the tape that were recorded after `start`, and that `result` depends on, saved an input in `buffer`."""
+    """Return whether a node that was recorded after `start`, and that `result` depends on, saved an input in `buffer`."""
     waiting = [result.node]
     while waiting:
         node = waiting.pop()
@@ -242,7 +242,7 @@ def _save_for_decomposition(
     mask: int,
     saved: dict[str, Any],
 ) -> tuple[Any, ...]:
-    """The inputs that the gradients of the op's decomposition read; all if the rule's are, apart from leaves."""
+    """Return the inputs that the gradients of the op's decomposition read; all, if they are kept in any case."""
     if op.decompose is None:
         return ()
     kept = []
@@ -263,7 +263,7 @@ def _save_for_decomposition(
 
 
 def may_use_decomposition(op: OpDef, outs: Sequence[Any]) -> bool:
-    """Whether a gradient may come in through an output that the op's rule does not take; then the decomposition is used."""
+    """Return whether a gradient may arrive at an output that the op's rule does not name: the decomposition is used then."""
     rule = op.gradient
     return rule is None or (
         op.decompose is not None and any(outs[i].dtype.kind == "float" for i in rule.unnamed_outputs)

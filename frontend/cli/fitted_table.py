@@ -15,7 +15,8 @@ _INDENT = 4
 class FittedTable(Table):
     """A table whose columns are at least as wide as their longest word.
 
-    Where that does not fit, a row is its first cells in one line and the others below, each after the title of its column.
+    On a terminal that is too narrow for that, a row is one line with its first cells, and below it the other cells, each after
+    the title of its column.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -37,7 +38,7 @@ class FittedTable(Table):
 
 
 def _in_first_line(row: list[Text], width: int) -> int:
-    """How many of the first cells fit into one line; three at most, and one at least."""
+    """Return the number of cells for the first line: as many as fit, from one to three."""
     count, used = 1, row[0].cell_len
     while count < min(3, len(row)) and used + _GAP + row[count].cell_len <= width:
         used += _GAP + row[count].cell_len
@@ -46,7 +47,7 @@ def _in_first_line(row: list[Text], width: int) -> int:
 
 
 def _least_width(column: Column) -> int:
-    """The width of the longest word, or of the longest cell of a column that does not wrap."""
+    """Return the width of the longest word, or of the longest cell of a column that does not wrap."""
     texts = [_text(x).plain for x in (column.header, *column.cells)]
     parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
     return max(map(cell_len, parts), default=0)

@@ -95,9 +95,9 @@ def run(
 
 
 def _recorded_devices(folder: RunFolder) -> ChosenDevices | None:
-    """Return the devices that a run was trained on, so that it goes on with the same bits; None if they are not here.
+    """Return the devices that a run was trained on, so that it continues with the same bits; None if one is missing here.
 
-    The default device may be another one meanwhile: it depends on measured speeds, and POLYHAL_DEVICE chooses it.
+    The default device may have changed since: it depends on measured speeds and on POLYHAL_DEVICE.
     """
     recorded = describe(folder.last).devices
     if not recorded or env.default_device():

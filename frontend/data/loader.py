@@ -28,7 +28,7 @@ from polyhal.random import Generator, default_generator
 
 Collate = Callable[[Any], Any]
 _DRAWN_AHEAD = 2**20
-"""Indices of an epoch that are drawn at its start, at most."""
+"""Largest number of indices that are drawn at the start of an epoch."""
 _UNKNOWN = sys.maxsize
 """The number of batches of a stream."""
 
@@ -163,7 +163,7 @@ class DataLoader:
         pending, count = self._requests()
         threaded = self.prefetch and count
         produce = _Prefetched(self, pending, count) if threaded else _Direct(self, pending)
-        try:  # nothing runs in other threads or processes before
+        try:  # no thread or process has been started before
             for batch in produce:
                 self.position += 1
                 yield batch
@@ -288,9 +288,9 @@ class DataLoader:
 
 
 def _drawn(batches: Iterable[Any]) -> Iterable[Any]:
-    """Draw from a sampler of known length now, before the program draws other random numbers.
+    """Draw from a sampler now, before the program draws other random numbers.
 
-    From samplers of unknown length, of more than `_DRAWN_AHEAD` indices, and beyond their length, it draws on demand.
+    Draws on demand from a sampler of unknown length or of more than `_DRAWN_AHEAD` indices, and beyond the length of a sampler.
     """
     sampler: Any = getattr(batches, "sampler", batches)
     if not (isinstance(batches, Sized) and hasattr(sampler, "__len__")) or len(sampler) > _DRAWN_AHEAD:
@@ -377,7 +377,7 @@ class _Prefetched:
         try:
             self._end()
         finally:
-            self._end()  # all that an interrupt of the first call has left
+            self._end()  # for an interrupt of the first call
 
     def _end(self) -> None:
         if self._closed:

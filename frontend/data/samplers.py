@@ -12,7 +12,7 @@ from polyhal.random import Generator, default_generator
 from polyhal.tensor import Tensor
 
 _DRAWN_AT_ONCE = 2**20
-"""Random indices that are held in memory."""
+"""Largest number of random indices in memory."""
 
 
 class Sampler:

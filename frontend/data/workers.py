@@ -61,14 +61,14 @@ class _Epoch:
 
 
 class HostPlacement:
-    """Puts all tensors of a process that unpickles it on its NumPy device, so that workers open no other."""
+    """Object that sets the NumPy device for all tensors of the process that unpickles it, so that workers open no other."""
 
     def __reduce__(self) -> Any:
         return place_on_host, ()
 
 
 def place_on_host() -> HostPlacement:
-    """Put tensors that this process unpickles on its NumPy device."""
+    """Put the tensors that this process unpickles later on its NumPy device."""
     unpickle_always_on("numpy")
     return HostPlacement()
 
@@ -202,7 +202,7 @@ class LoaderWorkers:
         self._epoch = 0
         self.stopping = False
         self._heard: set[int] = set()
-        """The workers that have sent something."""
+        """Workers that have sent a message."""
         self._tasks = [spawning.Queue() for _ in range(count)]
         pipes = [spawning.Pipe(duplex=False) for _ in range(count)]
         self._results = [receiver for receiver, _ in pipes]
@@ -296,8 +296,8 @@ class LoaderWorkers:
         code = process.exitcode
         if code is not None and code < 0:
             how, fix = f"was ended by {signal_text(-code)}", "with num_workers=0 it would have ended the program"
-        elif code == 1 and worker not in self._heard:  # as Python ends a process that starts processes when it is imported
-            how = "ended with code 1 before it read anything"
+        elif code == 1 and worker not in self._heard:  # the code of a script that starts processes when it is imported
+            how = "ended with code 1 before it read a sample"
             fix = "a script that uses workers must start under `if __name__ == '__main__':`; or pass num_workers=0"
         else:
             how, fix = f"ended with code {code}", "the dataset, or a function of the loader, ends its process"

@@ -25,15 +25,15 @@ PROBES = (2, 2, 3)
 """TCP's probes of silent machines: the first after 2 seconds, then every 2 seconds, given up after 3."""
 _LONGEST_LINE = 1 << 16
 _FATAL = b"Fatal Python error: "
-"""Beginning of the report of Python's faulthandler, which ranks of the launcher send by this connection."""
+"""Beginning of a report of Python's faulthandler, which writes to the connection when a rank crashes."""
 _PAUSE = 0.05
 """Seconds between attempts to accept ranks."""
 HELLO = 20.0
-"""Seconds in which a connection must say which rank it is of."""
+"""Seconds after which a connection is closed that has not sent its rank."""
 _STRANGERS = 64
-"""Connections beyond the number of ranks that may be silent at once; further ones are closed."""
+"""Connections, in addition to one per rank, that may be open before they have sent a rank. Further ones are closed."""
 ANSWER = 3.0
-"""Seconds that a rank has to answer when another one has waited for too long."""
+"""Seconds in which a rank must answer after another one has waited for too long."""
 
 
 class LostRank(NamedTuple):
@@ -47,7 +47,7 @@ class LostRank(NamedTuple):
     status: int | None
     """Its exit status, if it could say."""
     silent: bool = False
-    """Whether it ended without a word, so that only the system knows how."""
+    """True if its connection ended without a message, so that only the system can report the cause."""
 
     @property
     def text(self) -> str:
@@ -81,7 +81,7 @@ class Hub:
         self._answers = threading.Condition(self._lock)
         self._answered: set[int] = set()
         self._places = threading.BoundedSemaphore(size + _STRANGERS)
-        """One for each connection that is being served."""
+        """One place for each connection that is being served."""
         self._server = socket.create_server(("" if everywhere else "127.0.0.1", 0), backlog=size)
         self._host = own_address() if everywhere else "127.0.0.1"
         threading.Thread(target=self._accept, name="polyhal-hub", daemon=True).start()
@@ -206,7 +206,7 @@ class Hub:
             self._lost(next(iter(self.ended)), f"{how}; expected the same calls in the same order on all ranks", None)
 
     def _find_silent(self, waiting: int, operation: str, limit: Any) -> None:
-        """Blame the first rank that does not answer for the wait of another one, on a thread; end those on this machine."""
+        """Query all ranks on a thread. A rank that does not answer causes the wait, and is ended if it is on this machine."""
         threading.Thread(
             target=self._ask_all, args=(waiting, f"rank {waiting} has waited {limit} s in {operation}"), daemon=True
         ).start()
@@ -247,7 +247,7 @@ class Hub:
 
 
 def fatal_signal(name: str) -> str:
-    """Return a signal that ends a process by a crash, by the name that Python's faulthandler uses."""
+    """Return the description of a signal by the name that Python's faulthandler uses."""
     number = {
         "Segmentation fault": "SIGSEGV",
         "Aborted": "SIGABRT",

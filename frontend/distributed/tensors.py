@@ -179,7 +179,7 @@ def _tensor(host: np.ndarray, shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 
 def _check_tensor(name: str, tensor: Any) -> None:
-    """Raise TypeError for other things than tensors, which other ranks than the root must pass, too."""
+    """Raise TypeError for anything but a tensor: every rank must pass one, not only the root."""
     if not isinstance(tensor, Tensor):
         expected = "a tensor on every rank, of one dtype and shape"
         raise TypeError(message(name, f"this rank passed a {type(tensor).__name__}", expected=expected))

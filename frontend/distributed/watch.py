@@ -75,7 +75,7 @@ class Watch:
             self.note(waits=operation)
 
     def timed_out(self, operation: str, limit: float) -> None:
-        """Tell the hub that this rank has waited for too long, and wait for its answer: which rank is to blame."""
+        """Report to the hub that this rank has waited for too long, and wait for the name of the rank that is the cause."""
         self.note(timed_out=operation, limit=limit)
         self._over.wait(ANSWER + _LATE)
 
@@ -86,9 +86,9 @@ class Watch:
             self.note(goes_on=True)
 
     def report_crashes(self) -> None:
-        """Let the hub learn of a crash from the signal's handler: a process that crashes can call nothing else.
+        """Let Python's faulthandler report a crash to the hub: nothing else can run in a process that crashes.
 
-        No-op if the program writes such reports elsewhere.
+        No-op if the program has enabled the faulthandler for another file.
         """
         if not faulthandler.is_enabled():
             faulthandler.enable(self._connection.fileno())

@@ -38,7 +38,7 @@ def _with_dim(function: F) -> F:
 
 
 def _transform(function: F) -> F:
-    """A transform with PyTorch's names, in new memory even where it changes nothing, as on an axis of length 1."""
+    """Return a transform with PyTorch's names and a result in new memory, even where nothing has to be computed."""
     return returns(Returns.COPY)(_with_dim(function))
 
 

@@ -154,7 +154,7 @@ class _Decoder:
         raise self._corrupt(f"a result is {data!r}")
 
     def _view(self, source: Any, shape: Any, strides: Any, distance: Any) -> GivenTensor:
-        """A view of an argument or of the state, inside of its memory."""
+        """Return a view of an argument or of the state, which must be within its memory."""
         lists = isinstance(shape, list) and isinstance(strides, list) and len(shape) == len(strides)
         whole = self._spec_of(source)
         if whole is None or not lists or not all(type(n) is int for n in (*shape, *strides, distance)):
@@ -167,7 +167,7 @@ class _Decoder:
         return GivenTensor(value if kind == "argument" else self.state[value], spec, distance)
 
     def _spec_of(self, data: Any) -> Spec | None:
-        """The layout of an argument or of a part of the state; None for anything else."""
+        """Return the layout of an argument or of a part of the state; None for anything else."""
         kind, value = _tagged(data)
         if kind == "state" and isinstance(value, str) and value in self.state:
             return self.state[value].spec
@@ -235,7 +235,7 @@ class _Decoder:
             # The first element need not be the lowest in memory, and must be on the boundary that kernels assume.
             offset = -(low // ALIGNMENT) * ALIGNMENT
             array = np.concatenate([np.zeros(offset + low, array.dtype), array])
-        device.check_dtype(spec.dtype)  # the graph is made for this dtype, not for one that stands for it
+        device.check_dtype(spec.dtype)  # the graph was recorded for this dtype, not for its stand-in
         buffer, ref = device.upload(array, spec.dtype)
         placed = Ref(ref.handle, spec, offset)
         self.state[name] = wrap(device, buffer, placed)

@@ -102,7 +102,7 @@ class _Encoder:
         )
 
     def _given(self, value: GivenTensor) -> dict[str, Any]:
-        """An argument, a tensor that the step uses, or a view of one."""
+        """Describe an argument, a tensor that the step uses, or a view of one of these."""
         source = value.source
         found = {"argument": source} if isinstance(source, int) else {"state": self._name_of_constant(source)}
         if value.is_source:

@@ -1,4 +1,4 @@
-"""Generation for several prompts at once, padded on the left."""
+"""Generation for a batch of prompts, padded on the left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def generate_batch(
     seed: int | None = None,
     stop_ids: Sequence[int] = (),
 ) -> list[list[int]]:
-    """Return up to `max_tokens` tokens for each prompt. Row i draws as `generate` does with `seed + i`.
+    """Return up to `max_tokens` tokens for each prompt. Row i equals the result of `generate` with `seed + i`.
 
     Prompts may differ in length. A row ends before a token of `stop_ids`. Raises ValueError for an empty prompt, and ShapeError
     if the longest prompt and its tokens exceed the context.

@@ -35,7 +35,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
     "pruned_heads": ({}, None),
 }
-"""Settings that this encoder has for some values alone."""
+"""Supported values of settings that have others, too."""
 
 
 @dataclass(frozen=True, slots=True)

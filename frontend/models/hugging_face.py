@@ -1,4 +1,4 @@
-"""Settings of Hugging Face's `config.json`: which have no effect on a model's numbers, and how others are refused."""
+"""Settings of Hugging Face's `config.json` without effect on a model's numbers, and the refusal of unknown ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WITHOUT_EFFECT = frozenset(
         "use_cache",
     }
 )  # fmt: skip
-"""Settings that say nothing about the numbers that a model computes: tokens, generation, training, files."""
+"""Settings without effect on the numbers that a model computes: of tokens, generation, training and files."""
 
 
 def refuse_values(name: str, data: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> None:
@@ -35,8 +35,8 @@ def refuse_values(name: str, data: Mapping[str, Any], only: Mapping[str, tuple[A
 
 
 def refuse_unknown(name: str, data: Mapping[str, Any], known: Container[str]) -> None:
-    """Raise ValueError, which names them, for settings that are neither in `known` nor without an effect."""
+    """Raise ValueError that names the settings which are neither in `known` nor in `WITHOUT_EFFECT`."""
     unknown = sorted(k for k in data if k not in known and k not in WITHOUT_EFFECT)
     if unknown:
         problem = f"the effect of {', '.join(unknown)} is unknown"
-        raise ValueError(message(name, problem, fix="remove settings that have none"))
+        raise ValueError(message(name, problem, fix="remove settings without effect"))

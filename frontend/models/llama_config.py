@@ -1,4 +1,4 @@
-"""Settings of Hugging Face's `config.json` for `LlamaForCausalLM`: which are used, which have no effect, which are refused."""
+"""Settings of Hugging Face's `config.json` for `LlamaForCausalLM`: the used ones, the ones without effect, the refused ones."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "pruned_heads": ({}, None),
     "rope_interleaved": (False, None),
 }
-"""Settings that this decoder has for some values alone."""
+"""Supported values of settings that have others, too."""
 
 _ROTARY = ("rope_parameters", "rope_scaling")
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaConfig:
-    """Sizes of a Llama. The defaults are those of Llama 2 7B."""
+    """Sizes of a Llama. The defaults are the sizes of Llama 2 7B."""
 
     vocab_size: int = 32000
     hidden_size: int = 4096
@@ -49,13 +49,11 @@ class LlamaConfig:
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_attention_heads and self.head_dim is None:
-            problem = f"hidden_size {self.hidden_size} is no multiple of num_attention_heads {self.num_attention_heads}"
+            problem = f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             raise ValueError(message("LlamaConfig", problem))
         if self.num_attention_heads % self.kv_heads:
-            problem = (
-                f"num_attention_heads {self.num_attention_heads} is no multiple of num_key_value_heads {self.kv_heads}"
-            )
-            raise ValueError(message("LlamaConfig", problem))
+            heads, expected = f"num_attention_heads {self.num_attention_heads}", f"num_key_value_heads {self.kv_heads}"
+            raise ValueError(message("LlamaConfig", f"{heads} is not a multiple of {expected}"))
 
     @property
     def kv_heads(self) -> int:
@@ -75,16 +73,13 @@ class LlamaConfig:
         """
         names = {f.name for f in fields(cls)}
         _refuse_others(data, names)
-        _check_window(data, int(data.get("max_position_embeddings") or cls().max_position_embeddings))
-        given = {k: v for k, v in data.items() if k in names and k not in _ROTARY}
+        given = {k: v for k, v in data.items() if k in names and k not in _ROTARY and v is not None}
+        positions = int(given.get("max_position_embeddings", cls().max_position_embeddings))
+        _check_window(data, positions)
         rotary: Mapping[str, Any] = next((data[k] for k in _ROTARY if data.get(k)), {})
         if rotary.get("rope_theta") is not None:
             given["rope_theta"] = rotary["rope_theta"]
-        default = cls()
-        positions = given.get("max_position_embeddings", default.max_position_embeddings)
-        return cls(
-            **{k: v for k, v in given.items() if v is not None}, rope_scaling=RopeScaling.from_json(rotary, positions)
-        )
+        return cls(**given, rope_scaling=RopeScaling.from_json(rotary, positions))
 
 
 def _refuse_others(data: Mapping[str, Any], used: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""Attention masks of decoders: which positions are padding, and other masks, together with causal order and a cache."""
+"""Attention masks of decoders: padding and other masks, combined with causal order and a cache."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from polyhal.tensor import Tensor
 
 
 class Visibility(NamedTuple):
-    """What the tokens of a call attend to, and where they are."""
+    """The keys that the tokens of a call attend to, and the positions of the tokens."""
 
     mask: Tensor | None
-    """For `scaled_dot_product_attention`, with causal order in it; None where causal order is all."""
+    """Mask for `scaled_dot_product_attention`, causal order included; None if causal order is the only restriction."""
     positions: Tensor | None
-    """The position of each token (B, T) in its own sequence, int32; None where it is the place in the row."""
+    """Position of each token (B, T) in its own sequence, int32; None if it equals the index in the row."""
 
 
 def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVCache | None) -> Visibility:
     """Combine a mask with causal order, for token ids (B, T) of a model called `name`.
 
-    A mask (B, S) over the S keys so far, cached and new ones, is 0 or False at padding, on either side. Tokens are
-    counted without it: the first one of a row has position 0. A mask of more axes broadcasts to (B, heads, T, S): bool
-    keeps where True, floats are added to the scores; it moves no position. Raises ShapeError for other shapes, and
-    CaptureError for a mask beside a cache in a captured step.
+    A mask (B, S) over the S keys so far, cached and new ones, is 0 or False at padding, on either side. Positions do not
+    count padding: the first token of a row has position 0. A mask of more axes broadcasts to (B, heads, T, S) and changes
+    no position: bool keeps where True, floats are added to the scores. Raises ShapeError for other shapes, and CaptureError
+    for a mask together with a cache in a captured step.
     """
     count = ids.shape[1]
     if attention_mask is None:
         return Visibility(None if cache is None else cache.mask(count), None)
     before = 0
     if cache is not None:
-        problem = "a mask beside a cache depends on how many positions are filled"
+        problem = "a mask together with a cache depends on the number of positions that are filled"
         dispatch.thread.executor.require_execution(
             "attention_mask", problem, fix="leave the mask out, or do not capture"
         )
@@ -58,7 +58,7 @@ def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVC
 
 
 def _in_order(mask: Tensor, before: int, count: int) -> Tensor:
-    """The mask, and no token sees a later one."""
+    """Return the mask with causal order: no token attends to a later one."""
     places = ops.arange(0, before + count, 1, dtypes.int32, device=mask.device)
     seen = ops.less_equal(places, ops.reshape(places[before:], (count, 1)))
     if mask.dtype.is_floating_point:
@@ -68,7 +68,7 @@ def _in_order(mask: Tensor, before: int, count: int) -> Tensor:
 
 
 def _padded(mask: Tensor, keys: int) -> Tensor:
-    """The mask with places that nothing attends to, up to so many keys."""
+    """Return the mask extended to `keys` keys, the new ones invisible."""
     missing = keys - mask.shape[-1]
     if not missing:
         return mask

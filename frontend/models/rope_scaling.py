@@ -1,4 +1,4 @@
-"""Rotary frequencies for contexts longer than those of the training, as Hugging Face's configurations name them.
+"""Rotary frequencies for contexts longer than in training, named as in Hugging Face's configurations.
 
 Sources: Chen et al., arXiv:2306.15595 (linear); Peng et al., arXiv:2309.00071 (yarn); Meta's Llama 3.1 (llama3).
 """
@@ -19,7 +19,7 @@ KINDS = ("linear", "llama3", "yarn")
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """How rotary frequencies differ from `theta**(-2 i / dim)`. The fields are named as in Hugging Face's `config.json`.
+    """Rule for rotary frequencies other than `theta**(-2 i / dim)`. The fields are named as in Hugging Face's `config.json`.
 
     Raises ValueError for another `rope_type`, and for settings that do not fit it.
     """
@@ -27,13 +27,13 @@ class RopeScaling:
     rope_type: str
     factor: float
     original_max_position_embeddings: int | None = None
-    """Positions of the training; for llama3 and yarn."""
+    """Positions in training; for llama3 and yarn."""
     low_freq_factor: float | None = None
-    """For llama3: waves longer than the original context over this are stretched by `factor`."""
+    """For llama3: wavelengths above the original context divided by this are stretched by `factor`."""
     high_freq_factor: float | None = None
-    """For llama3: waves shorter than the original context over this stay."""
+    """For llama3: wavelengths below the original context divided by this remain."""
     beta_fast: float = 32.0
-    """For yarn: frequencies with more turns than this in the original context stay."""
+    """For yarn: frequencies with more turns than this in the original context remain."""
     beta_slow: float = 1.0
     """For yarn: frequencies with fewer turns than this are divided by `factor`."""
     attention_factor: float | None = None
@@ -79,7 +79,7 @@ class RopeScaling:
         return cls(**{k: v for k, v in settings.items() if v is not None})
 
     def frequencies(self, dim: int, theta: float) -> tuple[np.ndarray, float]:
-        """The angles per position (dim/2,) in float64, and the factor of cosines and sines."""
+        """Return the angles per position (dim/2,) in float64, and the factor of cosines and sines."""
         plain = theta ** (-np.arange(0, dim, 2) / dim)
         if self.rope_type == "linear":
             return plain / self.factor, 1.0
@@ -101,7 +101,7 @@ class RopeScaling:
         assert self.original_max_position_embeddings is not None
 
         def pair_with(turns: float) -> float:
-            """The pair of features, not rounded, that makes so many turns in the original context."""
+            """Return the index, not rounded, of the pair of features that makes so many turns in the original context."""
             length = self.original_max_position_embeddings or 0
             return dim * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
 

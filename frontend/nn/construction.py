@@ -24,7 +24,7 @@ class Construction:
     kwargs: dict[str, Any]
 
     def __reduce__(self) -> Any:
-        """Pickle the class and those arguments that can be pickled, so that others do not keep the module from it."""
+        """Pickle the class and the arguments that can be pickled; the others must not prevent pickling the module."""
         return Construction, (
             self.of,
             tuple(map(_pickled, self.args)),

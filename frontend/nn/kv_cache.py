@@ -81,14 +81,13 @@ class KVCache:
         return ops.less_equal(self._positions[:span], rows)
 
     def covered(self, count: int) -> int:
-        """How many keys `attend` reads for `count` new positions, if it is given a mask."""
+        """Return the number of keys that `attend` reads for `count` new positions, if it has a mask."""
         return self._span(count)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones; `mask` is a result of `mask`.
 
-        `q` may have a multiple of their heads: neighbours share keys and values. The mask may be any other that is `covered`
-        keys wide.
+        `q` may have a multiple of their heads: neighbours share keys and values. Any other mask must be `covered` keys wide.
         """
         count = k.shape[2]
         start = self.start(count)

@@ -49,7 +49,7 @@ class Module(ModuleState):
         fields["training"] = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over the members of a pickle or of a shallow copy, with registries and hooks of its own."""
+        """Take over the members of a pickle or of a shallow copy, with copies of the registries and hooks."""
         own = {n: copy.copy(state[n]) for n in ("_parameters", "_buffers", "_modules", "_hooks") if n in state}
         self.__dict__.update(state | own)
 

@@ -35,7 +35,7 @@ class Parameter(Tensor):
     copies_grad = False
 
     def __new__(cls, data: Any = None, *args: Any, dtype: object = None, **keywords: Any) -> Self:
-        """An object of `ComplexParameter` for complex numbers."""
+        """Make a `ComplexParameter` of complex numbers."""
         if cls is Parameter and data is not None and _is_complex(data, args[1] if len(args) > 1 else dtype):
             return cast(Self, object.__new__(ComplexParameter))
         return object.__new__(cls)
@@ -59,14 +59,14 @@ class ComplexParameter(ComplexTensor, Parameter):  # type: ignore[misc]
     copies_grad = False
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Switch gradients on or off. The parts are the parameter's own from the start, and remain the same objects."""
+        """Switch gradients on or off. The parts remain the same objects."""
         self._real.requires_grad_(requires_grad)
         self._imag.requires_grad_(requires_grad)
         return self
 
 
 def _is_complex(data: Any, dtype: object) -> bool:
-    """Whether a tensor of `data` is complex."""
+    """Return whether a tensor of `data` is complex."""
     if dtype is not None:
         return as_dtype(dtype).is_complex
     return data.dtype.is_complex if isinstance(data, Tensor) else np.asarray(data).dtype.kind == "c"
@@ -79,10 +79,10 @@ class ModuleBuffer(Tensor):
     """
 
     persistent: bool
-    """Whether the buffer is part of state dicts. In a dictionary, because `ComplexTensor` has slots of its own."""
+    """True if the buffer is part of state dicts. Not a slot, so that `ComplexTensor` can be a base, too."""
 
     def __new__(cls, data: Any = None, **keywords: Any) -> Self:
-        """An object of `ComplexModuleBuffer` for complex numbers."""
+        """Make a `ComplexModuleBuffer` of complex numbers."""
         if cls is ModuleBuffer and data is not None and _is_complex(data, None):
             return cast(Self, object.__new__(ComplexModuleBuffer))
         return object.__new__(cls)

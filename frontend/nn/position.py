@@ -53,17 +53,17 @@ class PositionalEncoding(Module):
 
 
 class Frequencies(Protocol):
-    """Another rule for the frequencies of rotary positions."""
+    """A rule for the frequencies of rotary positions."""
 
     def frequencies(self, dim: int, theta: float) -> tuple[np.ndarray, float]:
-        """The angles per position (dim/2,), and a factor of cosines and sines."""
+        """Return the angles per position (dim/2,), and the factor of cosines and sines."""
 
 
 class RotaryEmbedding(Module):
     """Rotates pairs of features of queries or keys (..., L, dim) by angles that grow with the position.
 
     Feature i is paired with feature i + dim/2, or with its neighbour if `interleaved`; the angle of pair i at position p
-    is `p * base**(-2 i / dim)`, or another multiple of p that `scaling` gives, such as a `models.RopeScaling`.
+    is `p * base**(-2 i / dim)`, or the multiple of p by the rule `scaling`, such as a `models.RopeScaling`.
     Source: Su et al., arXiv:2104.09864. Raises ShapeError, and ValueError for an odd `dim`.
     """
 
@@ -88,9 +88,7 @@ class RotaryEmbedding(Module):
         self.base = base
         self.interleaved = interleaved
         kind = dtype or dtypes.float32
-        empty(
-            (max_length, dim // 2), dtype=kind, device=device
-        )  # a length beyond all memory ends here, not on the host
+        empty((max_length, dim // 2), dtype=kind, device=device)  # raises for a length beyond all memory, before the host tries
         plain = base ** (-np.arange(0, dim, 2) / dim)
         frequencies, factor = (plain, 1.0) if scaling is None else scaling.frequencies(dim, base)
         angles = np.arange(max_length)[:, None] * frequencies
@@ -117,7 +115,7 @@ class RotaryEmbedding(Module):
         return self.angles_at(ops.arange(0, length, 1, dtypes.int32, device=self.cos.device) + start)
 
     def angles_at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (..., L, dim/2) of positions (..., L)."""
+        """Return cosines and sines (..., L, dim/2) of positions (..., L)."""
         return self.cos[positions], self.sin[positions]
 
     def rotate(self, input: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:

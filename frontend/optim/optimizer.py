@@ -50,7 +50,7 @@ class Optimizer:
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
-        """State per parameter; of a complex parameter, per part."""
+        """State per parameter; per part for a complex one."""
         self._skip: Tensor | None = None
         self._skipped: Tensor | None = None
         """How many counted steps the device skipped, on the device; None if no step could be skipped yet."""
@@ -208,7 +208,7 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def _state_of(self, p: Tensor) -> dict[str, Any]:
-        """The state of a parameter: complex tensors for a complex one."""
+        """Return the state of a parameter: complex tensors for a complex one."""
         states = [self.state[part] for part in real_parts(p)]
         if len(states) == 1:
             return dict(states[0])
@@ -269,8 +269,8 @@ class Optimizer:
 
 
 def part_of(value: Any, i: int) -> Any:
-    """The real (0) or imaginary (1) part of complex state; other values as they are."""
-    if "complex" not in str(getattr(value, "dtype", "")):  # the dtypes of three libraries
+    """Return the real (0) or imaginary (1) part of complex state, and any other value unchanged."""
+    if "complex" not in str(getattr(value, "dtype", "")):  # a dtype of Polyhal, NumPy or PyTorch
         return value
     return value.imag if i else value.real
 

@@ -243,7 +243,7 @@ def _spread_optional(x: Tensor | None, group: Group) -> Sequence[Tensor | None]:
 
 
 def _masks_of_heads(mask: Tensor | None, group: Group, heads: Sequence[int]) -> Sequence[Tensor | None]:
-    """A mask (N, 1 or heads, T, S) on each device, with the rows of the device's heads."""
+    """Copy a mask (N, 1 or heads, T, S) to each device, with the rows of the device's heads."""
     copies = _spread_optional(mask, group)
     if mask is None or mask.shape[1] == 1:
         return copies

@@ -53,8 +53,8 @@ def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str] | Binar
 
     A model is saved as the class and arguments of its layers and their state; `load` makes it again.
     A `path` with a suffix is one safetensors file, a path without one is a folder with `state.json` and a tensor file. Old data
-    is replaced only when the new data is complete and on the disk. A file that is open for writing bytes, such as a
-    `io.BytesIO`, gets a safetensors file from its position on. Tensors that share memory are stored once. Raises TypeError
+    is replaced only when the new data is complete and on the disk. To a file that is open for writing bytes, such as an
+    `io.BytesIO`, a safetensors file is written at its position. Tensors that share memory are stored once. Raises TypeError
     for anything else in the state, and OSError.
 
     >>> import tempfile
@@ -175,7 +175,7 @@ def load(
 
 
 def _load_stream(file: Any, device: Device | str | None, lazy: bool, classes: Iterable[type]) -> Any:
-    """Load what an open file holds, through a file on the disk, in which readers jump to and fro."""
+    """Load the rest of an open file from a copy on the disk, because readers need random access."""
     if lazy or isinstance(file, io.TextIOBase) or not hasattr(file, "read"):
         problem = f"got a {type(file).__name__}" + (" with lazy=True" if lazy else "")
         raise TypeError(message("load", problem, expected="a path, or without `lazy` a file that is open for bytes"))
@@ -255,7 +255,7 @@ def _open_safetensors(path: Path) -> tuple[Any, TensorFile]:
 
 
 def _open_folder(folder: Path) -> tuple[Any, TensorFile]:
-    """Open a folder of `save`. If another process has just saved in it, its tensor file is gone and another one is named."""
+    """Open a folder of `save`. If a save of another process replaces its tensor file meanwhile, open the new one."""
     missing = ""
     while True:
         tree, name = _read_state(folder)

@@ -91,12 +91,12 @@ def _header(
 
 
 class TensorFile:
-    """A safetensors file on disk, opened once: what is saved under its name later is another file."""
+    """A safetensors file on disk. It is opened once, so that a later file of the same name is not read."""
 
     def __init__(self, path: Path) -> None:
         """Read the header. Raises CorruptFileError, which names the first tensor that is cut off, and FileNotFoundError."""
         self.path = path
-        OpenedFile(path)  # the library would wait for the writer of a FIFO
+        OpenedFile(path)  # refuses a FIFO, for whose writer the library would wait
         try:
             self._opened = cast(Any, safe_open)(path, framework="numpy")
             self.names: list[str] = list(self._opened.keys())
@@ -136,7 +136,7 @@ class TensorFile:
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
-        """Turn errors of the library into CorruptFileError. NumPy refuses some shapes that it lets pass."""
+        """Turn errors of the library and of NumPy, which refuses more shapes, into CorruptFileError."""
         try:
             yield
         except (SafetensorError, ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""The arguments of a call that is recorded: what stands for them, and what the recording leaves behind in them."""
+"""The arguments of a call that is recorded, their stand-ins, and their state on the tape before the recording."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ _ARGUMENT = opaque("argument", 1)
 class RecordedArguments:
     """The tensors and floats among the arguments of a call, registered as inputs of the graph.
 
-    The result of an op is replaced by a tensor with a node of its own above a stand-in for the tape before it, which is not
-    part of the step. Others are passed as they are, and `restore` takes back what the recording did to them.
+    An argument that is the result of an op is replaced by a tensor whose node has a new leaf as its parent: the tape before
+    it is not part of the step. Other arguments are passed unchanged. `restore` removes all nodes of the recording from
+    them.
     """
 
     def __init__(self, recording: Recording, floats: Sequence[float]) -> None:
         self.tensors: list[Tensor] = []
-        """As the function sees them."""
+        """The tensors that the function is called with."""
         self.leaves: list[Tensor] = []
-        """Where the gradient of each goes: itself, or what stands for the tape before it."""
+        """The leaf that receives the gradient of each: the tensor itself, or the new leaf above it."""
         self._states: list[_State] = []
         self._recording = recording
         self._floats = floats
         self._positions = iter(range(len(floats)))
 
     def registered(self, arguments: Any) -> Any:
-        """The arguments that the function is called with."""
+        """Return the arguments that the function is called with."""
         return map_arguments(arguments, self._tensor, self._float)
 
     @property
@@ -49,14 +50,14 @@ class RecordedArguments:
             raise CaptureError(
                 message(
                     f"jit {name}",
-                    "backward() is called inside on what depends on an argument that is the result of an op",
+                    "backward() is called inside, on a result that depends on an argument that is the result of an op",
                     expected="leaves or detached tensors as arguments of a step with a backward pass of its own",
                     fix="pass x.detach(), or return the loss and call backward() outside",
                 )
             )
 
     def restore(self) -> None:
-        """Take the history of the recording off the arguments and their memory: a run gives them one of its own."""
+        """Remove the history of the recording from the arguments and their memory; each run records its own."""
         for x, leaf, state in zip(self.tensors, self.leaves, self._states, strict=False):
             state.restore()
             if x is not leaf:
@@ -82,7 +83,7 @@ class RecordedArguments:
 
 
 class _State:
-    """What autograd keeps with a tensor, its memory and the views listed there."""
+    """The place on the tape of a tensor, of its memory, and of the views listed with the memory."""
 
     __slots__ = ("_buffer", "_detached", "_history", "_tensors", "_views", "node")
 

@@ -43,10 +43,10 @@ class CapturedBackward:
         arguments: RecordedArguments,
         new_leaves: Sequence[Tensor],
     ) -> None:
-        """`outputs` are the numbers of differentiable results, `leaves` what they depend on.
+        """`outputs` are the numbers of differentiable results, and `leaves` the leaves that these depend on.
 
-        `saved` is what the forward step passes on: its inputs, and values of its graph. `arguments` are those that it was
-        recorded with, `new_leaves` the leaves that it makes and returns.
+        `saved` are inputs of the forward step and values of its graph that the backward pass needs. `arguments` are the
+        arguments of the recorded call, `new_leaves` the leaves that it makes and returns.
         """
         self._captured = captured
         self._outputs = outputs
@@ -59,11 +59,11 @@ class CapturedBackward:
         positions = {id(x): i for i, x in enumerate(arguments.leaves)}
         made = {id(x): i for i, x in enumerate(new_leaves)}
         self._leaves = [None if id(x) in made else x for x in leaves]
-        """What gradients go to; None for a leaf that each run makes, which must not outlive the recording."""
+        """Receivers of gradients; None for a leaf that each run makes: the recorded one must not outlive the recording."""
         self._made = {i: made[id(x)] for i, x in enumerate(leaves) if id(x) in made}
-        """For each leaf that the step makes, its number among them."""
+        """The number, among the new leaves, of each leaf that the step makes."""
         self._argument_of = {i: positions[id(x)] for i, x in enumerate(leaves) if id(x) in positions}
-        """For each leaf that stands for an argument of the step, its position among them."""
+        """The position of the argument whose gradient each leaf receives."""
 
     @classmethod
     def record(
@@ -74,7 +74,7 @@ class CapturedBackward:
         arguments: RecordedArguments,
         new_leaves: Sequence[Tensor] = (),
     ) -> CapturedBackward:
-        """Record the gradients of the `results` with the numbers `outputs`. The tape is kept. Raises what a rule raises."""
+        """Record the gradients of the `results` with the numbers `outputs`. Keeps the tape. Raises errors of gradient rules."""
         differentiable = [results[i] for i in outputs]
         leaves = leaves_of(differentiable)
         following = Recording(recording)
@@ -115,7 +115,7 @@ class CapturedBackward:
         absent = tuple(i for i, g in enumerate(grads) if g is None)
         seeds = [g if g.is_contiguous else g.clone() for g in grads if g is not None]
         present = iter(seeds)
-        # A program does not read the arguments that stand for absent gradients.
+        # A program does not read the arguments in the places of absent gradients.
         passed = [seeds[0] if g is None else next(present) for g in grads]
         with self._lock:
             program = self._programs.get(absent)

@@ -1,7 +1,7 @@
-"""Results of a captured function that are not new memory: its arguments, tensors that it refers to, and views of either.
+"""Results of a captured function that are not in new memory: its arguments, tensors that it refers to, and views of both.
 
-A run returns the tensor that it was called with, or a view of it, as an eager call does: the result has the place of that
-tensor on the tape, and shares its memory.
+A run returns the argument itself, or a view of it, as an eager call does: the result shares its memory and its place on the
+tape.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from polyhal.tensor import Tensor, wrap
 
 @dataclass(frozen=True, slots=True)
 class GivenTensor:
-    """Stands for a result that a run finds in place of making it."""
+    """Description of a result that a run finds instead of computing it."""
 
     source: int | Tensor
     """The position of the argument, or the tensor that the function refers to."""
     spec: Spec
     distance: int
-    """From the first element of the source to that of the result, in elements."""
+    """Elements between the first element of the source and the first element of the result."""
     views: tuple[tuple[OpDef, tuple[Any, ...]], ...] = ()
     """The views on the tape that lead from the source to the result, as ops and their parameters."""
     is_source: bool = False
-    """Whether the result is the very tensor."""
+    """True if the result is the source itself."""
     detached: bool = False
     requires_grad: bool = False
-    """Whether the function made a leaf of it: a new one in each run."""
+    """True if the function made a leaf of it, which is a new one in each run."""
 
     def find(self, arguments: Sequence[Tensor]) -> Tensor:
-        """The result of a run with these arguments."""
+        """Return the result of a run with these arguments."""
         x = arguments[self.source] if isinstance(self.source, int) else self.source
         if self.is_source:
             return x
@@ -54,9 +54,9 @@ class GivenTensor:
 
 
 def given(x: Tensor, arguments: Sequence[Tensor], *, is_new: bool = False) -> GivenTensor | None:
-    """How a run finds a result that the function returned with these arguments; None for values that ops computed.
+    """Describe how a run finds a result that the function returned with these arguments; None for values that ops computed.
 
-    `is_new` says that the function made the tensor, over memory that may be older.
+    `is_new` is true if the function made the tensor, possibly over older memory.
     """
     position = _position(x, arguments)
     if position is not None:
@@ -77,7 +77,7 @@ def given(x: Tensor, arguments: Sequence[Tensor], *, is_new: bool = False) -> Gi
 
 
 def _on_tape(x: Tensor, arguments: Sequence[Tensor]) -> GivenTensor | None:
-    """Follow views on the tape back to an argument or a leaf."""
+    """Describe a result by the views on the tape that lead to it from an argument or a leaf; None if an op is among them."""
     views: list[tuple[OpDef, tuple[Any, ...]]] = []
     node, output = x.node, x.index
     while node is not None:

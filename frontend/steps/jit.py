@@ -230,10 +230,10 @@ class Jitted(Generic[P, R]):
 
 
 def nothing_recorded(warmed_up: bool) -> str:
-    """The explanation of a captured function without recorded steps."""
+    """Return the explanation of a captured function without recorded steps."""
     if not warmed_up:
         return "nothing is recorded yet: the first call will run op by op, and the next one is recorded"
-    return "nothing is recorded yet: the next call with arguments that a step can be recorded for is"
+    return "nothing is recorded yet: the next call is recorded, if a step can be recorded for its arguments"
 
 
 def _matching(entry: _CacheEntry, tensors: list[Tensor]) -> CapturedStep | None:

@@ -1,4 +1,4 @@
-"""The place on the tape of what a captured step makes: its results, and arguments that it changed in place."""
+"""The place on the tape of the results of a captured step, and of the arguments that it changes in place."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from polyhal.tensor import Tensor
 
 
 class _RefusedGradient(NamedTuple):
-    """A result whose gradient could not be recorded: an error for those who call backward, as in an eager call."""
+    """A result whose gradient could not be recorded. As after an eager call, `backward` raises the error."""
 
     output: int
     leaves: tuple[Tensor | int, ...]
-    """What the result depends on; an argument by its position."""
+    """The leaves that the result depends on; an argument is represented by its position."""
     error: Exception
 
     def attach(self, results: Sequence[Tensor], arguments: Sequence[Tensor]) -> None:
@@ -41,9 +41,10 @@ class ResultTape:
         refused: Sequence[_RefusedGradient],
         leaves: Sequence[int | GivenTensor] = (),
     ) -> None:
-        """`leaves` are the leaves that the step makes: results by their numbers, and others over older memory.
+        """`leaves` are the leaves that the step makes: numbers of results, and descriptions of leaves over older memory.
 
-        Results are numbered: first the `made` ones, then the arguments at the positions `written`, which are changed."""
+        Results are numbered: first the `made` ones, then the arguments at the positions `written`, which are changed.
+        """
         self._made = made
         self._written = written
         self._backward = backward
@@ -58,7 +59,7 @@ class ResultTape:
         arguments: RecordedArguments,
         given: Sequence[tuple[Tensor, GivenTensor]],
     ) -> ResultTape | None:
-        """Record the gradients of what can be differentiated; None if nothing can, or the tape was freed already."""
+        """Record the gradients of all differentiable results; None if there are none, or the tape was freed already."""
         written = arguments.written
         tensors = [*results, *(arguments.tensors[i] for i in written)]
         outputs = [i for i, x in enumerate(tensors) if x.requires_grad and x.node is not None]
@@ -110,7 +111,7 @@ class ResultTape:
 def _error_of(
     recording: Recording, tensors: Sequence[Tensor], output: int, arguments: RecordedArguments
 ) -> Exception | None:
-    """Why the gradient of one result cannot be recorded; None if it can."""
+    """Return the error that prevents recording the gradient of one result; None if there is none."""
     try:
         CapturedBackward.record(recording, tensors, [output], arguments)
     except Exception as error:

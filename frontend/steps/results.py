@@ -22,11 +22,11 @@ class OutputIndex:
 
 @dataclass(frozen=True, slots=True)
 class NewLeaf:
-    """Stands for a leaf that the function makes over older memory: the one with that number among them."""
+    """Placeholder for a leaf that the function makes over older memory, by its number among these leaves."""
 
     index: int
     given: GivenTensor
-    """How a run makes it."""
+    """Description by which a run makes it."""
 
 
 def flatten_results(
@@ -38,9 +38,9 @@ def flatten_results(
 ) -> Any:
     """Return `value` with tensors that a run makes replaced by the numbers that `add` assigns, each tensor by one.
 
-    `arguments` are the tensors that the step was called with: they and views of them are found again at each run. Other tensors
-    with memory are constants of the structure, unless the function made them (`is_new`). Leaves that it made over older memory
-    are added to `new_leaves`.
+    `arguments` are the tensors that the step was called with; each run finds them and views of them again. Other tensors with
+    memory are constants of the structure, unless the function made them (`is_new`). Leaves that it made over older memory are
+    added to `new_leaves`.
     """
     made: dict[int, OutputIndex | NewLeaf] = {}
 
@@ -67,7 +67,7 @@ def flatten_results(
 def fill_results(
     structure: Any, outputs: Sequence[Tensor], arguments: Sequence[Tensor] = (), leaves: Sequence[Tensor] = ()
 ) -> Any:
-    """Return the structure with the outputs of a run, its arguments, new leaves, and present values of runtime scalars."""
+    """Return the structure with the outputs of a run, its arguments and new leaves, and current runtime scalars."""
     if type(structure) is OutputIndex:  # most steps return one tensor
         return outputs[structure.index]
 

@@ -34,7 +34,7 @@ class Tokenizer(Protocol):
 
 
 def without_text(tokenizer: Tokenizer) -> list[int]:
-    """The tokens that stand for no text: padding, and the token of unknown characters if there is one."""
+    """Return the tokens without text: padding, and the token of unknown characters if the tokenizer has one."""
     unknown = getattr(tokenizer, "unknown_id", None)
     return [tokenizer.pad_id] if unknown is None else [tokenizer.pad_id, unknown]
 

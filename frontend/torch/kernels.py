@@ -233,7 +233,7 @@ def _check_fits(target: torch.Tensor, result: Any) -> None:
 
 
 def _lacks_doubles(x: torch.Tensor) -> bool:
-    """Whether a tensor is on a device without float64."""
+    """Return whether a tensor is on a device without float64."""
     return x.device.type == NAME and dtypes.float64 not in tensors.root_of(x).device.capabilities.storage
 
 

@@ -132,7 +132,7 @@ def accept_storages(kind: type) -> None:
 
 
 def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool]) -> None:
-    """Let `GradScaler` invert scales in float32 where a device has no float64, as it does on one other device."""
+    """Make `GradScaler` invert scales in float32 on a device without float64, as it does for "mps"."""
     scaler: Any = torch.amp.GradScaler
     original = scaler.unscale_
 
@@ -152,14 +152,14 @@ def invert_loss_scales_in_float32(lacks_doubles: Callable[[torch.Tensor], bool])
 
 
 class _SingleScale:
-    """A scale as `GradScaler.unscale_` reads it, which stays in float32."""
+    """A scale for `GradScaler.unscale_` that remains in float32."""
 
     def __init__(self, scale: torch.Tensor) -> None:
         self._scale = scale
         self.device = scale.device
 
     def double(self) -> torch.Tensor:
-        """The scale itself."""
+        """Return the scale itself: a no-op, because the device has no float64."""
         return self._scale
 
 

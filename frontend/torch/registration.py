@@ -75,6 +75,6 @@ def same_op(op: str, *names: str, via: Callable[..., Any] | None = None) -> None
 
 
 def writes_first(op: Any) -> bool:
-    """Whether an overload writes to its first argument, by its schema."""
+    """Return whether an overload writes to its first argument, by its schema."""
     arguments = op._schema.arguments
     return bool(arguments) and arguments[0].alias_info is not None and bool(arguments[0].alias_info.is_write)

@@ -77,7 +77,7 @@ COUNTERS = Counters()
 
 
 def report() -> FallbackReport:
-    """Which ops ran on the CPU, in NumPy or by decomposition since the start or `reset_report`; print it to read it."""
+    """Report the ops that ran on the CPU, in NumPy or by decomposition since the start or `reset_report`, for printing."""
     return COUNTERS.report()
 
 

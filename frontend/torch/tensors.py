@@ -217,7 +217,7 @@ def download(x: Tensor) -> torch.Tensor:
 def check_overlap(target: Any, source: Any) -> None:
     """Raise RuntimeError, as PyTorch does, for a write to memory that is read in another layout by the same op.
 
-    Like PyTorch, it looks no further where one of the tensors has gaps.
+    No-op for tensors with gaps, as in PyTorch.
     """
     if target is source or getattr(target, "buffer", None) is not getattr(source, "buffer", target):
         return
@@ -233,7 +233,7 @@ def check_overlap(target: Any, source: Any) -> None:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether a layout is contiguous but for the order of its axes."""
+    """Return whether a layout is contiguous but for the order of its axes."""
     if is_contiguous(tuple(shape), tuple(strides)):
         return True
     order = axis_order(shape, strides)
@@ -241,7 +241,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def axis_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """The axes from the longest stride to the shortest."""
+    """Return the axes from the longest stride to the shortest."""
     return tuple(sorted(range(len(shape)), key=lambda i: (-strides[i], -shape[i], i)))
 
 

@@ -39,7 +39,7 @@ class Description:
     best: float | None
     trainer: Mapping[str, Any]
     devices: tuple[tuple[str, str], ...] = ()
-    """The devices that rank 0 trained on: names to open them by, and the names that their drivers report."""
+    """Devices of rank 0: the names for opening them, and the names that their drivers report."""
 
     @property
     def step(self) -> int:

@@ -14,17 +14,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 COMPOSITES: dict[str, Callable[..., Any]] = {}
 """Every composite by name; the decorator fills it while the package is imported."""
 COMPOSITE_METHODS: set[str] = set()
-"""Those that are tensor methods too."""
-
-
+"""Names of composites that are tensor methods too."""
 EXTENSIONS: dict[str, Callable[..., Any]] = {}
-"""Composites that take more arguments than the op of their name. Operators and the library call the op itself."""
+"""Composites with more arguments than the op of the same name. Operators and the library call the op itself."""
 
 
 def composite(*, method: bool = True, returns: Returns = Returns.NEW, extends: bool = False) -> Callable[[F], F]:
     """Publish a function under its own name and, with `method`, as a tensor method; with `extends`, in place of an op.
 
-    `returns` declares whose memory the result is, which the docstring then says.
+    `returns` declares whether the result is a view or a copy; its sentence is added to the docstring.
     """
 
     def register(function: F) -> F:

@@ -1,4 +1,4 @@
-"""Gradient rules of ops, and which saved values they read for the gradient of which input."""
+"""Gradient rules of ops, and the saved values that the gradient of each input reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polyhal.hal.ops.schema import Schema
 
 RuleFunction: TypeAlias = Callable[..., Any]
 Declared: TypeAlias = "RuleFunction | tuple[RuleFunction | None, ...]"
-"""One function for the gradients of all inputs, or one for each input, with None for an input without."""
+"""One function for the gradients of all inputs, or one for each input, with None for an input without a gradient."""
 
 
 class Saved(NamedTuple):
@@ -25,16 +25,16 @@ class _Part(NamedTuple):
 
     function: RuleFunction
     names: tuple[str, ...]
-    """Of its positional parameters."""
+    """Names of its positional parameters."""
     params: tuple[str, ...]
-    """The parameters of the op that it takes."""
+    """Names of the op's parameters that it takes."""
 
 
 def reads(**names: str) -> Callable[[RuleFunction], RuleFunction]:
-    """Declare which of its saved values a rule for all inputs reads for the gradient of each: `@reads(x="weight", bias="")`.
+    """Declare the saved values that a rule for all inputs reads for the gradient of each: `@reads(x="weight", bias="")`.
 
-    Names are separated by spaces. For an input that is not named the rule reads all of them. Values that are not needed are
-    None when the rule is called.
+    Names are separated by spaces. For an input without an entry, the rule reads all saved values. A value that no needed
+    gradient reads is None when the rule is called.
     """
 
     def declare(function: RuleFunction) -> RuleFunction:
@@ -45,11 +45,12 @@ def reads(**names: str) -> Callable[[RuleFunction], RuleFunction]:
 
 
 class GradientRule:
-    """The gradients of an op's inputs, and what they need, as read off the signatures of the functions.
+    """The gradients of an op's inputs, and the values that they need by the signatures of the functions.
 
-    Positional parameters name what a function is called with: `g` is the gradient of the result and `g_NAME` that of the
-    output NAME; an input's or output's name is that tensor; `NAME_spec` is the spec of an input, whose data need not be
-    kept; `needs` tells which inputs require a gradient. Keyword-only parameters are parameters of the op.
+    The names of positional parameters choose their arguments: `g` is the gradient of the result and `g_NAME` the gradient
+    of the output NAME; the name of an input or output is that tensor; `NAME_spec` is the spec of an input, whose data need
+    not be kept; `needs` has a bool for each input, true if it requires a gradient. Keyword-only parameters are parameters
+    of the op.
 
     The tape keeps a tensor only if the gradient of an input that requires one reads it.
     """
@@ -64,15 +65,15 @@ class GradientRule:
         self._parts = tuple(None if f is None else _part(f) for f in functions)
         parts = [p for p in self._parts if p is not None]
         self.needs = tuple(dict.fromkeys(n for p in parts for n in p.names))
-        """What the functions are called with."""
+        """Names of all arguments of the functions."""
         self.params = tuple(dict.fromkeys(n for p in parts for n in p.params))
         self.unnamed_outputs = tuple(i for i, n in enumerate(schema.outputs) if i and f"g_{n}" not in self.needs)
-        """Further outputs, whose gradients the rule does not take."""
+        """Positions of further outputs without a parameter `g_NAME`."""
         self._reads = self._read_by_input(declared)
         self._saved: dict[int, Saved] = {}
 
     def _read_by_input(self, declared: Declared) -> list[tuple[str, ...]]:
-        """The names of the saved values that the gradient of each input reads."""
+        """Return the names of the saved values that the gradient of each input reads."""
         inputs = self._schema.inputs
         if isinstance(declared, tuple):
             if len(declared) != len(inputs):
@@ -85,7 +86,7 @@ class GradientRule:
         return [given.get(name, self.needs) for name in inputs]
 
     def saved_for(self, mask: int) -> Saved:
-        """What is kept for the gradients of the inputs whose bits are set in `mask`."""
+        """Return the values to keep for the gradients of the inputs in `mask`, a set of bits."""
         saved = self._saved.get(mask)
         if saved is None:
             schema = self._schema
@@ -94,7 +95,7 @@ class GradientRule:
         return saved
 
     def apply(self, argument: Callable[[str], Any], needs: Sequence[bool], params: Mapping[str, Any]) -> Any:
-        """The gradients of all inputs, or of the first alone; `argument` gives what a name in `self.needs` stands for."""
+        """Return the gradients of all inputs, or only of the first. `argument` returns the value for a name in `self.needs`."""
         if self._joint:
             return _call(self._parts[0], argument, params)
         return tuple(_call(p, argument, params) if needed else None for p, needed in zip(self._parts, needs, strict=True))

@@ -289,7 +289,7 @@ class Methods:
     def floor(self) -> Self:
         """Largest integer not above `x`."""
     def floor_divide(self, y: Any) -> Self:
-        """Largest integer not above `x / y`: for floats that of the exact quotient, so that it agrees with `remainder`."""
+        """Largest integer not above `x / y`. For floats, the quotient is exact, so that it agrees with `remainder`."""
     def fmax(self, y: Any) -> Self:
         """The larger of `x` and `y`, or the one that is not NaN."""
     def fmin(self, y: Any) -> Self:

@@ -97,7 +97,7 @@ class OpDef:
     creates: bool = field(init=False)
     """The op takes no tensor, so that a call names the device."""
     stores_numbers: bool = field(init=False)
-    """Numbers among the inputs are results as they are, so that they must fit the dtype."""
+    """The op stores Python numbers among its inputs without arithmetic, so that they must fit the dtype."""
     view: Callable[[Spec, Params], View | None] | None = field(init=False, default=None)
     """The rule of the strategy AsView; None without one."""
     regions: Callable[[Specs, tuple[Spec, ...], Params], Sequence[OutputRegion]] | None = field(
@@ -136,7 +136,7 @@ class OpDef:
 
     @property
     def returns(self) -> Returns:
-        """Whose memory the result is."""
+        """Declaration of the memory of the result."""
         if self.view is None:
             return Returns.COPY if self.family == "movement" else Returns.NEW
         return Returns.VIEW if len(self.lowering) == 1 else Returns.EITHER

@@ -1,6 +1,6 @@
-"""The named results of public functions that return several tensors, with the fields' names of PyTorch.
+"""Named results of public functions that return several tensors, with PyTorch's names of fields.
 
-Those of linear algebra are in `linear_algebra/results.py`.
+`linear_algebra/results.py` has the results of linear algebra.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whose memory the result of a public function is: a fact of the function, never of an argument's value.
+"""Views and copies: each public function declares the memory of its result, independently of the values of arguments.
 
-A function without a declaration computes its result in new memory. The others say it in their docstring, whose sentence stands
-here, and a test calls every public function with arguments at which there is nothing to do.
+A function without a declaration computes its result in new memory. Every other declaration is a sentence of the docstring.
+A test calls every public function with arguments for which nothing has to be computed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Returns(enum.Enum):
-    """Whose memory a result is; the values are sentences of docstrings."""
+    """Memory of a result. The values are sentences of docstrings."""
 
     NEW = ""
     """New memory, because the function computes elements."""
     COPY = "Returns a copy."
-    """New memory, although the elements are those of an argument."""
+    """New memory, also where no element has to be computed."""
     VIEW = "Returns a view."
     """The memory of an argument."""
     EITHER = "Returns a view, or the tensor itself, where nothing has to be computed; else a copy."
-    """The memory of an argument where its layout, dtype and device permit it, as PyTorch documents for some functions."""
+    """Memory of an argument where its layout, dtype and device permit it, as PyTorch documents for some functions."""
 
 
 def returns(kind: Returns) -> Callable[[F], F]:
-    """Declare whose memory a function returns, say so in its docstring, and copy where a `COPY` would be a view."""
+    """Declare the memory of a function's result, add the sentence to the docstring, and copy a view that must be a `COPY`."""
 
     def declare(function: F) -> F:
         declared = _copying(function) if kind is Returns.COPY else function
@@ -42,13 +42,13 @@ def returns(kind: Returns) -> Callable[[F], F]:
 
 
 def declared_returns(function: Any) -> Returns:
-    """What a public function, method or op declares."""
+    """Return the declaration of a public function, method or op."""
     kind: Returns = getattr(function, "__returns__", Returns.NEW)
     return kind
 
 
 def with_sentence(doc: str | None, kind: Returns, *, several: bool = False) -> str:
-    """A docstring with the sentence of a kind, in the plural for `several` results, after its first paragraph."""
+    """Add the sentence of a kind, in the plural for `several` results, to a docstring after its first paragraph."""
     first, _, rest = inspect.cleandoc(doc or "").partition("\n\n")
     if kind is Returns.NEW:
         return f"{first}\n\n{rest}" if rest else first
@@ -58,20 +58,20 @@ def with_sentence(doc: str | None, kind: Returns, *, several: bool = False) -> s
 
 
 def _copying(function: F) -> F:
-    """A function whose results never share memory with its arguments."""
+    """Wrap a function so that its results never share memory with its arguments."""
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
         out = function(*args, **keywords)
-        return _apart(out, {id(b) for b in _buffers((args, keywords))})
+        return _separate(out, {id(b) for b in _buffers((args, keywords))})
 
     return call  # type: ignore[return-value]
 
 
-def _apart(out: Any, taken: set[int]) -> Any:
-    """`out` with each tensor in it copied that is in memory which is taken."""
+def _separate(out: Any, taken: set[int]) -> Any:
+    """Return `out` with copies of all tensors in buffers that are `taken`."""
     if isinstance(out, tuple):
-        parts = [_apart(x, taken) for x in out]
+        parts = [_separate(x, taken) for x in out]
         return type(out)(*parts) if hasattr(out, "_fields") else tuple(parts)
     if any(id(b) in taken for b in _buffers(out)):
         from polyhal.hal.ops.opdef import OPS
@@ -81,7 +81,7 @@ def _apart(out: Any, taken: set[int]) -> Any:
 
 
 def _buffers(value: Any) -> Iterator[Any]:
-    """The buffers of all tensors in arguments or results. Tensors that are only traced have none."""
+    """Yield the buffers of all tensors in arguments or results. Tensors that are only traced have none."""
     if isinstance(value, (tuple, list)):
         for x in value:
             yield from _buffers(x)

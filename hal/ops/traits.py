@@ -34,7 +34,7 @@ class Trait(enum.Flag):
     VARYING = enum.auto()
     """Depends on Python numbers that change between runs of a captured step, such as a random generator's offset."""
     UNDEFINED = enum.auto()
-    """The elements of the result are whatever its memory held: there is nothing to compare, to fold or to share."""
+    """The elements of the result are uninitialized, so that they cannot be compared, folded or shared."""
     NONDETERMINISTIC = enum.auto()
     """May sum in a different order at each run, unless the setting `deterministic` forbids it."""
     CROSS_DEVICE = enum.auto()
@@ -42,7 +42,7 @@ class Trait(enum.Flag):
     COLLECTIVE = enum.auto()
     """Reads and writes vectors on several devices, which its parameter `communicator` names."""
     STORES_NUMBERS = enum.auto()
-    """Python numbers among the inputs are results as they are, so that they must fit the dtype; arithmetic wraps them."""
+    """Stores Python numbers among its inputs without arithmetic, which would wrap them: they must fit the dtype."""
 
     UNREPEATABLE = NONDETERMINISTIC | CROSS_DEVICE | UNDEFINED
     """A second run may give different bits or wait again: such an op is never rematerialized."""

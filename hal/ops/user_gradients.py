@@ -12,9 +12,9 @@ from polyhal.hal.ops.schema import Schema
 
 
 def checked(name: str, gradient: Any, schema: Schema) -> Any:
-    """The gradient of a kernel, which raises AutogradError unless it returns a gradient or None for each input.
+    """Wrap the gradient of a kernel so that it raises AutogradError unless it returns a gradient or None for each input.
 
-    It is one function of all, or a tuple with a function or None for each input. Raises ValueError for functions with other
+    It is one function for all inputs, or a tuple with a function or None for each. Raises ValueError for functions with other
     arguments than gradients, inputs, results and parameters of the kernel.
     """
     if isinstance(gradient, tuple):
@@ -27,7 +27,7 @@ def checked(name: str, gradient: Any, schema: Schema) -> Any:
 
 
 def _checked(name: str, gradient: Callable[..., Any], schema: Schema, inputs: tuple[str, ...]) -> Callable[..., Any]:
-    """A function that returns the gradients of `inputs`."""
+    """Wrap a function that returns the gradients of `inputs`."""
     known = {
         "g", "needs", *(f"g_{n}" for n in schema.outputs), *schema.inputs, *schema.outputs,
         *(f"{n}_spec" for n in schema.inputs),

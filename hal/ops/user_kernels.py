@@ -72,7 +72,7 @@ def kernel(
     inputs, arrays and numbers, or `Sample`s, or a function of a NumPy generator that returns such. `dtypes` are those in
     which arrays of floats are tested, and `tolerance` the allowed error, by default 4 units in the last place.
 
-    Raises ValueError for a declaration that does not fit together, and TypeError for a source that is no text.
+    Raises ValueError for a declaration that does not fit together, and TypeError for a source that is not text.
     """
     given = _sources(name, {"opencl": opencl, "wgsl": wgsl, **(sources or {})}, numpy)
     if not _WORD.fullmatch(name):
@@ -130,11 +130,11 @@ def source_kernel(
 
 
 def _sources(name: str, texts: Mapping[str, Any], numpy: Callable[..., Any] | None) -> dict[str, Any]:
-    """The sources that are given, and the function for devices without one. Raises ValueError without any."""
+    """Return all sources, and the function for devices without one. Raises ValueError for none, and TypeError."""
     for language, text in texts.items():
         if text and not isinstance(text, str):
             fix = "decode it" if isinstance(text, bytes) else ""
-            raise TypeError(message(name, f"the {language} source is {type(text).__name__}", expected="a str", fix=fix))
+            raise TypeError(message(name, f"the {language} source is a {type(text).__name__}", expected="a str", fix=fix))
     given = {language: text for language, text in {**texts, "numpy": numpy}.items() if text}
     if not given:
         raise ValueError(message(name, "the kernel has no source", expected="opencl=, wgsl=, sources= or numpy="))

@@ -102,7 +102,7 @@ def _print(report: Report, console: Console) -> None:
 
 
 def _answer(console: Console, report: Report) -> None:
-    """Print which device programs get, and what is wrong: the rest of the report says why."""
+    """Print the default device and the failures, which the rest of the report explains."""
     if report.default:
         console.print(f"Default device: {report.default_reason}", style="bold green", markup=False)
     else:
@@ -130,7 +130,7 @@ def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> N
 
 
 def _problem(console: Console, margin: str, text: str, fix: str, style: str = "") -> None:
-    """Print a problem and its fix; each is one line where the output is no terminal."""
+    """Print a problem and its fix, each on one line if the output is not a terminal."""
     say_wrapped(console, f"{margin}{text}", style)
     say_wrapped(console, f"{margin}  fix: {fix}", "yellow")
 

@@ -30,7 +30,7 @@ def main(request: dict[str, Any]) -> int:
             else:
                 send(event="result", **asdict(event))
     except Exception as error:  # drivers raise anything
-        # Errors of input are sentences as they are; others need the name of their class.
+        # The message of an invalid input is a sentence; other errors need the name of their class.
         is_sentence = isinstance(error, (PolyhalError, ValueError))
         send(event="failed", problem=str(error) if is_sentence else describe(error))
         return 1

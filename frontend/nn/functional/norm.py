@@ -170,7 +170,7 @@ def _normalized_by(
 def move_average(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
     """Update an exponential average in place: `running = (1 - momentum) * running + momentum * observed`.
 
-    Not by the difference of both, which is NaN for an infinite average and an infinite value.
+    The difference of both is not used: it is NaN for an infinite average and an infinite value.
     """
     running.mul_(1 - momentum).add_((observed * momentum).to(running.dtype))
 

@@ -26,7 +26,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 
 def padded(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """As `pad`, for results that are only read: the tensor itself, or a view of it, where nothing is added."""
+    """Pad as `pad` does, for callers that only read the result: it may be the tensor itself, or a view of it."""
     if len(pad) % 2 or len(pad) > 2 * input.ndim:
         raise ShapeError(
             message("pad", f"{len(pad)} widths for {input.ndim} axes", expected="pairs for at most all axes")

@@ -38,7 +38,7 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _reals(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors, with the parts of complex ones in their place."""
+    """Return the tensors, with the two parts of each complex one in its place."""
     return [part for x in tensors for part in real_parts(x)]
 
 

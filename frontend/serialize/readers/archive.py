@@ -18,10 +18,8 @@ from polyhal.serialize.readers.opened import OpenedFile
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _LARGEST_RATIO = 1032
 """The best that deflate can do. A member that claims more is a zip bomb."""
-
-
 _BLOCK = 1 << 20
-"""Bytes of a member that are decompressed at once."""
+"""Largest number of bytes that are decompressed by one call."""
 
 
 class Archive:
@@ -32,7 +30,7 @@ class Archive:
         self.file = file
         self.path = path = file.path
         self._checked: set[str] = set()
-        """The members whose checksums were right."""
+        """Members whose checksums have been verified."""
         try:
             with zipfile.ZipFile(file.stream()) as opened:
                 self.members = {info.filename: info for info in opened.infolist()}
@@ -59,9 +57,9 @@ class Archive:
         return b"".join(itertools.islice(self._blocks(name, limit), 1))[:limit]
 
     def read_part(self, name: str, begin: int, nbytes: int) -> bytearray:
-        """Read some bytes of a member; no more of it is in memory at once. Raises CorruptFileError.
+        """Read a range of bytes of a member, in blocks: memory for the whole member is not needed. Raises CorruptFileError.
 
-        The first read of a member checks its checksum, through all of its bytes.
+        The first read of a member decompresses all of its bytes and verifies its checksum.
         """
         info, checksum, position = self._member(name), 0, 0
         found = bytearray()
@@ -80,7 +78,7 @@ class Archive:
         return found
 
     def _blocks(self, name: str, size: int) -> Iterator[bytes]:
-        """Yield the bytes of a member in blocks of about `size`, no more than the directory says. Raises CorruptFileError."""
+        """Yield the bytes of a member in blocks of at most `size`, up to its size in the directory. Raises CorruptFileError."""
         info = self._member(name)
         header = self.file.read(info.header_offset, _LOCAL_HEADER.size)
         if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":

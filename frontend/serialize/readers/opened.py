@@ -1,4 +1,4 @@
-"""Files that are opened once and read by their offsets: one that is saved again under the same name is another file."""
+"""Files that are opened once and read by their offsets, so that a later file of the same name is never mixed with the first."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.settings.trust import open_regular
 
 _BLOCK = 1 << 30
-"""Bytes per call: Linux reads no more than 2 GiB at once."""
+"""Bytes per call: one call reads at most 2 GiB on Linux."""
 
 
 class OpenedFile:
-    """A regular file, open for reading. It is closed with its last reader."""
+    """A regular file, open for reading. It is closed when the last reference to it is gone."""
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises CorruptFileError for anything but a regular file, which may never end, and OSError."""
@@ -59,7 +59,7 @@ class OpenedFile:
 
 
 class _Stream(io.RawIOBase):
-    """The bytes of an opened file, from a position that moves."""
+    """A raw stream over an opened file, with a position of its own."""
 
     def __init__(self, file: OpenedFile) -> None:
         self._file = file

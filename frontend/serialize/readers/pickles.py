@@ -111,7 +111,7 @@ class PickleReader:
         """
         self._stack, self._memo = [], {}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of escape sequences in damaged text
+            warnings.simplefilter("ignore", DeprecationWarning)  # about escape sequences in damaged text
             for opcode, argument, _ in pickletools.genops(file):
                 if opcode.name == "STOP":
                     (value,) = self._stack

@@ -33,7 +33,7 @@ _EXPANSION = 8
 _SMALL_STORAGE = 1 << 16
 """Bytes of a storage that is kept in memory while its tensors are read."""
 _LARGEST_PICKLE = 1 << 26
-"""Bytes of a pickle without tensors, for each of which `_EXPANSION` times the size of the file is free."""
+"""Bytes of a pickle without tensors that are accepted; a larger one may have `_EXPANSION` times the size of the file."""
 
 _STORAGE_KINDS: dict[str, DType | None] = {
     "FloatStorage": dtypes.float32, "DoubleStorage": dtypes.float64, "HalfStorage": dtypes.float16,
@@ -68,11 +68,11 @@ class _Storage:
     start: int
     """The first element, of a storage that is part of another one."""
     read: Callable[[int, int], bytes | bytearray]
-    """Returns bytes of the storage, given the first one and their number."""
+    """Reader of bytes of the storage, by the first one and their number."""
     swapped: bool
 
     def elements(self, dtype: DType, first: int, count: int) -> np.ndarray:
-        """Elements from number `first` on, in the byte order of this machine."""
+        """Return `count` elements, beginning with number `first`, in the byte order of this machine."""
         data = self.read(first * dtype.itemsize, count * dtype.itemsize)
         if dtype is dtypes.bool_:
             return np.not_equal(np.frombuffer(data, np.uint8), 0)
@@ -253,7 +253,7 @@ def open_torch_archive(archive: Archive) -> tuple[Any, StoredTensors]:
 
 
 class _StorageBytes:
-    """The bytes of a storage, which are read in parts; a small storage is kept, because many views may share one."""
+    """The bytes of a storage, read in parts. A small storage is cached, because many views may share one."""
 
     def __init__(self, read: Callable[[int, int], bytes | bytearray], nbytes: int) -> None:
         self._read = read

@@ -189,7 +189,7 @@ def scalar_tensor(s: Any, dtype: Any = None, device: Any = None) -> Any:
 
 @_recorded("empty.memory_format")
 def empty(size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Whatever the memory held."""
+    """Uninitialized elements."""
     return F["empty"](tuple(size), dtype or dtypes.float32, device=device)
 
 
@@ -207,7 +207,7 @@ def ones(size: Any, dtype: Any = None, device: Any = None) -> Any:
 
 @_recorded("empty_strided", "empty_permuted")
 def empty_strided(size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Whatever the memory held."""
+    """Uninitialized elements; the layout of the result has the strides."""
     return empty(size, dtype, device)
 
 
@@ -219,7 +219,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, device: Any = None) ->
 
 @_recorded("empty_like")
 def empty_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Whatever the memory held, in the shape of a tensor."""
+    """Uninitialized elements in the shape of a tensor."""
     return F["empty"](x.shape, dtype or x.dtype, device=x.device)
 
 
@@ -243,7 +243,7 @@ def new_full(x: Any, size: Any, fill_value: Any, dtype: Any = None, device: Any 
 
 @_recorded("new_empty")
 def new_empty(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Whatever the memory held, in the dtype of a tensor."""
+    """Uninitialized elements in the dtype of a tensor."""
     return F["empty"](tuple(size), dtype or x.dtype, device=x.device)
 
 

@@ -27,7 +27,7 @@ _GRAPHS: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
 
 
 def release_programs() -> None:
-    """Drop the programs of all compiled graphs, with their memory. A graph that PyTorch keeps compiles anew when called."""
+    """Drop the programs of all compiled graphs, with their memory. A graph that PyTorch keeps is compiled again when called."""
     for graph in list(_GRAPHS):
         graph.release()
 
@@ -55,7 +55,7 @@ class CompiledGraph:
         _GRAPHS.add(self)
 
     def release(self) -> None:
-        """Drop all programs. Further calls compile anew."""
+        """Drop all programs. The next call compiles the graph again."""
         self._programs.clear()
 
     def __call__(self, arguments: list[Any], symbols: Symbols | None = None) -> list[Any]:

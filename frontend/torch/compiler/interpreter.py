@@ -55,7 +55,7 @@ class Interpreter:
     def __init__(
         self, graph: torch.fx.GraphModule, device: Device, symbols: Symbols, kept: dict[torch.fx.Node, Any] | None = None
     ) -> None:
-        """`kept` gets the values of the nodes that are its keys."""
+        """The values of the nodes that are keys of `kept` are stored in it."""
         self._kept = {} if kept is None else kept
         self._graph = graph
         self._device = device
@@ -172,9 +172,9 @@ class Interpreter:
         return target(*args)
 
     def _write(self, node: torch.fx.Node, target: Any, value: Any) -> Any:
-        """The value of a placeholder from a write on; nothing else is left of mutation in these graphs.
+        """Return the value that replaces a placeholder. Writes to placeholders are the only mutation in these graphs.
 
-        Nothing is stored yet: a value computed earlier may lie in the same memory.
+        The memory is written after the run, because an earlier value may be a view of it.
         """
         place = node.args[0]
         if not isinstance(place, torch.fx.Node) or place.op != "placeholder":

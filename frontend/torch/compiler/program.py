@@ -65,7 +65,7 @@ class Program:
             self._results = [results.add(node, x, place in kept) for place, (node, x) in pairs]
             recording.results(results.made)
             recording.assign([(values[i], x) for i, x in written.items()])
-            del interpreter, written, values, returned, results, pairs  # what is left would be kept up to date after each run
+            del interpreter, written, values, returned, results, pairs  # a live tensor would be updated after each run
         self._program = recording.program()
         self._count = len(self._program.captured.results)
 

@@ -117,13 +117,13 @@ class Made:
 
 
 class MadeView(NamedTuple):
-    """A view of a block that other results lie in, too. It is a view of PyTorch's, which notices if one of them is changed."""
+    """A view of a block that other results share. PyTorch makes the view, so that it notices a change of one of them."""
 
     base: Made
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
-    """In elements from the first one of the base."""
+    """Elements between the first element of the base and the first element of the view."""
 
     def __call__(self, run: ProgramRun) -> torch.Tensor:
         known = run.wrapped.get(self)
@@ -143,17 +143,17 @@ class GraphResults:
         returned = {n for n in graph_results(graph) if isinstance(n, torch.fx.Node)}
         counts = Counter(self._origins[n] for n in returned)
         self.bases: dict[torch.fx.Node, Any] = dict.fromkeys(n for n, k in counts.items() if k > 1 and _is_dense(n, symbols))
-        """The nodes in whose memory several results lie, with their values once they are computed."""
+        """The nodes whose memory several results share, with their values once they are computed."""
         self._inputs: dict[int, tuple[int, Tensor]] = {}
         self._known: dict[Any, Made] = {}
-        """By node. One that is also kept for the backward graph is the program's own tensor, so that changes are noticed."""
+        """Blocks by node. A result that the backward graph keeps is the program's own tensor, so that changes are noticed."""
         self._taken: set[int] = set()
-        """The identities of buffers that no further result may lie in."""
+        """The identities of buffers that no further result may share."""
         self.made: list[Tensor] = []
         """What the program has to return."""
 
     def add_argument(self, position: int, x: Tensor, is_written: bool) -> None:
-        """Note an argument: results do not lie in its memory, but for views of one that the graph does not write to."""
+        """Note an argument. Results do not share its memory, except views of an argument that the graph does not write to."""
         self._taken.add(id(x.buffer))
         if not is_written:
             self._inputs[id(x.buffer)] = position, x
@@ -180,7 +180,7 @@ class GraphResults:
         return MadeView(base, x.shape, self._symbols.strides(fake), first[1] - first[0])
 
     def _block(self, node: torch.fx.Node, x: Tensor, on_host: bool) -> Made:
-        """The block for the value of a node."""
+        """Return the block for the value of a node."""
         known = self._known.get(node)
         if known is None:
             strides = self._symbols.strides(node.meta["val"])
@@ -202,7 +202,7 @@ def graph_results(graph: torch.fx.GraphModule) -> Sequence[Any]:
 
 
 def _origins(graph: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.fx.Node]:
-    """For each node the one in whose memory it lies by the schemas of ATen's ops; itself if it is not a view."""
+    """Map each node to the node whose memory it shares by the schemas of ATen's ops: itself, if it is not a view."""
     found: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in graph.graph.nodes:
         found[node] = node
@@ -213,13 +213,13 @@ def _origins(graph: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.fx.Node]:
 
 
 def _is_dense(node: torch.fx.Node, symbols: Symbols) -> bool:
-    """Whether a node computes a tensor without gaps in its memory."""
+    """Return whether a node computes a tensor without gaps in its memory."""
     fake = node.meta.get("val")
     if node.op != "call_function" or not isinstance(fake, torch.Tensor):
         return False
     try:
         return is_dense(tuple(symbols.value(n) for n in fake.shape), symbols.strides(fake))
-    except KeyError:  # a size that is only known when the graph has run
+    except KeyError:  # a size that depends on elements
         return False
 
 

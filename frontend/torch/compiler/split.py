@@ -30,7 +30,7 @@ class SplitGraph:
         outside = {n.name for n in unsupported}
 
         def is_inside(node: torch.fx.Node) -> bool:
-            # Arguments are written at the end, after all that reads them.
+            # Arguments are written at the end, after all their uses.
             writes = node.target is torch.ops.aten.copy_.default
             return node.op == "call_function" and node.name not in outside and not writes
 
@@ -59,7 +59,7 @@ class SplitGraph:
                 made = self._parts[node]([env[x] for x in node.args], symbols)
                 env[node] = made[0] if node in self._single else made
             elif node.target is torch.ops.aten.copy_.default:
-                # Parts that read the argument may still follow: only values order them.
+                # Later parts may read the argument: only values order the parts.
                 place, value = node.args[:2]
                 writes[env[place]] = env[value]
                 env[node] = env[place]
@@ -85,7 +85,7 @@ class SplitGraph:
 
 
 def _write(writes: dict[torch.Tensor, torch.Tensor]) -> None:
-    """Let arguments have their new values, all at once: a value may lie in the memory of another argument."""
+    """Assign new values to arguments, all at once: a value may be a view of another argument."""
     changed = {storage_key(x) for x in writes}
     values = [value.clone() if storage_key(value) in changed else value for value in writes.values()]
     for x, value in zip(writes, values, strict=True):

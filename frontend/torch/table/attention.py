@@ -14,9 +14,9 @@ def attention(
     q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     return_debug_mask: bool = False, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """The result and the logarithms of the sums of its weights; dropout and ragged batches have None.
+    """The result and the logarithms of the sums of its weights; None for the results of dropout and ragged batches.
 
-    The shape of the logarithms is PyTorch's, which compiled programs rely on.
+    The logarithms have the shape that PyTorch documents, because compiled programs rely on it.
     """
     if dropout_p:
         raise UnsupportedArgumentsError
@@ -68,7 +68,7 @@ def attention_of_cpu(
 
 
 def _parts(lse: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float | None) -> Any:
-    """Split logsumexps in two parts. Their sum loses one where a mask makes scores large: then both are computed again."""
+    """Split logsumexps in two parts. A large score that a mask adds absorbs the second part: both are computed again then."""
     if mask is not None and mask.dtype.is_floating_point:
         return F["attention"](q, k, v, mask, is_causal, scale)[1]
     return F["stack"]((lse, F["full"](lse.shape, 0, lse.dtype, device=lse.device)), -1)

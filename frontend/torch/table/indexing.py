@@ -184,4 +184,4 @@ WRITES_IN_PLACE: dict[Any, Any] = {
     index_copy: lambda x, dim, index, source: x.index_copy_(dim, index, source),
     index_fill: lambda x, dim, index, value: x.index_fill_(dim, index, value),
 }
-"""By function, how the overload that replaces its first argument writes to the elements that are named, and to no others."""
+"""For each function, the method that writes to the named elements of the first argument, and to no others."""

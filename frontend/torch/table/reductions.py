@@ -79,7 +79,7 @@ def min_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
 
 
 def _check_elements(op: str, x: Any, dim: int | None) -> None:
-    """Raise IndexError, as PyTorch does, for a position among no elements."""
+    """Raise IndexError, as PyTorch does, for the position of an extremum of no elements."""
     if dim is None and not x.size:
         raise IndexError(f"{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim.")
 

@@ -27,7 +27,7 @@ def _steps(
 
 
 def _check_pixels(shape: Sequence[int], sizes: Sequence[int]) -> None:
-    """Raise RuntimeError, as PyTorch does, for images without pixels or channels; there may be none of them."""
+    """Raise RuntimeError, as PyTorch does, for images without pixels or channels. A batch without images is valid."""
     if not all(n > 0 for n in (*shape[2:], *sizes)):
         found = f"input {tuple(shape[2:])} and output {tuple(sizes)}"
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got {found}")

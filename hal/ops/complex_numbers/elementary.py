@@ -27,7 +27,7 @@ def _times_i(x: Any) -> Any:
 
 
 def _scaled(size: Any, x: Any) -> Any:
-    """`size * x`, and 0 for an infinite `size` where `x` is 0: a function of a number on an axis stays on one."""
+    """Return `size * x`, and `x` where it is 0 and `size` infinite, so that the result of a number on an axis is on an axis."""
     return where(logical_and(equal(x, 0.0), isinf(size)), x, size * x)
 
 
@@ -35,7 +35,7 @@ def _scaled(size: Any, x: Any) -> Any:
 def _exp(x: Any) -> Any:
     a, b = x.real, x.imag
     size = exp(a)
-    b = where(logical_and(equal(a, -math.inf), logical_not(isfinite(b))), 0.0, b)  # 0 in every direction is 0
+    b = where(logical_and(equal(a, -math.inf), logical_not(isfinite(b))), 0.0, b)  # 0 times any direction is 0
     return join(_scaled(size, cos(b)), _scaled(size, sin(b)))
 
 

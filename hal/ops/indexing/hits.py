@@ -145,8 +145,8 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     """`x` with the elements where `mask` is true replaced by the first ones of `source`, in row-major order.
 
     `x` and `mask` are broadcast. Compare `torch.masked_scatter`. Raises TypeError for other masks than bool, and where a source
-    is too short, IndexError on CPUs and in debug mode (`polyhal.debug`). For an empty source the number of hits is read from
-    the device; raises ShapeError if there are any.
+    is too short, IndexError on CPUs and in debug mode (`polyhal.debug`). With an empty source, waits for the device, and raises
+    ShapeError for a hit.
     """
     shape = broadcast_shapes(x.shape, _mask_of("masked_scatter", mask).shape)
     x, mask = broadcast_to(x, shape), broadcast_to(mask, shape)
@@ -163,7 +163,7 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 
 
 def _with_no_hit(x: Any, mask: Any, source: Any) -> Any:
-    """A copy of `x`, through which the source has a gradient, of zeros."""
+    """Return a copy of `x` that depends on the source on the tape, with gradients of zeros."""
     if source.dtype is not x.dtype or x.dtype.kind != "float":
         return copy(x)
     return selection.where(mask, sum_(source), x)

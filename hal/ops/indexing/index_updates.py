@@ -93,14 +93,14 @@ def _index_fill(x: Any, axis: int, index: Any, value: Any) -> TableUpdate | None
 
 
 def number_of(dtype: DType, value: Any) -> Any:
-    """A number as a tensor of `dtype` holds it."""
+    """Convert a number to the kind of `dtype`."""
     return bool(value) if dtype.kind == "bool" else int(value) if dtype.is_integral else value
 
 
 def _slices(
     name: str, x: Any, axis: int, index: Any, source: Any, reduce: str, include_self: bool = True
 ) -> TableUpdate | None:
-    """The slices along an axis as rows: those along axis 0 are one each, others one for each index of the axes before."""
+    """Return the update of slices as an update of rows: one row per slice and index of the axes before."""
     shape = x.shape or (1,)
     axis = normalize_axis(axis, len(shape))
     count, length = index.size, shape[axis]

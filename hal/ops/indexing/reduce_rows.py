@@ -60,7 +60,7 @@ def _combined(x: Any, index: Any, src: Any, reduce: str, count: Any, include_sel
 
 
 def computed_in(dtype: DType, reduce: str) -> DType:
-    """The dtype that sums by index have kernels for, and that holds the counts of a mean.
+    """Return the dtype in which rows are combined: it has kernels for sums by index, and holds the counts of a mean.
 
     Wrapping commutes with sums and products.
     """

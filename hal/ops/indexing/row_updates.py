@@ -154,7 +154,7 @@ def _reference(combine: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _samples(rng: np.random.Generator, low: int = -1) -> list[Sample]:
-    """Updates of a few rows, some named several times; `low` is the least number."""
+    """Return updates of a few rows, some of them named several times, by numbers from `low`."""
     cases = [(4, 3, 6), (6, 1, 9), (3, 2, 1), (2, 2, 0), (300, 2, 200)]
     return [
         Sample((rng.uniform(-2, 2, (rows, width)), rng.integers(low, rows, n), rng.uniform(-2, 2, (n, width))))
@@ -182,7 +182,7 @@ def put_rows(out: np.ndarray, index: np.ndarray, src: np.ndarray) -> None:
         index, src = index[inside], src[inside]
     if len(np.unique(index)) == len(index):
         out[index] = src
-    else:  # NumPy does not promise which of several values an element gets
+    else:  # NumPy does not document which of several values is stored
         for i, row in zip(index.tolist(), src, strict=True):
             out[i] = row
 

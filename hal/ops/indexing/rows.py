@@ -50,7 +50,7 @@ def index_size(specs: Specs, params: Params) -> int:
 
 
 def index_input(index: Spec) -> CoreInput:
-    """How a core member takes an index: as a vector, in a dtype that holds indices."""
+    """Return the form of an index for a core member: a vector, in a dtype of indices."""
     return CoreInput(index.dtype if index.dtype in _INDEX_DTYPES else dtypes.int64, (index.size,), exact=True)
 
 

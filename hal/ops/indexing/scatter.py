@@ -102,7 +102,7 @@ def _update(
 
 
 def _source(x: Any, index: Any, src: Any) -> Any:
-    """The source as a tensor, where it may be a number."""
+    """Return the source, which may be a number, as a tensor."""
     return src if hasattr(src, "ref") else broadcast_to(full((), src, x.dtype, device=x.device), index.shape)
 
 

@@ -54,7 +54,7 @@ def segment_reduce(
         raise ShapeError(
             message("segment_reduce", f"lengths have shape {lengths.shape}", expected=f"{data.shape[:axis]}")
         )
-    if reduce == "mean" and data.dtype.itemsize < 4:  # neither sums nor counts fit half precision
+    if reduce == "mean" and data.dtype.itemsize < 4:  # half precision can hold neither sums nor counts
         wide = segment_reduce(data.cast(dtype=accumulator(data.dtype)), reduce, lengths=lengths, axis=axis, initial=initial)
         return wide.cast(dtype=data.dtype)
     groups, segments = math.prod(data.shape[:axis]), lengths.shape[-1]

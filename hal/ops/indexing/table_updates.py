@@ -1,7 +1,7 @@
-"""Updates of a tensor by index, seen as updates of the rows of a table that is a view of it.
+"""Updates of a tensor by index, reduced to updates of the rows of a table that is a view of the tensor.
 
-Each function that updates by index says which rows of which table it combines with which others. Applied, that gives a new
-tensor; in place, only the rows that are named are touched.
+Each function that updates by index describes the table, the row numbers and the rows to combine with it. Applied, the
+description makes a new tensor; in place, it touches the named rows only.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ class TableUpdate(NamedTuple):
     """Rows of a table combined with others, by number."""
 
     name: str
-    """The function, for messages."""
+    """Name of the function, for messages."""
     table: Any
     """The tensor as (rows, width), a view where its layout permits one."""
     index: Any
-    """A vector of row numbers, of which negative ones are skipped, or count from the end if the update `wraps`."""
+    """Vector of row numbers. Negative ones are skipped, or count from the end if the update `wraps`."""
     rows: Any
-    """(n, width)"""
+    """Rows (n, width) to combine with the named ones."""
     reduce: str
     include_self: bool = True
     wraps: bool = False
     distinct: bool = False
-    """No row is named twice."""
+    """True if no row is named twice."""
 
     def applied(self) -> Any:
-        """The updated table, in new memory."""
+        """Return the updated table, in new memory."""
         if self.distinct and self.reduce == "replace":
             return replace_rows(self.table, self.index, self._fitted(), True)
         return reduce_rows(self.name, self.table, self._numbers(), self.rows, self.reduce, self.include_self)
 
     def in_place(self) -> tuple[OpDef, tuple[Any, ...], tuple[Any, ...]] | None:
-        """The op that updates the table in its own memory, with inputs and parameters; None if no single one does."""
+        """Return the op that updates the table in its own memory, with inputs and parameters; None if no single op does."""
         if self.reduce == "replace":
             if self.wraps:
                 return write_rows.op, (self.table, self.index, self._fitted()), ()
@@ -67,20 +67,20 @@ class TableUpdate(NamedTuple):
 
 
 Prepare = Callable[..., TableUpdate | None]
-"""Takes the arguments of a function; None where there is nothing to update."""
+"""Function that describes the update by the arguments of a function; None if no element is named."""
 
 UPDATES: dict[str, Prepare] = {}
-"""How functions that update by index do it, by name."""
+"""Descriptions of the functions that update by index, by name."""
 
 
 def table_update(prepare: Prepare) -> Prepare:
-    """Register how the function of this name, without the underscore in front, updates a tensor."""
+    """Register the description of the function with the same name without the leading underscore."""
     UPDATES[prepare.__name__.removeprefix("_")] = takes_both_spellings(prepare)
     return prepare
 
 
 def updated(x: Any, update: TableUpdate | None) -> Any:
-    """`x` after an update, in new memory."""
+    """Return `x` after an update, in new memory."""
     from polyhal.hal.ops.layout.regions import copy
     from polyhal.hal.ops.layout.views import reshape
 

@@ -73,7 +73,7 @@ def _infer_empty(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _empty(*, shape: Any, dtype: Any = None) -> Any:
-    """A tensor of `shape` whose elements are whatever its memory held."""
+    """A tensor of `shape` with uninitialized elements."""
     return np.empty(shape, dtypes.DEFAULT_FLOAT.numpy if dtype is None else as_dtype(dtype).numpy)
 
 

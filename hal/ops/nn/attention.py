@@ -62,8 +62,8 @@ def _attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False
 
     `mask` broadcasts to (..., T, S): bool keeps where True, floats are added. `causal` lets query i see keys up to
     i + S - T. `scale` defaults to 1/sqrt(D). Fully masked rows give 0. Returns the result and each row's logsumexp
-    (..., T, 2) in two parts: the largest score, and the logarithm of the sum relative to it, which would be lost in a sum
-    with a score as large as those that masks add. Both are 0 for a fully masked row.
+    (..., T, 2) in two parts: the largest score, and the logarithm of the sum relative to it, which adding a large score
+    would round away. Both are 0 for a fully masked row.
     """
     p, lse = _np_probabilities(_np_scores(q, k, mask, causal, scale))
     return np.matmul(p, v), lse
@@ -147,7 +147,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _weights(scores: Any, lse: Any) -> Any:
-    """The softmax of scores from its logsumexp in two parts."""
+    """Return the softmax of scores by their logsumexp in two parts."""
     size, steps = (*lse.shape[:-1], 1), (1,) * lse.ndim
     top, logarithm = (slice_(lse, (*(0,) * (lse.ndim - 1), i), size, steps) for i in range(2))
     return exp((scores - top) - logarithm)

@@ -36,7 +36,7 @@ from polyhal.hal.ops.reductions.sums import mean, sum_
 
 
 def _np_logsumexp(x: Any) -> Any:
-    """The logsumexp of rows in two parts: the largest element, and the logarithm of the sum relative to it."""
+    """Return the logsumexp of rows in two parts: the largest element, and the logarithm of the sum relative to it."""
     top = np.max(x, axis=1, keepdims=True)
     top = np.where(np.isneginf(top), 0, top)
     return np.concatenate([top, np.log(np.sum(np.exp(x - top), axis=1, keepdims=True))], axis=1)
@@ -56,8 +56,8 @@ def _cross_entropy_rows(logits: Any, target: Any, *, ignore_index: int = -100, l
     A class out of range gives NaN where it is not refused (see `polyhal.debug`).
 
     With smoothing e the target has probability 1 - e, plus e/C on every class. Returns the losses and, for the gradient,
-    each row's logsumexp (N, 2) in two parts: the largest logit, and the logarithm of the sum relative to it, which a sum
-    with a large logit would lose.
+    each row's logsumexp (N, 2) in two parts: the largest logit, and the logarithm of the sum relative to it, which adding a
+    large logit would round away.
     """
     logits = np.asarray(logits)
     lse = _np_logsumexp(logits)

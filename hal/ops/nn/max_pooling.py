@@ -68,7 +68,7 @@ def _decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: 
 
 
 def _best(x: np.ndarray, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    """Row and column, in the padded image, of each window's first largest element, which is never padding."""
+    """Return row and column, in the padded image, of each window's first largest element, which is never padding."""
     view = np_windows(x, kernel, stride, padding, dilation, ceil_mode, _lowest(x.dtype))
     inside = np_windows(np.ones((1, 1, *x.shape[2:]), bool), kernel, stride, padding, dilation, ceil_mode, False)
     n, c, oh, ow, r, s = view.shape
@@ -108,7 +108,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _inside(x: Any, frame: tuple[Pair, ...]) -> Any:
-    """Which elements of the padded image are its own (1, 1, H, W); None if all are. Padding never is a maximum."""
+    """Return a mask (1, 1, H, W) that is false in the padding, which is never a maximum; None without padding."""
     if all(w == (0, 0) for w in frame):
         return None
     return padded(full((1, 1, *x.shape[2:]), True, dtypes.bool_), frame, False)
@@ -178,7 +178,7 @@ _DILATED = (
 )
 _AT_BORDERS = {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "ceil_mode": False}
 _INFINITE = np.full((1, 1, 3, 3), -np.inf)
-"""An image without a largest element, and windows that begin in the padding."""
+"""An image of -infinity, with windows that begin in the padding."""
 _CASES = [*((s, {**p, "dilation": (1, 1)}) for s, p in CASES), _DILATED]
 _ERRORS = [
     ErrorSample(

@@ -157,7 +157,7 @@ def _core_rule(op: str, arity: int) -> Callable[[ComputeBackend, Specs, tuple[Sp
 
 
 def _of_mixed(dtype: DType) -> DType:
-    """The dtype in which a tensor of `dtype` meets a number or an integer: float32 for half precision, as few of them fit."""
+    """Return the dtype for a tensor of `dtype` and a number or integer: float32 for half precision, which holds few of them."""
     return dtypes.accumulator(dtype) if dtype.kind == "float" else dtype
 
 

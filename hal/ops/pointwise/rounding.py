@@ -41,7 +41,7 @@ truncating_divide = elementwise(
 _SPLIT: dict[str, float] = {"float64": 2.0**27 + 1, "float32": 2.0**12 + 1}
 """Factors that split numbers in two halves, whose products are exact (Dekker, Numerische Mathematik 18, 1971)."""
 _STEPS = 3
-"""Steps of a division, each of which finds as many bits of the quotient as a number has: more than 60 in all."""
+"""Steps of a division. Each one finds as many bits of the quotient as a number has, together more than 60."""
 
 
 def _halves(x: Any, dtype: DType) -> tuple[Any, Any]:
@@ -51,9 +51,9 @@ def _halves(x: Any, dtype: DType) -> tuple[Any, Any]:
 
 
 def _fmod_decomposed(x: Any, y: Any) -> Any:
-    """The remainder of floats with the sign of `x`, for devices that have none: exact for quotients below 2^60.
+    """Return the remainder of floats with the sign of `x`, for devices without one. It is exact for quotients below 2^60.
 
-    The rounding of each product of quotient and divisor is subtracted, too.
+    The rounding error of each product of quotient and divisor is subtracted, too.
     """
     if not _is_float(x, y):
         return x - truncating_divide(x, y) * y
@@ -127,7 +127,7 @@ def _nonzero_samples(rng: np.random.Generator) -> list[Sample]:
 floor_divide = elementwise(
     "floor_divide",
     np.floor_divide,
-    "Largest integer not above `x / y`: for floats that of the exact quotient, so that it agrees with `remainder`.",
+    "Largest integer not above `x / y`. For floats, the quotient is exact, so that it agrees with `remainder`.",
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(_floor_divide_decomposed, x, y),
     gradient=lambda g: (g * 0, g * 0),

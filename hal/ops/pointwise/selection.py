@@ -30,7 +30,7 @@ minimum = elementwise(
 
 
 def _extremum_gradient(g: Any, x: Any, y: Any, loses: Callable[..., Any]) -> Any:
-    """Equal elements get half the gradient each, and both get it where one is NaN, as in PyTorch."""
+    """Return both gradients. As in PyTorch, equal elements have half of `g` each, and a NaN and its partner all of it."""
     won = where(equal(x, y), g * 0.5, g)
     return where(loses(x, y), 0.0, won), where(loses(y, x), 0.0, won)
 

@@ -48,7 +48,7 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _MASK = 0xFFFFFFFF
 _PART = 1 << 18
-"""Words that are computed at once in NumPy; whole blocks."""
+"""Words, a multiple of a block, that NumPy computes in one step."""
 
 
 def philox(seed: int, offset: int, blocks: int) -> np.ndarray:
@@ -75,22 +75,22 @@ def blocks_for(size: int) -> int:
 
 
 def signed_word(word: int) -> int:
-    """The int32 with the low 32 bits of a number."""
+    """Return the low 32 bits of a number as an int32."""
     return ((word & _MASK) ^ 1 << 31) - (1 << 31)
 
 
 def shifted_right(words: Any, bits: int) -> Any:
-    """32-bit words in int32, shifted right by 1 to 31 bits; zeros come in from the left."""
+    """Shift 32-bit words in int32 right by 1 to 31 bits, with zeros from the left."""
     return bitwise_and(bitwise_right_shift(words, bits), (1 << (32 - bits)) - 1)
 
 
 def unsigned(words: Any) -> Any:
-    """Words in int32 in an order that compares as their unsigned values do."""
+    """Map words in int32 to numbers with the order of their unsigned values."""
     return bitwise_xor(words, -(1 << 31))
 
 
 def _word(number: int, *, word: int) -> Any:
-    """One word of an integer, the lowest being 0, as a tensor of one int32."""
+    """One 32-bit word of an integer, counted from the lowest, as a tensor of one int32."""
     return np.array([signed_word(int(number) >> 32 * word)], np.int32)
 
 
@@ -168,9 +168,9 @@ def declare_random(
     tolerance: Tolerance,
     words_dtype: DType = dtypes.uint32,
 ) -> OpFunction:
-    """Declare an op of seed and offset that creates a tensor of `shape` and, if the reference takes one, a float `dtype`.
+    """Declare an op of seed and offset that creates a tensor of `shape`.
 
-    Others create words in `words_dtype`.
+    The result has the float `dtype` if the reference takes one, else it consists of words in `words_dtype`.
     """
     takes_dtype = "dtype" in (reference.__kwdefaults__ or {})
 
@@ -207,9 +207,9 @@ def declare_random(
 def from_words(
     seed: int, offset: int, shape: Any, dtype: Any, convert: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Numbers in a dtype of NumPy, each from one of the words that a random op of `shape` draws.
+    """Convert each word that a random op of `shape` draws to a number in a dtype of NumPy.
 
-    In parts, because the intermediate results of all words at once would take many times the memory of the result.
+    Works in parts, because intermediate results of all words would need many times the memory of the result.
     """
     out = np.empty(math.prod(shape), dtype)
     for start in range(0, out.size, _PART):

@@ -52,7 +52,7 @@ def _vector_norm(x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:  # no
 def vector_norm_gradient(
     g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Axis, keepdims: bool, ord: float  # noqa: A002
 ) -> Any:
-    """The rule of `vector_norm`, for the norms of differences, too."""
+    """Gradient rule of `vector_norm` and of the norms of differences."""
     g, out = unreduced(g, x_spec, axis, keepdims), unreduced(out, x_spec, axis, keepdims)
     if ord == 0:
         return x * 0

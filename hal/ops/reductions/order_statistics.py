@@ -259,7 +259,7 @@ def _interpolated(ordered: Any, ranks: Any, interpolation: str) -> Any:
     high = take_along_axis(ordered, ceil(ranks).cast(dtype=dtypes.int64), -1)
     # The difference of equal infinities is NaN.
     step = where(logical_and(isinf(low), equal(low, high)), 0, high - low)
-    # Where the weight is 0, an infinite step counts for nothing. The sum starts at the nearer element, so that a farther one
-    # that is infinite is not subtracted from itself.
+    # Where the weight is 0, an infinite step is ignored. The sum starts at the nearer element, so that an infinite farther
+    # one is not subtracted from itself.
     near_low = low + where(equal(weight, 0), 0, weight * step)
     return where(less(weight, 0.5), near_low, high - (1.0 - weight) * step)

@@ -118,7 +118,7 @@ def _infer_rule(
 
 
 _KINDS = {"any": "bool", "all": "bool", "mean": "float"}
-"""The only kind of dtype that a member takes."""
+"""The only kind of dtype that a core member takes, by its name."""
 
 
 def _core_rule(name: str) -> Callable[[ComputeBackend, Specs, tuple[Spec, ...], Params], CoreCall | Declined]:
@@ -128,7 +128,7 @@ def _core_rule(name: str) -> Callable[[ComputeBackend, Specs, tuple[Spec, ...], 
             return Declined(f"the backend has no {name} reduction")
         kind = _KINDS.get(name, spec.dtype.kind)
         if spec.dtype.kind != kind:
-            return Declined(f"the reduction {name} takes {kind} alone")
+            return Declined(f"the reduction {name} takes {kind} only")
         if spec.dtype.kind == "float" and spec.dtype is not output.dtype:
             return Declined("the dtype changes")
         operand = output.dtype if name in ("sum", "prod") else spec.dtype

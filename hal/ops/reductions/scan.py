@@ -94,7 +94,7 @@ _ERRORS = [ErrorSample((np.zeros((2, 3)),), {"axis": 2}, ValueError, "axis 2 is 
 
 
 def scanned_in(x: Any) -> Any:
-    """Float64 for float32, as NumPy scans one element after the other."""
+    """Return float64 for an array of float32, because NumPy adds one element after the other; None for others."""
     return np.float64 if np.asarray(x).dtype == np.float32 else None
 
 

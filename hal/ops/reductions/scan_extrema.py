@@ -150,10 +150,10 @@ def _infer_float(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _logcumsumexp_gradient(g: Any, x: Any, out: Any, *, axis: int) -> Any:
-    """Each element i gets the sum of g[j] exp(x[i] - out[j]) over j >= i.
+    """Return for each element i the sum of g[j] exp(x[i] - out[j]) over j >= i.
 
-    It is summed up relative to out[i], by a scan from the end whose factors exp(out[i] - out[i + distance]) are at most 1,
-    and is linear in g, so that it can be differentiated with respect to g.
+    It is summed relative to out[i], by a scan from the end with factors exp(out[i] - out[i + distance]), which are at most
+    1. It is linear in g, so that it can be differentiated with respect to g.
     """
     axis %= len(x.shape)
     length, distance = x.shape[axis], 1

@@ -1,4 +1,4 @@
-"""Quotients by counts of elements, which may not fit the dtype of the elements: float16 ends at 65,504."""
+"""Quotients by counts of elements, which the dtype of the elements may not hold: float16 ends at 65,504."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from polyhal.hal.dtypes import DType, accumulator
 
 
 def shared(g: Any, chosen: Any, axis: Any) -> Any:
-    """The gradients of elements that share `g` equally: those that the bool `chosen` marks along `axis`, at length 1 in `g`."""
+    """Divide `g`, of length 1 along `axis`, equally among the elements along it that the bool `chosen` marks."""
     wide = accumulator(g.dtype)
     count = chosen.cast(dtype=wide).sum(axis=axis, keepdims=True)
     return chosen.cast(dtype=g.dtype) * divided_by_count(g, count)
 
 
 def divided_by_count(total: Any, count: Any) -> Any:
-    """`total` divided by a tensor of counts, in the dtype in which sums of `total` are carried."""
+    """Divide `total` by a tensor of counts in the dtype of its accumulator."""
     wide = accumulator(total.dtype)
     return _cast(_cast(total, wide) / _cast(count, wide), total.dtype)
 

@@ -33,11 +33,11 @@ def sum_dtype(d: DType) -> DType:
 
 
 _MANY = 1024
-"""Rows from which NumPy adds them one after the other in float64: it sums in pairs along the last axis only."""
+"""Terms, along other axes than the last, beyond which NumPy sums in float64: it adds them one after the other, not in pairs."""
 
 
 def wide_terms(x: Any, axis: Any) -> dict[str, Any]:
-    """The `dtype` argument of a NumPy reduction over `axis`, where many terms of float32 would lose digits."""
+    """Return the `dtype` argument of a NumPy reduction over `axis` if many terms of float32 would lose digits."""
     x = np.asarray(x)
     axes = range(x.ndim) if axis is None else [a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,))]
     terms = math.prod(x.shape[a] for a in axes if a != x.ndim - 1)
@@ -142,7 +142,7 @@ def _logsumexp(x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 def _logsumexp_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
-    """The softmax: beside a large element, the result has lost the logarithm."""
+    """Softmax, not computed from the result, in which a large element has absorbed the logarithm."""
     top = max_(x, axis, True)
     e = exp(x - where(isfinite(top), top, 0.0))
     return unreduced(g, x_spec, axis, keepdims) / sum_(e, axis, True) * e

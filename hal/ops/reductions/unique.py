@@ -87,7 +87,7 @@ def unique(
 def _unique_slices(x: Any, dim: int, return_inverse: bool, return_counts: bool) -> Any:
     """Slices are compared on the host: the rounds of a sort by many keys would take longer than the way there."""
     axis = normalize_axis(dim, x.ndim)
-    if not isinstance(x.ref.handle, np.ndarray):  # memory that NumPy has already does not move
+    if not isinstance(x.ref.handle, np.ndarray):  # arrays of NumPy are not copied
         work_on_host("unique", x.device, x.size * x.dtype.itemsize, "NumPy sorts slices by many keys at once")
     front = np.moveaxis(x.detach().numpy(), axis, 0)
     rows = front.reshape(len(front), math.prod(front.shape[1:]))

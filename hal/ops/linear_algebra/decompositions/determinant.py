@@ -113,9 +113,9 @@ def _cofactors_derivative(a: Any, direction: Any) -> Any:
 
 
 def _third_derivative(g: Any, a: Any, direction: Any) -> Any:
-    """The third derivative of the determinant along two directions, from the inverse: of regular matrices only.
+    """The third derivative of the determinant along two directions, by the inverse, so that the matrices must be regular.
 
-    It is that of det A (tr X tr Y - tr XY), where X and Y are the inverse times each direction.
+    It is the derivative of det A (tr X tr Y - tr XY), where X and Y are the inverse times each direction.
     """
     inverse, _ = inverse_matrix(a, False)
     x, y = op_matmul(inverse, g), op_matmul(inverse, direction)
