@@ -33,12 +33,18 @@ def decomposed(planner: Planner, request: Request) -> Resolved | None:
     if missing:
         resolution.skipped.append(f"decomposition: it takes {', '.join(sorted(missing))}, which the device does not store")
         return None
-    for value, output in zip(graph.outputs, outputs, strict=True):
-        if not output.aligned:
-            graph.specs[value] = graph.tensor(value)._replace(aligned=False)
+    _mark_unaligned(graph, {v for v, output in zip(graph.outputs, outputs, strict=True) if not output.aligned})
     run = _interpreted(planner, request, graph)
     resolution.step, resolution.how = ResolutionStep.COMPOSED, f"decomposed into {len(graph.nodes)} ops"
     return run, None
+
+
+def _mark_unaligned(graph: Graph, values: set[int]) -> None:
+    """Mark values that nodes write to unaligned outputs, and the views of these values, which later nodes read."""
+    for node in graph.nodes:
+        values.update(node.outputs if graph.viewed(node) in values else ())
+    for value in values:
+        graph.specs[value] = graph.tensor(value)._replace(aligned=False)
 
 
 def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:

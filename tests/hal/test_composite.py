@@ -58,6 +58,19 @@ def test_optimizer_steps_replace_parameters_and_state(reduced: Device) -> None:
     np.testing.assert_array_equal(g.numpy(), values[1])
 
 
+def test_an_unaligned_output_is_read_through_a_view(device: Device) -> None:
+    """The weight's gradient is a product with the transposed `d_x`, which is an output: its view is not aligned either."""
+    op, rng = OPS["lstm_grad"], np.random.default_rng(0)
+    shapes = [(3, 2, 4), (3, 2, 4), (3, 2, 16), (16, 4), (2, 4), (2, 4), (3, 2, 4), (3, 2, 4)]
+    values = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
+    inputs = (*(Tensor(v, device=device) for v in values), None, None, None)
+    expected = dispatch.apply(op, inputs, (False,))
+    outs = tuple(polyhal.full(x.numel() + 17, np.nan, device=device)[17:].view(x.shape) for x in expected[:4])
+    dispatch.apply_into(op, inputs, (False,), (*outs, expected[4]))
+    for got, wanted in zip(outs, expected[:4], strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_temporaries_go_back_after_their_last_use(reduced: Device) -> None:
     x = polyhal.ones((64, 64), device=reduced)
     x.gelu()
