@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from polyhal.hal import dtypes
@@ -34,6 +35,7 @@ from polyhal.hal.ops.pointwise.pairs import hypot
 from polyhal.hal.ops.pointwise.rounding import isfinite, isinf, isnan
 from polyhal.hal.ops.pointwise.scaled_sums import addcdiv, addcmul, lerp
 from polyhal.hal.ops.pointwise.selection import maximum, where
+from polyhal.hal.ops.pointwise.signs import copysign
 
 by_parts(negative)
 
@@ -77,16 +79,36 @@ def _divide(x: Any, y: Any) -> Any:
     if not is_complex(y):
         return join(x.real / y, x.imag / y)
     a, b, c, d = real(x), imag(x), y.real, y.imag
-    if hasattr(c, "ref"):
-        larger = maximum(abs_(c.detach()), abs_(d.detach()))
-        larger = where(equal(larger, 0.0), 1.0, larger)
-    else:
-        larger = max(abs(c), abs(d)) or 1.0
-    e, f = c / larger, d / larger
+    tensor = hasattr(c, "ref")
+    if not tensor and not y:
+        return join(a / 0.0, b / 0.0)
+    e, f = _scaled(c, d) if tensor else _scaled_numbers(c, d)
     size = c * e + d * f
-    if is_complex(x):
-        return join((a * e + b * f) / size, (b * e - a * f) / size)
-    return join(a * e / size, -(a * f) / size)
+    re, im = (a * e + b * f, b * e - a * f) if is_complex(x) else (a * e, -(a * f))
+    if tensor:  # a division by 0 divides each part by 0
+        zero = equal(size, 0.0)
+        re, im = where(zero, a, re), where(zero, b, im)
+    return join(re / size, im / size)
+
+
+def _scaled(c: Any, d: Any) -> tuple[Any, Any]:
+    """Return both parts of a divisor divided by the larger one. Of an infinite one, the sign is left."""
+    larger = maximum(abs_(c.detach()), abs_(d.detach()))
+    infinite = isinf(larger)
+    larger = where(equal(larger, 0.0), 1.0, larger)
+    e, f = c / larger, d / larger
+    return (
+        where(logical_and(infinite, equal(f, 0.0)), copysign(1.0, c.detach()), e),
+        where(logical_and(infinite, equal(e, 0.0)), copysign(1.0, d.detach()), f),
+    )
+
+
+def _scaled_numbers(c: float, d: float) -> tuple[float, float]:
+    """`_scaled` for a number other than 0."""
+    if math.isinf(c) != math.isinf(d):
+        return (math.copysign(1.0, c), 0.0) if math.isinf(c) else (0.0, math.copysign(1.0, d))
+    larger = max(abs(c), abs(d))
+    return c / larger, d / larger
 
 
 @complex_rule(reciprocal)

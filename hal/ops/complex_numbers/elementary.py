@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.dispatch import is_complex
 from polyhal.hal.ops.complex_numbers.functions import angle
-from polyhal.hal.ops.complex_numbers.rules import complex_rule, join
+from polyhal.hal.ops.complex_numbers.rules import complex_rule, join, real
 from polyhal.hal.ops.pointwise.activation import sigmoid, silu
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.exponential import exp, exp2, expm1, log, log1p, log2, log10, pow_, rsqrt, sqrt
 from polyhal.hal.ops.pointwise.inverse_hyperbolic import acosh, asinh, atanh
-from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not
+from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not, logical_or
 from polyhal.hal.ops.pointwise.pairs import hypot
-from polyhal.hal.ops.pointwise.rounding import isfinite, isinf
+from polyhal.hal.ops.pointwise.rounding import isfinite, isinf, isnan
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.pointwise.signs import copysign
 from polyhal.hal.ops.pointwise.smooth_activation import softsign, tanhshrink
@@ -26,17 +27,31 @@ def _times_i(x: Any) -> Any:
     return join(-x.imag, x.real)
 
 
-def _scaled(size: Any, x: Any) -> Any:
-    """Return `size * x`, and `x` where it is 0 and `size` infinite, so that the result of a number on an axis is on an axis."""
-    return where(logical_and(equal(x, 0.0), isinf(size)), x, size * x)
+def _over_i(x: Any) -> Any:
+    return join(x.imag, -x.real)
+
+
+def _size(x: Any, wave: Any) -> Any:
+    """Return `x`, but its sign where it is not finite and its factor `wave` is 0: results of numbers on an axis are on one."""
+    return where(logical_and(equal(wave, 0.0), logical_not(isfinite(x))), copysign(1.0, x.detach()), x)
+
+
+def _product(x: Any, y: Any) -> Any:
+    """Return `x * y`, and 0 where a factor is 0, whatever the other one is."""
+    return _size(x, y) * _size(y, x)
+
+
+def _cosine(angle: Any, x: Any) -> Any:
+    """Return `cos(angle)`, and 1 where neither `angle` nor `x` is finite: an infinite real part (C99)."""
+    return where(logical_or(isfinite(angle), isfinite(x)), cos(angle), 1.0)
 
 
 @complex_rule(exp)
 def _exp(x: Any) -> Any:
     a, b = x.real, x.imag
     size = exp(a)
-    b = where(logical_and(equal(a, -math.inf), logical_not(isfinite(b))), 0.0, b)  # 0 times any direction is 0
-    return join(_scaled(size, cos(b)), _scaled(size, sin(b)))
+    sine = where(logical_and(equal(a, -math.inf), logical_not(isfinite(b))), 0.0, sin(b))  # 0 times any direction is 0
+    return join(size * _cosine(b, a), _product(size, sine))
 
 
 @complex_rule(exp2)
@@ -47,8 +62,9 @@ def _exp2(x: Any) -> Any:
 @complex_rule(expm1)
 def _expm1(x: Any) -> Any:
     """e^a cos b - 1 is (e^a - 1) cos b - 2 sin(b / 2)^2, which keeps small results exact."""
+    direct = exp(x)
     small = expm1(x.real) * cos(x.imag) - square(sin(x.imag * 0.5)) * 2.0
-    return join(small, exp(x.real) * sin(x.imag))
+    return join(where(isfinite(x), small, direct.real - 1.0), direct.imag)
 
 
 @complex_rule(log)
@@ -77,14 +93,18 @@ def _log1p(x: Any) -> Any:
 
 @complex_rule(sqrt)
 def _sqrt(x: Any) -> Any:
-    """The larger part is sqrt((|z| + |a|) / 2); the other follows from b without cancellation."""
+    """The larger part is sqrt((|z| + |a|) / 2); the other follows from b without cancellation. Both are infinite where b is.
+
+    Signs are constant factors, so that the parts have a gradient on the axes, too.
+    """
     a, b = x.real, x.imag
-    zero = equal(x, 0)
-    larger = sqrt(where(zero, 1.0, abs_(x) + abs_(a)) * 0.5)
-    smaller = abs_(b) / (larger * 2.0)
-    negative = less(a, 0.0)
-    re, im = where(negative, smaller, larger), where(negative, larger, smaller)
-    return join(where(zero, 0.0, re), where(zero, 0.0, copysign(im, b)))
+    negative, side = less(a, 0.0), copysign(1.0, b.detach())
+    half = abs_(x) * 0.5 + a * where(negative, -0.5, 0.5)
+    zero = equal(half, 0.0)
+    larger = sqrt(where(zero, 1.0, half))
+    smaller = where(logical_or(zero, isinf(b)), b.detach(), b / (larger * 2.0))
+    larger = where(zero, 0.0, where(isinf(b), math.inf, larger))
+    return join(where(negative, smaller * side, larger), where(negative, larger * side, smaller))
 
 
 @complex_rule(rsqrt)
@@ -94,23 +114,33 @@ def _rsqrt(x: Any) -> Any:
 
 @complex_rule(pow_)
 def _pow(x: Any, y: Any) -> Any:
-    """`exp(y * log(x))`; 0 to any power but 0 is 0."""
-    if not hasattr(y, "ref") and not is_complex(y) and y in (0, 1, 2, -1, 0.5):
-        return {
-            0: lambda: x * 0 + 1,
-            1: lambda: x * 1,
-            2: lambda: square(x),
-            -1: lambda: 1.0 / x,
-            0.5: lambda: sqrt(x),
-        }[y]()
-    x, y = (v if hasattr(v, "ref") else complex(v) for v in (x, y))
-    zero = equal(x, 0) if hasattr(x, "ref") else x == 0
+    """Return `exp(y * log(x))`; 1 for an exponent of 0, and 0 where 0 has an exponent with a positive real part."""
+    if not hasattr(y, "ref"):
+        return _SIMPLE_POWERS[y](x) if y in _SIMPLE_POWERS else _power(x, y)
+    return where(equal(y, 0), 1.0, _power(x, y))
+
+
+def _power(x: Any, y: Any) -> Any:
+    """Return `exp(y * log(x))`, but 0 and without a gradient where it vanishes because `x` is 0."""
+    base = x.cast(dtype=dtypes.to_complex(x.dtype)) if hasattr(x, "ref") and not is_complex(x) else x
+    positive = less(0.0, real(y)) if hasattr(y, "ref") else real(y) > 0
     if not hasattr(x, "ref"):
-        return exp(y * _log_of_number(x)) if x else where(equal(y, 0), 1.0, join(y.real * 0.0, 0))
-    base = x if is_complex(x) else x.cast(dtype=dtypes.to_complex(x.dtype))
-    power = exp(log(where(zero, 1.0, base)) * y)
-    of_zero = where(equal(y, 0), 1.0, 0.0) if hasattr(y, "ref") else float(y == 0)
-    return where(zero, of_zero, power)
+        if x:
+            return exp(y * _log_of_number(x))
+        return where(positive, 0.0, exp(where(positive, 1.0, y) * complex(-math.inf, 0.0)))
+    if positive is False:
+        return exp(log(base) * y)
+    zero = equal(x, 0) if positive is True else logical_and(equal(x, 0), positive)
+    return where(zero, 0.0, exp(log(where(zero, 1.0, base)) * y))
+
+
+_SIMPLE_POWERS: dict[complex, Callable[[Any], Any]] = {
+    0: lambda x: join(where(False, x.real, 1.0), where(False, x.imag, 0.0)),
+    1: lambda x: x * 1,
+    2: square,
+    -1: lambda x: 1.0 / x,
+    0.5: sqrt,
+}
 
 
 def _log_of_number(x: complex) -> complex:
@@ -140,63 +170,80 @@ def _tanhshrink(x: Any) -> Any:
 # --- trigonometric and hyperbolic functions -------------------------------------------------------------------------
 
 
-@complex_rule(sin)
-def _sin(x: Any) -> Any:
-    a, b = x.real, x.imag
-    return join(_scaled(cosh(b), sin(a)), cos(a) * sinh(b))
-
-
-@complex_rule(cos)
-def _cos(x: Any) -> Any:
-    a, b = x.real, x.imag
-    return join(cos(a) * cosh(b), -_scaled(sinh(b), sin(a)))
-
-
 @complex_rule(sinh)
 def _sinh(x: Any) -> Any:
     a, b = x.real, x.imag
-    return join(sinh(a) * cos(b), _scaled(cosh(a), sin(b)))
+    return join(_product(sinh(a), _cosine(b, a)), _product(cosh(a), sin(b)))
 
 
 @complex_rule(cosh)
 def _cosh(x: Any) -> Any:
     a, b = x.real, x.imag
-    return join(cosh(a) * cos(b), _scaled(sinh(a), sin(b)))
+    return join(cosh(a) * _cosine(b, a), _product(sinh(a), sin(b)))
 
 
 @complex_rule(tanh)
 def _tanh(x: Any) -> Any:
     """(t + iu) / (1 + itu) with t = tanh a and u = tan b, times cos(b)^2: nothing overflows."""
-    t, c, s = tanh(x.real), cos(x.imag), sin(x.imag)
+    a, b = x.real, x.imag
+    b = where(logical_and(isinf(a), logical_not(isfinite(b))), 0.0, b)  # the limits are 1 and -1 in every direction
+    t, c, s = tanh(a), cos(b), sin(b)
     size = square(c) + square(t * s)
-    return join(t / size, s * c * (1.0 - square(t)) / size)
+    return join(_product(t, 1.0 / size), _product(s, c * (1.0 - square(t)) / size))
+
+
+@complex_rule(sin)
+def _sin(x: Any) -> Any:
+    return _over_i(sinh(_times_i(x)))
+
+
+@complex_rule(cos)
+def _cos(x: Any) -> Any:
+    return cosh(_times_i(x))
 
 
 @complex_rule(tan)
 def _tan(x: Any) -> Any:
-    y = tanh(_times_i(x))
-    return join(y.imag, -y.real)
+    return _over_i(tanh(_times_i(x)))
 
 
 # Inverse functions after Kahan 1987: products of square roots keep the signs that tell the sides of a branch cut.
 
 
+def _where_infinite(x: Any, special: Any, re: Any, im: Any) -> Any:
+    """Join `re` and `im`, but both parts of `special(a, b)` where a part a or b of `x` is infinite."""
+    infinite = isinf(x)
+    limits = special(x.real.detach(), x.imag.detach())
+    return join(*(where(infinite, limit, part) for limit, part in zip(limits, (re, im), strict=True)))
+
+
+def _on_axis(x: Any, value: Any, part: Any) -> Any:
+    """Return `part`, but `value` where the real part of `x` is 0 and the imaginary part NaN: on the imaginary axis."""
+    return where(logical_and(equal(x.real, 0.0), isnan(x.imag)), value, part)
+
+
 @complex_rule(asin)
 def _asin(x: Any) -> Any:
     u, v = sqrt(1.0 - x), sqrt(x + 1.0)
-    return join(atan2(x.real, u.real * v.real - u.imag * v.imag), asinh(u.real * v.imag - u.imag * v.real))
+    re = _on_axis(x, x.real, atan2(x.real, u.real * v.real - u.imag * v.imag))
+    im = asinh(u.real * v.imag - u.imag * v.real)
+    return _where_infinite(x, lambda a, b: (atan2(a, abs_(b)), copysign(math.inf, b)), re, im)
 
 
 @complex_rule(acos)
 def _acos(x: Any) -> Any:
     u, v = sqrt(1.0 - x), sqrt(x + 1.0)
-    return join(atan2(u.real, v.real) * 2.0, asinh(v.real * u.imag - v.imag * u.real))
+    re = _on_axis(x, math.pi / 2, atan2(u.real, v.real) * 2.0)
+    im = asinh(v.real * u.imag - v.imag * u.real)
+    return _where_infinite(x, lambda a, b: (atan2(abs_(b), a), copysign(math.inf, -b)), re, im)
 
 
 @complex_rule(acosh)
 def _acosh(x: Any) -> Any:
     u, v = sqrt(x - 1.0), sqrt(x + 1.0)
-    return join(asinh(u.real * v.real + u.imag * v.imag), atan2(u.imag, v.real) * 2.0)
+    re = asinh(u.real * v.real + u.imag * v.imag)
+    im = _on_axis(x, math.pi / 2, atan2(u.imag, v.real) * 2.0)
+    return _where_infinite(x, lambda a, b: (math.inf, atan2(b, a)), re, im)
 
 
 @complex_rule(atanh)
@@ -205,17 +252,16 @@ def _atanh(x: Any) -> Any:
     a, b = x.real, x.imag
     side = where(less(a, 0.0), -1.0, 1.0)
     size = a * side
-    re = log1p(size * 4.0 / (square(1.0 - size) + square(b))) * side * 0.25
-    return join(re, atan2(b * 2.0, (1.0 - a) * (a + 1.0) - square(b)) * 0.5)
+    re = _on_axis(x, a, log1p(size * 4.0 / (square(1.0 - size) + square(b))) * side * 0.25)
+    im = atan2(b * 2.0, (1.0 - a) * (a + 1.0) - square(b)) * 0.5
+    return _where_infinite(x, lambda a, b: (copysign(0.0, a), where(isnan(b), b, copysign(math.pi / 2, b))), re, im)
 
 
 @complex_rule(asinh)
 def _asinh(x: Any) -> Any:
-    y = asin(_times_i(x))
-    return join(y.imag, -y.real)
+    return _over_i(asin(_times_i(x)))
 
 
 @complex_rule(atan)
 def _atan(x: Any) -> Any:
-    y = atanh(_times_i(x))
-    return join(y.imag, -y.real)
+    return _over_i(atanh(_times_i(x)))
