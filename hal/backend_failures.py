@@ -1,4 +1,4 @@
-"""Context of a backend's own exceptions: the op, the device and the package that a user can update or report to."""
+"""Context of a backend's own exceptions: the op, the device, and the package to update or to report to."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class DeviceInfo:
     vendor: str = ""
 
     def shown(self) -> DeviceInfo:
-        """Return the description with texts that are safe to print: drivers may put control characters into names."""
+        """Return the description with texts that are safe to print: names of drivers may contain control characters."""
         texts = (self.name, self.driver, self.vendor)
         if all(t.isprintable() for t in texts):
             return self
@@ -60,7 +60,7 @@ class UnusableDevice:
     fix: str = ""
     """What to do about it."""
     unexpected: bool = False
-    """Whether programs are warned of it: a driver is installed and fails, so that a slower device is taken instead."""
+    """True if programs are warned, because an installed driver fails and a slower device may be chosen instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Capabilities:
     storage: frozenset[DType] = frozenset(dtypes.ALL)
     """Dtypes that device memory can hold and that `copy` and `fill` handle: bool, int32 and float32 at least.
 
-    Without int64, tensors of integers are int32 on this device, those that ops make included. A tensor of another dtype that is
-    not listed is refused with UnsupportedDTypeError.
+    Without int64, int32 takes its place on this device, also in results of ops. A tensor of any other dtype that is not listed
+    raises UnsupportedDTypeError.
     """
     compute: frozenset[DType] = frozenset(dtypes.ALL)
     """Dtypes that the arithmetic core methods accept: bool, int32 and float32 at least, and none that `storage` lacks.

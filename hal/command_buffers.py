@@ -1,4 +1,4 @@
-"""The optional protocol of devices that record launches once and submit them any number of times."""
+"""Optional protocol of devices that record launches once and submit them any number of times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class BindingSlot:
-    """A placeholder for memory that a command buffer is given at each submission: the arguments and results of a step.
+    """A placeholder for memory that is bound at each submission of a command buffer: arguments and results of a step.
 
     A `Ref` whose handle is a slot has an offset relative to the slot's own `offset`. Offsets count elements.
     """
@@ -49,8 +49,9 @@ class SupportsCommandBuffers(Protocol):
     """
 
     def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
-        """Run `calls` and record what they launch, in order, instead of enqueueing it.
+        """Run `calls` and record their launches, in order, instead of enqueueing them.
 
-        The calls use launches and the core members, from `fill` to `scatter_add`. They pass a `BindingSlot` in place of a
-        handle, and a `RuntimeScalar` in place of a number, to launches and `fill`, if its value may change between submissions.
+        The calls use launches and the core members, from `fill` to `scatter_add`. A `BindingSlot` may take the place of a
+        handle, and in launches and `fill` a `RuntimeScalar` the place of a number, for values that change between
+        submissions.
         """

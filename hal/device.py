@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _blocks = threading.local()
-"""The `with` blocks of devices that the thread is in."""
+"""Stack of the `with` blocks of devices that the thread has entered."""
 
 
 class Device:
@@ -69,7 +69,7 @@ class Device:
     stream_backend: SupportsStreams | None
     """The backend, where it has streams. Kept for the same reason."""
     stand_ins: Mapping[DType, DType]
-    """The dtype that the device has in place of each 64-bit integer that it does not store; empty on most devices."""
+    """The narrower dtype for each 64-bit integer dtype that the device does not store; empty on most devices."""
     uploads: PendingUploads | None
     """Copies to the device in flight, where the backend supports them."""
     _losing_backend: SupportsLossDetection | None
@@ -211,7 +211,7 @@ class Device:
         """Copy `array`, which must be of `dtype`'s NumPy type, to a new buffer. Returns the buffer and a reference to it.
 
         With `non_blocking` nobody may change `array` afterwards, and the call does not wait if the backend supports that.
-        Raises UnsupportedDTypeError if the device stores neither the dtype nor, in its stand-in, the numbers.
+        Raises UnsupportedDTypeError if the device does not store the dtype, or a number does not fit its stand-in.
         """
         if dtype in self.stand_ins:
             dtype = self.stand_ins[dtype]
@@ -276,7 +276,7 @@ class Device:
         return start_read(backend, buffer.handle, 0, out)
 
     def __enter__(self) -> Device:
-        """Make tensors of this thread on the device inside a `with` block, where no other is named."""
+        """Make the device the default of this thread inside a `with` block."""
         from polyhal.hal.dispatch import default_device
 
         block = default_device(self)

@@ -192,7 +192,7 @@ def to_float(dtype: DType) -> DType:
 
 
 def stand_ins(storage: Collection[DType]) -> dict[DType, DType]:
-    """The narrower integers that stand for 64-bit ones on a device that stores `storage`: by the dtype that is missing."""
+    """Return the stand-in for each 64-bit integer dtype that is missing in `storage`: the narrower dtype that replaces it."""
     pairs = ((int64, int32), (uint64, uint32))
     return {wide: narrow for wide, narrow in pairs if wide not in storage and narrow in storage}
 

@@ -37,9 +37,10 @@ class BackendSpec:
     name: str
     probe: Callable[[], Sequence[DeviceInfo | UnusableDevice]] | str
     """Lists the devices that exist now; an `UnusableDevice` says why one of them is left out. It may import heavy modules, and
-    runs in a thread of its own with a time limit (POLYHAL_PROBE_TIMEOUT), and before that once in a process of its own. It may
-    raise: the message, or a note of the exception (`add_note`), should then say what to install; `polyhal doctor` prints the
-    note as the fix."""
+    runs in a thread of its own with a time limit (POLYHAL_PROBE_TIMEOUT), and before that once in a process of its own. It
+    may raise: the message, or a note of the exception (`add_note`), should then name the missing package or driver;
+    `polyhal doctor`
+    prints the note as the fix."""
     create: Callable[[str], ComputeBackend] | str
     """Opens the device with the given `DeviceInfo.selector`."""
     priority: int = 0

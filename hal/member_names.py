@@ -1,9 +1,9 @@
 """Functions that a backend may offer as members beyond the required ones: names for `Capabilities.unary`, `.binary`, `.reduce`.
 
-A name means the op that is called so: `unary("tanh", x, out)` computes `polyhal.tanh`, with its dtype of the result, NaN and
-infinities included. A backend that lists a name handles it in every dtype of `Capabilities.compute` that the op computes in.
-The framework composes functions that are not listed of those that are: with the required names alone, tanh is made of exp, div
-and others. Functions with parameters, such as `elu` and `gelu`, are not members: they are composed, or kernels of `lower`.
+Each is the name of an op: `unary("tanh", x, out)` computes `polyhal.tanh`, with its dtype of the result, NaN and infinities
+included. A backend that lists a name supports it in every dtype of `Capabilities.compute` that the op computes in. The
+framework composes the other functions: with the required names only, tanh consists of exp, div and others. Functions with
+parameters, such as `elu` and `gelu`, are not members: they are composed, or kernels of `lower`.
 """
 
 from __future__ import annotations

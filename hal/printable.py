@@ -1,4 +1,4 @@
-"""Text of drivers and plug-ins, made safe to print: control characters would move the cursor or change the terminal."""
+"""Text of drivers and plug-ins, made safe to print: control characters could move the cursor or change the terminal."""
 
 from __future__ import annotations
 

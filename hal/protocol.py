@@ -9,7 +9,7 @@ and of one dtype (bool for conditions and comparison results). No reference is e
 
 Every backend stores and computes in bool, int32 and float32, which suffice for training. No member receives a dtype outside
 `Capabilities.storage`, and no arithmetic member one outside `Capabilities.compute`. Without int64, integers of the framework
-are int32 on the device, and arrays of the host are converted if their numbers fit. Random numbers need int32 alone.
+are int32 on the device, and arrays of the host are converted if their numbers fit. Random numbers need only int32.
 
 Optional protocols are looked up once, when a device is opened. Each says who calls it and when.
 """

@@ -41,7 +41,7 @@ class Recording:
         self.recorder: StepRecorder = StepRecorder(None if previous is None else previous.recorder)
         self._results: list[int] = []
         self._memories: list[int | None] = []
-        """The memory of each result; None for what the program does not see."""
+        """Memory of each result; None for a value that the program does not receive."""
         self._scope: AbstractContextManager[None] | None = None
         self._captured: CapturedGraph | None = None
 
@@ -81,7 +81,7 @@ class Recording:
         return self.recorder.add_fake_input(device, spec)
 
     def made(self, x: Array) -> bool:
-        """Whether an array was made in the recording, over memory of its own or of another array."""
+        """Return whether an array was made in the recording, in new memory or in the memory of another array."""
         return self.recorder.made(x)
 
     def results(self, arrays: Iterable[Array]) -> None:
@@ -94,9 +94,9 @@ class Recording:
             self._memories.append(self.recorder.memory_of(x))
 
     def assign(self, pairs: Iterable[tuple[Array, Any]]) -> None:
-        """Let each array hold a value from now on, all at once: no value sees what another array is assigned.
+        """Assign a value to each array, all at once: every value is read before any array is written.
 
-        A value is an array or a number of the same shape and dtype, and may lie in the memory of any of the arrays.
+        A value is an array or a number of the same shape and dtype, and may share memory with any of the arrays.
         """
         self.recorder.assign(pairs)
 

@@ -12,7 +12,7 @@ from polyhal.hal.ops.indexing.row_updates import put_rows
 from polyhal.hal.protocol import SimpleLaunch
 
 ROW_UPDATES = frozenset({"replace_rows", "write_rows"})
-"""Ops of a table, an index and rows."""
+"""Ops with a table, an index and rows as operands."""
 
 
 def row_update(op: str) -> SimpleLaunch:
@@ -33,5 +33,3 @@ def row_update(op: str) -> SimpleLaunch:
 def _array(ref: Ref) -> Any:
     return view_memory(ref.spec, ref.handle, ref.offset)
 
-
-__all__ = ["ROW_UPDATES", "row_update"]

@@ -52,7 +52,7 @@ def create(selector: str) -> OpenCLBackend:
 
 
 _GROUP = 64
-"""Work-items per group where a processor runs kernels as a GPU does."""
+"""Work-items per group of kernels for GPUs on a processor."""
 
 
 class OpenCLBackend(CoreMethods):

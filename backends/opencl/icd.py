@@ -55,7 +55,7 @@ def prepare() -> DriverSetup:
         return DriverSetup(note=f"{_VARIABLE} names the single driver {named}; left as it is")
     inherited = Path(named) if named else None
     if inherited is not None and _OURS in inherited.name and not _is_intact(inherited):
-        inherited = None  # the folder of another process, to which others have added
+        inherited = None  # another process wrote the folder, and it was changed since
     if inherited is not None and _lists(inherited, library):
         return DriverSetup(named)
     late = "pyopencl" in sys.modules
@@ -85,7 +85,7 @@ def packaged_library() -> Path | None:
 
 
 def is_packaged(platform: str) -> bool:
-    """Return whether the name of a platform is that of the packaged driver; Intel's driver for GPUs has another one."""
+    """Return whether a platform is the packaged driver, by its name. Intel's driver for GPUs has another name."""
     return "intel" in platform.lower() and "graphics" not in platform.lower()
 
 
@@ -113,7 +113,7 @@ def load_problem() -> tuple[str, str] | None:
 
 
 def _foreign_library(folder: Path) -> Path | None:
-    """Return a loaded library from elsewhere that has the name of one in `folder`; None if there is none or nobody knows."""
+    """Return a loaded library from elsewhere with the name of a library in `folder`; None if none is found."""
     try:
         lines = _LOADED_FILES.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not on Linux
@@ -168,7 +168,7 @@ def _digest(files: dict[str, str]) -> str:
 def _write_folder(files: dict[str, str]) -> Path:
     """Write a folder with exactly these files. Its name is a digest of them, so processes that race write equal bytes.
 
-    The loader loads every library that the folder names: nobody else may be able to write there.
+    The loader loads every library that the folder names, so that no other user may be able to write to it.
     """
     digest = _digest(files)
     for folder in (
@@ -185,7 +185,7 @@ def _write_folder(files: dict[str, str]) -> Path:
 
 
 def _fill(folder: Path, files: dict[str, str]) -> None:
-    """Let a folder hold these files and no other. Raises OSError, also for a folder that others can write to."""
+    """Make a folder contain exactly these files. Raises OSError, also for a folder that others can write to."""
     if folder.is_symlink():
         raise PermissionError(errno.EACCES, "is a link", str(folder))
     trust.private_folder(folder)

@@ -134,7 +134,7 @@ class KernelLaunch:
             with kernel.lock:
                 try:
                     kernel.cl.set_args(*values)
-                except RuntimeError:  # an integer beyond those of C
+                except RuntimeError:  # an integer beyond the range of the C type
                     kernel.cl.set_args(*self._wrapped(values))
                 event = cl.enqueue_nd_range_kernel(queue.native, kernel.cl, self._global, self._local)
             queue.launched(1)

@@ -183,7 +183,7 @@ def _literal(value: Any) -> str:
 
 
 def _only_file(file: str, text: str, name: str) -> str:
-    """The text of a kernel, which is the only file there is. Raises ValueError for another one, which it includes."""
+    """Return the text of a kernel, which is the only file. Raises ValueError for another file that it includes."""
     if name != file:
         raise ValueError(f"it includes {name}; expected a text without #include of files")
     return text

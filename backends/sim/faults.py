@@ -27,11 +27,11 @@ class FaultKind(enum.StrEnum):
     """What can go wrong, and what `at` counts for it (from 1)."""
 
     ALLOCATION_FAILURE = "allocation_failure"
-    """`allocate` raises OutOfMemoryError. `at` counts allocations. The pool then frees its unused blocks and tries once more,
-    so that a program gets the error with `times=2` only."""
+    """`allocate` raises OutOfMemoryError. `at` counts allocations. The pool then frees its unused blocks and tries once more:
+    the error reaches a program only with `times=2`."""
     BUILD_FAILURE = "build_failure"
-    """A kernel does not build. `at` counts builds. With POLYHAL_STRICT=1 the program gets KernelBuildError, otherwise a warning
-    and a slower way; KernelBuildError if that does not build either."""
+    """A kernel does not build. `at` counts builds. With POLYHAL_STRICT=1 that raises KernelBuildError; otherwise it warns, and
+    the op runs in a slower way, which raises KernelBuildError if its kernel does not build either."""
     DEVICE_LOST = "device_lost"
     """The device halts instead of executing the command. `at` counts commands, here and below."""
     SLOW_LINK = "slow_link"

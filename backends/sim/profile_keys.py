@@ -54,15 +54,14 @@ def check(tables: Mapping[str, Any]) -> None:
 def _problems(tables: Mapping[str, Any]) -> Iterator[str]:
     for name in tables:
         if name not in _TABLES and name not in _NUMBERS:
-            yield f"[{name}] is no table of a profile; expected {', '.join([*_NUMBERS, *_TABLES])}"
+            yield f"[{name}] is not a table of a profile; expected {', '.join([*_NUMBERS, *_TABLES])}"
     for name in (*_NUMBERS, *_TABLES):
         table = tables.get(name)
         if not isinstance(table, dict):
-            if name in tables or name not in _OPTIONAL:
-                yield f"the table [{name}] is missing"
-                table = {}
-            else:
+            if name in _OPTIONAL and name not in tables:
                 continue
+            yield f"the table [{name}] is missing"
+            table = {}
         keys = _TABLES.get(name) or dict.fromkeys((*table, *_NUMBERS[name]), _REQUIRED)
         yield from _problems_of_keys(name, table, keys)
 

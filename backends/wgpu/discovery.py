@@ -23,8 +23,8 @@ _NO_ADAPTER = (
 )
 _OPENGL = "POLYHAL_OPENGL=1 lists those that only OpenGL offers"
 _APIS = ("Vulkan", "Metal", "DX12")
-"""The APIs whose adapters are listed. Mesa's OpenGL drivers load an LLVM of their own into the process, which ends programs
-that load another one later, such as `import triton` does: they are listed on request only."""
+"""APIs with adapters that are always listed. Adapters of OpenGL are listed on request, because Mesa's OpenGL drivers load an
+LLVM into the process, and a program that loads another one later, as `import triton` does, crashes."""
 _TYPES = {
     "DiscreteGPU": DeviceType.GPU,
     "IntegratedGPU": DeviceType.INTEGRATED_GPU,

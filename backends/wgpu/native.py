@@ -33,7 +33,7 @@ def _binding(*names: str) -> Any:
 
 
 def limit_apis(apis: Sequence[str]) -> None:
-    """Let wgpu open only the graphics APIs in `apis`. No-op once adapters were listed, which fixes the list."""
+    """Restrict wgpu to the graphics APIs in `apis`. No-op after adapters were listed, because the first list is final."""
     try:
         from wgpu.backends.wgpu_native import _helpers, extras
     except ImportError:  # a release with another binding

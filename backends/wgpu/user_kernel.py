@@ -142,7 +142,8 @@ def compile_kernel(
     try:
         code = without_comments(source)
         if (declared := _BINDING.search(code)) is not None:
-            raise ValueError(f"the source declares {declared[0]}; tensors and parameters are declared already, by name")
+            expected = "no bindings: tensors and parameters are declared by name"
+            raise ValueError(f"the source declares {declared[0]}; expected {expected}")
         entry = entry_point(code)
         text = add_offsets(entry.text, specs)
     except ValueError as error:

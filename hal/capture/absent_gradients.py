@@ -1,8 +1,8 @@
 """A backward graph for the case that some results have no gradient.
 
-A backward pass is linear in the gradients that it begins with. A value that depends on absent ones alone is absent too, as in
-an eager backward pass: its node does not run, and a sum is the other term. Zeros in place of absent gradients would not do:
-0 * inf is NaN.
+A backward pass is linear in the gradients of the results. A value that depends on absent gradients only is absent, too, as
+in an eager backward pass: its node is removed, and a sum is replaced by its other term. Zeros cannot replace absent
+gradients, because 0 * inf is NaN.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class PartialBackward(NamedTuple):
 
     captured: CapturedGraph
     results: list[int | None]
-    """For each result of the whole graph its position among the results of this one; None if it is absent."""
+    """For each result of the whole graph, its position among the results of this one; None if it is absent."""
 
 
 def without_absent(captured: CapturedGraph, seeds: int, absent: Collection[int]) -> PartialBackward:
-    """The graph for runs in which the first `seeds` arguments are gradients, without those at the positions `absent`.
+    """Return the graph for runs without some of the gradients that are its first `seeds` arguments.
 
-    The arguments at these positions are not read.
+    The arguments at the positions `absent` are not read.
     """
     return _Pruning(captured, seeds, absent).finish()
 
@@ -39,7 +39,7 @@ class _Pruning:
         self._rewriter = GraphRewriter(captured.graph)
         positions = {i: s.position for i, s in enumerate(captured.sources) if isinstance(s, StepInput)}
         self._absent = {i for i, p in positions.items() if p in absent}
-        """Values that depend on absent gradients, and on no others."""
+        """Values that depend on absent gradients only."""
         self._present = {i for i, p in positions.items() if p < seeds and p not in absent}
         """Values that depend on gradients that are present."""
 
@@ -80,7 +80,7 @@ class _Pruning:
             self._present.update(node.outputs)
 
     def _other_term(self, node: Node) -> Value | None:
-        """The term of a sum that is not absent; None for other nodes, and where the sum has another shape or dtype."""
+        """Return the term of a sum that is not absent; None for other nodes, and for a sum of another shape or dtype."""
         if node.op is not OPS["add"]:
             return None
         terms = [x for x in node.inputs if isinstance(x, Value) and x.index not in self._absent]

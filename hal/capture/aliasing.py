@@ -118,7 +118,7 @@ class AliasTable:
         return value
 
     def memory_of(self, x: Array) -> int:
-        """A number for the buffer of an array: the same for arrays in one buffer, and for no other."""
+        """Return a number for the buffer of an array; arrays in one buffer have equal numbers."""
         return self._contents(x.buffer).number
 
     def add_input(self, x: Array) -> int:

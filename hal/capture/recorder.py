@@ -102,7 +102,7 @@ class StepRecorder:
         self._aliases.store(target, self._aliases.operand(value))
 
     def assign(self, pairs: Iterable[tuple[Array, Any]]) -> None:
-        """Overwrite several arrays with the values that were there before any of them was written to."""
+        """Overwrite several arrays with values that are read before any of them is written."""
         for target, value in [(target, self._aliases.operand(value)) for target, value in pairs]:
             self._aliases.store(target, value)
 
@@ -212,7 +212,7 @@ class StepRecorder:
         return x
 
     def made(self, x: Array) -> bool:
-        """Whether a tensor was made while recording."""
+        """Return whether a tensor was made while recording."""
         return any(ref() is x for ref in self._tensors)
 
     def value_of(self, x: Array) -> int:
@@ -220,11 +220,11 @@ class StepRecorder:
         return self._aliases.value_of(x)
 
     def memory_of(self, x: Array) -> int:
-        """A number for the memory of a tensor; for `finish`."""
+        """Return a number for the memory of a tensor; for `finish`."""
         return self._aliases.memory_of(x)
 
     def finish(self, results: Iterable[int], memories: Iterable[int | None]) -> CapturedGraph:
-        """The graph of what was recorded, given the values that the step returns, and the memory of each."""
+        """Return the recorded graph, given the values that the step returns, and the memory of each."""
         returned, places = list(results), list(memories)
         self._back_constants()
         tensors = [t for t in (ref() for ref in self._tensors) if t is not None and isinstance(t.buffer, FakeBuffer)]

@@ -60,8 +60,8 @@ class CapturedGraph:
     leaf_flags: list[tuple[Any, bool]] = field(default_factory=list)
     """Tensors that are read without being passed, and whether each requires gradients."""
     memories: list[int | None] = field(default_factory=list)
-    """By graph output, a number for the memory in which the program sees it: outputs of one number share memory, others do
-    not. None for values that the program does not see. Empty where it follows from the graph as it was recorded."""
+    """Number of the program's memory of each graph output: outputs of one number share memory, others do not. None for
+    outputs that the program does not receive. Empty where it follows from the recorded graph."""
 
     def write_only_gradients(self) -> frozenset[int]:
         """The graph outputs that are gradients replaced without a read of the old ones."""

@@ -110,7 +110,7 @@ def debug(enabled: bool = True) -> None:
 
     Debug mode is the check `bounds` (see `polyhal.check`): calls, eager and captured, raise IndexError for an index or a label
     out of range on every device, as eager calls always do on CPUs. A check waits for the device. Uninitialized memory, as of
-    `polyhal.empty`, is filled with NaN, or with the byte 0x5A in integers, so that a program that reads it is found.
+    `polyhal.empty`, is filled with NaN, or with the byte 0x5A in integers, so that a read of it shows in results.
     """
     others = tuple(o for o in settings.observers if o not in (BOUNDS, POISON))
     settings.observers = (*others, BOUNDS, POISON) if enabled else others

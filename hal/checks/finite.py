@@ -67,7 +67,7 @@ def _writes_infinity(values: Iterable[Any]) -> bool:
 
 
 def extent_in_bytes(ref: Ref) -> Extent:
-    """The memory from the first to the last byte of a tensor."""
+    """Return the offsets of the first byte of a tensor and of the first one after it."""
     steps = [(n - 1) * s for n, s in zip(ref.spec.shape, ref.spec.strides, strict=True)]
     low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
     size = ref.dtype.itemsize

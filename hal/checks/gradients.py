@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from polyhal.hal.dispatch.executor import Array, TapeNode
     from polyhal.hal.memory.buffer import Buffer
 
-_FIX = "leave the gradients that hooks and custom functions get as they are, and return new tensors"
+_FIX = "do not change the gradients that hooks and custom functions receive; return new tensors"
 
 
 class _Waiting(NamedTuple):
-    """A gradient on its way to a node, as it was when it was handed on."""
+    """A gradient that was delivered to a node, and its version at that time."""
 
     node: TapeNode
     buffer: Buffer
@@ -31,18 +31,18 @@ class _Waiting(NamedTuple):
 
 
 class WaitingGradients:
-    """The gradients that one backward pass has handed on to nodes that it has not visited yet."""
+    """The gradients that one backward pass has delivered to nodes that it has not visited yet."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, int], list[_Waiting]] = {}
-        """By the identity of the node and the number of its output."""
+        """Gradients by the identity of the node and the number of its output."""
 
     def replace(self, node: TapeNode, output: int, gradients: Iterable[Array]) -> None:
-        """Note the gradients that wait for an output of a node now."""
+        """Note the gradients that an output of a node has received so far."""
         self._of[id(node), output] = [_Waiting(node, g.buffer, g.ref, g.buffer.version) for g in gradients]
 
     def release(self, node: TapeNode, outputs: int) -> None:
-        """Take out the gradients of a node that is visited. Raises AutogradError if one was written in between."""
+        """Remove the gradients of a node that is visited. Raises AutogradError if one was written in between."""
         for output in range(outputs):
             for waiting in self._of.pop((id(node), output), ()):
                 # A leaf may add in place to another part of the block.
@@ -52,7 +52,7 @@ class WaitingGradients:
                     raise AutogradError(message(node.op.name, problem, fix=_FIX))
 
     def written_by(self, out: Ref) -> TapeNode | None:
-        """The node that waits for a gradient in memory that is about to be written."""
+        """Return the node with a gradient in memory that is about to be written; None if there is none."""
         first, end = extent_in_bytes(out)
         for waiting in [w for several in self._of.values() for w in several]:
             if waiting.ref.handle is out.handle:
@@ -63,13 +63,13 @@ class WaitingGradients:
 
 
 class GradientCheck:
-    """Raises AutogradError if an op writes to a gradient that another waits for."""
+    """Raises AutogradError if an op writes to a gradient that another op has yet to read."""
 
     def __init__(self) -> None:
         self._passes: list[weakref.ref[WaitingGradients]] = []
 
     def watch(self) -> WaitingGradients:
-        """Begin with a backward pass, which holds the object as long as it runs."""
+        """Return the object that tracks a backward pass, which holds it as long as it runs."""
         waiting = WaitingGradients()
         self._passes = [*(p for p in self._passes if p() is not None), weakref.ref(waiting)]
         return waiting
@@ -81,12 +81,12 @@ class GradientCheck:
             for out in call.outputs if waiting is not None else ():
                 node: Any = waiting.written_by(out) if waiting is not None else None
                 if node is not None:
-                    problem = f"it writes to a gradient that {node.op.name} still waits for; {call.locate()}"
+                    problem = f"it writes to a gradient that {node.op.name} has yet to read; {call.locate()}"
                     raise AutogradError(message(call.op.name, problem, fix=_FIX, device=call.device))
         yield
 
 
 def watched_gradients() -> WaitingGradients | None:
-    """Begin to watch a backward pass if the check is in force."""
+    """Begin to watch a backward pass if the check is in force, else return None."""
     check = next((o for o in settings.observers if isinstance(o, GradientCheck)), None) if settings.observers else None
     return None if check is None else check.watch()

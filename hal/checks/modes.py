@@ -25,7 +25,7 @@ def check(*modes: str) -> AbstractContextManager[None]:
     - `bounds` raises IndexError for an index or a label out of range, on every device.
     - `reference` compares every result with the op's NumPy reference in float64, by the error bound that the conformance kit
       derives, and raises WrongResultError at the first one outside.
-    - `gradients` raises AutogradError if an op writes to a gradient that another op of a backward pass still waits for.
+    - `gradients` raises AutogradError if an op writes to a gradient that another op of a backward pass has yet to read.
     - `all` is all of them. `"nan,bounds"` is read as two.
 
     The error names the op, the module and the user's line; in a backward pass, those of the op whose gradient it is. Ops of

@@ -87,7 +87,7 @@ class OpRecorder:
             return
         values = call.values()
         yield
-        # What memory held is no result, and differs from run to run.
+        # Uninitialized elements differ from run to run.
         results = tuple(map(np.zeros_like, call.results())) if call.is_undefined else call.results()
         deviation = deviation_of(call, values, results) if self._references and comparable(call) else None
         self._emit(

@@ -1,7 +1,7 @@
-"""Uninitialized memory is poisoned in debug mode: NaN among floats, and a pattern that stands out among others.
+"""Poison for uninitialized memory in debug mode: NaN in floats, and a conspicuous pattern in other dtypes.
 
-A program that reads elements of `empty` before it writes them gets zeros, or what an earlier tensor left, by chance. Poison
-makes that show in its results.
+Elements of `empty` that a program reads before it writes them are zeros, or elements of an earlier tensor, by chance.
+Poison shows in its results.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.protocol import Number
 
 _PATTERN = 0x5A
-"""A byte of a poisoned integer."""
+"""Byte that a poisoned integer consists of."""
 
 
 class PoisonCheck:
-    """Fills the results of ops that leave them undefined."""
+    """Fills results of ops that leave them uninitialized."""
 
     @contextmanager
     def observe(self, call: ObservedCall) -> Iterator[None]:
@@ -34,7 +34,7 @@ POISON = PoisonCheck()
 
 
 def poison(dtype: DType) -> Number:
-    """What uninitialized elements of a dtype are in debug mode."""
+    """Return the value of uninitialized elements of a dtype in debug mode."""
     if dtype.kind == "float":
         return float("nan")
     return True if dtype.kind == "bool" else int.from_bytes([_PATTERN] * dtype.itemsize, "little")

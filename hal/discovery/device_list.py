@@ -64,8 +64,8 @@ def expand(name: str) -> list[str]:
     found = _every(match["kind"])
     count = int(match["count"] or max(1, len(found)))
     if not 1 <= count <= len(found):
-        of_kind = f"{name!r} names no device: none of the kind {match['kind']!r} was found"
-        problem = f"{name!r} names {count} of {len(found)} devices" if found else of_kind
+        missing = f"{name!r} names no device: none of the kind {match['kind']!r} was found"
+        problem = f"{name!r} names {count} of {len(found)} devices" if found else missing
         raise DeviceUnavailableError(message(None, problem, expected=_FORMS, fix="`polyhal devices` lists all devices"))
     return found[:count]
 

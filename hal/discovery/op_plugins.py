@@ -38,7 +38,7 @@ class OpPlugins:
         outcomes = dict(zip(foreign, TrialCache().outcomes([Plugin(p) for p in foreign]), strict=True))
         for point in found:
             outcome = outcomes.get(point)
-            if outcome is not None and outcome.problem:  # importing it ended a process
+            if outcome is not None and outcome.problem:  # its import ended or stopped the process of the trial
                 source = f"entry point {plugins.origin(point).point}"
                 self.failures.append(Failure(source, f"{outcome.problem} (package {plugins.origin(point)})", outcome.fix))
             else:

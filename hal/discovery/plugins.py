@@ -53,7 +53,7 @@ class Failure:
     reason: str
     fix: str = ""
     unexpected: bool = False
-    """Whether a program that takes the default device is warned: something is installed, and fails."""
+    """True if programs that use the default device are warned, because installed software fails."""
 
     def __post_init__(self) -> None:
         for name in ("source", "reason", "fix"):
@@ -85,7 +85,7 @@ def installed(group: str) -> list[EntryPoint]:
 
 
 def is_ours(point: EntryPoint) -> bool:
-    """Return whether an entry point is of Polyhal itself."""
+    """Return whether Polyhal itself declares an entry point."""
     return point.dist is not None and point.dist.name == "polyhal"
 
 
@@ -100,7 +100,7 @@ def describe(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = printable(" ".join(str(error).split()))
-    except BaseException as hostile:  # `__str__` of a stranger's exception
+    except BaseException as hostile:  # `__str__` of a plug-in's exception
         return f"{name} (a message that raises {type(hostile).__name__})"
     if isinstance(error, PolyhalError) and text:
         return text
@@ -116,7 +116,7 @@ def fix(error: BaseException) -> str:
     """Return the advice of an exception, if it has any."""
     try:
         return printable(error.fix if isinstance(error, PluginError) else "; ".join(getattr(error, "__notes__", ())))
-    except BaseException:  # notes of a stranger's exception may be anything
+    except BaseException:  # the notes of a plug-in's exception may be anything
         return ""
 
 
@@ -143,7 +143,7 @@ def load(point: EntryPoint, hook: PluginHook = BACKEND_HOOK) -> list[Any]:
 
 
 def crash_fix(variable: str) -> str:
-    """Return the advice about a plug-in that ends its process."""
+    """Return the advice for a plug-in that ends its process."""
     return f"update or uninstall it; {variable} leaves it out; `polyhal doctor` tries it again"
 
 

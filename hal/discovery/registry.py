@@ -62,7 +62,7 @@ class Registry:
         self.trials = TrialCache()
         self._points: dict[str, EntryPoint] = {}
         self._untrusted: dict[str, dict[str, str]] = {}
-        """Devices that ended or stopped their trial: the problem by selector, by backend."""
+        """Problems of devices that ended or stopped their trial, by backend and selector."""
         found = plugins.installed(ENTRY_POINT_GROUP) if points is None else points
         foreign = [p for p in found if not plugins.is_ours(p) and p.name not in env.disabled_backends()]
         outcomes = self.trials.outcomes([Plugin(p) for p in foreign]) if foreign else []
@@ -128,7 +128,7 @@ class Registry:
         return self.backends.get(name) or self.backends.get(self._aliases.get(name, ""))
 
     def knows(self, name: str) -> bool:
-        """Whether a name is that of a backend, a type of device, or one that users of other frameworks type."""
+        """Return whether a name is a backend, a type of device, or a name from another framework."""
         head = name.partition(":")[0]
         return head in _SYNONYMS or head in _FOREIGN or self.backend(head) is not None
 
@@ -139,7 +139,7 @@ class Registry:
         return self._candidates[name]
 
     def _probe_all(self, names: Sequence[str]) -> None:
-        """Probe backends, those that pass their trial. One process tries all of them."""
+        """Probe the backends that pass their trial. One process tries all of them."""
         problems = self._try(names)
         for name in names:
             failed = problems.get(name, TrialOutcome())
@@ -153,7 +153,7 @@ class Registry:
                 self.failures += failures
 
     def _try(self, names: Sequence[str]) -> dict[str, TrialOutcome]:
-        """Return the outcomes of the trials of backends that need one: those of others, and of ours those with a driver."""
+        """Return the outcomes of trials of plug-ins of other packages, and of Polyhal's backends with a driver."""
         tried = []
         for name in names:
             spec, point = self.backends[name], self._points.get(name)
@@ -216,17 +216,17 @@ class Registry:
         return device
 
     def _requested_default(self) -> Device | None:
-        """The default device, if the program or POLYHAL_DEVICE names it; a name of its type means this device."""
+        """Return the default device if the program or POLYHAL_DEVICE chose it: the name of its type then means this device."""
         requested = self._chosen or env.default_device()
         return self.open(None) if requested and requested not in _SYNONYMS else None
 
     def _warn_of_failures(self, device: Device) -> None:
-        """Warn once of all that is installed and fails, and may have been faster than the device that was chosen."""
+        """Warn once of installed drivers and plug-ins that fail, because they may be faster than the chosen device."""
         unexpected = [f for f in dict.fromkeys(self.failures) if f.unexpected and f not in self._warned]
         self._warned.update(unexpected)
         if unexpected:
             problems = "; ".join(f"{f.source}: {f.reason}" + (f" ({f.fix})" if f.fix else "") for f in unexpected)
-            text = f"{device.name} was chosen among the devices that work; others fail: {problems}"
+            text = f"{device.name} was chosen among the working devices; others fail: {problems}"
             warnings.warn(message(None, text, fix="POLYHAL_DEVICE=NAME chooses a device without this warning"), stacklevel=4)
 
     def set_default(self, device: Device | str | None) -> None:
@@ -305,7 +305,7 @@ class Registry:
                 validate_backend(backend, spec)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # drivers raise anything; the caller gets it with all candidates
+            except BaseException as error:  # drivers raise anything; the error lists all candidates
                 raise self._unavailable(name, describe(error)) from error
             canonical = probing.canonical_name(spec, backend.info)
             if canonical not in self._open:
@@ -322,7 +322,7 @@ class Registry:
 
 
 def _of_package(origin: PluginOrigin, problem: str) -> str:
-    """Return a problem of a plug-in with the package to blame, which a user can update or remove."""
+    """Return a problem of a plug-in with the name of its package, which a user can update or remove."""
     return f"{problem} (package {origin})" if origin.distribution else problem
 
 

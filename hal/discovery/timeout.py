@@ -46,9 +46,9 @@ def within(seconds: float, work: Callable[[], T], name: str) -> T:
 
 
 def _call(error: BaseException) -> str:
-    """Return an exception as the call that makes it, as far as its arguments can be shown."""
+    """Return an exception as the call that makes it, without arguments that cannot be shown."""
     name = type(error).__name__
     try:
         return f"{name}({', '.join(map(repr, error.args))})"
-    except BaseException:  # a stranger's exception, with arguments of its own
+    except BaseException:  # the arguments of a plug-in's exception may be anything
         return name

@@ -1,7 +1,7 @@
 """Trials: plug-ins are loaded, probed and opened in a process of their own before this process does the same.
 
-`python -m polyhal.hal.discovery.trial SUBJECTS` tries subjects in order and prints one line of JSON per step. A driver that
-ends or stops that process does no harm: the last step names the plug-in, and a new process goes on with the next subject.
+`python -m polyhal.hal.discovery.trial SUBJECTS` tries subjects in order and prints one line of JSON per step. If a driver
+ends or stops that process, the last step identifies the plug-in, and a new process continues with the next subject.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
 from polyhal.hal.settings import env
 
 _OPENING = 3.0
-"""How many times as long as listing devices the opening of one may take."""
+"""Factor between the time limits of opening a device and of listing devices."""
 _START = 30.0
-"""Seconds beyond the limit of a step in which the process may start, on a busy machine."""
+"""Seconds, in addition to the limit of a step, for the start of the process on a busy machine."""
 _SPARE = 3.0
-"""Seconds beyond the limit of a step after which a process is stuck that does not even report so."""
+"""Seconds, in addition to the limit of a step, after which a process without a report is stuck."""
 _LONGEST_REASON = 300
-"""Characters of the last line of a process that are shown."""
+"""Largest number of characters of the last line of a process in a message."""
 _MARK = "polyhal-trial"
 
 
@@ -50,7 +50,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """The outcome of a trial: problems that would have ended or stopped this process. Exceptions are not among them."""
+    """The outcome of a trial: problems that would have ended or stopped this process, other than exceptions."""
 
     problem: str = ""
     fix: str = ""
@@ -59,11 +59,11 @@ class TrialOutcome:
 
 
 class TrialUnavailableError(RuntimeError):
-    """No process can be started here."""
+    """A process for trials cannot be started."""
 
 
 def run(subjects: Sequence[Subject]) -> list[TrialOutcome]:
-    """Try all subjects. Raises TrialUnavailableError if there is no Python to start."""
+    """Try all subjects. Raises TrialUnavailableError if no process can be started."""
     outcomes = [TrialOutcome() for _ in subjects]
     waiting = list(enumerate(subjects))
     while waiting:
@@ -93,18 +93,18 @@ class _Trial:
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self._subjects = subjects
         self.outcomes: list[TrialOutcome] = []
-        """One per subject that was begun."""
+        """Outcomes of the subjects that were begun."""
         self.step = ""
         """The step in progress, as the beginning of a sentence."""
         self.opening: str | None = None
         """Selector of the device that is being opened."""
         self._limit = env.probe_timeout()
         self._said = ""
-        """The last line that is not an answer, such as an assertion of a driver."""
+        """Last line that is not an answer, such as a failed assertion of a driver."""
         self._done = False
 
     def follow(self) -> str:
-        """Read the process's answers to its end. Returns how it ended, or stopped, before it was done; empty if it was."""
+        """Read the answers of the process to its end. Returns how it ended or stopped too early; empty if it was done."""
         try:
             process = subprocess.Popen(
                 command("polyhal.hal.discovery.trial", json.dumps([asdict(s) for s in self._subjects])),
@@ -130,7 +130,7 @@ class _Trial:
         return "" if self._done else _ending(code) + said
 
     def _take(self, line: str) -> None:
-        """Note one line of the process; anything that is not of `main` was printed by a plug-in."""
+        """Note one line of the process. A line without the mark was printed by a plug-in."""
         try:
             mark, kind, text, selector = json.loads(line)
         except (ValueError, TypeError, RecursionError):
@@ -158,7 +158,7 @@ def _lines(process: subprocess.Popen[str], limit: Any) -> Iterator[str]:
 
     def read() -> None:
         assert process.stdout is not None
-        with process.stdout:  # ends when the last process that holds the pipe ends
+        with process.stdout:  # ends with the last process that holds the pipe
             for line in process.stdout:
                 lines.put(line)
         lines.put(None)
@@ -175,7 +175,7 @@ def _lines(process: subprocess.Popen[str], limit: Any) -> Iterator[str]:
 
 
 def _ending(code: int) -> str:
-    """Return how a process ended, as the end of a sentence."""
+    """Return the end of a process, as the end of a sentence."""
     if code >= 0:
         return f"ended the process with code {code}"
     try:
@@ -185,7 +185,7 @@ def _ending(code: int) -> str:
 
 
 def main(text: str) -> None:
-    """Try the subjects in `text` and print each step. Exceptions are passed over: the parent process raises them itself."""
+    """Try the subjects in `text` and print each step. Exceptions are ignored, because the parent process raises them itself."""
     for item in json.loads(text):
         subject = Subject(**item)
         _say("begin")
@@ -194,7 +194,7 @@ def main(text: str) -> None:
             _try(subject, point)
     _say("done")
     sys.stdout.flush()
-    os._exit(0)  # exit handlers of drivers are not part of the trial, and threads of a step that hangs go on
+    os._exit(0)  # skips exit handlers of drivers, and does not wait for the thread of a step that hangs
 
 
 def _try(subject: Subject, point: EntryPoint) -> None:
@@ -229,7 +229,7 @@ def _open(spec: BackendSpec, selector: str) -> None:
         within(env.probe_timeout() * _OPENING, lambda: probing.resolve(spec.create)(selector), f"open {spec.name}")
     except NoAnswerError as error:
         _say("hung", f"opening it gave {error}", selector)
-    except BaseException:  # the parent process gets the same exception
+    except BaseException:  # the parent process meets the same exception
         return
 
 

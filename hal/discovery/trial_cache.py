@@ -1,7 +1,7 @@
 """Outcomes of trials, in files that processes share: a plug-in is tried once per version, not in every process.
 
-A plug-in that passed is not tried again until packages in its folder change. One that failed is tried again after a day, when
-the variables change that affect it, and by `polyhal doctor`.
+A plug-in that passed is tried again when packages are installed in its folder. One that failed is also tried again after a day,
+after a change of the variables that affect it, and by `polyhal doctor`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from polyhal.hal.errors import PolyhalError
 from polyhal.hal.settings import env, json_store
 
 _RETRY = timedelta(days=1)
-"""Time for which a failed trial stands: drivers are repaired without a change of the package."""
+"""Lifetime of a failed trial: drivers may be repaired without a change of the package."""
 _SCHEMA = 1
 
 
@@ -37,7 +37,7 @@ class Plugin:
     environment: tuple[str, ...] = ()
 
     def key(self) -> dict[str, str]:
-        """Return everything that a trial depends on, as far as it is known without loading the plug-in."""
+        """Return the facts that a trial depends on and that are known without loading the plug-in."""
         origin = plugins.origin(self.point)
         folder = "" if self.point.dist is None else str(self.point.dist.locate_file(""))
         return {
@@ -56,7 +56,7 @@ class Plugin:
 
 
 class TrialCache:
-    """The outcomes that are known, and the means to obtain those that are missing."""
+    """Known outcomes, and the trials of plug-ins without one."""
 
     def __init__(self) -> None:
         self._outcomes: dict[tuple[str, str, str], TrialOutcome] = {}
@@ -72,7 +72,7 @@ class TrialCache:
         if missing:
             try:
                 found_all = trial.run([Subject(p.point.name, p.point.value, p.backend) for p in missing])
-            except TrialUnavailableError:  # nothing is known against them
+            except TrialUnavailableError:  # they count as passed
                 found_all = [TrialOutcome() for _ in missing]
             else:
                 for plugin, found in zip(missing, found_all, strict=True):
@@ -82,7 +82,7 @@ class TrialCache:
 
 
 def forget_failures() -> None:
-    """Let plug-ins that failed their trial be tried again by the next registry."""
+    """Delete the outcomes of failed trials, so that the next registry tries the plug-ins again."""
     for path in _folder().glob("*.json"):
         with contextlib.suppress(OSError, PolyhalError, KeyError):
             content = json_store.read(path, _SCHEMA)
@@ -91,7 +91,7 @@ def forget_failures() -> None:
 
 
 def can_store() -> bool:
-    """Return whether outcomes are kept: where they are not, only plug-ins of others are worth a trial in every process."""
+    """Return whether outcomes can be stored. If not, only plug-ins of other packages are tried, in every process."""
     folder = _folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -207,7 +207,7 @@ class EagerExecutor:
 
 
 def _write(source: Array, target: Array) -> None:
-    """Copy the elements of `source` to the memory of `target`, as if all were read before the first is written."""
+    """Copy the elements of `source` to the memory of `target`; all are read before the first is written."""
     device, ref, out = target.device, source.ref, target.ref
     if source.buffer is not target.buffer or not share_elements(ref, out):
         device.backend.copy(ref, out)

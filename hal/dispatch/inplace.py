@@ -50,7 +50,7 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
 
 
 def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:
-    """The input that each output is; SEPARATE if it shares elements with none, OVERLAPPING if it shares them otherwise."""
+    """Return the input that each output replaces; SEPARATE if it shares no elements, OVERLAPPING if it shares some."""
     by_buffer: dict[int, list[tuple[int, Ref]]] = {}
     for i, x in enumerate(inputs):
         if hasattr(x, "ref"):
@@ -59,7 +59,7 @@ def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _relation(inputs: Iterable[tuple[int, Ref]], out: Ref) -> int:
-    """The relation of an output to the inputs in its buffer."""
+    """Return the relation of an output to the inputs in its buffer."""
     relation = SEPARATE
     for i, ref in inputs:
         if relation == SEPARATE and ref.offset == out.offset and ref.spec == out.spec:

@@ -1,4 +1,4 @@
-"""Python numbers that do not fit the dtype in which they are stored."""
+"""Range checks of Python numbers for the dtype in which they are stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require_fit(op: str, value: Any, dtype: DType) -> None:
 
 
 def in_64_bits(value: int) -> int:
-    """An integer as the signed one of equal bits. Raises NumberRangeError outside the ranges of int64 and uint64."""
+    """Return the int64 with the bits of an integer. Raises NumberRangeError outside the ranges of int64 and uint64."""
     if not _LEAST <= value < _END:
         digits = f"an integer of {value.bit_length()} bits"
         raise NumberRangeError(message("number", digits, expected="64 bits", fix="pass a float, or a smaller number"))
@@ -34,9 +34,9 @@ def in_64_bits(value: int) -> int:
 
 
 def guard(plan: OpPlan, op: OpDef) -> OpPlan:
-    """The plan, made to refuse numbers that its result does not hold if the op stores them as they are.
+    """Return the plan with range checks of numbers if the op stores them without arithmetic, which would wrap them.
 
-    Arithmetic wraps them instead, as in PyTorch.
+    No-op for other ops and for results that are not integers.
     """
     if not op.stores_numbers or plan.outputs[0].dtype.kind not in ("int", "uint"):
         return plan

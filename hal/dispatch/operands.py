@@ -26,7 +26,7 @@ from polyhal.hal.protocol import InputSpec
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
 
-_NONE: Mapping[DType, DType] = {}
+_NO_STAND_INS: Mapping[DType, DType] = {}
 NUMBERS = (float, int, bool)
 """The types of Python numbers, which are passed to launches as numbers."""
 
@@ -51,7 +51,7 @@ def infer(
     op: OpDef,
     specs: tuple[InputSpec | None, ...],
     params: dict[str, Any],
-    stand_ins: Mapping[DType, DType] = _NONE,
+    stand_ins: Mapping[DType, DType] = _NO_STAND_INS,
 ) -> list[tuple[DType, tuple[int, ...]]]:
     """Apply the op's shape and dtype rule on a device with `stand_ins` (see `Device.stand_ins`).
 

@@ -349,9 +349,8 @@ def infer_results(
 ) -> tuple[list[Spec], View | None]:
     """Specs of an op's results, and the view that makes the one result without a copy, if there is one.
 
-    `stand_ins` are those of the device (see `Device.stand_ins`).
-
-    `params` may be normalised in place. Raises what the op's rules raise.
+    `stand_ins` are the device's (see `Device.stand_ins`). `params` may be normalised in place. Raises the errors of the
+    op's rules.
     """
     inferred = dispatch.infer(op, specs, params, stand_ins or {})
     first = specs[0] if specs else None

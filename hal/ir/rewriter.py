@@ -104,7 +104,7 @@ class GraphRewriter:
         return [now[v] for v in graph.outputs]
 
     def finish(self, outputs: Sequence[int] | None = None) -> Graph:
-        """The new graph, with the updates of the old one, and its outputs or only these old values."""
+        """Return the new graph with the updates of the old one, and with its outputs or the old values `outputs`."""
         self.new.outputs = tuple(self._result(v) for v in (self.old.outputs if outputs is None else outputs))
         self.new.updates = {i: self._result(v) for i, v in self.old.updates.items()}
         self.new.names |= {i: name for i, name in self.old.names.items() if i < self.old.inputs}

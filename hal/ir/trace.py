@@ -87,9 +87,9 @@ def trace(
     params: Mapping[str, Any],
     stand_ins: Mapping[DType, DType] | None = None,
 ) -> Graph:
-    """The graph of `function(*inputs, **params)`, which returns a value or a tuple of values.
+    """Return the graph of `function(*inputs, **params)`, which returns a value or a tuple of values.
 
-    `stand_ins` are those of the device that it is for (see `Device.stand_ins`).
+    `stand_ins` are the device's (see `Device.stand_ins`).
     """
     tracer = Tracer(inputs, stand_ins)
     with dispatch.executing(tracer):

@@ -73,7 +73,7 @@ class KernelLibrary(Protocol):
 
 @runtime_checkable
 class RunsGroups(Protocol):
-    """A backend whose kernels for processors have one work-item per group, and that can run those for GPUs as well."""
+    """A backend with kernels for processors, of one work-item per group, that can also run its kernels for GPUs there."""
 
     def in_groups(self) -> AbstractContextManager[None]:
         """Lower ops inside the block as on a GPU, with several work-items per group."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 TAKEN, SHARED = 1, 2
-"""Holders of a gradient's memory: a part of it is the `.grad` of a leaf, or there are several."""
+"""Holders of a gradient's memory: the `.grad` of a leaf, which may be a part of it, or several holders."""
 
 
 class Buffer:
@@ -31,11 +31,11 @@ class Buffer:
     )
 
     detached: Any
-    """Histories of tensors that were taken off the tape and then written on it; unset until there is one."""
+    """Histories of tensors that were detached and then written on the tape; unset until the first such write."""
     history: Any
     """What the tape knows of writes in place; unset until there is one, because most buffers never need it."""
     hold: int
-    """TAKEN or SHARED if it has a gradient (see `frontend/autograd/ownership.py`); unset while one op or edge holds it."""
+    """TAKEN or SHARED (see `frontend/autograd/ownership.py`); unset while a single op or edge of the tape holds it."""
     reshapes: set[int]
     """The versions that changed no element but the shape of a tensor; unset until there is one."""
     views: Any

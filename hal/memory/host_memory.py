@@ -38,13 +38,13 @@ class HostMemory:
         return min(limits, key=lambda limit: limit[1]) if limits else None
 
     def resident(self) -> int:
-        """Return the bytes of this process that are in memory; 0 on systems that do not say."""
+        """Return the resident bytes of this process; 0 on systems that do not report them."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             return int((self._root / "proc/self/statm").read_text("ascii").split()[1]) * _PAGE
         return 0
 
     def untouched(self) -> int:
-        """Return the bytes that this process may write to and that have no memory yet; 0 on systems that do not say."""
+        """Return the writable bytes of this process that are not resident; 0 on systems that do not report them."""
         total, counts = 0, False
         with contextlib.suppress(OSError, ValueError):
             for line in (self._root / "proc/self/smaps").read_text("utf-8", "replace").splitlines():
@@ -91,12 +91,12 @@ class HostMemory:
 
 
 def check_host_memory(op: str, nbytes: int) -> None:
-    """Raise OutOfMemoryError for work on the host that takes `nbytes`, if the system cannot spare them."""
+    """Raise OutOfMemoryError if the system cannot spare `nbytes` for work on the host."""
     if nbytes < _UNCHECKED:
         return
     spare = HostMemoryGuard(HostMemory()).spare()
     if nbytes > (sys.maxsize if spare is None else spare):
-        problem = f"it takes {nbytes / 2**20:.2f} MiB of the host's memory, and the system can spare"
+        problem = f"it needs {nbytes / 2**20:.2f} MiB of the host's memory, and the system can spare"
         raise OutOfMemoryError(message(op, f"{problem} {(spare or 0) / 2**20:.2f} MiB", fix="make fewer elements"))
 
 
@@ -108,12 +108,12 @@ class HostMemoryGuard:
         self._unchecked = 0
         """Bytes that were allocated since the last look."""
         self._promised = 0
-        """Bytes that were allocated and, as far as is known, not written to: the system still counts them as available.
+        """Allocated bytes that may not have been written, so that the system still counts them as available.
 
-        An estimate from above, from how the process grows; `HostMemory.untouched` is exact, and slow.
+        An upper bound by the growth of the process. `HostMemory.untouched` is exact, and slow.
         """
         self._resident = 0
-        """Bytes that the process had in memory at the last look."""
+        """Resident bytes of the process at the last look."""
 
     def admit(self, nbytes: int) -> None:
         """Raise OutOfMemoryError if `nbytes` are more than the system can spare."""

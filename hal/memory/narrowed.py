@@ -1,4 +1,4 @@
-"""Arrays of 64-bit integers for devices that have none: the numbers must fit the dtype that stands for theirs."""
+"""Arrays of 64-bit integers for devices without such a dtype: the numbers must fit its stand-in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def narrowed(array: np.ndarray, dtype: DType, device: object) -> np.ndarray:
         raise UnsupportedDTypeError(
             message(
                 None,
-                f"{wrong} does not fit {dtype.name}, which stands for {array.dtype.name} on this device",
+                f"{wrong} does not fit {dtype.name}, which replaces {array.dtype.name} on this device",
                 expected=f"numbers from {limits.min} to {limits.max}",
                 fix="use smaller numbers, or a device with 64-bit integers",
                 device=device,

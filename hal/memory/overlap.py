@@ -1,8 +1,8 @@
-"""Whether two layouts of one buffer have an element in common, so that a write to one changes the other.
+"""Overlap of two layouts of one buffer: a write to one changes the other if they have an element in common.
 
 They have one if a sum of steps, one per axis, equals the distance of the offsets: a linear equation in bounded integers.
-Axes of equal step are one unknown, and larger steps come first, so that the smaller ones leave each of them few candidates:
-layouts that nest, which are nearly all, are decided in a few steps.
+Axes of equal step are one unknown, and larger steps come first, so that the bounds of the smaller ones leave few
+candidates. Nested layouts, which are nearly all, are decided in a few steps.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from polyhal.hal.layout import Ref, extent
 
 _MAX_STEPS = 1000
-"""Candidates that are tried; beyond them the answer is that the layouts may overlap."""
+"""Largest number of candidates that are tried before the answer is that the layouts may overlap."""
 
 
 def share_elements(a: Ref, b: Ref) -> bool:
-    """Whether two refs of one allocation have an element in common. True for layouts that are too complex to decide."""
+    """Return whether two refs of one allocation have an element in common. True for layouts that are too complex to decide."""
     if a.offset == b.offset and a.size and b.size:
         return True
     low, high = extent(a.spec.shape, a.spec.strides)
@@ -46,7 +46,7 @@ class _Solver:
             self._rest.insert(0, (rest_low + step * low, rest_high + step * high))
 
     def reaches(self, number: int, position: int) -> bool:
-        """Whether the steps from `position` on can sum up to `number`. True if the search takes too long."""
+        """Return whether the steps after the first `position` can sum up to `number`. True if the search takes too long."""
         if position == len(self._steps):
             return number == 0
         step, (low, high), (rest_low, rest_high) = (

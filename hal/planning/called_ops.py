@@ -1,4 +1,4 @@
-"""Which ops the functions call that are made of ops: read from their code, without running it."""
+"""Ops that a function made of ops calls, found in its code without a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROOM = "polyhal.hal.ops."
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
-    """The public function of that name that is no op: of the package, or of linear algebra, Fourier transforms and the like."""
+    """Return the public function of that name, in any namespace, if it is not an op; None if there is none."""
     if name in COMPOSITES:
         return COMPOSITES[name]
     for module in [m for n, m in sys.modules.items() if n.startswith(_ROOM)]:
@@ -25,7 +25,7 @@ def function_named(name: str) -> Callable[..., Any] | None:
 
 
 def called_ops(function: Callable[..., Any]) -> list[str]:
-    """The names of the ops that a function may call, itself or through others, in alphabetical order."""
+    """Return the names of the ops that a function may call, directly or indirectly, in alphabetical order."""
     found: set[str] = set()
     seen: set[Any] = set()
     pending = [inspect.unwrap(function)]
@@ -44,7 +44,7 @@ def called_ops(function: Callable[..., Any]) -> list[str]:
 
 
 def _named_in(function: Any) -> Iterator[Any]:
-    """The objects of its module that the code of a function names, and the functions that it closes over."""
+    """Yield the objects of its module that the code of a function names, and the values in its closure."""
     if not isinstance(function, FunctionType):
         return
     for cell in function.__closure__ or ():

@@ -55,13 +55,13 @@ class _Loader(NamedTuple):
     position: int
     """Of the argument."""
     load: Callable[[Any, Handle], Ref]
-    """Takes the argument, and memory for a temporary."""
+    """Function of the argument and of memory for a temporary."""
     temporary: int = 0
     """Bytes of the temporary; 0 if there is none."""
 
 
 def _launch(device: Device, call: CoreCall, inputs: Sequence[InputSpec | None], output: Spec) -> SimpleLaunch | None:
-    """A launch of `call`, whose workspace holds what must be copied; None if no dtype of the device holds an operand."""
+    """Return a launch of `call`, with a workspace for copies; None if no dtype of the device holds an operand."""
     loaders: list[_Loader] = []
     for position, (spec, operand) in enumerate(zip(inputs, call.inputs, strict=True)):
         if operand is not None:
@@ -83,12 +83,12 @@ def _launch(device: Device, call: CoreCall, inputs: Sequence[InputSpec | None], 
 
 
 def _loaded(loaders: Sequence[_Loader], args: Sequence[Any], workspace: Iterator[Handle]) -> list[Ref]:
-    """The arguments that a core member takes."""
+    """Return the arguments for a core member."""
     return [load(args[i], next(workspace) if temporary else None) for i, load, temporary in loaders]
 
 
 def _direct_run(call: CoreCall, loaders: Sequence[_Loader], count: int, shaped: Spec) -> Callable[..., None]:
-    """A run that writes the output, which follows `count` inputs, directly."""
+    """Return a run that writes the output, which follows `count` inputs, directly."""
     compute = call.run
 
     def run(*args: Any) -> None:
@@ -101,7 +101,7 @@ def _direct_run(call: CoreCall, loaders: Sequence[_Loader], count: int, shaped: 
 def _casting_run(
     device: Device, call: CoreCall, loaders: Sequence[_Loader], count: int, shaped: Spec, output: Spec
 ) -> Callable[..., None]:
-    """A run that computes in a wider dtype, in the last part of the workspace, and casts the result to the output's."""
+    """Return a run that computes in a wider dtype, in the last part of the workspace, and casts the result to the output."""
     compute, copy = call.run, device.backend.copy
     dense = contiguous(shaped.dtype, output.shape)
 

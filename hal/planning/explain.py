@@ -71,7 +71,7 @@ def _largest_sample(op: OpDef, kind: DType) -> tuple[tuple[Any, ...], dict[str, 
 
 
 def _takes(inputs: tuple[Any, ...], kind: DType) -> bool:
-    """Whether a call with these inputs has an operand of that dtype: floating-point arrays are cast to it."""
+    """Return whether a call with these inputs has an operand of that dtype, to which floating-point arrays are cast."""
     arrays = [np.asarray(x) for x in inputs if x is not None and not isinstance(x, bool | int | float)]
     return any(a.dtype.kind not in "biu" or as_dtype(a.dtype) is kind for a in arrays)
 

@@ -51,7 +51,7 @@ def _run_reference(planner: Planner, request: Request, how: str, reason: str, de
     request.resolution.how = f"{how}, moving {moved} bytes" + (f": {reason}" if declared else "")
 
     def compute(args: Sequence[Any]) -> Any:
-        check_policy(op.name, device, problem, declared)  # plans are kept longer than policies
+        check_policy(op.name, device, problem, declared)  # the policy may change while a plan is kept
         HOST_WORK.count(op.name, moved)
         return _reference(op, [device.download(x) if isinstance(x, Ref) else x for x in args], params)
 

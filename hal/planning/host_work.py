@@ -1,7 +1,7 @@
-"""Work on the host for tensors of a device: whether the policy permits it, and how much of it there was.
+"""Work on the host for tensors of a device: the policy that permits it, and its counts.
 
-POLYHAL_FALLBACK is the policy. All ops that run on the host pass through here: those that the device cannot run, those that
-declare the host as the place where they run best, and functions that compute in NumPy.
+POLYHAL_FALLBACK is the policy. It applies to all ops that run on the host: ops that the device cannot run, ops that are
+declared to run there, and functions that compute in NumPy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HostCalls(NamedTuple):
-    """How often an op ran on the host, and the bytes that it moved there and back."""
+    """Number of an op's calls on the host, and the bytes that they moved there and back."""
 
     calls: int
     nbytes: int
@@ -57,7 +57,7 @@ HOST_WORK = HostWork()
 
 
 def check_policy(op: str, device: Device, problem: str, declared: bool) -> None:
-    """Raise FallbackRefusedError if an op may not run on the host; `declared` says that it belongs there by its declaration."""
+    """Raise FallbackRefusedError if an op may not run on the host; `declared` is true if the op is declared to run there."""
     policy = env.fallback_policy()
     if policy == "error" or (policy == "declared" and not declared):
         fix = "set POLYHAL_FALLBACK=warn or allow to permit that"
@@ -65,14 +65,14 @@ def check_policy(op: str, device: Device, problem: str, declared: bool) -> None:
 
 
 def warn_of_host_work(op: str, device: Device, moved: int, reason: str) -> None:
-    """Warn, unless the policy says otherwise or it was said before, that an op runs on the host and moves `moved` bytes."""
+    """Warn once, if that is the policy, that an op runs on the host and moves `moved` bytes."""
     if env.fallback_policy() == "warn":
         problem = f"runs on the host and moves {moved} bytes a call: {reason}"
         device.planner.warn_once(op, message(op, problem, device=device))
 
 
 def work_on_host(op: str, device: Device, moved: int, reason: str) -> None:
-    """Note that a function is about to compute in NumPy, moving `moved` bytes. Raises FallbackRefusedError."""
+    """Count a call of a function that computes in NumPy and moves `moved` bytes. Raises FallbackRefusedError."""
     check_policy(op, device, f"would run on the host and move {moved} bytes: {reason}", declared=True)
     warn_of_host_work(op, device, moved, reason)
     HOST_WORK.count(op, moved)

@@ -51,7 +51,7 @@ class GraphInterpreter:
         device: Device,
         in_place: Collection[int] = (),
     ) -> None:
-        """`runs` has one for each node, None for views; `aliases` says which input each output replaces, -1 for none.
+        """`runs` has one for each node, None for views; `aliases` has the input that each output replaces, -1 for none.
 
         The nodes with the numbers `in_place` write over the input that an output replaces.
         """
@@ -110,7 +110,7 @@ class GraphInterpreter:
 
 
 def nodes_in_place(graph: Graph, aliases: tuple[int, ...]) -> frozenset[int]:
-    """The nodes that may write over the input of the graph that their result replaces: they read it last, as first operand."""
+    """Return the nodes that may overwrite the input that their result replaces: their first operand, and not read later."""
     found = []
     for value, alias in zip(graph.outputs, aliases, strict=False):
         k = graph.producer_index(value)

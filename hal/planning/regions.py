@@ -55,5 +55,5 @@ def _region_run(
 
 
 def _derived(function: Callable[[Number], Number], x: Any) -> Any:
-    """A function of a number; of one that is still to come, another such."""
+    """Apply a function to a number. The result for a runtime scalar is a runtime scalar."""
     return DerivedScalar(lambda: function(x.value)) if isinstance(x, RuntimeScalar) else function(x)

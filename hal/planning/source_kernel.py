@@ -72,7 +72,7 @@ def source_launch(
 
 
 def _copies(inputs: Sequence[Any]) -> list[tuple[int, Spec]]:
-    """The positions of strided inputs, with the specs of contiguous copies."""
+    """Return the positions of strided inputs, with the specs of contiguous copies."""
     return [
         (i, contiguous(s.dtype, s.shape)) for i, s in enumerate(inputs) if isinstance(s, Spec) and not s.is_contiguous
     ]
@@ -81,7 +81,7 @@ def _copies(inputs: Sequence[Any]) -> list[tuple[int, Spec]]:
 def _prepared(
     device: Device, kernel: Launch, copies: Sequence[tuple[int, Spec]], request: Request, strategy: SourceKernel
 ) -> Launch:
-    """A launch that copies inputs to its workspace and sets outputs before the kernel's."""
+    """Return a launch that copies inputs to its workspace and sets outputs before the kernel runs."""
     copy, fill = device.backend.copy, cast(Callable[..., None], device.backend.fill)
     initial = strategy.initial
     first, last = len(request.inputs), len(request.inputs) + len(request.outputs)

@@ -230,7 +230,7 @@ class _Assigner(Generic[D]):
         self._holds.append(root)
 
     def _fits_input(self, value: int, source: int) -> bool:
-        """Whether a value is a whole allocation, laid out as the input that it updates, and can be computed in its place."""
+        """Return whether a value, a whole allocation, can be computed in the memory of the input that it updates."""
         graph, root = self._graph, self._root[value]
         is_whole = root == value or (self._offset[value] == 0 and _fills(graph.tensor(value), graph.tensor(root)))
         return is_whole and _fills(graph.tensor(value), graph.tensor(source))
@@ -330,7 +330,7 @@ def _fits(spec: Spec, own: Spec) -> bool:
 
 
 def _fills(spec: Spec, own: Spec) -> bool:
-    """Whether a value of one spec takes exactly the memory of another, maybe in another shape."""
+    """Return whether two specs, perhaps of different shapes, describe exactly the same memory."""
     dense = spec.dtype is own.dtype and spec.size == own.size and spec.is_contiguous and own.is_contiguous
     return _fits(spec, own) or (dense and (own.aligned or not spec.aligned))
 

@@ -1,7 +1,7 @@
-"""Outputs of a run: where each lies, and the copies at the end of a run that give results memory of their own.
+"""Memory of the outputs of a run, and the copies at its end that separate results.
 
-An output lies where the step computes it, unless that is memory of an input, or of a result that the program does not see as
-the same memory: passes may find that two values are equal. Outputs that the program sees in one memory stay together.
+An output remains where the step computes it, unless that is the memory of an input, or of a result that the program expects in
+other memory: passes may merge equal values. Outputs that the program expects in one memory are copied as one block.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ class PlacedOutput(NamedTuple):
     """An output of the graph."""
 
     ref: Ref
-    """Where it lies, which follows `memory`."""
+    """Reference to it, which follows `memory`."""
     device: Device
     memory: ResultMemory
 
 
 def records(device: Device) -> bool:
-    """Whether launches on a device go into command buffers."""
+    """Return whether launches on a device are recorded in command buffers."""
     return bool(device.features & Feature.COMMAND_BUFFERS)
 
 
 @dataclass(slots=True)
 class FinalCopies:
-    """FinalCopies after the last step, as calls and for observers."""
+    """Copies after the last call of a run: bound calls, and their operands for observers."""
 
     calls: list[BoundCall] = field(default_factory=list)
     plain: list[tuple[Device, Ref, Ref]] = field(default_factory=list)
 
     def add(self, device: Device, source: Ref, target: Ref, recorded: tuple[Ref, Ref]) -> None:
-        """Copy from `source` to `target`; `recorded` are the references that stand for them in command buffers."""
+        """Add a copy from `source` to `target`; `recorded` are the references to both in command buffers."""
         self.calls.append(BoundCall(device, partial(device.backend.copy, *recorded), records(device)))
         self.plain.append((device, source, target))
 
 
 class OutputPlacer:
-    """Decides where each output lies."""
+    """Chooses the memory of each output."""
 
     def __init__(
         self, plan: StepPlan, result_of: Mapping[int, ResultMemory], ref_of: Callable[[int], Ref],
         argument: Callable[[Any, bool], Any],
     ) -> None:  # fmt: skip
-        """`result_of` has the memory of allocations that hold outputs; `argument` gives a value as a launch takes it."""
+        """`result_of` is the memory of allocations that hold outputs; `argument` returns a value as an argument of a launch."""
         self._plan = plan
         self._result_of = result_of
         self._ref_of = ref_of
         self._argument = argument
         self.copies = FinalCopies()
         self.made: list[ResultMemory] = []
-        """Memory that outputs are copied to."""
+        """New memory that outputs are copied to."""
         self._owners: dict[int, int | None] = {}
-        """By allocation, the program's memory whose outputs lie in it."""
+        """The program's memory that each allocation holds."""
         self._blocks: dict[tuple[int, int], ResultMemory] = {}
-        """FinalCopies of whole allocations, by the program's memory and the allocation."""
+        """Copies of whole allocations, by the program's memory and the allocation."""
 
     def run(self) -> list[PlacedOutput]:
-        """The place of each output."""
+        """Return the place of each output."""
         plan = self._plan
         pairs = list(zip(plan.graph.outputs, plan.memories, strict=True))
         together = Counter((memory, plan.buffers.slice_of(value)[0]) for value, memory in pairs if memory is not None)
@@ -90,16 +90,16 @@ class OutputPlacer:
         return outputs
 
     def _owns(self, memory: int | None, number: int) -> bool:
-        """Whether an allocation may hold an output of a memory of the program; that of the first output may."""
+        """Return whether an allocation may hold an output: the program's memory of its first output owns it."""
         return memory is None or self._owners.setdefault(number, memory) == memory
 
     def _is_whole(self, number: int) -> bool:
-        """Whether an allocation can be copied as a block, with all views of it."""
+        """Return whether an allocation can be copied as a block, with all views of it."""
         source = self._plan.buffers.allocations[number].source
         return source is None or self._ref_of(source).is_contiguous
 
     def _copied(self, value: int, device: Device) -> PlacedOutput:
-        """A copy of one output."""
+        """Add a copy of one output, and return the place of the copy."""
         ref = self._ref_of(value)
         result = self._made(contiguous(ref.dtype, ref.shape), device)
         target = result.binding.reference(result.spec, 0)
@@ -108,7 +108,7 @@ class OutputPlacer:
         return PlacedOutput(target, device, result)
 
     def _block(self, memory: int, number: int) -> ResultMemory:
-        """A copy of an allocation for the outputs in one memory of the program."""
+        """Return the copy of an allocation for the outputs in one memory of the program."""
         known = self._blocks.get((memory, number))
         if known is not None:
             return known

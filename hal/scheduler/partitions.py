@@ -79,7 +79,7 @@ def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> l
 
 
 def run_in_turn(actions: Sequence[Callable[[], None]], partitions: Sequence[Partition]) -> None:
-    """Make the calls of all partitions on this thread. An exception of a backend gets a note that names the op."""
+    """Make the calls of all partitions on this thread. Adds a note with the op to an exception of a backend."""
     remaining = iter(actions)
     try:
         for action in remaining:

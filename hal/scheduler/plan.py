@@ -75,7 +75,7 @@ class StepPlan:
 
     @property
     def memories(self) -> list[int | None]:
-        """By output, a number for the memory in which the program sees it; None for values that it does not see."""
+        """Number of the program's memory of each output; None for an output that the program does not receive."""
         recorded = self.captured.graph
         return self.captured.memories or [recorded.root(v) for v in recorded.outputs]
 

@@ -66,7 +66,7 @@ class DeviceMemory:
     arena: MemoryKind
     """Tensors that are live only within a run, and share memory; the entries are those at the peak."""
     workspace: MemoryKind
-    """Temporaries of kernels, and copies of operands for core members, which lie in the arena and are counted there."""
+    """Temporaries of kernels, and copies of operands for core members. They are part of the arena and counted there."""
     elsewhere: int
     """Bytes in use on the device by tensors that the step does not know."""
     largest_step: str

@@ -51,7 +51,7 @@ def kernels_dir() -> Path:
 
 @functools.lru_cache(maxsize=64)
 def _trusted(folder: Path) -> Path:
-    """Return the folder, or a new one that lasts as long as the process if others may have put files there."""
+    """Return the folder, or, if others may have put files there, a new one that is deleted at the end of the process."""
     problem = trust.distrust(folder)
     if not problem:
         return folder
@@ -68,7 +68,7 @@ def _trusted(folder: Path) -> Path:
 def fallback_policy() -> str:
     """POLYHAL_FALLBACK: `error`, `warn` (default) or `allow` ops that run on the host.
 
-    `declared` allows those that are declared to run there, and is an error for others.
+    `declared` allows ops that are declared to run there, and is an error for others.
     """
     value = os.environ.get("POLYHAL_FALLBACK", "warn").lower()
     if value not in ("error", "warn", "allow", "declared"):
@@ -92,7 +92,7 @@ def probe_timeout() -> float:
 
 
 def trials() -> bool:
-    """POLYHAL_TRIALS: 0 loads and probes new plug-ins in the program itself at once, instead of in another process first."""
+    """POLYHAL_TRIALS: 0 loads and probes new plug-ins in the program itself, without a trial in another process."""
     return os.environ.get("POLYHAL_TRIALS", "1") not in ("", "0")
 
 

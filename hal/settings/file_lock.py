@@ -47,7 +47,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: io.FileIO | None = None
-        """The open file that holds the lock; a descriptor by number could be lost in an interrupt."""
+        """Open file that holds the lock. An interrupt could lose the number of a descriptor."""
 
     def acquire(self) -> bool:
         """Take the lock; returns False if another holder has it, in this process or in another. Raises OSError."""
@@ -85,13 +85,13 @@ class FileLock:
             self._file = None
 
     def __del__(self) -> None:
-        file = getattr(self, "_file", None)  # an interrupt may have ended `__init__`
+        file = getattr(self, "_file", None)  # missing if an interrupt has ended `__init__`
         if file is not None:
             file.close()
 
     @property
     def is_held(self) -> bool:
-        """Whether this object holds the lock."""
+        """True if this object holds the lock."""
         return self._file is not None
 
     def touch(self) -> None:
@@ -131,15 +131,15 @@ class FileLock:
 class ExclusiveBlock:
     """Holds a lock during a block.
 
-    An interrupt can end a block before `__exit__` has begun, and a traceback then keeps the lock alive: the next block of this
-    process that needs the lock takes it from one whose function has ended.
+    An interrupt can end a block before `__exit__` begins, and the traceback then keeps the lock alive. The next block of
+    this process that needs the lock releases it if the function of the interrupted block has ended.
     """
 
     def __init__(self, path: Path, patience: float) -> None:
         self._lock = FileLock(path)
         self._patience = patience
         self._frame: FrameType | None = None
-        """The call of the function that has the block."""
+        """Frame of the function that contains the block."""
         _BLOCKS.add(self)
 
     def __enter__(self) -> FileLock:
@@ -165,7 +165,7 @@ class ExclusiveBlock:
             self._frame = None
 
     def _release_abandoned(self) -> bool:
-        """Release the lock if a block of this process has it whose function has ended. Returns whether one had."""
+        """Release the lock if a block of this process holds it after the end of its function. Returns whether one did."""
         path = os.path.abspath(self._lock.path)
         others = [b for b in list(_BLOCKS) if b._lock.is_held and os.path.abspath(b._lock.path) == path]
         running: set[int] = set()

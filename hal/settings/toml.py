@@ -1,4 +1,4 @@
-"""TOML files, of which nothing is known before."""
+"""TOML files with unverified content."""
 
 from __future__ import annotations
 

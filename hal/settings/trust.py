@@ -1,6 +1,6 @@
-"""Files of caches that only this user can have written: compiled programs and libraries named there run in the process.
+"""Trust in cached files: compiled programs, and libraries that the files name, run in this process.
 
-A folder is trusted if it belongs to this user or to the system's administrator and nobody else can write to it.
+A folder is trusted if it belongs to this user or to the system's administrator and no other user can write to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LARGEST = 1 << 30
 
 
 def distrust(folder: Path) -> str:
-    """Return why files in `folder` may be those of others; empty if they are not, or the folder does not exist.
+    """Return why other users may have written files in `folder`; empty if they cannot have, or the folder does not exist.
 
     A folder of this user that others can write to is repaired: they lose the permission.
     """
@@ -50,7 +50,7 @@ def private_folder(folder: Path) -> Path:
 
 
 def open_regular(path: Path) -> int:
-    """Open a regular file for reading and return its descriptor. Raises OSError, also for pipes and devices, at once."""
+    """Open a regular file for reading and return its descriptor. Raises OSError, also for pipes and devices."""
     # Without O_NONBLOCK, opening a FIFO would wait for its writer.
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(path, flags)

@@ -251,7 +251,7 @@ def test_a_gradient_that_is_written_while_an_op_waits_for_it_is_named(
     monkeypatch.setattr(sinks, "take", lambda g: True)
     with (
         ph.check("gradients"),
-        pytest.raises(AutogradError, match=r"\[add\] it writes to a gradient that sin still waits for; .*# here"),
+        pytest.raises(AutogradError, match=r"\[add\] it writes to a gradient that sin has yet to read; .*# here"),
     ):
         (x.sin() + x.cos() + x).exp().sum().backward()  # here
 

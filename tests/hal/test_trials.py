@@ -63,7 +63,7 @@ def test_the_default_device_comes_with_one_warning_that_names_the_package(tmp_pa
     found = answer(DEFAULT, tmp_path)
     assert found["device"] == "numpy"
     (warning,) = found["warnings"]
-    assert "numpy was chosen among the devices that work; others fail: backend fast-card: " in warning
+    assert "numpy was chosen among the working devices; others fail: backend fast-card: " in warning
     assert "probing for devices ended the process by SIGSEGV (package fast-card 1.0)" in warning
     assert "POLYHAL_DISABLE=fast-card leaves it out" in warning
 

@@ -143,7 +143,7 @@ def test_integers_are_int32_where_int64_is_missing(both: tuple[ph.Device, ph.Dev
 
 def test_numbers_that_do_not_fit_are_refused() -> None:
     wide = np.array([1, 2**31])
-    with pytest.raises(UnsupportedDTypeError, match="2147483648 does not fit int32, which stands for int64"):
+    with pytest.raises(UnsupportedDTypeError, match="2147483648 does not fit int32, which replaces int64"):
         ph.tensor(wide, device=SMALL)
     with pytest.raises(UnsupportedDTypeError, match="does not fit int32"):
         ph.tensor(wide, device="numpy").to(SMALL)

@@ -73,7 +73,7 @@ def test_a_key_that_is_missing_or_no_figure_is_named(table: str, key: str) -> No
     ("spoil", "problem"),
     [
         (lambda t: t.pop("driver"), "the table [driver] is missing"),
-        (lambda t: t.update(shape={}), "[shape] is no table of a profile; expected peak_tflop_s"),
+        (lambda t: t.update(shape={}), "[shape] is not a table of a profile; expected peak_tflop_s"),
         (lambda t: t["device"].update(bandwidth_gb_s=-1), "bandwidth_gb_s in [device] is -1; expected more than 0"),
         (lambda t: t["driver"].update(sync_us=-1), "sync_us in [driver] is -1; expected 0 or more"),
         (lambda t: t["shapes"]["packing_gb_s"].update(image="x"), "image of packing_gb_s in [shapes] is 'x'; expected"),

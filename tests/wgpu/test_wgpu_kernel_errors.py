@@ -54,7 +54,7 @@ def test_the_line_and_column_are_those_of_the_source(body: str, wrong: str) -> N
 def test_declarations_of_tensors_are_refused_with_the_fix() -> None:
     source = "@group(0) @binding(0) var<storage, read> x: array<f32>;\n" + SOURCE.replace("BODY", "out[i] = x[i];")
     text = _error(source)
-    assert "the source declares @group(0); tensors and parameters are declared already, by name" in text
+    assert "the source declares @group(0); expected no bindings: tensors and parameters are declared by name" in text
     commented = "// @group(0) @binding(0) is x\n" + SOURCE.replace("BODY", "out[i] = x[i];")
     kernel = polyhal.kernel("copied", wgsl=commented, numpy=lambda x: x)
     assert kernel(polyhal.ones((2,), device="wgpu")).tolist() == [1, 1]

@@ -1,4 +1,4 @@
-"""The optional members of the contract that a backend has because their formulas are in the table of expressions."""
+"""Optional members of the contract that follow from the table of expressions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 
 
 def offered(names: Collection[str]) -> frozenset[str]:
-    """Return those of the members `names` that have a formula without parameters."""
+    """Return the members among `names` with a formula without parameters."""
     formulas = {name: EXPRESSIONS.get(OP_NAMES.get(name, name)) for name in names}
     return frozenset(name for name, formula in formulas.items() if formula is not None and not formula.params)

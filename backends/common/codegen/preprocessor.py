@@ -94,7 +94,7 @@ class Declarations:
                 yield Declaration(expand(text, macros), types, macros)
 
     def _walk(self, name: str, macros: Macros, within: tuple[str, ...] = ()) -> Iterator[str]:
-        """The declarations of a file, each where `macros` are those that hold for it.
+        """Yield the declarations of a file; `macros` are then the macros that apply to it.
 
         `within` are the files that include it. Raises ValueError for a file that includes itself.
         """

@@ -126,7 +126,7 @@ class CoreMethods(ABC):
 
 
 class _Temporary:
-    """Memory of a launch, released with this object: after the call, or with the command buffer that recorded it."""
+    """Temporary memory of a launch, released after the call or with the command buffer that recorded it."""
 
     __slots__ = ("_owner", "handle")
 
@@ -135,7 +135,7 @@ class _Temporary:
         self.handle = owner.allocate(nbytes)
 
     def __del__(self) -> None:
-        if hasattr(self, "handle"):  # else there was no memory
+        if hasattr(self, "handle"):  # missing if the allocation failed
             self._owner.deallocate(self.handle)
 
 

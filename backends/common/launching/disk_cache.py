@@ -82,7 +82,7 @@ class DiskCache:
             self.trim()
 
     def _is_trusted(self) -> bool:
-        """Return whether entries are ours: a compiled program of another user would run in this process."""
+        """Return whether only this user can have written entries, which are programs that run in this process."""
         if self._trusted is None:
             self.failure = trust.distrust(self._folder)
             self._trusted = not self.failure

@@ -20,7 +20,7 @@ class LaunchRecorder(Generic[L]):
         self._thread = threading.get_ident()
         self.launches: list[L] = []
         self.kept: list[object] = []
-        """Objects that must live as long as the launches: memory of temporaries."""
+        """Memory of temporaries, which must live as long as the launches."""
 
     def accepts(self) -> bool:
         """Return whether launches of the current thread are to be recorded."""
@@ -42,7 +42,7 @@ class _RecordsLaunches(Protocol[L]):
 def record_launches(
     runtime: _RecordsLaunches[L], calls: Sequence[Callable[[], None]]
 ) -> tuple[list[L], list[int], list[object]]:
-    """Run `calls` and return the launches they make, for each launch the position of its call, and objects to keep."""
+    """Run `calls`. Returns their launches, the position of the call of each launch, and the memory of temporaries."""
     origins: list[int] = []
     recorder: LaunchRecorder[L] = LaunchRecorder()
     with runtime.recording:

@@ -8,7 +8,7 @@ from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined, InputSpec
 
 _MAX_COMPARED = 128
-"""Indices that a kernel compares with one another to find the last that names a row: each with all after it."""
+"""Largest number of indices for a kernel that compares each one with all later ones, to find the last that names a row."""
 
 
 def flat_stride(spec: Spec) -> int | None:
@@ -33,18 +33,18 @@ def outer_axis_inner(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple
 
 
 class RowUpdate(NamedTuple):
-    """Rows of a table replaced by those of a source, by number: the operands of a kernel that writes in place."""
+    """The operands of a kernel that replaces rows of a table in place, by number, by the rows of a source."""
 
     numbers: Spec
     """The index."""
     step: int
-    """The stride of the index."""
+    """Stride of the index."""
     source: Spec
     row: int
     column: int
-    """The strides of the source."""
+    """Strides of the source."""
     distinct: bool
-    """Whether no row is named twice."""
+    """True if no row is named twice."""
 
     @property
     def items(self) -> int:
@@ -53,7 +53,7 @@ class RowUpdate(NamedTuple):
 
     @classmethod
     def of(cls, inputs: tuple[InputSpec | None, ...], distinct: bool) -> RowUpdate | Declined:
-        """The update of an op (table, index, source), or why a kernel that compares indices does not take it."""
+        """Return the update of an op (table, index, source), or the reason why a kernel that compares indices cannot run it."""
         _, index, source = inputs
         if not isinstance(index, Spec) or not isinstance(source, Spec):
             return Declined("an operand is a number")

@@ -207,7 +207,7 @@ def _holds(wide: DType, narrow: DType) -> bool:
 
 
 def _unchanged(operands: _Operands, node: Node, inputs: _Inputs) -> _Result:
-    """The operand: values never change, and results that must not share memory get their own at the end."""
+    """Return the operand: values never change, and the outputs of the graph are separated after the passes."""
     return _value(inputs[0])
 
 

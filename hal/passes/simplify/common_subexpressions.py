@@ -10,7 +10,7 @@ from polyhal.hal.ops.traits import Trait
 
 
 def merge_common_subexpressions(graph: Graph) -> Graph:
-    """Merge nodes of one op with equal operands, parameters and settings. Nodes that write in place, or nothing, stay."""
+    """Merge nodes of one op with equal operands, parameters and settings. Keeps nodes that write in place or write nothing."""
     rewriter = GraphRewriter(graph)
     seen: dict[Any, list[Operand]] = {}
     for node in graph.nodes:

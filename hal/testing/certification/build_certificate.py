@@ -48,7 +48,7 @@ class KitRun:
     """A case that was skipped because an earlier process ended in it; empty if there is none."""
     complete: bool
     kept: bool = True
-    """Whether the quarantine stays in force after the run. If not, the verdict is about the first report."""
+    """True if the quarantine remains in force after the run. If not, the verdict is about the first report."""
 
 
 def build_certificate(device: Device, scope: Scope, only: str, run: KitRun) -> Certificate:
@@ -97,7 +97,7 @@ def _how(device: Device, op: str, dtype: str, scope: Scope) -> Counter[Resolutio
 
 
 def _finding(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, run: KitRun) -> Finding:
-    """A failed case. `right` says whether it passed without the kernels that were found to be wrong."""
+    """Describe a failed case. `right` is true if it passed without the kernels that were found to be wrong."""
     error, case = outcome.error, outcome.case
     result = error if isinstance(error, ResultError) else None
     return Finding(
@@ -123,7 +123,7 @@ def _crash(case: str) -> Finding:
 
 
 def _now(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, run: KitRun) -> str:
-    """The state after the run, in a sentence."""
+    """Return the state after the run, in a sentence."""
     kernels = "; ".join(e.kernel for e in diagnosis.entries) if diagnosis is not None else ""
     if outcome.lost:
         rest = "run polyhal verify again for the rest"

@@ -61,9 +61,9 @@ def certify(
 ) -> Certificate:
     """Run the kit on a device, quarantine the kernels that fail, and repeat the cases that they affect.
 
-    With `keep`, the quarantine is stored and takes effect at once, in this process too; otherwise it serves the diagnosis
-    only, and the certificate reports its kernels as wrong and in use. Kernels that ended the device or a process earlier are
-    not tried again. Raises DeviceUnavailableError; failed cases and a lost device are in the certificate.
+    With `keep`, the quarantine is stored and takes effect immediately, in this process too. Otherwise it serves the
+    diagnosis only, and the certificate reports its kernels as wrong and in use. Kernels that ended the device or a process
+    earlier are not tried again. Raises DeviceUnavailableError; failed cases and a lost device are in the certificate.
     """
     target, scope, observer = Device(device), scope or Scope(), observer or SilentObserver()
     known, crashed, journal = _fatal_entries(target, keep), "", Journal(target)

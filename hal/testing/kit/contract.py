@@ -306,7 +306,7 @@ _TABLES = ((5, 3, 7), (1, 1, 1), (9, 33, 40), (4, 64, 5))
 
 
 def _index(rng: np.random.Generator, rows: int, count: int, turn: int, device: Device) -> np.ndarray:
-    """Numbers of rows, some out of range: in int32, and in every second turn in int64 if the device stores that."""
+    """Draw numbers of rows, some out of range: in int32, and in every second turn in int64 if the device stores that."""
     wide = not turn % 2 and dtypes.int64 in device.capabilities.storage
     return np.asarray(rng.integers(-2, rows + 2, count).astype(np.int64 if wide else np.int32))
 

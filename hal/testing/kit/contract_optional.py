@@ -23,7 +23,7 @@ from polyhal.hal.testing.kit.tolerances import Bound
 
 _ROWS, _COLUMNS = 5, 33
 _MOST = 512
-"""Elements of one call."""
+"""Largest number of elements of one call."""
 
 
 def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
@@ -41,7 +41,7 @@ def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
 
 
 def optional_names(device: Device) -> None:
-    """Check that every name in `Capabilities` is one that the framework may call."""
+    """Check that the framework may call every name in `Capabilities`."""
     for family, known in (
         ("unary", OPTIONAL_UNARY | REQUIRED_UNARY),
         ("binary", OPTIONAL_BINARY | REQUIRED_BINARY),
@@ -49,14 +49,15 @@ def optional_names(device: Device) -> None:
     ):
         for name in sorted(getattr(device.capabilities, family) - known):
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else "; polyhal.hal.member_names lists the names"
-            raise AssertionError(f"Capabilities.{family} has {name!r}, which nothing calls{hint}")
+            hint = f"did you mean {near[0]}?" if near else "polyhal.hal.member_names lists the names"
+            raise AssertionError(f"Capabilities.{family} has {name!r}, which the framework does not call; {hint}")
 
 
 def elementwise(device: Device, family: str, name: str, scope: Scope) -> None:
     """Check a member on the samples of its op, all in one call, in the dtypes that the op and the device compute in.
 
-    On a device with kernels of its own, members are called rarely: float32 and one more dtype are checked, in a full scope all.
+    A device with kernels of its own rarely uses members: there, float32 and one more dtype are checked, and all in a full
+    scope.
     """
     op = OPS[OP_NAMES.get(name, name)]
     have = [d for d in op.tests.dtypes if d in device.capabilities.compute]
@@ -66,8 +67,7 @@ def elementwise(device: Device, family: str, name: str, scope: Scope) -> None:
     member = getattr(device.backend, family)
     for turn, dtype in enumerate(have):
         operands = _operands(op, dtype)
-        inferred = dispatch.infer(op, specs_of(operands), {})
-        ((result, shape),) = inferred
+        ((result, shape),) = dispatch.infer(op, specs_of(operands), {})
         out = guarded_output(result, shape, device, turn)
         call_member(member, name, *[as_input(x, device, turn + i) for i, x in enumerate(operands)], out.tensor)
         wide = tuple(x.astype(np.float64) if dtype.is_floating_point else x for x in operands)
@@ -76,7 +76,7 @@ def elementwise(device: Device, family: str, name: str, scope: Scope) -> None:
 
 
 def _operands(op: OpDef, dtype: DType) -> tuple[np.ndarray, ...]:
-    """The elements of all samples of an op in a dtype, as vectors."""
+    """Return the elements of all samples of an op in a dtype, as vectors."""
     calls = [c for c in sample_calls(op, dtype) if c.computes]
     columns = zip(*[_flat(call, dtype) for call in calls], strict=True)
     return tuple(np.concatenate(column)[-_MOST:] for column in columns)
@@ -88,7 +88,7 @@ def _flat(call: OpCall, dtype: DType) -> list[np.ndarray]:
 
 
 def reduction(device: Device, name: str) -> None:
-    """Check a reduction over the last axis in the dtypes that it takes."""
+    """Check a reduction over the last axis in all dtypes that it accepts."""
     kind = {"any": ("bool",), "all": ("bool",), "mean": ("float",)}.get(name, ("bool", "float", "int", "uint"))
     for turn, dtype in enumerate(d for d in dtypes.ALL if d in device.capabilities.compute and d.kind in kind):
         x = draw(np.random.default_rng(SEED), (_ROWS, _COLUMNS), dtype, -3.0, 3.0)

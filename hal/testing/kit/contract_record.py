@@ -1,4 +1,4 @@
-"""Checks of command buffers: core members are recorded, not run, and each submission runs them on the memory bound then."""
+"""Checks of command buffers: core members are recorded without running, and each submission runs them on the bound memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHAPE = (_ROWS, _COLUMNS)
 
 
 def checks(device: Device) -> Iterator[tuple[str, MemberCheck]]:
-    """The checks by name; none if the device records nothing."""
+    """Yield the checks by name; none if the device has no command buffers."""
     backend: Any = device.backend
     if not isinstance(backend, SupportsCommandBuffers):
         return
@@ -31,7 +31,7 @@ def checks(device: Device) -> Iterator[tuple[str, MemberCheck]]:
 
 
 def members(device: Device, backend: Any) -> None:
-    """Check every core member in a command buffer that reads from a slot and writes to another one."""
+    """Check every core member in a command buffer that reads from one slot and writes to another."""
     for name, (call, expected) in _programs(device, backend).items():
         source, target = BindingSlot(), BindingSlot()
         x = Ref(source, contiguous(dtypes.float32, _SHAPE)._replace(aligned=False), 0)
@@ -53,7 +53,7 @@ def members(device: Device, backend: Any) -> None:
 def _programs(
     device: Device, backend: Any
 ) -> dict[str, tuple[Callable[[Ref, Ref], None], Callable[[np.ndarray], np.ndarray]]]:
-    """For each core member, a call of input and output, and the result that NumPy has."""
+    """Return a call of each core member with input and output, and NumPy's function for the result."""
     weights = _tensor(np.arange(10.0).reshape(1, _COLUMNS, 2) / 4, device)
     index = _tensor(np.array([2, 0]), device, dtypes.int32)
     condition = _tensor(np.arange(15).reshape(_SHAPE) % 2 == 0, device, dtypes.bool_)

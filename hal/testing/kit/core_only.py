@@ -22,12 +22,12 @@ from polyhal.hal.protocol import (
 class CoreOnlyBackend:
     """Another backend without its native kernels and without the names that the contract does not require.
 
-    It may also be reduced to fewer dtypes, and checks that no member is called with others. Handles are those of the other
-    backend, so that tensors can be passed between the two.
+    It may also have fewer dtypes, and checks that no member is called with others. Both backends use the same handles, so that
+    tensors can be passed between them.
     """
 
     def __init__(self, inner: ComputeBackend, storage: frozenset[DType] | None = None) -> None:
-        """`storage` are the dtypes that are left; None for all."""
+        """`storage` are the remaining dtypes; None for all."""
         self.inner = inner
         self.info = inner.info
         capabilities = inner.capabilities
@@ -42,7 +42,7 @@ class CoreOnlyBackend:
         )
 
     def _check(self, *refs: Ref) -> None:
-        """Raise AssertionError if the framework breaks its promise about dtypes."""
+        """Raise AssertionError for a dtype that the framework must not use here."""
         for ref in refs:
             if ref.dtype not in self.capabilities.storage:
                 raise AssertionError(f"a member received {ref.spec}; the contract promises a dtype of the storage")
@@ -110,7 +110,7 @@ def has_more(device: Device) -> bool:
 
 
 def core_only(device: Device, storage: frozenset[DType] | None = None) -> Device:
-    """A second device around the same backend, with the required members only, and with fewer dtypes if `storage` says so."""
+    """Open a second device around the same backend, with the required members only, and only the dtypes in `storage`."""
     backend = CoreOnlyBackend(device.backend, storage)
     reduced = Device.opened(f"{device.name} (required members only)", backend)
     reduced.planner.quarantine = EMPTY

@@ -1,8 +1,8 @@
-"""The calls of a run with few shapes: for runtimes that compile a program per shape, where each new shape costs seconds.
+"""The calls of a run with few shapes, for runtimes that compile a program per shape, which takes seconds.
 
-Pointwise ops get the values of all their samples as vectors of one length, reductions as matrices of one shape. Their
-decompositions therefore call the same members on the same shapes, and programs are compiled once for all of them. Other ops
-keep one sample, and one more of special values.
+Pointwise ops run on the values of all their samples as vectors of one length, reductions on matrices of one shape. Their
+decompositions therefore call the same members on the same shapes, so that each program is compiled once. Other ops keep one
+sample, and one more of special values.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ LENGTH = 64
 ROWS, COLUMNS = 4, 16
 """The shape of every operand of a reduction, over its last axis."""
 _LARGE = 128
-"""Elements beyond which a sample is not preferred for being large."""
+"""Number of elements beyond which a smaller sample is preferred."""
 
 
 def few(calls: Sequence[OpCall]) -> list[OpCall]:
-    """Fewer calls than the given ones, of one op in one dtype, with the shapes that other ops have, too."""
+    """Reduce the calls of one op in one dtype to fewer calls, with shapes that other ops use, too."""
     empty = [c for c in calls if not c.computes]  # nothing is compiled for them
     computing = [c for c in calls if c.computes]
     if not computing:
@@ -35,7 +35,7 @@ def few(calls: Sequence[OpCall]) -> list[OpCall]:
     if Trait.POINTWISE in op.traits and all(_is_pointwise(c) for c in computing):
         return empty + [_joined(group, (LENGTH,)) for group in _groups(computing)]
     if op.family == "reduction" and "axis" in op.schema.params and len(op.schema.inputs) == 1:
-        # Values that are repeated within a row could make an extremum indifferentiable: samples that are large enough alone.
+        # Only samples that need no repetition of values: an extremum of repeated ones is not differentiable.
         large = [replace(c, params={**c.params, "axis": -1}) for c in computing if c.elements >= ROWS * COLUMNS]
         if large:
             return empty + [_joined(group, (ROWS, COLUMNS)) for group in _groups(large)]
@@ -45,7 +45,7 @@ def few(calls: Sequence[OpCall]) -> list[OpCall]:
 
 
 def _is_pointwise(call: OpCall) -> bool:
-    """Whether operands are arrays that can be made as long as any, or numbers."""
+    """Return whether all operands are numbers, or arrays that can be resized."""
     return all(x is None or isinstance(x, (np.ndarray, bool, int, float)) for x in call.values)
 
 
@@ -55,7 +55,7 @@ def _preference(call: OpCall) -> tuple[bool, bool, int]:
 
 
 def _groups(calls: Sequence[OpCall]) -> list[list[OpCall]]:
-    """The calls that can be made one: equal parameters, numbers in the same places, and as special as each other."""
+    """Group the calls that can be joined: equal parameters, equal numbers in equal places, and equally special samples."""
     groups: dict[Any, list[OpCall]] = {}
     for call in calls:
         numbers = tuple(None if isinstance(x, np.ndarray) else (type(x), repr(x)) for x in call.values)
@@ -65,7 +65,7 @@ def _groups(calls: Sequence[OpCall]) -> list[list[OpCall]]:
 
 
 def _joined(calls: Sequence[OpCall], shape: tuple[int, ...]) -> OpCall:
-    """One call on the values of several, repeated or cut to a shape."""
+    """Join several calls to one on all their values, repeated or cut to a shape."""
     rows = [_broadcast(c.values) for c in calls]
     values = tuple(
         np.resize(np.concatenate([r[i] for r in rows]), shape) if isinstance(x, np.ndarray) else x
@@ -75,6 +75,6 @@ def _joined(calls: Sequence[OpCall], shape: tuple[int, ...]) -> OpCall:
 
 
 def _broadcast(values: Sequence[Any]) -> list[Any]:
-    """Arrays as vectors of one length; others as they are."""
+    """Return arrays as vectors of one length, and other values unchanged."""
     shape = np.broadcast_shapes(*[x.shape for x in values if isinstance(x, np.ndarray)])
     return [np.broadcast_to(x, shape).reshape(-1) if isinstance(x, np.ndarray) else x for x in values]

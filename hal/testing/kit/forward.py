@@ -116,7 +116,7 @@ def check_forward(
 ) -> None:
     """Check every sample of `op` in `dtype`, in layouts that rotate with the sample and the dtype.
 
-    The results of each are also written between guard zones, of the first into every placement.
+    The results of each call are also written between guard zones, and the results of the first one in every placement.
 
     `record` receives how the op ran and how far it was off. Raises ResultError, which names the call, the layouts and the
     first wrong element.

@@ -23,7 +23,7 @@ class GuardedPlacement(NamedTuple):
     lead: int
     """Elements between the start of the buffer and the output."""
     strided: bool
-    """Whether there are gaps between the elements."""
+    """True for gaps between the elements."""
     name: str
 
 
@@ -38,7 +38,7 @@ PLACEMENTS = (
 def guarded_outputs(
     call: OpCall, inputs: tuple[Any, ...], expected: ExpectedResults, device: Device, placement: GuardedPlacement, what: str
 ) -> list[GuardedOutput]:
-    """Run a call into guarded outputs, and its kernel once more with guarded temporaries, if it takes any.
+    """Run a call into guarded outputs, and its kernel once more with guarded temporaries, if it has any.
 
     Raises AssertionError for a write outside of them. Returns the outputs, whose elements are not checked here.
     """
@@ -56,12 +56,12 @@ def guarded_outputs(
 
 
 def _dense(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Inputs as an op's own kernel takes them: in contiguous memory."""
+    """Return copies of tensors in contiguous memory, as arguments of an op's own kernel."""
     return tuple(contiguous_copy(x) if isinstance(x, Tensor) else x for x in inputs)
 
 
 def _kernel(call: OpCall, inputs: tuple[Any, ...], outs: Sequence[GuardedOutput], device: Device) -> Launch | None:
-    """The kernel that runs a call into these outputs; None if it is not one kernel alone."""
+    """Return the kernel that runs a call into these outputs; None if several launches run it."""
     specs = tuple(dispatch.inference_spec(x) for x in inputs)
     params = dict(call.params)
     dispatch.infer(call.op, specs, params)  # may normalize parameters

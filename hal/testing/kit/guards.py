@@ -29,11 +29,11 @@ def poison(dtype: DType, size: int) -> np.ndarray:
 
 
 _PAYLOAD = {1: 0xA5, 2: 0x0015, 4: 0x0000A5A5, 8: 0x0000A5A5A5A5A5A5}
-"""Bits that tell the NaN of a guard zone from the NaN that a kernel reads beside its input, by size of element."""
+"""Bits, by size of element, in which the NaN of a guard zone differs from the NaN around inputs."""
 
 
 def guard_zone(dtype: DType, size: int) -> np.ndarray:
-    """Elements around an output: like `poison`, but with bits that no kernel computes or copies from poisoned inputs."""
+    """Return elements of a guard zone: like `poison`, but with bits that no kernel computes or copies from poisoned inputs."""
     bits = np.dtype(f"u{dtype.itemsize}")
     if dtype.is_floating_point:
         return np.asarray((poison(dtype, size).view(bits) | bits.type(_PAYLOAD[dtype.itemsize])).view(dtype.numpy))
@@ -79,7 +79,7 @@ class GuardedOutput:
 
 
 class GuardedTemporary:
-    """A temporary of a launch in a block of its own, with a guard zone from its last byte on."""
+    """A temporary of a launch in a block of its own, followed by a guard zone."""
 
     _ZONE = 256
     """Bytes of the guard zone."""
@@ -88,7 +88,7 @@ class GuardedTemporary:
         self._device, self._nbytes = device, nbytes
         self._buffer = device.pool.take(bucket(nbytes + self._ZONE))
         self.handle = self._buffer.handle
-        """The handle that the launch takes."""
+        """Handle for the launch."""
         device.backend.copy_to_device(memoryview(b"\xa5" * (nbytes + self._ZONE)), self.handle, 0)
 
     def check(self, what: str) -> None:

@@ -36,7 +36,7 @@ class OpCall:
     number: int
     """The position of the sample among those of its op."""
     stand_ins: Mapping[DType, DType] = field(default_factory=dict)
-    """Those of the device that it is for (see `Device.stand_ins`)."""
+    """Stand-ins of the device (see `Device.stand_ins`)."""
 
     @property
     def elements(self) -> int:
@@ -145,7 +145,7 @@ def runnable_calls(device: Device, op: OpDef, dtype: DType | None, scope: Scope)
 
 
 def _stored(call: OpCall, device: Device) -> OpCall:
-    """The call with its integers as the device stores them, where they fit."""
+    """Return the call with its integers in the dtypes that the device stores, if they fit."""
     if not device.stand_ins:
         return call
     return replace(call, values=tuple(_stored_value(v, device) for v in call.values), stand_ins=device.stand_ins)

@@ -2,8 +2,9 @@
 
 A device that compiles spends its time building kernels, one per op, dtype and pattern of strides. The normal scope
 therefore runs every sample in the op's primary dtype, and a few of them in each other dtype, different ones from dtype to
-dtype. `full` runs the whole product: every sample in every dtype and layout. `few_shapes` is for runtimes that compile for each
-shape anew: every op still runs, with its gradients, in the required dtypes and its primary one, on shapes that ops share.
+dtype. `full` runs the whole product: every sample in every dtype and layout. `few_shapes` is for runtimes that compile a
+program per shape: every op still runs, with its gradients, in the required dtypes and its primary one, on shapes that ops
+share.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Scope:
     few_shapes: bool = False
 
     def runs(self, op: OpDef, dtype: DType) -> bool:
-        """Whether calls of `op` in `dtype` are part of the run."""
+        """Return whether calls of `op` in `dtype` are part of the run."""
         return not self.few_shapes or dtype in dtypes.REQUIRED or dtype is primary(op)
 
     def accepts(self, elements: int) -> bool:

@@ -1,8 +1,8 @@
 """The backend contract as text, pinned in `tests/hal/contract_v*.txt`, so that third-party backends keep working.
 
 The text lists everything that a backend sees: members with their parameters, records with their fields and defaults, names.
-A record may grow at its end by fields that have a default, and there may be more optional protocols, names, records, errors
-and features. Any other change breaks somebody's backend and takes a new API_VERSION.
+A record may grow at its end by fields that have a default, and optional protocols, names, records, errors and features may be
+added. Any other change breaks a backend of another package and needs a new API_VERSION.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def check(device: Device, name: str, progress: Callable[[Outcome], None] | None 
 
 
 def _problem_in_groups(device: Device, kernels: KernelLibrary, name: str, ops: Sequence[str]) -> str:
-    """The first failure on a processor that runs a kernel as a GPU does, which is not one of the shipped kernel, too.
+    """Return the first failure on a processor that runs a kernel as a GPU does, unless the shipped kernel fails, too.
 
     The kernels for processors have one work-item per group, so that they need neither barriers nor sums over a group.
     """

@@ -135,7 +135,7 @@ def _result(function: Callable[..., Any], tensor: str) -> str:
 
 
 def _named_result(function: Callable[..., Any]) -> type[Any] | None:
-    """The class of results that have names; None for others."""
+    """Return the class of named results; None for other results."""
     op: OpDef | None = getattr(function, "op", None)
     if op is not None:
         return NAMED.get(op.schema.outputs)
@@ -145,7 +145,7 @@ def _named_result(function: Callable[..., Any]) -> type[Any] | None:
 
 
 def _imports(functions: Iterable[Callable[..., Any]]) -> Iterator[str]:
-    """The lines that import the classes of named results."""
+    """Yield the lines that import the classes of named results."""
     classes = {c for c in map(_named_result, functions) if c is not None}
     for module in sorted({c.__module__ for c in classes}):
         names = sorted(c.__name__ for c in classes if c.__module__ == module)

@@ -1,5 +1,5 @@
 // Per-query statistics for attention's gradient: pairs (logsumexp * log2(e), delta), where delta = sum over features of
-// g * out. If a mask is added (MASK of 2), the logsumexp stays in its two parts, and a number is unused.
+// g * out. If a mask is added (MASK of 2), the logsumexp is kept in its two parts, and one number is unused.
 
 #ifndef DTYPE
 #define DTYPE float32

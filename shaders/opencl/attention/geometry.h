@@ -70,12 +70,12 @@ typedef struct {
 #define SELECT_MASK
 #endif
 
-// GPUs have an instruction for powers of two, so scores are scaled by log2(e) first. Not where a mask is added: forward and
-// gradient must round a large score in one way, whatever kernels compute them, and the mask has its own unit.
+// GPUs have an instruction for powers of two, so scores are scaled by log2(e) first, unless a mask is added: the mask is not
+// scaled, and all kernels, forward and backward, must round a large score equally.
 #if MASK == 2
 #define SCORE_UNIT 1
 #define WEIGHT(score) fast_exp2(LOG2E * (score))
-// Numbers per query that attention/delta.cl makes, the weight of a score by them, and delta.
+// Numbers per query that attention/delta.cl computes, the weight of a score by them, and delta.
 #define STATISTICS 4
 #define NORMALIZED_WEIGHT(score, statistics) fast_exp2(LOG2E * ((score) - (statistics)[0]) - (statistics)[1])
 #else
@@ -85,8 +85,8 @@ typedef struct {
 #define NORMALIZED_WEIGHT(score, statistics) fast_exp2((score) - (statistics)[0])
 #endif
 #define DELTA(statistics) (statistics)[STATISTICS - 1]
-// The logsumexp of a query in two parts, the largest score and the logarithm of the sum relative to it: their sum would lose the
-// logarithm where a mask makes the score large. Both are 0 for a query without visible keys, whose scores are -inf.
+// The logsumexp of a query in two parts, the largest score and the logarithm of the sum relative to it: adding them would round the
+// logarithm away where a mask makes the score large. Both are 0 for a query without visible keys, with scores of -inf.
 #define STORE_LOGSUMEXP(lse, maximum, sum)              \
     {                                                   \
         const REAL maximum_ = maximum, sum_ = sum;      \

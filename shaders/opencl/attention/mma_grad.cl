@@ -20,7 +20,7 @@
 #define STORE_ROWS_EXPANDED(acc, factor, name, first, limit, length, features) \
     STORE_ROWS(acc, factor, name, first, limit, length, features)
 
-// `statistics` are the numbers that attention/delta.cl makes per query.
+// `statistics` are the numbers per query that attention/delta.cl computes.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_mma_grad(
     OPERANDS, MASK_OPERAND __global const float *statistics, GRADIENTS(OUT_DTYPE), const float scale,
     const AttentionGeometry geometry) {

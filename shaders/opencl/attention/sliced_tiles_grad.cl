@@ -83,7 +83,7 @@
         _Pragma("unroll") for (uint i_ = 0; i_ < ITEM_ROWS; i_++)                          \
             _Pragma("unroll") for (uint j_ = 0; j_ < VECTORS(SLICE); j_++) acc[slice_][i_][j_] = (Vec4)(0);
 
-// `statistics` are the numbers that attention/delta.cl makes per query.
+// `statistics` are the numbers per query that attention/delta.cl computes.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_sliced_tiles_grad(
     OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), const REAL scale,
     const AttentionGeometry geometry) {

@@ -50,7 +50,7 @@ static inline void accumulate_columns(Vec4 acc[4 * DQ_VECTORS][VECTORS(FEATURES)
 }
 #endif
 
-// `statistics` are the numbers that attention/delta.cl makes per query.
+// `statistics` are the numbers per query that attention/delta.cl computes.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles_grad(
     OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), const REAL scale,
     const AttentionGeometry geometry) {

@@ -97,7 +97,7 @@ __kernel NO_AUTOVEC void conv_cpu_max_pool(__global const STORAGE(DTYPE) *x, con
     }
 }
 
-// The number of the first element inside the image, of those `step` apart in a window that begins at `start`.
+// The index, in a window that begins at `start` with steps of `step`, of the first element inside the image.
 FORCE_INLINE int first_inside(const int start, const int step) { return start < 0 ? (step - 1 - start) / step : 0; }
 
 // A window's gradient goes to its first maximum: the last element that replaces those before it, or, if all are -infinity, the

@@ -58,7 +58,7 @@ static inline D fmod_double(D x, D y) {
 #endif
 }
 
-// As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
+// By the remainder, as in Python, so that both agree where the quotient of x and y is rounded up.
 static inline D floor_divide_double(D x, D y) {
     const D r = fmod_double(x, y);
     const D exact = (x - r) / y;

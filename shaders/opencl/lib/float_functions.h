@@ -111,7 +111,7 @@ static inline F silu_derivative_float(F x) {
     return s * (x * (1.0f - s) + 1.0f);
 }
 
-// As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
+// By the remainder, as in Python, so that both agree where the quotient of x and y is rounded up.
 static inline F floor_divide_float(F x, F y) {
     const F r = fmod(x, y);
     const F exact = (x - r) / y;

@@ -39,7 +39,7 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy(OPERAND(x), __global con
         GROUP_SUM(logit)
 #endif
         if (LANE_ID == 0) {
-            // Relative to the largest logit, beside which the logarithm would be lost.
+            // Relative to the largest logit: adding that could round the logarithm away.
             const REAL total = log(sum);
             const long picked = (long)target[(long)target_offset + (long)row * target_step];
             REAL value = picked == ignored ? 0 : NAN;

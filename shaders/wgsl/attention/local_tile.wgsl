@@ -146,8 +146,8 @@ fn score(product: f32, query: u32, key: u32{{ ", mask_base: u32" if MASK_DTYPE }
 fn shift_of(maximum: f32) -> f32 { return select(maximum, 0.0f, bitcast<u32>(maximum) == 0xff800000u); }
 {% endmacro %}
 
-{#- Stores the logsumexp of a query in two parts, the largest score and the logarithm of the sum relative to it: their sum would lose the
-    logarithm where a mask makes the score large. Both are 0 for a query without visible keys. -#}
+{#- Stores the logsumexp of a query in two parts, the largest score and the logarithm of the sum relative to it: adding them would round the
+    logarithm away where a mask makes the score large. Both are 0 for a query without visible keys. -#}
 {% macro store_logsumexp(index, maximum, total) -%}
 let lse_index = p.o_lse + 2u * ({{ index }});
         lse_set(lse_index, shift_of({{ maximum }}));

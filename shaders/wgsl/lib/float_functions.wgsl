@@ -124,7 +124,7 @@ fn exact_product(a: f32, b: f32) -> vec2<f32> {
     return vec2<f32>(high, ((ah * bh - high) + ah * bl + al * bh) + al * bl);
 }
 // x^y for finite x > 0. log2(x) and y log2(x) are double-float numbers, because the exponential magnifies their error. Leading
-// parts are rounded to a grid on which their sums are exact: a compiler may take x - ((x + y) - y) for 0.
+// parts are rounded to a grid on which their sums are exact: a compiler may simplify x - ((x + y) - y) to 0.
 fn power_positive(x: f32, y: f32) -> f32 {
     let parts = split(x);
     let f = parts.fraction;
@@ -138,7 +138,7 @@ fn power_positive(x: f32, y: f32) -> f32 {
     // log(1 + f) = 2 s + s (2/3 s^2 + ...)
     let tail = 2.0f * s_low + s * log_series(s);
     let e = exact_product(2.0f * s_high, 1.44269502f);
-    // Near 1, where y may be large, e.x is alone.
+    // Near 1, where y may be large, the exponent is 0, and e.x is the whole sum.
     let e_high = select(round(e.x * 4096.0f) * 2.44140625e-4f, e.x, parts.exponent == 0.0f);
     let high = parts.exponent + e_high;
     let low = (e.x - e_high) + (e.y + (2.0f * s * 1.925963033e-8f + tail * 1.44269502f));
@@ -241,7 +241,7 @@ fn fmod_f32(x: f32, y: f32) -> f32 {
     let value = select(m, (m & 0x7fffffu) | (u32(e) << 23u), m >= 0x800000u);
     return copysign_f32(bitcast<f32>(value), x);
 }
-// As Python does: from the remainder, so that the two agree where the quotient of x and y is rounded up.
+// By the remainder, as in Python, so that both agree where the quotient of x and y is rounded up.
 fn floor_divide_f32(x: f32, y: f32) -> f32 {
     let r = fmod_f32(x, y);
     let exact = quotient_f32(x - r, y);

@@ -1,21 +1,21 @@
-{#- Angles of any size, less a whole number of quarter turns. WGSL promises nothing for sin and cos outside [-pi, pi], so every
-    periodic function begins here. -#}
+{#- Angles of any size, less a whole number of quarter turns. WGSL does not bound the error of sin and cos outside [-pi, pi], so
+    every periodic function reduces its angle first. -#}
 {% include "lib/mul64.wgsl" %}
 {% include "lib/sincos.wgsl" %}
 // A zero word, then 2/pi in fixed point: the largest float needs the first 198 bits.
 var<private> two_over_pi: array<u32, 8> = array<u32, 8>(
     0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
 
-// 32 bits of the table from bit `first` on.
+// 32 bits of the table, beginning with bit `first`.
 fn two_over_pi_bits(first: u32) -> u32 {
     let word = first >> 5u;
     let shift = first & 31u;
     let high = two_over_pi[word];
     return select((high << shift) | (two_over_pi[word + 1u] >> (32u - max(shift, 1u))), high, shift == 0u);
 }
-// x modulo pi/2 for x >= 2 (Payne and Hanek, SIGNUM Newsletter 18, 1983). x is m 2^(e - 23), so that 2/pi from its bit e - 25 on,
-// as a fraction f, gives m f as the fraction of a whole turn: four quarters. 64 bits of it are kept. No float is closer to a
-// multiple of pi/2 than 2^-30 quarters, which leaves 32 bits.
+// x modulo pi/2 for x >= 2 (Payne and Hanek, SIGNUM Newsletter 18, 1983). x is m 2^(e - 23). Let f be
+// the fraction that consists of the bits of 2/pi from bit e - 25: the fraction of m f is x in turns of four quarters. 64 bits of it
+// are kept. No float is closer to a multiple of pi/2 than 2^-30 quarters, which leaves 32 bits.
 fn reduced_large(x: f32) -> ReducedAngle {
     let bits = bitcast<u32>(x);
     let m = (bits & 0x7fffffu) | 0x800000u;

@@ -32,7 +32,7 @@
     let mean = group_sum(lanes_sum(logits)) / f32(p.length);
 {% endif %}
     if (lane_id == 0u && {{ rows.in_range() }}) {
-        // Relative to the largest logit, beside which the logarithm would be lost.
+        // Relative to the largest logit: adding that could round the logarithm away.
         let logarithm = log_f32(total);
         let label = class_of(row);
         var value = unused(label);

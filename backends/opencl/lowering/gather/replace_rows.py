@@ -58,4 +58,3 @@ def _row_update(
 
 
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {"replace_rows": replace_rows, "write_rows": write_rows}
-

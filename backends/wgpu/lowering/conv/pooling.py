@@ -22,7 +22,7 @@ _LENGTHS = (
     "dilation_h", "dilation_w",
 )  # fmt: skip
 _LOOPS = 2
-"""Iterations per term, at most: loops over rows count, too."""
+"""Largest number of iterations per term, loops over rows included."""
 _AXES = ("image", "channel", "row", "column")
 
 
@@ -36,7 +36,7 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
             return pooling
         if too_large(runtime, out, *(s for s in inputs if isinstance(s, Spec))):
             return Declined("an operand is larger than what a kernel can see at once")
-        # A gradient adds the windows that an element is part of, and a result the elements of a window.
+        # A gradient is a sum over the windows that contain an element, a result a sum over the elements of a window.
         terms = math.prod(ceil_div(k, s) if gradient else k for k, s in zip(params["kernel"], params["stride"], strict=True))
         limit = runtime.features.quirks.loop_limit // _LOOPS
         if limit and terms > limit:

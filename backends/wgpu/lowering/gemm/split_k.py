@@ -25,11 +25,11 @@ _MULTIPLE = 16
 """Splits are multiples of this many terms, which the k-tiles of every kernel divide."""
 _GROUP = 64
 _LOOPS = 2
-"""Iterations per term, at most: the loop over terms, and those over a block's elements."""
+"""Largest number of iterations per term: the loop over terms, and the loops over elements of a block."""
 
 
 def choose(runtime: Runtime, p: Product, groups: int, *, blocks: bool) -> SplitK:
-    """Return the splits that keep the device busy and within its limit for loops, given `groups` workgroups per split."""
+    """Return the splits for `groups` workgroups per split that keep the device busy, within its limit for loops."""
     busy = _BUSY_CPU if runtime.features.cpu else _BUSY_BLOCKS if blocks else 2 * BUSY_GROUPS
     min_terms = _MIN_BLOCK_TERMS if blocks else MIN_TERMS
     if limit := runtime.features.quirks.loop_limit // _LOOPS:
