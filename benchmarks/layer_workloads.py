@@ -40,7 +40,7 @@ class LayerWorkload:
     backward_moved: int = 0
     """Elements that the backward pass moves; 0 means as many as the forward pass for each operand."""
     differentiable: bool = True
-    """Whether it is measured with gradients, too; a write to an input is not."""
+    """True if it is measured with gradients, too, unlike a write to an input."""
 
     def arrays(self) -> list[np.ndarray]:
         """The inputs, the same for every framework."""
@@ -138,7 +138,7 @@ def _scatter_add(rows: int, width: int, table: int) -> LayerWorkload:
 
 
 def _write_rows(rows: int, width: int, table: int) -> LayerWorkload:
-    """Rows of a large tensor replaced in its memory: what is moved does not depend on the tensor."""
+    """Rows of a large tensor replaced in its memory: the bytes that are moved do not depend on its size."""
     return LayerWorkload(
         f"index_copy_ of {rows:,} rows of {width} to {table:,}",
         ((table, width), (rows,), (rows, width)),

@@ -23,7 +23,7 @@ lines below a table say why.
 
 A report is about one version of Polyhal on one day, and is not repeated: defects that it lists may have been mended since.
 The host times each call with its submission and the wait for its result, so that a device with slow submissions shows less
-than in [performance](performance.md), whose figures for single ops are by the devices' own timestamps.
+than in [performance](performance.md), where the devices' own timestamps measure single ops.
 """
 _COLUMNS = (
     ("memory", "float32", "memory, GB/s"),

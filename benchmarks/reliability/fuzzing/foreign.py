@@ -98,7 +98,7 @@ def _hostile_safetensors(random: Random) -> bytes:
         "b": {"dtype": random.choice(kinds), "shape": [random.choice((3, 12, 6, 24, 1))], "data_offsets": [24, 36]},
         "__metadata__": {"format": "pt", **({"polyhal.schema": "1"} if random.random() < 0.2 else {})},
     }  # fmt: skip
-    if random.random() < 0.2:  # shapes that the library lets pass and no array has
+    if random.random() < 0.2:  # shapes that the library accepts and no array has
         shape = random.choice(([2**62, 0, 2**62], [1] * 200, [0] * 200, [2**31, 0, 2**31, 2**31], [1] * 65))
         entries["b"] |= {"dtype": "I8", "shape": shape, "data_offsets": [24, 24 if 0 in shape else 25]}
     tree = damaged_tree(random, entries) if random.random() < 0.7 else entries

@@ -42,7 +42,7 @@ _FORBIDDEN = frozenset({"pickle.find_class", "os.system", "os.exec", "os.posix_s
 _OPENED = frozenset({"checkpoint", "checkpoint folder", "torch zip", "torch legacy", "pickle", "npz", "safetensors",
                      "tuning database", "verdicts", "benchmark cache", "quarantine", "kernel-call log", "crash journal",
                      "program cache"})  # fmt: skip
-"""The formats of which some inputs are pipes and endless devices."""
+"""Formats with pipes and endless devices among their inputs."""
 _CODE = str(Path(__file__).resolve().parents[3])
 _MAKERS = (__file__, collections.__file__, typing.__file__, dataclasses.__file__)
 
@@ -116,7 +116,7 @@ def _memory(field: bytes) -> int:
 def _place(folder: Path, files: dict[str, bytes], endless: int = 0) -> int:
     """Write the files of an input into an empty folder. Returns their size.
 
-    Of every hundred inputs, one has a pipe and one a link to an endless device in the place of a file.
+    One input in a hundred has a pipe instead of a file, and one a link to an endless device.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
