@@ -16,7 +16,7 @@
 #define FOR_BLOCK _Pragma("unroll") for (uint k = 0, i = begin; k < ACCUMULATORS; k++, i += LANES) if (i < WHOLE)
 
 typedef struct {
-    long g_step, target_step, lse_step, ignored;
+    long g_step, target_step, lse_step, lse_part, ignored;
     STRIDE_MEMBERS(x);
     STRIDE_MEMBERS(dx);
     ROW_MEMBERS;
@@ -43,7 +43,7 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy_grad(
         }
         const REAL slope = LOAD(GRADIENT_DTYPE, g, (long)g_offset + (long)row * g_step);
         const long lse_at = (long)lse_offset + (long)row * lse_step;
-        const REAL top = lse[lse_at], total = lse[lse_at + 1];
+        const REAL top = lse[lse_at], total = lse[lse_at + geometry.lse_part];
         const REAL shared = smoothing / length;
         // Several vectors at once: a compiler moves no load before an earlier store, since they may alias.
         for (uint begin = LANE_ID; begin < WHOLE; begin += ACCUMULATORS * LANES) {

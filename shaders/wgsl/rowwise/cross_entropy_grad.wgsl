@@ -16,7 +16,7 @@
 {{ storage.input(3, "lse", "float32") }}
 {{ storage.output(4, "dx", DTYPE, WIDTH) }}
 {{ storage.parameters("o_g: u32, o_x: u32, o_labels: u32, o_lse: u32, o_dx: u32, g_step: u32, labels_step: u32, lse_step: u32, "
-   ~ "ignored_low: u32, ignored_high: u32, smoothing: f32, " ~ rows.members(["x", "dx"])) }}
+   ~ "lse_part: u32, ignored_low: u32, ignored_high: u32, smoothing: f32, " ~ rows.members(["x", "dx"])) }}
 {{ rows.declarations() }}
 {{ exponentials.exponential() }}
 {{ classes.declarations() }}
@@ -25,7 +25,7 @@
     let label = class_of(row);
     let grad = g_at(p.o_g + row * p.g_step);
     let top = lse_at(p.o_lse + row * p.lse_step);
-    let logarithm = lse_at(p.o_lse + row * p.lse_step + 1u);
+    let logarithm = lse_at(p.o_lse + row * p.lse_step + p.lse_part);
     let smoothed = p.smoothing / f32(p.length);
     let confidence = 1.0f - p.smoothing;
 {% call(k) rows.for_vectors() %}

@@ -62,8 +62,8 @@ def _backward(
     }  # fmt: skip
     args: Args = {
         **_memory("g", "x", "target", "lse", "dx"), "g_step": g.strides[0], "target_step": target.strides[0],
-        "lse_step": lse.strides[0], "ignored": params["ignore_index"], "smoothing": params["label_smoothing"],
-        **kernel.args("x", "dx"),
+        "lse_step": lse.strides[0], "lse_part": lse.strides[1], "ignored": params["ignore_index"],
+        "smoothing": params["label_smoothing"], **kernel.args("x", "dx"),
     }  # fmt: skip
     return runtime.launch("rowwise/cross_entropy_grad", definitions, args, kernel.items, kernel.group)
 

@@ -61,7 +61,8 @@ def _backward(
     definitions = {**arranged.definitions, "INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name}
     args: Arguments = {
         "g": Tensor(0), "x": Tensor(1), "labels": Tensor(2), "lse": Tensor(3), "dx": Tensor(4), "g_step": g.strides[0],
-        "labels_step": target.strides[0], "lse_step": lse.strides[0], **_options(params), **arranged.args,
+        "labels_step": target.strides[0], "lse_step": lse.strides[0], "lse_part": lse.strides[1],
+        **_options(params), **arranged.args,
     }  # fmt: skip
     return runtime.launch("rowwise/cross_entropy_grad", definitions, args, arranged.groups)
 

@@ -44,14 +44,14 @@ KERNEL cross_entropy(const DTYPE *x, const INDEX_DTYPE *target, real *loss, real
 
 // g * (softmax - target distribution), logits_row the saved logsumexp.
 KERNEL cross_entropy_grad(const GRADIENT_DTYPE *g, const DTYPE *x, const INDEX_DTYPE *target, const real *lse,
-                          DTYPE *dx, const int64 g_step, const int64 target_step, const int64 lse_step,
+                          DTYPE *dx, const int64 g_step, const int64 target_step, const int64 lse_step, const int64 lse_part,
                           const int64 ignored, const real smoothing, ROW_PARAMETERS, STRIDES(x), STRIDES(dx)) {
     const uint64 row_index = row_id();
     if (row_index >= rows) return;
     const int64 label = (int64)widen(target[(int64)row_index * target_step]);
     const bool valid = label != ignored && label >= 0 && label < (int64)length;
     const real grad = valid ? (real)widen(g[(int64)row_index * g_step]) : 0, maximum = lse[(int64)row_index * lse_step],
-               logarithm = lse[(int64)row_index * lse_step + 1];
+               logarithm = lse[(int64)row_index * lse_step + lse_part];
     const real smoothed = smoothing / length, confidence = 1 - smoothing;
     const Row<DTYPE> row(ROW_OF(x, row_index), x_step, length);
     write_row(ROW_OF(dx, row_index), dx_step, length, [&](int slot, uint32 i) {

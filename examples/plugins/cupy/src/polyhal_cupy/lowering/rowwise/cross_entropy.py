@@ -51,9 +51,9 @@ def _backward(
     definitions = arranged.definitions | {"INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name}
     args: Arguments = {
         "g": Strided(Tensor(0), {"step": g.strides[0]}), "x": Tensor(1),
-        "target": Strided(Tensor(2), {"step": target.strides[0]}), "lse": Strided(Tensor(3), {"step": lse.strides[0]}),
-        "dx": Tensor(4), "ignored": params["ignore_index"], "smoothing": params["label_smoothing"],
-        **arranged.args("x", "dx"),
+        "target": Strided(Tensor(2), {"step": target.strides[0]}),
+        "lse": Strided(Tensor(3), {"step": lse.strides[0], "part": lse.strides[1]}), "dx": Tensor(4),
+        "ignored": params["ignore_index"], "smoothing": params["label_smoothing"], **arranged.args("x", "dx"),
     }  # fmt: skip
     return runtime.launch(
         "cross_entropy_grad", "rowwise/cross_entropy", definitions, args, arranged.blocks, arranged.threads,
