@@ -22,7 +22,7 @@ from polyhal.hal.layout import Ref, contiguous, extent
 from polyhal.serialize import save
 from polyhal.steps.block import CapturedBlock
 from polyhal.steps.given import GivenTensor
-from polyhal.steps.results import NewLeaf, OutputIndex
+from polyhal.steps.results import NewLeaf, OutputIndex, WithGradient
 from polyhal.tensor import Tensor, wrap
 
 FORMAT = "polyhal graph"
@@ -59,6 +59,8 @@ def _output_count(structure: Any) -> int:
     """How many outputs of the graph a structure of results uses; they are the first ones."""
     if isinstance(structure, OutputIndex):
         return structure.index + 1
+    if isinstance(structure, WithGradient):
+        return _output_count(structure.tensor)
     parts = structure.values() if isinstance(structure, dict) else structure
     return max(map(_output_count, parts), default=0) if isinstance(structure, (list, tuple, dict)) else 0
 
@@ -79,6 +81,8 @@ class _Encoder:
         kind = type(value)
         if kind is OutputIndex:
             return {"tensor": value.index}
+        if kind is WithGradient:  # a loaded step has no tape
+            return self.result(value.tensor)
         if kind is GivenTensor:
             return self._given(value)
         if kind is NewLeaf:

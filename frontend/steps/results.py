@@ -29,6 +29,15 @@ class NewLeaf:
     """Description by which a run makes it."""
 
 
+@dataclass(frozen=True, slots=True)
+class WithGradient:
+    """Stands for a tensor with a `.grad`, both made by a run."""
+
+    tensor: OutputIndex | NewLeaf
+    gradient: Any
+    """Stands for the `.grad`."""
+
+
 def flatten_results(
     value: Any,
     add: Callable[[Tensor], int],
@@ -47,6 +56,12 @@ def flatten_results(
     def leaf(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
+        place = tensor(x)
+        if isinstance(place, (OutputIndex, NewLeaf)) and x.stored_grad is not None:
+            return WithGradient(place, leaf(x.stored_grad))
+        return place
+
+    def tensor(x: Tensor) -> Any:
         if id(x) in made:
             return made[id(x)]
         found = None if isinstance(x.buffer, FakeBuffer) else given(x, arguments, is_new=is_new(x))
@@ -79,6 +94,10 @@ def fill_results(
             return leaves[x.index]
         if kind is GivenTensor:
             return x.find(arguments)
+        if kind is WithGradient:
+            result = leaf(x.tensor)
+            result.stored_grad = leaf(x.gradient)
+            return result
         return x.value if kind is RuntimeScalar else x
 
     return map_tree(structure, leaf)

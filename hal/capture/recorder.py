@@ -57,8 +57,8 @@ class StepRecorder:
         self._gradients = GradientTable()
         self._replay_log = ReplayLog()
         self._rollbacks: list[Callable[[], object]] = []
-        self._tensors: list[weakref.ref[Any]] = []
-        """All that were made; those that outlive the recording are live-outs."""
+        self._tensors: dict[int, weakref.ref[Any]] = {}
+        """All that were made, by identity, in order; those that outlive the recording are live-outs."""
         self._leaves = LeafTable()
 
     @property
@@ -179,12 +179,15 @@ class StepRecorder:
         self._scopes.name_state(state)
 
     def before_gradient_read(self, leaf: Any) -> None:
+        if self.made(leaf):  # each run makes a new one, whose gradient begins as None
+            return
         gradient = self._gradients.read(leaf)
         if gradient is not None:
             gradient.position = self.add_input(gradient.initial)
 
     def before_gradient_write(self, leaf: Any) -> None:
-        self._gradients.of(leaf)
+        if not self.made(leaf):
+            self._gradients.of(leaf)
 
     def add_to_tape(self, node: TapeNode) -> None:
         self._scopes.add_to_tape(node)
@@ -213,7 +216,8 @@ class StepRecorder:
 
     def made(self, x: Array) -> bool:
         """Return whether a tensor was made while recording."""
-        return any(ref() is x for ref in self._tensors)
+        ref = self._tensors.get(id(x))
+        return ref is not None and ref() is x
 
     def value_of(self, x: Array) -> int:
         """The value that a tensor holds now; for `finish`."""
@@ -227,7 +231,7 @@ class StepRecorder:
         """Return the recorded graph, given the values that the step returns, and the memory of each."""
         returned, places = list(results), list(memories)
         self._back_constants()
-        tensors = [t for t in (ref() for ref in self._tensors) if t is not None and isinstance(t.buffer, FakeBuffer)]
+        tensors = [t for t in (ref() for ref in self._tensors.values()) if t is not None and isinstance(t.buffer, FakeBuffer)]
         graph, number = self._graph.finish([*returned, *map(self.value_of, tensors)])
         sources = self._graph.sources
         mutated_inputs, mutated_buffers = self._update_inputs(graph, number)
@@ -244,7 +248,7 @@ class StepRecorder:
             self._scopes.modes,
             {number[value]: line for value, line in self._aliases.first_uses.items()},
             self._gradients.initial,
-            self._leaves.flags(ref() for ref in self._tensors),
+            self._leaves.flags(ref() for ref in self._tensors.values()),
             places + [self.memory_of(x) for x in tensors],
         )
 
@@ -274,7 +278,7 @@ class StepRecorder:
 
     def _back_constants(self) -> None:
         """Give memory to tensors made from host data that outlive the recording: the program may cache them."""
-        for x in [ref() for ref in self._tensors]:
+        for x in [ref() for ref in self._tensors.values()]:
             if x is not None and (memory := self._aliases.frozen_memory(x)) is not None:
                 x.buffer, x.ref = memory
 
@@ -293,5 +297,6 @@ class StepRecorder:
         return self._track(x)
 
     def _track(self, x: Any) -> Any:
-        self._tensors.append(weakref.ref(x))
+        self._tensors.pop(id(x), None)  # of a tensor that is gone: its identity has moved on
+        self._tensors[id(x)] = weakref.ref(x)
         return x

@@ -210,3 +210,44 @@ def test_a_saved_step_returns_its_argument_and_views_of_it(tmp_path: Path) -> No
     np.testing.assert_array_equal(results["made"].numpy(), (START + 1) * START)
     np.testing.assert_array_equal(results["kept"].numpy(), START)
     assert not results["leaf"].numpy().any()
+
+
+def leaf_of_older_memory(h: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    leaf = h.detach().requires_grad_()
+    (leaf * w).sum().backward()
+    return (leaf,)
+
+
+def retained_result(h: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    z = h * w
+    z.retain_grad()
+    (z * z).sum().backward()
+    z.grad.mul_(2)
+    return z, z.grad
+
+
+def gradient_penalty(h: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    mixed = (h * 0.5).requires_grad_()
+    (slope,) = ph.autograd.grad((mixed * w).sin().sum(), mixed, create_graph=True)
+    loss = (slope.norm(dim=1) - 1).square().mean()
+    loss.backward()
+    return (loss.detach(),)
+
+
+@pytest.mark.parametrize("program", [leaf_of_older_memory, retained_result, gradient_penalty])
+def test_gradients_of_tensors_made_inside_belong_to_their_run(device: ph.Device, program: Any) -> None:
+    h = ph.tensor(START + 1, device=device)
+    w = ph.tensor(START, device=device, requires_grad=True)
+    step = ph.jit(lambda h: program(h, w))
+    eager = None
+    for call in range(12):  # more often than a function may be recorded in vain
+        w.grad = None
+        results = [x for t in step(h + call) for x in (t, t.grad)]
+        found = [None if x is None else x.numpy() for x in (*results, w.grad)]
+        w.grad = None
+        eager = [x for t in program(h + call, w) for x in (t, t.grad)]
+        for mine, theirs in zip(found, (*eager, w.grad), strict=True):
+            assert (mine is None) == (theirs is None)
+            if mine is not None:
+                np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-6)
+    assert len(step.graphs) == 1
