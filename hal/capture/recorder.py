@@ -231,7 +231,9 @@ class StepRecorder:
         """Return the recorded graph, given the values that the step returns, and the memory of each."""
         returned, places = list(results), list(memories)
         self._back_constants()
-        tensors = [t for t in (ref() for ref in self._tensors.values()) if t is not None and isinstance(t.buffer, FakeBuffer)]
+        tensors = [
+            t for t in (ref() for ref in self._tensors.values()) if t is not None and isinstance(t.buffer, FakeBuffer)
+        ]
         graph, number = self._graph.finish([*returned, *map(self.value_of, tensors)])
         sources = self._graph.sources
         mutated_inputs, mutated_buffers = self._update_inputs(graph, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -167,3 +168,15 @@ def test_a_parameter_made_in_a_step_outlives_it(numpy_device: Device) -> None:
 def test_values_that_ops_make_of_constants_are_not_read() -> None:
     with pytest.raises(CaptureError, match="is read while it is only being recorded"):
         jit(lambda: (ph.tensor([1.0], device="numpy") * 2).item(), warm_up=False)()
+
+
+def test_chains_of_constants_may_be_longer_than_the_stack_of_python(numpy_device: Device) -> None:
+    def step(x: Tensor) -> Tensor:
+        constant = ph.zeros(2, device=numpy_device)
+        for _ in range(sys.getrecursionlimit() // 2):
+            constant = (constant + 1).abs()
+        return x * constant
+
+    run = jit(step, warm_up=False)
+    for _ in range(3):
+        assert run(ph.ones(2, device=numpy_device)).tolist() == [float(sys.getrecursionlimit() // 2)] * 2

@@ -20,9 +20,24 @@ Write = Callable[[Any, Callable[[Any], Any]], Any]
 """Writes to the first argument, (40, 40), and passes what it reads of it through the second."""
 
 
+def _tensor_of(x: Any, values: range) -> Any:
+    return ph.tensor([*values], device=x.device) if isinstance(x, ph.Tensor) else torch.tensor([*values])
+
+
 def _indexed(x: Any, c: Callable[[Any], Any]) -> None:
-    rows = ph.tensor([1, 2, 3], device=x.device) if isinstance(x, ph.Tensor) else torch.tensor([1, 2, 3])
-    x.index_copy_(0, rows, c(x[:3]))
+    x.index_copy_(0, _tensor_of(x, range(1, 4)), c(x[:3]))
+
+
+def _reversed_by_index(x: Any, c: Callable[[Any], Any]) -> None:
+    x[_tensor_of(x, range(39, -1, -1))] = c(x)
+
+
+def _added_in_reverse(x: Any, c: Callable[[Any], Any]) -> None:
+    x.index_add_(0, _tensor_of(x, range(39, -1, -1)), c(x))
+
+
+def _scattered_in_reverse(x: Any, c: Callable[[Any], Any]) -> None:
+    x.scatter_add_(1, _tensor_of(x, range(39, -1, -1)).expand(40, 40), c(x))
 
 
 WRITES: dict[str, Write] = {
@@ -42,6 +57,11 @@ WRITES: dict[str, Write] = {
     "towards the transpose": lambda x, c: x.lerp_(c(x.T), 0.5),
     "addcmul": lambda x, c: x.addcmul_(c(x.T), c(x[0])),
     "indexed rows": _indexed,
+    "all rows in reverse": _reversed_by_index,
+    "all rows added in reverse": _added_in_reverse,
+    "elements added in reverse": _scattered_in_reverse,
+    "to the transpose": lambda x, c: x.T.copy_(c(x)),
+    "added to the transpose": lambda x, c: x.T.add_(c(x)),
 }
 
 
@@ -87,7 +107,7 @@ def test_a_write_on_the_tape_reads_its_source_before(device: ph.Device, name: st
     np.testing.assert_allclose(leaf.grad.numpy(), other.grad.numpy(), rtol=2e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["rows down", "transposed", "rows added", "the transpose added", "indexed rows"])
+@pytest.mark.parametrize("name", [n for n in WRITES if n != "reversed"])  # whose index is read by Python
 def test_each_call_of_a_captured_write_reads_its_source_before(device: ph.Device, name: str) -> None:
     x = ph.tensor(start(), device=device)
     step = ph.jit(lambda: WRITES[name](x, same))

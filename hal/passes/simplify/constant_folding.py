@@ -107,17 +107,35 @@ class _Folding:
         return sum(spec.nbytes for spec in self._graph.output_specs(node)) <= _MAX_BYTES
 
     def _array(self, v: int) -> Any:
-        """The array of a known value, computed as an eager call computes it."""
-        if v not in self._arrays:
-            node = self._graph.nodes[self._graph.producer_index(v)]
-            inputs = tuple(self._array(x.index) if isinstance(x, Value) else x for x in node.inputs)
-            if node.op is _TRANSFER:
-                self._arrays[v] = dispatch.EAGER.transfer(self._array(node.value(0)), node.device)
-                return self._arrays[v]
-            with settings.restored(node.place.settings):
-                results = dispatch.EAGER.apply(node.op, inputs, node.params, node.device)
-            self._arrays.update(zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=True))
+        """Return the array of a known value."""
+        for node in self._not_computed(v):
+            self._compute(node)
         return self._arrays[v]
+
+    def _not_computed(self, v: int) -> list[Node]:
+        """Return the nodes that a known value depends on and that have not run, in the graph's order.
+
+        Chains of constants may be longer than Python's stack is deep.
+        """
+        found: set[int] = set()
+        pending = [v]
+        while pending:
+            x = pending.pop()
+            k = self._graph.producer_index(x)
+            if x not in self._arrays and k not in found:
+                found.add(k)
+                pending.extend(self._graph.nodes[k].reads)
+        return [self._graph.nodes[k] for k in sorted(found)]
+
+    def _compute(self, node: Node) -> None:
+        """Run a node whose operands are computed, as an eager call does."""
+        inputs = tuple(self._arrays[x.index] if isinstance(x, Value) else x for x in node.inputs)
+        if node.op is _TRANSFER:
+            self._arrays[node.outputs[0]] = dispatch.EAGER.transfer(inputs[0], node.device)
+            return
+        with settings.restored(node.place.settings):
+            results = dispatch.EAGER.apply(node.op, inputs, node.params, node.device)
+        self._arrays.update(zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=True))
 
     def _literal(self, v: int) -> bool | int | float | None:
         """The number that all elements of a value are, where that is known."""
