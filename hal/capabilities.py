@@ -13,7 +13,8 @@ from polyhal.hal.printable import printable
 
 
 class DeviceType(enum.StrEnum):
-    """The kind of hardware, in order of preference for the default device. Software rasterizers are CPUs."""
+    """The kind of hardware, in order of preference for the default device, which also depends on speed. Software rasterizers
+    are CPUs."""
 
     GPU = "gpu"
     INTEGRATED_GPU = "integrated_gpu"
@@ -29,7 +30,7 @@ class DeviceInfo:
     name: str
     type: DeviceType
     memory: int
-    """Size in bytes."""
+    """Size in bytes; 0 if unknown."""
     driver: str
     id: str
     """Stable across runs, and equal for all backends that see the same physical card."""

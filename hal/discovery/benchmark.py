@@ -7,10 +7,11 @@ a driver that crashes or hangs does no harm, and a device that is not chosen lea
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +26,18 @@ from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import BackendError, PolyhalError
 from polyhal.hal.ops import FUNCTIONS
 
-VERSION = 1
+VERSION = 2
 """Raised when the workload changes, so that older results are not compared with newer ones."""
 _TOLERANCE = 1e-3
 """Largest difference from NumPy, relative to the largest value of the result."""
 _MAX_REPETITIONS = 9
-_MIN_REPETITIONS = 3
-_BUDGET = 0.5
+_MIN_REPETITIONS = 2
+_BUDGET = 0.25
 """Seconds after which repetitions beyond the minimum are skipped."""
+_HOPELESS = 4.0
+"""A pass is stopped, and its time estimated, after this many times as long as NumPy needs for all of it."""
+_UNFILLED = 0.01
+"""Seconds of a pass below which a card may have waited for launches only: it gets the larger workload, too."""
 
 
 class WorkloadSize(NamedTuple):
@@ -49,8 +54,8 @@ class WorkloadSize(NamedTuple):
 
 
 SMALL = WorkloadSize(products=4, side=512, rows=1024, launches=100)
-LARGE = WorkloadSize(products=4, side=2048, rows=16384, launches=100)
-"""For devices that SMALL would not fill."""
+LARGE = WorkloadSize(products=1, side=2048, rows=16384, launches=100)
+"""The same launches, and 16 times the arithmetic and the memory traffic of SMALL."""
 
 
 class BenchmarkUnavailableError(PolyhalError):
@@ -58,47 +63,65 @@ class BenchmarkUnavailableError(PolyhalError):
 
 
 class BenchmarkTimes(NamedTuple):
-    """Seconds of one pass on the device and in plain NumPy, and the size of the pass (`WorkloadSize.side`)."""
+    """Seconds of one pass of the smaller workload, on the device and in plain NumPy.
+
+    For cards that computed more per second in the larger workload, the seconds of the same amount of work in it.
+    """
 
     seconds: float
     numpy_seconds: float
     side: int
+    """`WorkloadSize.side` of that workload."""
 
 
-def run_benchmark(device: Device, size: WorkloadSize | None = None) -> BenchmarkTimes:
+def run_benchmark(device: Device, size: WorkloadSize = SMALL, larger: WorkloadSize = LARGE) -> BenchmarkTimes:
     """Time the workload on `device` and in NumPy. Raises BackendError if the results differ, or what the device raises."""
-    size = size or (SMALL if hardware_type(device.info) is DeviceType.CPU else LARGE)
     arrays = _arrays(size)
-    tensors = [Array(device, *device.upload(a, float32)) for a in arrays]
-
-    def on_device() -> list[Any]:
-        results = _workload(size, *tensors)
-        device.synchronize()
-        return results
-
+    once = size._replace(products=1, launches=1)
+    expected = list(_numpy_workload(once, *arrays))
     # One after the other: the threads of a NumPy that has just computed would still be spinning for more work.
-    results = [device.download(tensor.ref) for tensor in on_device()]  # builds the kernels
-    device_seconds = _fastest(on_device, _MIN_REPETITIONS)
-    for i, (result, expected) in enumerate(zip(results, _numpy_workload(size, *arrays), strict=True)):
-        difference = float(np.max(np.abs(result - expected)) / np.max(np.abs(expected)))
+    in_numpy = _fastest(lambda: _numpy_workload(size, *arrays))
+    tensors = [Array(device, *device.upload(a, float32)) for a in arrays]
+    results = [device.download(result.ref) for result in _workload(once, *tensors)]  # builds the kernels
+    for i, (result, right) in enumerate(zip(results, expected, strict=True)):
+        difference = float(np.max(np.abs(result - right)) / np.max(np.abs(right)))
         if not difference <= _TOLERANCE:  # also if it is NaN
             raise BackendError(f"result {i} differs from NumPy's by {difference:.1e} of its largest value")
-    # Work for a graphics card is slow in NumPy, and the comparison is only for people to read.
-    numpy_seconds = _fastest(lambda: _numpy_workload(size, *arrays), 1)
-    return BenchmarkTimes(device_seconds, numpy_seconds, size.side)
+    numpy_seconds = sum(in_numpy)
+    parts = _fastest(lambda: _synchronized(device, _workload(size, *tensors)), _HOPELESS * numpy_seconds)
+    seconds = sum(parts) * numpy_seconds / sum(in_numpy[: len(parts)])  # of all parts, if the pass was stopped
+    times = BenchmarkTimes(seconds, numpy_seconds, size.side)
+    if seconds >= _UNFILLED or hardware_type(device.info) is DeviceType.CPU:
+        return times
+    tensors = [Array(device, *device.upload(a, float32)) for a in _arrays(larger)]
+    parts = _fastest(lambda: _synchronized(device, _workload(larger, *tensors)))
+    return min(times, BenchmarkTimes(sum(parts) * size.rows / larger.rows, numpy_seconds, larger.side))
 
 
-def _fastest(run: Callable[[], object], repetitions: int) -> float:
-    """Return the seconds of the fastest of at least `repetitions` calls, or more if time permits.
+def _fastest(start: Callable[[], Iterator[object]], most: float = math.inf) -> list[float]:
+    """Return the seconds of each part of the fastest pass; `start` begins a pass, which ends early after `most` seconds.
 
-    The minimum is the right statistic, because other programs can only make a call slower.
+    The minimum is the right statistic, because other programs can only make a pass slower.
     """
-    times: list[float] = []
-    while len(times) < repetitions or (len(times) < _MAX_REPETITIONS and sum(times) < _BUDGET):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    passes: list[list[float]] = []
+    while len(passes) < _MIN_REPETITIONS or (len(passes) < _MAX_REPETITIONS and sum(map(sum, passes)) < _BUDGET):
+        times: list[float] = []
+        parts, before = start(), time.perf_counter()
+        for _ in parts:
+            now = time.perf_counter()
+            times.append(now - before)
+            before = now
+            if sum(times) > most:
+                return times
+        passes.append(times)
+    return min(passes, key=sum)
+
+
+def _synchronized(device: Device, parts: Iterator[Any]) -> Iterator[None]:
+    """Yield after each part, when the device has computed it."""
+    for _ in parts:
+        device.synchronize()
+        yield
 
 
 def _arrays(size: WorkloadSize) -> list[np.ndarray]:
@@ -107,32 +130,37 @@ def _arrays(size: WorkloadSize) -> list[np.ndarray]:
     return [rng.standard_normal(shape, np.float32) for shape in shapes]
 
 
-def _workload(size: WorkloadSize, a: Any, b: Any, x: Any, v: Any) -> list[Any]:
-    """Run one pass with ops."""
+def _workload(size: WorkloadSize, a: Any, b: Any, x: Any, v: Any) -> Iterator[Any]:
+    """Run one pass with ops. Yields the result of each part."""
     op = FUNCTIONS
     product, total = a, v
     for _ in range(size.products):
         product = op["matmul"](a, b)
-    activation = op["add"](op["multiply"](op["tanh"](op["multiply"](x, x)), x), x)
+    yield product
+    yield op["add"](op["multiply"](op["tanh"](op["multiply"](x, x)), x), x)
+    yield op["gelu"](x, approximate="tanh")
+    yield op["softmax"](x)
+    yield op["layer_norm"](x)[0]
     for _ in range(size.launches):
         total = op["add"](total, v)
-    return [product, activation, op["gelu"](x, approximate="tanh"), op["softmax"](x), op["layer_norm"](x)[0], total]
+    yield total
 
 
-def _numpy_workload(size: WorkloadSize, a: np.ndarray, b: np.ndarray, x: np.ndarray, v: np.ndarray) -> list[np.ndarray]:
+def _numpy_workload(size: WorkloadSize, a: Any, b: Any, x: Any, v: Any) -> Iterator[np.ndarray]:
     """Run the same pass as people write it in NumPy."""
     product, total = a, v
     for _ in range(size.products):
         product = a @ b
-    activation = np.tanh(x * x) * x + x
+    yield product
+    yield np.tanh(x * x) * x + x
+    yield np.float32(0.5) * x * (1 + np.tanh(np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)))
+    exponentials = np.exp(x - x.max(-1, keepdims=True))
+    yield exponentials / exponentials.sum(-1, keepdims=True)
+    centred = x - x.mean(-1, keepdims=True)
+    yield centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(1e-5))
     for _ in range(size.launches):
         total = total + v
-    gelu = np.float32(0.5) * x * (1 + np.tanh(np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)))
-    exponentials = np.exp(x - x.max(-1, keepdims=True))
-    softmax = exponentials / exponentials.sum(-1, keepdims=True)
-    centred = x - x.mean(-1, keepdims=True)
-    norm = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(1e-5))
-    return [product, activation, gelu, softmax, norm, total]
+    yield total
 
 
 def run_in_subprocess(candidate: Candidate, seconds: float) -> BenchmarkTimes:

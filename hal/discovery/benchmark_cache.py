@@ -3,6 +3,9 @@
 There is one file per device, named by a digest of everything that the speed depends on and containing it in clear text. A file
 that is damaged, foreign or out of date counts as absent. Files are replaced atomically, and one process benchmarks at a time,
 so that the processes of one job neither disturb each other's clocks nor repeat each other's work.
+
+The files are in the cache folder. Where that cannot be written to, they are in a folder of the user's in the system's temporary
+one; where that fails, too, each process benchmarks for itself.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import json
 import math
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,13 +29,13 @@ from polyhal.hal.discovery.benchmark import VERSION, BenchmarkTimes, BenchmarkUn
 from polyhal.hal.discovery.plugins import UNKNOWN, PluginOrigin, describe
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.settings import env, json_store
+from polyhal.hal.settings import env, json_store, trust
 from polyhal.hal.settings.file_lock import FileLock
 
 _RETRY = timedelta(days=1)
 """Time for which a failed benchmark stands. A busy machine may have been the cause."""
-_CLOSE = 1.5
-"""Devices that take up to this many times as long as the fastest are benchmarked again. Other programs disturb by less."""
+MARGIN = 1.5
+"""A device gives way to another one that is more than this many times as fast. Other programs disturb by less."""
 _POLL = 0.1
 """Seconds between two checks of another process's lock."""
 _SILENCE = 2.0
@@ -41,12 +45,11 @@ _SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """The result for one device; times are 0 if the benchmark failed. Devices of one kind had the same workload."""
+    """The result for one device (see `BenchmarkTimes`); times are 0 if the benchmark failed."""
 
     seconds: float
     numpy_seconds: float
     side: int
-    """The size of the workload (see `polyhal.hal.discovery.benchmark.WorkloadSize`)."""
     date: str
     """UTC, ISO 8601."""
     problem: str = ""
@@ -82,43 +85,43 @@ class BenchmarkCache:
         key = self.key(candidate)
         name = _digest(key)
         if name not in self._results:
-            self._results[name] = _load(_folder() / name, key)
+            self._results[name] = _load(name, key)
         return self._results[name]
 
     def ratio(self, candidate: Candidate) -> float:
         """Return how many times as fast as plain NumPy a device is; 0 if it is unknown.
 
-        The time of NumPy is that of the fastest process with the same workload, so that ratios on one machine compare.
+        The time of NumPy is that of the fastest process, so that ratios on one machine compare.
         """
         result = self.lookup(candidate)
         if result is None or result.problem:
             return 0.0
-        same = [r.numpy_seconds for r in self._results.values() if r is not None and r.side == result.side]
-        return min(same) / result.seconds
+        return min(r.numpy_seconds for r in self._results.values() if r is not None and not r.problem) / result.seconds
 
     def ensure(self, candidates: Sequence[Candidate], *, refresh: bool = False) -> None:
-        """Benchmark the candidates that have no result, or with `refresh` all of them.
+        """Benchmark the candidates that have no result, or with `refresh` all of them. The preferred one comes first.
 
-        Does nothing if POLYHAL_MEASURE_TIMEOUT is 0 or if no result could be stored; `skipped` then says so.
+        If it would give way to the fastest, both are benchmarked again: one disturbance by another program decides nothing.
+        Does nothing if POLYHAL_MEASURE_TIMEOUT is 0; `skipped` then says so.
         """
         seconds = env.measure_timeout()
-        self.skipped = _reason_to_skip(seconds)
+        self.skipped = "" if seconds else "POLYHAL_MEASURE_TIMEOUT is 0"
         if self.skipped or not (refresh or self._missing(candidates)):
             return
+        folder = _folder_to_write()
         try:
-            with _exclusive(_folder(), patience=2 * seconds) as lock:
-                self._results.clear()  # another process may have benchmarked them meanwhile
+            with contextlib.nullcontext() if folder is None else _exclusive(folder, patience=2 * seconds) as lock:
+                if folder is not None:
+                    self._results.clear()  # another process may have benchmarked them meanwhile
                 missing = self._distinct(candidates) if refresh else self._missing(candidates)
                 if missing:
                     names = ", ".join(c.name for c in missing)
                     notice = f"measuring {names} once, to know the fastest; POLYHAL_DEVICE=NAME does without"
                     print(f"polyhal: {notice}", file=sys.stderr, flush=True)
                 for candidate in missing:
-                    lock.touch()
-                    self._benchmark(candidate, seconds)
-                for candidate in self._close(candidates) if missing else ():
-                    lock.touch()
-                    self._benchmark(candidate, seconds, again=True)
+                    self._benchmark(candidate, seconds, folder, lock)
+                for candidate in self._in_doubt(candidates) if missing else ():
+                    self._benchmark(candidate, seconds, folder, lock, again=True)
         except (BenchmarkUnavailableError, OSError) as error:
             self.skipped = describe(error)
 
@@ -149,15 +152,20 @@ class BenchmarkCache:
     def _missing(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         return [c for c in self._distinct(candidates) if self.lookup(c) is None]
 
-    def _close(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the fastest candidates, if several had the same workload and similar times."""
-        valid = [(c, r) for c in self._distinct(candidates) if (r := self.lookup(c)) is not None and not r.problem]
-        best = {side: min(r.seconds for _, r in valid if r.side == side) for side in {r.side for _, r in valid}}
-        close = [(c, r.side) for c, r in valid if r.seconds < _CLOSE * best[r.side]]
-        return [c for c, side in close if sum(side == other for _, other in close) > 1]
+    def _in_doubt(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the first candidate and the fastest, if the first gives way; nothing if it does not."""
+        valid = [(r.seconds, c) for c in self._distinct(candidates) if (r := self.lookup(c)) is not None and not r.problem]
+        if not valid:
+            return []
+        first, fastest = valid[0], min(valid, key=lambda pair: pair[0])
+        return [first[1], fastest[1]] if first[0] > MARGIN * fastest[0] else []
 
-    def _benchmark(self, candidate: Candidate, seconds: float, *, again: bool = False) -> None:
+    def _benchmark(
+        self, candidate: Candidate, seconds: float, folder: Path | None, lock: FileLock | None, *, again: bool = False
+    ) -> None:
         """Benchmark a device and store the result; with `again`, keep the better of two results."""
+        if lock is not None:
+            lock.touch()
         key = self.key(candidate)
         date = datetime.now(UTC).isoformat(timespec="seconds")
         try:
@@ -174,8 +182,9 @@ class BenchmarkCache:
         if again and before is not None and (result.problem or before.seconds < result.seconds):
             return
         self._results[name] = result
-        with contextlib.suppress(OSError):  # a full disk costs another benchmark, later
-            json_store.write(_folder() / name, {"schema": _SCHEMA, "key": key, "speed": asdict(result)})
+        if folder is not None:
+            with contextlib.suppress(OSError):  # a full disk costs another benchmark, later
+                json_store.write(folder / name, {"schema": _SCHEMA, "key": key, "speed": asdict(result)})
 
 
 def machine() -> str:
@@ -191,28 +200,33 @@ def _polyhal_version() -> str:
         return ""
 
 
-def _folder() -> Path:
-    return env.cache_dir() / "speeds"
+def _folders() -> list[Path]:
+    """Return the folders where results may be, the better one first."""
+    user = os.getuid() if hasattr(os, "getuid") else "speeds"  # elsewhere, each user has a temporary folder
+    return [env.cache_dir() / "speeds", Path(tempfile.gettempdir()) / f"polyhal-{user}"]
+
+
+def _folder_to_write() -> Path | None:
+    """Return the first folder that can be written to, made if it is missing; None if there is none."""
+    for folder in _folders():
+        with contextlib.suppress(OSError):
+            if os.access(trust.private_folder(folder), os.W_OK):
+                return folder
+    return None
 
 
 def _digest(key: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24] + ".json"
 
 
-def _reason_to_skip(seconds: float) -> str:
-    """Return why no device can be benchmarked; empty if it is possible."""
-    if not seconds:
-        return "POLYHAL_MEASURE_TIMEOUT is 0"
-    folder = _folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        return f"{folder} cannot be made: {describe(error)}"
-    return "" if os.access(folder, os.W_OK) else f"{folder} cannot be written to"
+def _load(name: str, key: Mapping[str, str]) -> BenchmarkResult | None:
+    """Return the result in a file of one of the folders, or None if there is none that can be used."""
+    found = (_read(folder / name, key) for folder in _folders() if not trust.distrust(folder))
+    return next((result for result in found if result is not None), None)
 
 
-def _load(path: Path, key: Mapping[str, str]) -> BenchmarkResult | None:
-    """Return the result in a file, or None if there is none that can be used."""
+def _read(path: Path, key: Mapping[str, str]) -> BenchmarkResult | None:
+    """Return the result in a file, or None if it cannot be used."""
     try:
         content = json_store.read(path, _SCHEMA)
         if content["key"] != key:

@@ -1,4 +1,4 @@
-"""Ranking of devices: by type of hardware first, then benchmarked speed, then the backend's priority, then memory.
+"""Ranking of devices: an order by memory, type of hardware and priority, in which a slow device gives way to a faster one.
 
 Everything here is a pure function of the candidates and their cached results; nothing opens or benchmarks a device.
 """
@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.discovery.benchmark_cache import BenchmarkCache, BenchmarkResult
+from polyhal.hal.discovery.benchmark_cache import MARGIN, BenchmarkCache, BenchmarkResult
 from polyhal.hal.discovery.probing import Candidate, hardware_type
 
 _FILLER_WORDS = frozenset({"corporation", "corp", "inc", "ltd", "co", "graphics", "gpu"})
 """Words that only some drivers add to a card's name."""
+
+ENOUGH_MEMORY = 512 << 20
+"""Bytes below which a device is the default only where all have less."""
 
 _TYPE_NAMES = {
     DeviceType.GPU: ("GPU", "GPUs"),
@@ -27,25 +30,44 @@ _TYPE_NAMES = {
 Lookup = Callable[[Candidate], BenchmarkResult | None]
 
 
-def type_rank(candidate: Candidate) -> int:
-    """Return the position of a device's type in the order of `DeviceType`."""
-    return list(DeviceType).index(hardware_type(candidate.info))
+def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates in the order that no measurement decides: the default device is the first, unless it is slow.
+
+    Devices with too little memory come last, and before them those of backends with a negative priority. Within each of these
+    groups the types of hardware come in the order of `DeviceType`, then the higher priority, the larger memory and the name.
+    """
+    return sorted(candidates, key=_place)
+
+
+def _place(candidate: Candidate) -> tuple[Any, ...]:
+    info, priority = candidate.info, candidate.backend.priority
+    type_rank = list(DeviceType).index(hardware_type(info))
+    name = (candidate.backend.name, info.selector.zfill(4))
+    return (has_little_memory(info), max(-priority, 0), type_rank, -priority, -info.memory, name)
+
+
+def has_little_memory(info: DeviceInfo) -> bool:
+    """Return whether a device has less memory than training takes. Backends that do not know the size report 0."""
+    return 0 < info.memory < ENOUGH_MEMORY
 
 
 def rank(candidates: Iterable[Candidate], lookup: Lookup) -> list[Candidate]:
-    """Return the candidates, best first.
+    """Return the candidates, best first: `in_order`, except that a device gives way to one that is `MARGIN` times as fast.
 
-    Within a type, benchmarked devices come first, by speed; then those without a result, and then those whose benchmark failed.
-    The sort is stable.
+    Devices without a result keep their places, and devices whose benchmark failed come last.
     """
-
-    def key(candidate: Candidate) -> tuple[Any, ...]:
-        result = lookup(candidate)
-        state = 1 if result is None else 2 if result.problem else 0
-        seconds = result.seconds if result is not None else 0.0
-        return (type_rank(candidate), state, seconds, -candidate.backend.priority, -candidate.info.memory)
-
-    return sorted(candidates, key=key)
+    ordered = in_order(candidates)
+    results = {c.name: lookup(c) for c in ordered}
+    failed = [c for c in ordered if (r := results[c.name]) is not None and r.problem]
+    waiting = [c for c in ordered if c not in failed]
+    ranked: list[Candidate] = []
+    while waiting:
+        seconds = {c.name: r.seconds for c in waiting if (r := results[c.name]) is not None}
+        most = MARGIN * min(seconds.values(), default=0.0)
+        best = next(c for c in waiting if seconds.get(c.name, 0.0) <= most)
+        waiting.remove(best)
+        ranked.append(best)
+    return ranked + failed
 
 
 def group_by_card(ranked: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -82,21 +104,57 @@ def explain_choice(
     """Return why `chosen` is the best of the candidates, in words; `unopened` names those that could not be opened."""
     if len(candidates) == 1:
         return "the only device found"
-    hardware = hardware_type(chosen.info)
-    rivals = [c for c in candidates if hardware_type(c.info) is hardware]
-    singular, plural = _TYPE_NAMES[hardware]
-    better = [c.name for c in candidates if type_rank(c) < type_rank(chosen)]
-    text = "no GPU was found; " if hardware is DeviceType.CPU and not better else ""
-    if unopened:
-        text += f"{', '.join(dict.fromkeys(unopened))} could not be opened; "
+    opened = [c for c in candidates if c.name not in unopened]
+    passed = [c for c in in_order(opened) if _place(c) < _place(chosen) or _is_small(c, chosen)]
+    cpus = all(hardware_type(c.info) is DeviceType.CPU for c in candidates)
+    reasons = ["no GPU was found"] * cpus
+    reasons += [f"{', '.join(dict.fromkeys(unopened))} could not be opened"] * bool(unopened)
+    reasons += [_why_passed_over(c, chosen, benchmarks) for c in passed]
+    others = [c for c in opened if c not in passed]
+    if passed:
+        position = f"the first of the {len(others)} other devices, by type, priority and memory"
+        reasons.append(position if len(others) > 1 else "the only other device")
+    else:
+        reasons.append(_position(chosen, candidates))
+    return "; ".join(reasons) + _figures(chosen, others, benchmarks)
+
+
+def _position(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
+    """Return the position of the device that comes first."""
+    rivals = [c for c in candidates if hardware_type(c.info) is hardware_type(chosen.info)]
+    singular, plural = _TYPE_NAMES[hardware_type(chosen.info)]
     if len(rivals) == 1:
-        return f"{text}the only {singular} of {len(candidates)} devices"
+        return f"the only {singular} of {len(candidates)} devices"
     count = len(group_by_card(rivals))
-    of = f"{count} {plural}" if count > 1 else f"the {len(rivals)} backends that see this {singular}"
-    result = benchmarks.lookup(chosen)
-    if result is not None and not result.problem:
-        return f"{text}the fastest of {of}, measured at {benchmarks.ratio(chosen):.1f}x NumPy on {result.day}"
-    return f"{text}the first of {of}, by priority and memory"
+    if count > 1:
+        return f"the first of {count} {plural}, by priority and memory"
+    return f"the first of the {len(rivals)} backends that see this {singular}, by priority"
+
+
+def _is_small(candidate: Candidate, chosen: Candidate) -> bool:
+    """Return whether a candidate comes after `chosen` because of its memory only."""
+    return has_little_memory(candidate.info) and _place(candidate)[1:] < _place(chosen)[1:]
+
+
+def _why_passed_over(candidate: Candidate, chosen: Candidate, benchmarks: BenchmarkCache) -> str:
+    result, best = benchmarks.lookup(candidate), benchmarks.lookup(chosen)
+    if _is_small(candidate, chosen):
+        return f"{candidate.name} has {candidate.info.memory / 2**20:.0f} MiB, less than {ENOUGH_MEMORY >> 20}"
+    if result is None or result.problem or best is None or best.problem:
+        return f"{candidate.name} failed when it was measured"
+    return f"{candidate.name} takes {result.seconds / best.seconds:.1f} times as long"
+
+
+def _figures(chosen: Candidate, others: Sequence[Candidate], benchmarks: BenchmarkCache) -> str:
+    """Return the speed of the chosen device and of a device that is faster by less than the margin; empty without a result."""
+    result, own = benchmarks.lookup(chosen), benchmarks.ratio(chosen)
+    if result is None or result.problem:
+        return ""
+    text = f", measured at {own:.1f}x NumPy on {result.day}"
+    fastest = max(others, key=benchmarks.ratio)
+    if (ratio := benchmarks.ratio(fastest)) > own:
+        text += f" ({fastest.name} has {ratio:.1f}x, and {MARGIN * own:.1f}x would displace it)"
+    return text
 
 
 def _ids_are_comparable(a: DeviceInfo, b: DeviceInfo) -> bool:

@@ -6,10 +6,9 @@ Each entry point is loaded separately: a broken plug-in is recorded and hides no
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint
 
 from polyhal.hal.capabilities import DeviceType
@@ -172,7 +171,7 @@ class Registry:
 
     def refresh_benchmarks(self) -> str:
         """Benchmark every device again, whatever the cache holds. Returns why that was skipped; empty if it was not."""
-        self.benchmarks.ensure(self.candidates(), refresh=True)
+        self.benchmarks.ensure(ranking.in_order(self.candidates()), refresh=True)
         self.set_default(None)
         return self.benchmarks.skipped
 
@@ -247,7 +246,7 @@ class Registry:
         candidates = [c for c in self.candidates() if probing.hardware_type(c.info) in _SYNONYMS[synonym]]
         if not selector:
             return self._open_best(self._best_first(candidates), name)
-        cards = ranking.group_by_card(list(self._best_first(candidates)))
+        cards = ranking.group_by_card(self._best_first(candidates))
         if not selector.isdigit() or int(selector) >= len(cards):
             raise self._unavailable(name, f"there are {len(cards)} devices of this kind")
         return self._open_best(cards[int(selector)], name)
@@ -259,24 +258,22 @@ class Registry:
             known = ", ".join([*sorted(n for n, s in self.backends.items() if not s.hidden), *_SYNONYMS])
             raise self._unavailable(name, f"no backend is called {head!r}; expected one of {known}{hint}")
         if not selector:
-            first = next(self._best_first(self.probe(spec.name)), None)
-            if first is None:
+            found = self._best_first(self.probe(spec.name))
+            if not found:
                 raise self._unavailable(name, "its backend found no device")
-            return self._create(first)
+            return self._create(found[0])
         match = next((c for c in self.probe(spec.name) if c.info.selector == selector), None)
         if match is not None:
             return self._create(match)
         return self._connect(f"{spec.name}:{selector}", spec, selector)
 
-    def _best_first(self, candidates: Iterable[Candidate] | None = None) -> Iterator[Candidate]:
-        """Yield the candidates (by default all), best first. Benchmarks those of one type when the first of them is needed."""
-        remaining = sorted(self.candidates() if candidates is None else candidates, key=ranking.type_rank)
-        for _, group in itertools.groupby(remaining, ranking.type_rank):
-            rivals = list(group)
-            # Hidden backends are for tests and teaching: how fast they are says nothing.
-            if not all(c.backend.hidden for c in rivals) and self.benchmarks.differ(rivals):
-                self.benchmarks.ensure(rivals)
-            yield from ranking.rank(rivals, self.benchmarks.lookup)
+    def _best_first(self, candidates: Iterable[Candidate] | None = None) -> list[Candidate]:
+        """Return the candidates (by default all), best first. Benchmarks them if they can differ in speed."""
+        rivals = ranking.in_order(self.candidates() if candidates is None else candidates)
+        # Hidden backends are for tests and teaching: how fast they are says nothing.
+        if not all(c.backend.hidden for c in rivals) and self.benchmarks.differ(rivals):
+            self.benchmarks.ensure(rivals)
+        return ranking.rank(rivals, self.benchmarks.lookup)
 
     def _open_best(self, candidates: Iterable[Candidate], name: str) -> Device:
         """Open the first candidate that can be opened."""

@@ -209,7 +209,8 @@ def test_speeds_are_shown_and_measured_again_on_request(
     (row,) = json.loads(measured.out)
     assert row["speed"]["ratio"] == 2.0
     assert measured.err.startswith("polyhal: measuring numpy once")
-    assert "2.0x" in polyhal("devices").out
+    assert "2.0x" in (listed := polyhal("devices").out)
+    assert ": the only device found" in listed.partition("Default device: numpy (")[2]
     assert "speed: 2.0x NumPy, measured on 20" in polyhal("doctor").out
     assert asked == ["numpy"]
     monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", "0")

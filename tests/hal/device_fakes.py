@@ -62,11 +62,17 @@ ALL = CPUS | CARDS
 
 
 class Clock:
-    """Stands for measuring: hands out the seconds it was given, and counts."""
+    """A benchmark that returns the seconds it was given, and counts."""
 
     def __init__(self, **seconds: float | Exception) -> None:
         self.seconds = seconds
         self.asked: list[str] = []
+        """The device of each run: two of them run again if one would displace the other."""
+
+    @property
+    def measured(self) -> list[str]:
+        """The devices in the order of their first runs."""
+        return list(dict.fromkeys(self.asked))
 
     def __call__(self, candidate: Candidate, limit: float) -> BenchmarkTimes:
         assert limit > 0

@@ -52,13 +52,13 @@ def test_listing_devices_measures_nothing() -> None:
 def test_a_measurement_is_announced_once_and_remembered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock(intel=3.0, pocl=1.0, numpy=2.0, wgpu=4.0)
     assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
-    assert sorted(clock.asked) == ["intel:0", "numpy", "pocl:0", "wgpu:0"]
+    assert clock.asked == ["intel:0", "pocl:0", "wgpu:0", "numpy", "intel:0", "pocl:0"]
     assert capsys.readouterr().err.count("polyhal: measuring") == 1
     assert len(files(tmp_path)) == 4
     again = with_backends(*CPUS.values(), run_benchmark=clock)
     assert again.open(None).name == "pocl:0"
     assert "measured at 10.0x NumPy" in again.explain_default()
-    assert len(clock.asked) == 4
+    assert len(clock.asked) == 6
     assert capsys.readouterr().err == ""
 
 
@@ -73,10 +73,11 @@ def test_a_measurement_is_announced_once_and_remembered(tmp_path: Path, capsys: 
 )
 def test_what_has_changed_is_measured_again_and_nothing_else(change: Callable[[BackendSpec], BackendSpec]) -> None:
     with_backends(CPUS["intel"], CPUS["pocl"], run_benchmark=Clock(intel=1.0, pocl=2.0)).open(None)
-    clock = Clock(intel=3.0, other=3.0)
+    clock = Clock(intel=4.0, other=4.0)
     changed = change(CPUS["intel"])
     assert with_backends(changed, CPUS["pocl"], run_benchmark=clock).open(None).name == "pocl:0"
-    assert clock.asked == [f"{changed.name}:0"]
+    assert clock.asked[:-2] == [f"{changed.name}:0"]
+    assert sorted(clock.asked[-2:]) == sorted(["pocl:0", f"{changed.name}:0"]), "the preferred one would give way"
 
 
 def test_a_new_version_of_the_plug_in_is_measured_again() -> None:
@@ -104,7 +105,7 @@ def test_everything_can_be_measured_again() -> None:
     found = with_backends(*CPUS.values(), run_benchmark=clock)
     assert found.open(None).name == "intel:0"
     assert found.refresh_benchmarks() == ""
-    assert sorted(clock.asked) == ["intel:0", "numpy", "pocl:0", "wgpu:0"]
+    assert clock.asked == ["intel:0", "pocl:0", "wgpu:0", "numpy", "intel:0", "pocl:0"]
     assert found.open(None).name == "pocl:0"
     assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
 
@@ -127,38 +128,69 @@ def test_a_time_limit_that_is_no_number_is_refused(value: str, monkeypatch: pyte
         with_backends(*CPUS.values()).open(None)
 
 
-def test_what_could_not_be_remembered_is_not_measured(tmp_path: Path) -> None:
+def test_without_a_cache_folder_results_are_kept_in_the_temporary_one_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file in the place of the folder")
-    clock = Clock()
+    clock = Clock(intel=3.0, pocl=1.0)
     found = with_backends(*CPUS.values(), run_benchmark=clock)
-    assert found.open(None).name == "intel:0"
-    assert clock.asked == []
-    assert "not measured" in found.explain_default()
+    assert found.open(None).name == "pocl:0"
+    (folder,) = tmp_path.glob("polyhal-*")
+    assert len(list(folder.glob("*.json"))) == 4
+    again = with_backends(*CPUS.values(), run_benchmark=(second := Clock()))
+    assert again.open(None).name == "pocl:0"
+    assert second.asked == []
+    assert again.explain_default() == found.explain_default()
+
+
+def test_where_nothing_can_be_kept_each_process_measures_and_gets_the_same_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file in the place of the folder")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "cache"))
+    for _ in range(2):
+        clock = Clock(intel=3.0, pocl=1.0)
+        found = with_backends(*CPUS.values(), run_benchmark=clock)
+        assert found.open(None).name == "pocl:0"
+        found.set_default(None)
+        assert found.open(None).name == "pocl:0"
+        assert clock.asked == ["intel:0", "pocl:0", "wgpu:0", "numpy", "intel:0", "pocl:0"]
+
+
+def test_results_of_others_in_the_temporary_folder_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file in the place of the folder")
+    with_backends(*CPUS.values(), run_benchmark=Clock(pocl=0.1)).open(None)
+    monkeypatch.setattr("polyhal.hal.settings.trust.distrust", lambda folder: "" if folder.name == "speeds" else "of others")
+    clock = Clock()
+    assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "intel:0"
+    assert clock.measured == ["intel:0", "pocl:0", "wgpu:0", "numpy"]
 
 
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
 def test_a_device_whose_measurement_fails_comes_last_and_the_reason_is_kept(tmp_path: Path) -> None:
-    clock = Clock(intel=RuntimeError("result 0 differs from NumPy's"), pocl=3.0, numpy=2.0, wgpu=float("nan"))
+    clock = Clock(intel=RuntimeError("result 0 differs from NumPy's"), pocl=4.0, numpy=2.0, wgpu=float("nan"))
     found = with_backends(*CPUS.values(), run_benchmark=clock)
     assert found.open(None).name == "numpy"
     assert names_of(found.candidates()) == ["numpy", "pocl:0", "intel:0", "wgpu:0"]
     again = with_backends(*CPUS.values(), run_benchmark=clock)
     assert again.open(None).name == "numpy"
-    assert len(clock.asked) == 4
+    assert clock.asked == ["intel:0", "pocl:0", "wgpu:0", "numpy", "pocl:0", "numpy"]
+    assert "intel:0 failed when it was measured; pocl:0 takes 2.0 times as long; wgpu:0 failed" in again.explain_default()
     problems = {c.name: speed.problem for c in again.candidates() if (speed := again.benchmarks.lookup(c)) is not None}
     assert "differs from NumPy" in problems["intel:0"]
     assert "the clock went wrong" in problems["wgpu:0"]
 
 
-def test_devices_about_as_fast_as_the_fastest_get_a_second_look() -> None:
+def test_a_device_that_would_give_way_gets_a_second_look_as_does_the_faster_one() -> None:
+    """A program that disturbed one of the two runs decides nothing: the better of two results counts."""
     asked: list[str] = []
 
     def measure(candidate: Candidate, limit: float) -> BenchmarkTimes:
         asked.append(candidate.name)
-        first = {"intel:0": 1.2, "pocl:0": 1.0, "numpy": 2.0, "wgpu:0": 1.3}[candidate.name]
-        second = {"intel:0": 0.8, "pocl:0": 1.1}
+        first = {"intel:0": 2.5, "pocl:0": 1.0, "numpy": 9.0, "wgpu:0": 1.2}[candidate.name]
+        second = {"intel:0": 0.8}
         if asked.count(candidate.name) == 1:
             return BenchmarkTimes(first, 10.0, 512)
         if candidate.name not in second:
@@ -167,9 +199,9 @@ def test_devices_about_as_fast_as_the_fastest_get_a_second_look() -> None:
 
     found = with_backends(*CPUS.values(), run_benchmark=measure)
     assert found.open(None).name == "intel:0"
-    assert asked[4:] == ["intel:0", "pocl:0", "wgpu:0"]
+    assert asked[4:] == ["intel:0", "pocl:0"]
     seconds = {c.name: speed.seconds for c in found.candidates() if (speed := found.benchmarks.lookup(c)) is not None}
-    assert seconds == {"intel:0": 0.8, "pocl:0": 1.0, "numpy": 2.0, "wgpu:0": 1.3}
+    assert seconds == {"intel:0": 0.8, "pocl:0": 1.0, "numpy": 9.0, "wgpu:0": 1.2}
 
 
 def test_a_failure_is_tried_again_after_a_day(tmp_path: Path) -> None:
@@ -248,7 +280,7 @@ def test_a_file_that_cannot_be_used_is_measured_again(damage: Callable[[Path], o
     damage(damaged)
     clock = Clock(**seconds)
     assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
-    assert clock.asked == ["pocl:0"]
+    assert clock.asked == ["pocl:0", "intel:0", "pocl:0"], "and the one that it displaces"
     if damaged.is_file():
         assert with_backends(*CPUS.values(), run_benchmark=(third := Clock())).open(None).name == "pocl:0"
         assert third.asked == []
@@ -275,7 +307,7 @@ def test_processes_that_start_together_measure_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert chosen == ["pocl:0"] * 4
-    assert sorted(clock.asked) == ["intel:0", "numpy", "pocl:0", "wgpu:0"]
+    assert clock.asked == ["intel:0", "pocl:0", "wgpu:0", "numpy", "intel:0", "pocl:0"]
     assert not (tmp_path / "cache" / "speeds" / "measuring.lock").exists()
 
 
@@ -291,7 +323,7 @@ def test_the_lock_of_a_process_that_died_or_hangs_is_broken(tmp_path: Path, hang
         lock.path.touch()
     clock = Clock(pocl=0.5)
     assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
-    assert len(clock.asked) == 4
+    assert len(clock.measured) == 4
 
 
 def test_whoever_waits_for_another_process_is_told(

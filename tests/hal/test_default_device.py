@@ -1,4 +1,4 @@
-"""Which device is the default: every order of speeds, beside every set of cards, and cards that several backends see."""
+"""The choice of the default device: every order of speeds, with every set of cards, and cards that several backends see."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from device_fakes import ALL, CARDS, CPU, CPUS, GPU, Clock, fake, info, names_of, with_backends
+from device_fakes import ACCELERATOR, ALL, CARDS, CPU, CPUS, GPU, Clock, fake, info, names_of, with_backends
 from hypothesis import given
 from hypothesis import strategies as st
 
 from polyhal.hal.discovery import ranking
-from polyhal.hal.discovery.benchmark_cache import BenchmarkResult
+from polyhal.hal.discovery.benchmark_cache import MARGIN, BenchmarkResult
 from polyhal.hal.hookspecs import BackendSpec
 
 pytestmark = pytest.mark.usefixtures("speeds_folder")
@@ -22,10 +22,11 @@ pytestmark = pytest.mark.usefixtures("speeds_folder")
 
 
 @pytest.mark.parametrize("cards", [c for n in range(4) for c in itertools.combinations(CARDS, n)], ids="+".join)
-def test_the_default_for_every_order_of_the_cpu_devices_beside_every_set_of_cards(
+def test_the_default_for_every_order_of_the_cpu_devices_without_cards_and_for_two_with_every_set_of_cards(
     cards: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number, order in enumerate(itertools.permutations(CPUS)):
+    orders = [tuple(CPUS), tuple(CPUS)[::-1]] if cards else list(itertools.permutations(CPUS))
+    for number, order in enumerate(orders):
         monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / str(number)))
         clock = Clock(**{name: 1.0 + i for i, name in enumerate(order)})
         chosen = (
@@ -35,20 +36,25 @@ def test_the_default_for_every_order_of_the_cpu_devices_beside_every_set_of_card
         )
         if cards:
             assert chosen == next(n for n in ("card", "integrated", "accelerator") if n in cards)
-            assert clock.asked == []
         else:
             assert chosen == order[0]
-            assert len(clock.asked) == len(CPUS)
+        assert len(clock.measured) == len(cards) + len(CPUS)
 
 
 def test_the_order_of_all_devices_for_every_order_of_speeds() -> None:
     listed = [c for spec in ALL.values() for c in with_backends(spec).candidates()]
     for seconds in itertools.permutations(range(1, len(listed) + 1)):
         speeds = {c.name: BenchmarkResult(s, 10.0, 512, "2026-01-01") for c, s in zip(listed, seconds, strict=True)}
+        taken = [speeds[c.name].seconds for c in ranking.rank(listed, lambda c, speeds=speeds: speeds[c.name])]
+        assert all(t <= MARGIN * min(taken[i:]) for i, t in enumerate(taken))
+
+
+def test_devices_that_are_about_equally_fast_keep_their_order() -> None:
+    listed = [c for spec in ALL.values() for c in with_backends(spec).candidates()]
+    for factors in itertools.product((1.0, MARGIN), repeat=len(listed)):
+        speeds = {c.name: BenchmarkResult(s, 10.0, 512, "2026-01-01") for c, s in zip(listed, factors, strict=True)}
         ordered = [c.backend.name for c in ranking.rank(listed, lambda c, speeds=speeds: speeds[c.name])]
-        assert ordered[:3] == ["card", "integrated", "accelerator"]
-        taken = [speeds[c.name].seconds for name in ordered[3:] for c in listed if c.backend.name == name]
-        assert taken == sorted(taken)
+        assert ordered == ["card", "integrated", "accelerator", "intel", "pocl", "wgpu", "numpy"]
 
 
 outcomes = st.one_of(
@@ -58,19 +64,69 @@ outcomes = st.one_of(
 )
 
 
-@given(st.lists(outcomes, min_size=4, max_size=4), st.permutations(list(CPUS)))
-def test_measured_devices_come_before_unmeasured_ones_and_these_before_failed_ones(
+@given(st.lists(outcomes, min_size=len(ALL), max_size=len(ALL)), st.permutations(list(ALL)))
+def test_a_device_moves_back_only_for_one_that_is_clearly_faster_or_because_it_failed(
     found: list[BenchmarkResult | None], names: list[str]
 ) -> None:
-    listed = [c for name in names for c in with_backends(CPUS[name]).candidates()]
+    listed = [c for name in names for c in with_backends(ALL[name]).candidates()]
     speeds = {c.name: s for c, s in zip(listed, found, strict=True)}
-    ordered = ranking.rank(listed, lambda c: speeds[c.name])
-    states = [
-        (1, 0.0) if s is None else (2, 0.0) if s.problem else (0, s.seconds) for s in map(speeds.get, names_of(ordered))
-    ]
-    assert states == sorted(states)
-    unmeasured = [c.backend.priority for c in ordered if speeds[c.name] is None]
-    assert unmeasured == sorted(unmeasured, reverse=True)
+    ordered, preferred = ranking.rank(listed, lambda c: speeds[c.name]), ranking.in_order(listed)
+    failed = [s is not None and bool(s.problem) for s in map(speeds.get, names_of(ordered))]
+    assert failed == sorted(failed)
+    working = ordered[: len(ordered) - sum(failed)]
+    seconds = [None if (s := speeds[c.name]) is None else s.seconds for c in working]
+    for i, own in enumerate(seconds):
+        behind = [s for s in seconds[i:] if s is not None]
+        assert own is None or own <= MARGIN * min(behind)
+        for c, theirs in zip(working[i:], seconds[i:], strict=True):
+            if preferred.index(c) < preferred.index(working[i]):
+                assert theirs is not None
+                assert theirs > MARGIN * min(behind)
+
+
+@pytest.mark.parametrize("cards", [["card"], ["accelerator"], ["card", "integrated", "accelerator"]])
+def test_a_card_that_is_clearly_slower_than_a_processor_is_not_the_default(cards: list[str]) -> None:
+    clock = Clock(card=4.0, integrated=4.0, accelerator=4.0, intel=0.1, pocl=0.1, numpy=0.2, wgpu=1.0)
+    specs = [ALL[n] for n in (*cards, *CPUS)]
+    found = with_backends(*specs, run_benchmark=clock)
+    assert found.open(None).name == "intel:0"
+    assert f"{cards[0]}:0 takes 40.0 times as long; " in found.explain_default()
+    assert names_of(found.candidates())[-1] == f"{cards[-1]}:0"
+    assert found.open(f"{cards[0]}:0").name == f"{cards[0]}:0"
+    again = with_backends(*specs, run_benchmark=Clock())
+    assert again.open(None).name == "intel:0"
+    assert again.explain_default() == found.explain_default()
+
+
+def test_a_card_that_is_about_as_fast_as_the_processor_is_the_default() -> None:
+    found = with_backends(*ALL.values(), run_benchmark=Clock(card=1.4, intel=1.0))
+    assert found.open(None).name == "card:0"
+    assert found.explain_default() == (
+        f"card:0 (Big card): the only GPU of 7 devices, measured at 7.1x NumPy on {datetime.now(UTC):%Y-%m-%d} "
+        "(integrated:0 has 10.0x, and 10.7x would displace it)"
+    )
+
+
+def test_a_slow_device_of_little_memory_and_low_priority_is_never_the_default() -> None:
+    """An accelerator that is 40 times slower, with 64 MiB, whose author asked for a place behind all others."""
+    odd = fake("odd", info("Odd board", ACCELERATOR, 64 << 20), priority=-200)
+    clock = Clock(odd=40.0, numpy=1.0)
+    found = with_backends(odd, CPUS["numpy"], run_benchmark=clock)
+    assert found.open(None).name == "numpy"
+    found = with_backends(odd, fake("board", info("Board", ACCELERATOR, 64 << 20)), CPUS["numpy"], run_benchmark=clock)
+    assert found.open(None).name == "numpy"
+    assert ": board:0 has 64 MiB, less than 512; the first of the 2 other devices" in found.explain_default()
+
+
+def test_the_default_can_be_set_whatever_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(card=40.0)
+    found = with_backends(*ALL.values(), run_benchmark=clock)
+    found.set_default("card")
+    assert found.open(None).name == "card:0"
+    monkeypatch.setenv("POLYHAL_DEVICE", "card")
+    chosen = with_backends(*ALL.values(), run_benchmark=clock)
+    assert chosen.explain_default() == "card:0, because POLYHAL_DEVICE=card"
+    assert clock.asked == []
 
 
 def test_numpy_is_the_default_when_nothing_else_is_there() -> None:
@@ -93,17 +149,21 @@ def test_several_cards_are_measured_and_the_faster_wins() -> None:
     clock = Clock(a=2.0, b=1.0)
     found = with_backends(*specs, CPUS["intel"], CPUS["numpy"], run_benchmark=clock)
     assert found.open(None).name == "b:0"
-    assert clock.asked == ["a:0", "b:0"]
-    assert "the fastest of 2 GPUs, measured at 10.0x NumPy on 20" in found.explain_default()
+    assert clock.measured == ["a:0", "b:0", "intel:0", "numpy"]
+    assert "a:0 takes 2.0 times as long; the first of the 3 other devices, by type, " in found.explain_default()
 
 
 def test_identical_cards_are_not_measured() -> None:
     cards = [info("Card", GPU, selector=str(i), id=f"pci/{i}") for i in range(8)]
     clock = Clock()
     found = with_backends(fake("a", *cards), CPUS["numpy"], run_benchmark=clock)
-    assert found.open(None).name == "a:0"
+    assert found.open("gpu").name == "a:0"
     assert clock.asked == []
-    assert found.explain_default() == "a:0 (Card): the first of 8 GPUs, by priority and memory"
+    assert found.open(None).name == "a:0"
+    assert clock.asked == ["a:0", "numpy"]
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    reason = f"the first of 8 GPUs, by priority and memory, measured at 10.0x NumPy on {day}"
+    assert found.explain_default() == f"a:0 (Card): {reason}"
 
 
 def test_where_no_card_can_be_opened_the_cpu_devices_are_measured() -> None:
@@ -111,7 +171,7 @@ def test_where_no_card_can_be_opened_the_cpu_devices_are_measured() -> None:
     found = with_backends(fake("a", info("Card", GPU), refuse=["0"]), CPUS["intel"], CPUS["pocl"], run_benchmark=clock)
     assert found.open(None).name == "pocl:0"
     assert found.explain_default() == (
-        "pocl:0 (pthread-Xeon): a:0 could not be opened; the fastest of 2 CPU devices, "
+        "pocl:0 (pthread-Xeon): a:0 could not be opened; intel:0 takes 2.0 times as long; the only other device, "
         f"measured at 10.0x NumPy on {datetime.now(UTC):%Y-%m-%d}"
     )
 
@@ -126,7 +186,9 @@ def test_a_card_that_two_backends_see_by_one_identity_is_one_device() -> None:
     found = with_backends(through_opencl, through_vulkan, CPUS["numpy"], run_benchmark=clock)
     assert found.open("gpu").name == "wgpu:0"
     assert [names_of(g) for g in ranking.group_by_card(found.candidates())] == [["wgpu:0", "opencl:0"], ["numpy"]]
-    assert "the fastest of the 2 backends that see this GPU" in found.explain_default()
+    assert "opencl:0 takes 2.0 times as long; the first of the 2 other devices" in found.explain_default()
+    other = with_backends(through_opencl, through_vulkan, CPUS["numpy"], run_benchmark=Clock(opencl=1.0))
+    assert other.open("gpu").name == "wgpu:0", "results are kept"
 
 
 def test_a_third_backend_joins_by_name_two_that_share_an_identity() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from polyhal.backends.numpy.backend import CoreNumpyBackend, array, create
+from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery import benchmark
 from polyhal.hal.discovery.benchmark import BenchmarkUnavailableError, WorkloadSize
@@ -56,6 +58,38 @@ def test_a_device_that_computes_wrongly_is_no_candidate(kind: type[CoreNumpyBack
     device = Device.opened("wrong", kind(create("contiguous_only").info))
     with pytest.raises(BackendError, match="result 0 differs from NumPy's"):
         benchmark.run_benchmark(device, TINY)
+
+
+class _Counting(CoreNumpyBackend):
+    """A backend that notes the rows of its products, which take a while."""
+
+    def __init__(self, kind: DeviceType, seconds: float = 0.0) -> None:
+        super().__init__(replace(create("contiguous_only").info, type=kind))
+        self.seconds = seconds
+        self.rows: list[int] = []
+
+    def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
+        self.rows.append(a.shape[-2])
+        time.sleep(self.seconds)
+        super().matmul(a, b, out)
+
+
+def test_a_pass_of_a_hopeless_device_is_stopped_and_the_whole_estimated() -> None:
+    backend = _Counting(DeviceType.ACCELERATOR, seconds=0.02)
+    begin = time.perf_counter()
+    times = benchmark.run_benchmark(Device.opened("slow", backend), TINY._replace(products=5, launches=2000))
+    assert backend.rows == [TINY.side] * 6, "one product that builds the kernel, and one pass"
+    assert times.seconds > 5 * 0.02
+    assert times.seconds > 4 * times.numpy_seconds
+    assert time.perf_counter() - begin < times.seconds + 5
+
+
+@pytest.mark.parametrize(("kind", "larger"), [(DeviceType.CPU, False), (DeviceType.GPU, True)])
+def test_a_card_that_is_not_filled_gets_the_larger_workload_too(kind: DeviceType, larger: bool) -> None:
+    backend = _Counting(kind)
+    times = benchmark.run_benchmark(Device.opened("card", backend), TINY, TINY._replace(side=32, rows=16))
+    assert (32 in backend.rows) is larger
+    assert times.seconds > 0
 
 
 @pytest.fixture(scope="module")

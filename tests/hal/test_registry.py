@@ -206,8 +206,11 @@ GPU, IGPU, ACCELERATOR, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceT
         ([fake("a", info("x", ACCELERATOR), priority=90), fake("b", info("y", GPU))], "b:0"),
         ([fake("a", info("x", GPU), priority=10), fake("b", info("y", GPU), priority=20)], "b:0"),
         ([fake("a", info("x", GPU, 1 << 30), info("y", GPU, 1 << 33, "1"))], "a:1"),
-        ([fake("a", info("x", GPU, 1 << 40), priority=10), fake("b", info("y", GPU, 1 << 20), priority=20)], "b:0"),
-        ([fake("numpy", info("x", CPU, 1 << 50, ""), priority=-100), fake("b", info("y", CPU, 1 << 20))], "b:0"),
+        ([fake("a", info("x", GPU, 1 << 40), priority=10), fake("b", info("y", GPU, 1 << 30), priority=20)], "b:0"),
+        ([fake("a", info("x", GPU, 64 << 20), priority=90), fake("b", info("y", CPU))], "b:0"),
+        ([fake("a", info("x", GPU, 0), priority=90), fake("b", info("y", CPU))], "a:0"),
+        ([fake("a", info("x", ACCELERATOR), priority=-200), fake("b", info("y", CPU), priority=-100)], "b:0"),
+        ([fake("numpy", info("x", CPU, 1 << 50, ""), priority=-100), fake("b", info("y", CPU, 1 << 30))], "b:0"),
         ([fake("a", info("x", GPU), hidden=True), fake("b", info("y", CPU))], "b:0"),
     ],
     ids=[
@@ -219,6 +222,9 @@ GPU, IGPU, ACCELERATOR, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceT
         "priority",
         "memory",
         "priority over memory",
+        "too little memory",
+        "memory unknown",
+        "negative priority over type",
         "numpy last",
         "hidden never",
     ],
@@ -257,7 +263,8 @@ def test_a_default_that_is_a_cpu_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_default_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     found = with_backends(fake("a", info("Big card", GPU)), fake("b", info("y", CPU)))
-    assert found.explain_default() == "a:0 (Big card): the only GPU of 2 devices"
+    not_measured = "(not measured: POLYHAL_MEASURE_TIMEOUT is 0)"
+    assert found.explain_default() == f"a:0 (Big card): the only GPU of 2 devices {not_measured}"
     assert "only device" in with_backends(fake("b", info("y", CPU))).explain_default()
 
 

@@ -24,7 +24,7 @@ def devices(
     everything: Annotated[bool, typer.Option("--all", help="Include the backends for tests and teaching.")] = False,
     measure: Annotated[bool, typer.Option("--measure", help="Measure the speed of every device again.")] = False,
 ) -> None:
-    """List every device of every backend. An arrow marks the default device.
+    """List every device of every backend. An arrow marks the default device, and a sentence says why it is the default.
 
     The column `vs NumPy` is the speed in a small training benchmark, relative to NumPy. A device is measured once, when
     it competes with others to be the default. The result is kept until a driver or a version changes.
@@ -45,8 +45,7 @@ def devices(
 
     console = Console()
     console.print(_table(report.devices))
-    if not report.default:
-        console.print(f"No default device: {report.default_reason}", markup=False)
+    say_wrapped(console, f"{'Default' if report.default else 'No default'} device: {report.default_reason}", "")
     for problem in report.problems:
         say_wrapped(console, f"{problem.source}: {problem.reason}; {problem.fix}", "dim")
 

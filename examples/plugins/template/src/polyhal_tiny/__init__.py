@@ -5,5 +5,5 @@ from polyhal.hal.hookspecs import BackendSpec, hookimpl
 
 @hookimpl
 def polyhal_backends() -> list[BackendSpec]:
-    """Return the one backend of this distribution. Its low priority keeps it from becoming the default device."""
+    """Return the one backend of this distribution. Its negative priority puts it behind all other devices."""
     return [BackendSpec("tiny", "polyhal_tiny.backend:probe", "polyhal_tiny.backend:TinyBackend", -200, api_version=2)]
