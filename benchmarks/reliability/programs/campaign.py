@@ -6,39 +6,20 @@ Results are kept in benchmarks/results/programs.json, and a later campaign goes 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
-import selectors
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import result_files
-from benchmarks.reliability.processes import ROOT, environment
+from benchmarks.reliability.processes import ROOT
+from benchmarks.reliability.programs.workers import results
 
 RESULT = ROOT / "benchmarks" / "results" / "programs.json"
 DEVICES = ("numpy", "opencl:intel", "opencl:pocl", "wgpu")
-_PATIENCE = 300.0
-"""Seconds that one program may take, with the kernels that it has built."""
-
-
-@dataclass
-class _Worker:
-    """A process and the seeds that it was to run."""
-
-    process: subprocess.Popen[str]
-    seeds: range
-    done: int = 0
-    heard: float = field(default_factory=time.monotonic)
-
-    @property
-    def seed(self) -> int:
-        """The seed that it runs."""
-        return self.seeds[self.done] if self.done < len(self.seeds) else -1
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,10 +42,10 @@ def main(arguments: Sequence[str]) -> int:
 
         return _with_page({"mutations": hunt_all(60 * options.minutes)})
     devices = options.devices.split(",")
-    results = {} if options.fresh else dict(_read().get("runs", {}))
+    earlier = {} if options.fresh else dict(_read().get("runs", {}))
     found = 0
     for name in devices:
-        counts = results.get(name) or _nothing()
+        counts = earlier.get(name) or _nothing()
         new = run(name, 60 * options.minutes / len(devices), counts, options.jobs, options.programs, options.seed)
         found += len(new)
         print(
@@ -86,72 +67,21 @@ def _nothing() -> dict[str, Any]:
 def run(
     device: str, seconds: float, counts: dict[str, Any], jobs: int, programs: int, first: int | None = None
 ) -> list[str]:
-    """Run programs on a device until the time is over, and add to its counts. Returns what was found."""
+    """Run programs on a device until the time is over, and add to its counts. Returns the new findings."""
     begin, before = time.monotonic(), counts["programs"]
-    seeds = _blocks(counts["next_seed"] if first is None else first)
-    workers = [_started(device, next(seeds)) for _ in range(jobs)]
+    seeds = itertools.count(counts["next_seed"] if first is None else first)
+    wanted = itertools.islice(seeds, max(0, programs - before))
     new: list[str] = []
     ops = set(counts["ops"])
-    with selectors.DefaultSelector() as selector:
-        for w in workers:
-            selector.register(w.process.stdout, selectors.EVENT_READ, w)  # type: ignore[arg-type]
-        while workers:
-            for key, _ in selector.select(1.0):
-                worker: _Worker = key.data
-                line = key.fileobj.readline()  # type: ignore[union-attr]
-                if line:
-                    worker.heard = time.monotonic()
-                    if line.startswith("{"):
-                        new += _add(counts, ops, json.loads(line))
-                        worker.done += 1
-                    continue
-                selector.unregister(key.fileobj)
-                workers.remove(worker)
-                over = time.monotonic() - begin > seconds or counts["programs"] >= programs
-                rest = worker.seeds[worker.done + 1 :]
-                if worker.process.wait() and worker.seed >= 0:
-                    new.append(f"seed {worker.seed}: the process ended with {worker.process.returncode}")
-                if not over:
-                    workers.append(_started(device, rest if worker.process.returncode and rest else next(seeds)))
-                    selector.register(workers[-1].process.stdout, selectors.EVENT_READ, workers[-1])  # type: ignore[arg-type]
-            for w in workers:
-                if time.monotonic() - w.heard > _PATIENCE:
-                    w.process.kill()
-                elif time.monotonic() - begin > seconds and w.process.stdin and not w.process.stdin.closed:
-                    w.process.stdin.close()  # it ends after its program
+    for result in results(device, itertools.takewhile(lambda _: time.monotonic() - begin < seconds, wanted), jobs):
+        new += _add(counts, ops, result)
+        counts["next_seed"] = max(counts["next_seed"], result["seed"] + 1)
     spent = time.monotonic() - begin
     counts["ops"] = sorted(ops)
-    counts["next_seed"] = max(counts["next_seed"], next(seeds).start)
     counts["findings"] += new
     counts["seconds"] = round(counts["seconds"] + spent, 1)
     counts["rate"] = round((counts["programs"] - before) / spent / jobs, 1)
     return new
-
-
-def _blocks(first: int, size: int = 500) -> Iterator[range]:
-    """Ranges of seeds: a process runs one, so that memory that a driver leaks returns to the system."""
-    while True:
-        yield range(first, first + size)
-        first += size
-
-
-def _started(device: str, seeds: range) -> _Worker:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.reliability.programs.worker",
-        device,
-        str(seeds.start),
-        str(seeds.stop),
-    ]
-    settings = environment(
-        OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", POCL_AFFINITY="0", POLYHAL_MEASURE_TIMEOUT="0"
-    )
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=settings, cwd=ROOT,
-        bufsize=1,
-    )  # fmt: skip
-    return _Worker(process, seeds)
 
 
 def _add(counts: dict[str, Any], ops: set[str], line: dict[str, Any]) -> list[str]:

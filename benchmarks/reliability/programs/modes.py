@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-import polyhal
+import polyhal.torch
 from benchmarks.reliability.programs.execute import Observation, Session, run
 from benchmarks.reliability.programs.forms import forward_only, with_parameters
 from benchmarks.reliability.programs.judge import Difference, Truth, differences
@@ -36,9 +37,9 @@ class Outcome(NamedTuple):
 Mode = Callable[[Program, polyhal.Device], Outcome]
 
 
-def eager(program: Program, device: polyhal.Device, truth: Truth | None = None) -> Outcome:
+def eager(program: Program, device: polyhal.Device) -> Outcome:
     """Op by op."""
-    return _judged(truth or Truth(program), run(program, Polyhal(device)))
+    return _judged(_truth(program), run(program, Polyhal(device)))
 
 
 def captured(program: Program, device: polyhal.Device) -> Outcome:
@@ -54,13 +55,11 @@ def captured_forward(program: Program, device: polyhal.Device) -> Outcome:
 def torch_eager(program: Program, device: polyhal.Device) -> Outcome:
     """By PyTorch, on `torch.device("polyhal")`."""
     _choose(device)
-    return _judged(Truth(program), run(program, PyTorch("polyhal")))
+    return _judged(_truth(program), run(program, PyTorch("polyhal")))
 
 
 def torch_recorded(program: Program, device: polyhal.Device) -> Outcome:
     """By PyTorch on the device, as one function under `polyhal.torch.jit`."""
-    import polyhal.torch
-
     _choose(device)
     return _as_function(with_parameters(program), PyTorch("polyhal"), polyhal.torch.jit, detached=True)
 
@@ -81,9 +80,7 @@ def torch_compiled(program: Program, device: polyhal.Device) -> Outcome:
 
 def together(programs: Sequence[Program], device: polyhal.Device) -> list[Outcome]:
     """Eagerly, each program in a thread of its own, all at once."""
-    truths = [Truth(p) for p in programs]
-    for truth in truths:
-        truth.native, truth.double  # noqa: B018
+    truths = [_truth(p) for p in programs]
     seen: list[Sequence[Observation]] = [()] * len(programs)
 
     def one(number: int) -> None:
@@ -105,6 +102,12 @@ MODES: dict[str, Mode] = {
     "torch recorded": torch_recorded,
     "torch compiled": torch_compiled,
 }
+
+
+@functools.lru_cache(2)
+def _truth(program: Program) -> Truth:
+    """PyTorch's runs of one call, for all modes that make one."""
+    return Truth(program)
 
 
 def _choose(device: polyhal.Device) -> None:

@@ -1,14 +1,14 @@
-"""A process of the campaign: runs the programs of some seeds on a device, and prints a line of JSON for each."""
+"""A process of the campaign: runs the programs of the seeds that it reads on a device, and prints a line of JSON for each."""
 
 from __future__ import annotations
 
+import faulthandler
 import json
-import select
 import sys
 import traceback
 import warnings
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
 
 import polyhal
 from benchmarks.reliability.programs.generate import generate
@@ -16,6 +16,7 @@ from benchmarks.reliability.programs.known import explained
 from benchmarks.reliability.programs.modes import MODES, Outcome, together
 from benchmarks.reliability.programs.program import Program
 from benchmarks.reliability.programs.reduce import as_test, reduced
+from benchmarks.reliability.programs.workers import LIFE, PATIENCE, Result, nothing
 
 _TURNS = {
     "captured": (8, 1),
@@ -29,35 +30,35 @@ _TOGETHER = (16, 9)
 """A program whose seed has this remainder runs at the same time as the one before it, in another thread."""
 
 
-def one(seed: int, device: polyhal.Device) -> dict[str, Any]:
-    """Run the program of a seed in the modes whose turn it is. Returns counts and findings."""
+def one(seed: int, device: polyhal.Device, begins: Callable[[str], object] = lambda mode: None) -> Result:
+    """Run the program of a seed in the modes whose turn it is, each announced by `begins`. Returns counts and findings."""
     program = generate(seed, doubles=not device.name.startswith("wgpu"))
     modes = ["eager", *(m for m, (period, turn) in _TURNS.items() if seed % period == turn)]
-    seen = {mode: _in_mode(program, mode, device) for mode in modes}
+    seen = {}
+    for mode in modes:
+        begins(mode)
+        seen[mode] = MODES[mode](program, device)
     findings = [text for mode, outcome in seen.items() if (text := _finding(program, mode, device, outcome))]
     if seed % _TOGETHER[0] == _TOGETHER[1] and not findings:
+        begins("threads")
         before = generate(seed - 1, doubles=not device.name.startswith("wgpu"))
         seen["threads"], other = together([program, before], device)
         findings += [f"seed {seed}, threads: {d}" for d in seen["threads"].differences if not explained(program, d)][:1]
         findings += [f"seed {seed - 1}, threads: {d}" for d in other.differences if not explained(before, d)][:1]
-    known = Counter(name for o in seen.values() for name in {explained(program, d) for d in o.differences} if name)
-    return {
-        "seed": seed,
+    return nothing(seed) | {
         "statements": len(program.statements),
         "ops": sorted({s.op for s in program.statements}),
         "modes": {mode: 1 for mode, o in seen.items() if not o.refused},
         "refused": sum(bool(o.refused) for o in seen.values()),
-        "known": known,
+        "known": Counter(
+            name for o in seen.values() for name in {explained(program, d) for d in o.differences} if name
+        ),
         "findings": findings,
     }
 
 
-def _in_mode(program: Program, mode: str, device: polyhal.Device) -> Outcome:
-    return MODES[mode](program, device)
-
-
 def _finding(program: Program, mode: str, device: polyhal.Device, outcome: Outcome) -> str:
-    """What differs, with the smallest program that shows it; empty if nothing does."""
+    """The first difference, with the smallest program that shows it; empty if there is none."""
     differences = [d for d in outcome.differences if not explained(program, d)]
     if not differences:
         return ""
@@ -72,19 +73,23 @@ def _finding(program: Program, mode: str, device: polyhal.Device, outcome: Outco
 
 
 def main() -> None:
-    """Run the seeds of the command line, until standard input is closed."""
+    """Run the seeds of standard input, one a line, until it is closed or the process has run enough of them."""
     warnings.simplefilter("ignore")
+    faulthandler.enable()
     device = polyhal.Device(sys.argv[1])
-    for seed in range(int(sys.argv[2]), int(sys.argv[3])):
-        if select.select([sys.stdin], [], [], 0)[0]:
-            return
+    for number, line in enumerate(sys.stdin, 1):
+        seed = int(line)
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
         try:
-            line = one(seed, device)
+            result = one(seed, device, lambda mode: print(mode, flush=True))
         except Exception as error:
             trace = traceback.format_exc(limit=-3)
-            line = {"seed": seed, "statements": 0, "ops": [], "modes": {}, "refused": 0, "known": {}}
-            line["findings"] = [f"seed {seed}: {type(error).__name__} of the campaign itself: {trace}"]
-        print(json.dumps(line), flush=True)
+            found = f"seed {seed}: {type(error).__name__} of the campaign itself: {trace}"
+            result = nothing(seed) | {"findings": [found]}
+        faulthandler.cancel_dump_traceback_later()
+        print(json.dumps(result | {"last": number == LIFE}), flush=True)
+        if number == LIFE:
+            return
 
 
 if __name__ == "__main__":
