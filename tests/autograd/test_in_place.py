@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import polyhal
 from polyhal import Device, Tensor
 from polyhal.hal.errors import AutogradError, ShapeError
+from polyhal.nn import functional
 
 Program = Callable[[Any, Any, Any], Any]
 """Takes a function that makes zeros, and two tensors of shapes (3, 4) and (4,); returns a tensor."""
@@ -391,3 +393,36 @@ def test_a_captured_function_returns_a_view_that_was_written_through_another_one
         assert x.grad is not None
         assert w.grad is not None
         assert (x.grad.tolist(), w.grad.tolist()) == ([[0, 8]] * 3, [2] * 3)
+
+
+@pytest.mark.parametrize("write", ["index_add_", "index_put_", "index_copy_"])
+def test_the_gradient_of_a_written_tensor_counts_views_of_all_of_it(write: str, device: Device) -> None:
+    x, rows, w = (
+        polyhal.zeros((3, 2, 2), device=device),
+        polyhal.tensor([1], device=device),
+        polyhal.ones((1, 2, 2), device=device),
+    )
+    w.requires_grad_()
+    view = x.narrow(0, 0, 3)
+    if write == "index_put_":
+        x.index_put_((rows,), w, accumulate=True)
+    else:
+        getattr(x, write)(0, rows, w)
+    (g,) = polyhal.grad(view.sum() + x.sum(), x)
+    np.testing.assert_array_equal(g.numpy(), np.full((3, 2, 2), 2.0))
+
+
+def test_results_of_complex_abs_and_weights_of_rms_norm_may_be_overwritten(device: Device) -> None:
+    x = polyhal.tensor([3.0, 0.0], device=device, requires_grad=True)
+    size = polyhal.abs(polyhal.complex(x, polyhal.tensor([4.0, 0.0], device=device)))
+    size.exp_()
+    size.sum().backward()
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), [math.exp(5) * 0.6, 0.0], rtol=1e-6)
+    w = polyhal.ones((2,), device=device, requires_grad=True)
+    out = functional.rms_norm(polyhal.tensor([[1.0, 1.0]], device=device), [2], w, 0.0)
+    with polyhal.no_grad():
+        w.add_(1.0)
+    out.sum().backward()
+    assert w.grad is not None
+    np.testing.assert_allclose(w.grad.numpy(), [1.0, 1.0], rtol=1e-6)

@@ -322,9 +322,9 @@ rms_norm_grad = declare(
 )
 
 
+@reads(weight="x rstd")
 def _rms_norm_rule(g: Any, x: Any, weight: Any, rstd: Any, *, axes: int) -> Any:
-    dx, dweight = rms_norm_grad(g, x, weight, rstd, axes)
-    return dx, None if weight is None else dweight
+    return rms_norm_grad(g, x, weight, rstd, axes)
 
 
 rms_norm = declare(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import Sample, Tolerance, Trait
+from polyhal.hal.ops.declare import OpFunction, Sample, Tolerance, Trait
 from polyhal.hal.ops.pointwise.activation import sigmoid
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -63,16 +63,20 @@ def _hypot(x: Any, y: Any) -> Any:
     return where(logical_or(equal(a, math.inf), equal(b, math.inf)), math.inf, value)
 
 
-hypot = elementwise(
+def _hypot_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> tuple[Any, Any]:
+    """Computes the result again, so that the result may be overwritten: `abs` of complex numbers promises that."""
+    size = hypot(x, y)
+    size = where(equal(size, 0.0), 1.0, size)
+    return g * (x / size) if needs[0] else None, g * (y / size) if needs[1] else None
+
+
+hypot: OpFunction = elementwise(
     "hypot",
     np.hypot,
     "`sqrt(x * x + y * y)` without overflow.",
     promotion="float",
     decompose=_hypot,
-    gradient=(
-        lambda g, x, out: g * (x / where(equal(out, 0.0), 1.0, out)),
-        lambda g, y, out: g * (y / where(equal(out, 0.0), 1.0, out)),
-    ),
+    gradient=_hypot_gradient,
     samples=pairs((0.3, 4.0), (-4.0, 4.0)),
     tolerance=Tolerance(6.0),
 )
