@@ -200,7 +200,7 @@ def _refresh(x: Tensor, history: History) -> None:
 
 
 def _constant_base(x: Tensor) -> History:
-    """The memory that `x` and the views listed with it span, as the tensor that the first view was made of, if it spans all."""
+    """Return the memory that `x` and the views listed with it span: the base of the first view if it contains all of them."""
     seen = [*(v for v in _views(x) if v.dtype is x.dtype and v.size), x]
     whole = next((v for v in seen if v.is_contiguous and v.size == max(s.size for s in seen)), None)
     if whole is not None and all(_within(s, whole) for s in seen):

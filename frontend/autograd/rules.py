@@ -51,6 +51,8 @@ def input_gradients(
     previous, dispatch.thread.device = dispatch.thread.device, node.device
     try:
         gradients = _apply_rule(node, grads, needs)
+        if dispatch.thread.grad_enabled and node.rule is None and node.op.gradient and node.op.gradient.follows:
+            gradients = _following(gradients, node.op.gradient.follows, parents, node.specs)
     finally:
         dispatch.thread.device = previous
     found: list[tuple[Edge, Gradient]] = []
@@ -60,6 +62,19 @@ def input_gradients(
     if len(found) > 1:
         share_repeated(found)
     return found
+
+
+def _following(
+    gradients: Gradients, follows: dict[int, bool], parents: list[Edge | None], specs: list[Spec | None]
+) -> Gradients:
+    from polyhal.autograd.followers import following  # most programs differentiate once
+
+    made = list(gradients)
+    for i, zeros in follows.items():
+        edge, spec, g = parents[i], specs[i], made[i] if i < len(made) else None
+        if edge is not None and spec is not None and g is not None:
+            made[i] = following(_fitted(g, spec), edge, spec, zeros=zeros)
+    return tuple(made)
 
 
 def _fitted(g: Tensor, spec: Spec) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.batching import BatchingRule
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
-from polyhal.hal.ops.gradient_rule import Declared, GradientRule, reads
+from polyhal.hal.ops.gradient_rule import Declared, GradientRule, flat_in, linear_in, reads
 from polyhal.hal.ops.lowering import (
     AsView,
     CoreCall,
@@ -149,6 +149,8 @@ __all__ = [
     "Trait",
     "declare",
     "first_tensor",
+    "flat_in",
+    "linear_in",
     "reads",
     "tensor_at",
     "tensors",

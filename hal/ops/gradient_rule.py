@@ -44,6 +44,31 @@ def reads(**names: str) -> Callable[[RuleFunction], RuleFunction]:
     return declare
 
 
+def flat_in(*names: str) -> Callable[[RuleFunction], RuleFunction]:
+    """Declare that the gradients of these inputs change with them by steps (`relu`): second derivatives are zeros.
+
+    As in PyTorch such a gradient requires a gradient under `create_graph`, and is differentiated to zeros. Other gradients that
+    do not depend on their input (`sum`, `clamp`) are constants there.
+    """
+    return _follow(dict.fromkeys(names, True))
+
+
+def linear_in(*names: str) -> Callable[[RuleFunction], RuleFunction]:
+    """Declare that the gradients of these inputs do not depend on them, but require a gradient under `create_graph`.
+
+    As in PyTorch a backward pass through them ends there: for convolutions, whose two gradients it computes as one op.
+    """
+    return _follow(dict.fromkeys(names, False))
+
+
+def _follow(names: dict[str, bool]) -> Callable[[RuleFunction], RuleFunction]:
+    def declare(function: RuleFunction) -> RuleFunction:
+        function.follows = names  # type: ignore[attr-defined]
+        return function
+
+    return declare
+
+
 class GradientRule:
     """The gradients of an op's inputs, and the values that they need by the signatures of the functions.
 
@@ -55,7 +80,10 @@ class GradientRule:
     The tape keeps a tensor only if the gradient of an input that requires one reads it.
     """
 
-    __slots__ = ("_joint", "_parts", "_reads", "_saved", "_schema", "needs", "params", "unnamed_outputs")
+    __slots__ = ("_joint", "_parts", "_reads", "_saved", "_schema", "follows", "needs", "params", "unnamed_outputs")
+
+    follows: dict[int, bool]
+    """Inputs whose gradients follow them on the tape, and whether second derivatives are zeros (`flat_in`) or none."""
 
     def __init__(self, declared: Declared, schema: Schema) -> None:
         """Raises ValueError if there are not as many functions as inputs, or if `reads` names something else."""
@@ -69,6 +97,8 @@ class GradientRule:
         self.params = tuple(dict.fromkeys(n for p in parts for n in p.params))
         self.unnamed_outputs = tuple(i for i, n in enumerate(schema.outputs) if i and f"g_{n}" not in self.needs)
         """Positions of further outputs without a parameter `g_NAME`."""
+        follows = {n: zeros for f in functions for n, zeros in getattr(f, "follows", {}).items()}
+        self.follows = {schema.inputs.index(n): zeros for n, zeros in follows.items()}
         self._reads = self._read_by_input(declared)
         self._saved: dict[int, Saved] = {}
 

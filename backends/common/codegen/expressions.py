@@ -212,7 +212,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "relu": _numeric(
         "select(x, K(0), x < K(0))", 1, float="select(K(0), x, (x > K(0)) | isnan(x))", uint="x", bool="x"
     ),
-    "relu_grad": _numeric("select(K(0), x, y > K(0))", 2),
+    "relu_grad": _numeric("select(x, K(0), y <= K(0))", 2),
     "leaky_relu": _float("select(x * negative_slope, x, x > K(0))", params=("negative_slope",)),
     "elu": _float("select(alpha * expm1(x), x, x > K(0))", params=("alpha",)),
     "sigmoid": _float(_SIGMOID),

@@ -101,11 +101,11 @@ class PyTorch(Library):
             parameter.copy_(torch.tensor(values))
 
     def value(self, tensor: torch.Tensor) -> Value:
-        array = tensor.detach().resolve_conj().cpu()
+        array = tensor.detach().cpu()
         name = str(tensor.dtype).removeprefix("torch.")
         if array.dtype in (torch.bfloat16, torch.float16):
             array = array.double()
-        return Value(wide(array.numpy()), name, tensor.requires_grad)
+        return Value(wide(array.numpy(force=True)), name, tensor.requires_grad)  # of zeros without memory, too
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor)

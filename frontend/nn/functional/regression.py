@@ -59,8 +59,8 @@ def smooth_l1_loss(
         raise ValueError(message("smooth_l1_loss", f"beta is {beta}", expected="0 or more"))
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
-    size = ops.abs(input - target)
-    return reduce_loss(ops.where(ops.less(size, beta), ops.square(size) * (0.5 / beta), size - 0.5 * beta), reduction)
+    loss = _rounded_off(input - target, beta)
+    return reduce_loss(loss if beta == 1.0 else loss * (1.0 / beta), reduction)
 
 
 def huber_loss(
@@ -78,9 +78,14 @@ def huber_loss(
     same_shape("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(message("huber_loss", f"delta is {delta}", expected="a positive number"))
-    size = ops.abs(input - target)
-    loss = ops.where(ops.less_equal(size, delta), ops.square(size) * 0.5, (size - 0.5 * delta) * delta)
-    return weighted_loss(loss, weight, reduction)
+    return weighted_loss(_rounded_off(input - target, delta), weight, reduction)
+
+
+def _rounded_off(difference: Tensor, limit: float) -> Tensor:
+    """Return `d**2 / 2` up to the limit and a line above, as a product: its gradient at an infinite difference is finite."""
+    size = ops.abs(difference)
+    low = ops.minimum(size, limit)
+    return low * (size - low * 0.5)
 
 
 def kl_div(

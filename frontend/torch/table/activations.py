@@ -41,7 +41,7 @@ def tanh_backward(grad: Any, y: Any) -> Any:
 def threshold_backward(grad: Any, x: Any, threshold: Any) -> Any:
     if threshold == 0 and grad.shape == x.shape and grad.dtype is x.dtype:
         return F["relu_grad"](grad, x)
-    return F["where"](x > threshold, grad, 0.0)
+    return F["where"](x <= threshold, 0.0, grad)
 
 
 @aten("leaky_relu")

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import Decompose, ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    flat_in,
+)
 from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.slicing import unslice
 from polyhal.hal.ops.layout.sliding_windows import windows
@@ -207,8 +217,10 @@ avg_pool2d: OpFunction = declare(
             (np.zeros((1, 1, 2, 2)),), {"kernel": (3, 3), "stride": None, "padding": (0, 0)}, ValueError, "does not fit"
         )
     ],
-    gradient=lambda g, x_spec, *, kernel, stride, padding, count_include_pad, ceil_mode, divisor: avg_pool2d_grad(
-        g, x_spec.shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor
+    gradient=flat_in("x")(
+        lambda g, x_spec, *, kernel, stride, padding, count_include_pad, ceil_mode, divisor: avg_pool2d_grad(
+            g, x_spec.shape, kernel, stride, padding, ceil_mode, count_include_pad, divisor
+        )
     ),
     samples=lambda rng: [Sample((rng.uniform(-1, 1, s),), p) for s, p in _variants()],
     tolerance=Tolerance(4.0, floor=1.0, terms=kernel_size),

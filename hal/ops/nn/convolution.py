@@ -21,6 +21,7 @@ from polyhal.hal.ops.declare import (
     Tolerance,
     declare,
     first_tensor,
+    linear_in,
     reads,
     tensor_at,
 )
@@ -289,6 +290,7 @@ def _weight_terms(specs: Specs, params: Params) -> int:
 # The three ops are bilinear: the gradients of each are the other two.
 
 
+@linear_in("grad", "weight")
 @reads(grad="weight", weight="grad")
 def _input_grad_rule(
     g: Any, grad: Any, weight: Any, weight_spec: Spec, needs: tuple[bool, ...],
@@ -341,6 +343,7 @@ conv2d_weight_grad = declare(
 )
 
 
+@linear_in("x", "weight")
 @reads(x="weight", weight="x", bias="")
 def _rule(
     g: Any, x: Any, weight: Any, x_spec: Spec, weight_spec: Spec, needs: tuple[bool, ...],

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import Decompose, ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    flat_in,
+)
 from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.slicing import slice_, unslice
 from polyhal.hal.ops.layout.sliding_windows import windows
@@ -215,8 +225,10 @@ max_pool2d: OpFunction = declare(
     lowering=Decompose(_decomposed, widen=False),
     dtypes=(*dtypes.FLOATS, dtypes.int32),
     errors=_ERRORS,
-    gradient=lambda g, x, *, kernel, stride, padding, dilation, ceil_mode: max_pool2d_grad(
-        g, x, kernel, stride, padding, dilation, ceil_mode
+    gradient=flat_in("x")(
+        lambda g, x, *, kernel, stride, padding, dilation, ceil_mode: max_pool2d_grad(
+            g, x, kernel, stride, padding, dilation, ceil_mode
+        )
     ),
     samples=_samples,
     tolerance=Tolerance(0.0),

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance
+from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance, flat_in
 from polyhal.hal.ops.fusion import Pattern
 from polyhal.hal.ops.pointwise import polynomials
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import SPECIAL, Uniform
 from polyhal.hal.ops.pointwise.exponential import exp, expm1, log1p
-from polyhal.hal.ops.pointwise.logic import less
+from polyhal.hal.ops.pointwise.logic import less, less_equal
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
 from polyhal.hal.ops.pointwise.trigonometry import tanh
 
@@ -32,9 +32,9 @@ def _kinked_samples(rng: np.random.Generator) -> list[Sample]:
 
 relu_grad: OpFunction = elementwise(
     "relu_grad",
-    lambda grad, y: np.where(y > 0, grad, 0),
-    "Gradient of relu from its result.",
-    decompose=lambda g, out: where(less(0, out), g, 0),
+    lambda grad, y: np.where(y <= 0, 0, grad),
+    "Gradient of relu from its result: `grad`, and 0 where the result is 0.",
+    decompose=lambda g, out: where(less_equal(out, 0), 0, g),
     gradient=(lambda g, y: relu_grad(g, y), None),
     samples=Uniform(special=False),
     promotion="numeric",
@@ -46,16 +46,23 @@ relu = elementwise(
     "`max(x, 0)`.",
     promotion="numeric",
     decompose=lambda x: maximum(x, 0),
-    gradient=lambda g, out: relu_grad(g, out),
+    gradient=flat_in("x")(lambda g, out: relu_grad(g, out)),
     samples=_kinked_samples,
 )
+
+
+def below_zero(x: Any) -> Any:
+    """Return `min(x, 0)` for gradients: its derivative at 0 is 0, where `minimum` has a half."""
+    return where(less_equal(0.0, x), 0.0, x)
+
+
 leaky_relu = elementwise(
     "leaky_relu",
     lambda x, *, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
     "`x` if positive, else `negative_slope * x`.",
     promotion="float",
     decompose=lambda x, *, negative_slope: where(less(0.0, x), x, x * negative_slope),
-    gradient=lambda g, x, *, negative_slope: where(less(0.0, x), g, g * negative_slope),
+    gradient=flat_in("x")(lambda g, x, *, negative_slope: where(less(0.0, x), g, g * negative_slope)),
     samples=_kinked_samples,
 )
 elu = elementwise(
@@ -64,7 +71,7 @@ elu = elementwise(
     "`x` if positive, else `alpha * (exp(x) - 1)`.",
     promotion="float",
     decompose=lambda x, *, alpha: where(less(0.0, x), x, expm1(minimum(x, 0.0)) * alpha),
-    gradient=lambda g, x, *, alpha: where(less(0.0, x), g, g * exp(minimum(x, 0.0)) * alpha),
+    gradient=lambda g, x, *, alpha: where(less(0.0, x), g, g * exp(below_zero(x)) * alpha),
     samples=_kinked_samples,
     tolerance=Tolerance(8.0),
 )

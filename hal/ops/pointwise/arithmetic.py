@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.ops.declare import Autocast, OpFunction, Tolerance, Trait, reads
+from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.logic import equal, less
@@ -63,7 +64,7 @@ sign: OpFunction = elementwise(
     lambda x: x if np.asarray(x).dtype.kind == "b" else np.sign(x),
     "-1, 0 or 1 by the sign of `x`; NaN stays NaN, and bool stays bool.",
     decompose=lambda x: where(equal(x, x), where(less(0, x), 1, where(less(x, 0), -1, 0)).cast(dtype=x.dtype), x),
-    gradient=lambda g: g * 0,
+    gradient=lambda x_spec: zeros(x_spec),
 )
 square = elementwise(
     "square",

@@ -64,7 +64,7 @@ def _hypot(x: Any, y: Any) -> Any:
 
 
 def _hypot_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> tuple[Any, Any]:
-    """Computes the result again, so that the result may be overwritten: `abs` of complex numbers promises that."""
+    """Compute the result again, so that it may be overwritten, as the result of `abs` of complex numbers may in PyTorch."""
     size = hypot(x, y)
     size = where(equal(size, 0.0), 1.0, size)
     return g * (x / size) if needs[0] else None, g * (y / size) if needs[1] else None

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import OpFunction, Sample, Tolerance, Trait
+from polyhal.hal.ops.declare import OpFunction, Sample, Tolerance, Trait, flat_in
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
 from polyhal.hal.ops.pointwise.logic import less, less_equal, logical_and, logical_or
 from polyhal.hal.ops.pointwise.selection import clip, where
 
 
-def _inside(x: Any, low: Any, high: Any) -> Any:
-    return logical_and(less(low, x), less(x, high))
+def _between(g: Any, x: Any, low: Any, high: Any) -> Any:
+    return where(logical_and(less(low, x), less(x, high)), g, 0)
 
 
 hardtanh = elementwise(
@@ -24,7 +24,7 @@ hardtanh = elementwise(
     "`x` limited to [`min_val`, `max_val`]; the gradient at the bounds is 0.",
     promotion="numeric",
     decompose=lambda x, *, min_val, max_val: clip(x, min_val, max_val),
-    gradient=lambda g, x, *, min_val, max_val: where(_inside(x, min_val, max_val), g, 0.0),
+    gradient=flat_in("x")(lambda g, x, *, min_val, max_val: _between(g, x, min_val, max_val)),
     samples=spread(-3.0, 3.0, -1.0, 1.0, -0.5, 2.0, params=({}, {"min_val": -0.5, "max_val": 2.0})),
     dtypes=dtypes.FLOATS,
     traits=Trait.CHEAP,
@@ -35,7 +35,7 @@ relu6 = elementwise(
     "`x` limited to [0, 6]. Source: Howard et al., arXiv:1704.04861.",
     promotion="numeric",
     decompose=lambda x: clip(x, 0, 6),
-    gradient=lambda g, x: where(_inside(x, 0, 6), g, 0),
+    gradient=flat_in("x")(lambda g, x: _between(g, x, 0, 6)),
     samples=spread(-4.0, 9.0, 0.0, 6.0),
     dtypes=dtypes.FLOATS,
     traits=Trait.CHEAP,
@@ -46,7 +46,7 @@ hardsigmoid = elementwise(
     "`(x + 3) / 6` limited to [0, 1].",
     promotion="float",
     decompose=lambda x: clip(x + 3.0, 0.0, 6.0) / 6.0,
-    gradient=lambda g, x: where(_inside(x, -3.0, 3.0), g * (1 / 6), 0.0),
+    gradient=flat_in("x")(lambda g, x: where(logical_and(less(-3.0, x), less(x, 3.0)), g * (1 / 6), 0.0)),
     samples=spread(-5.0, 5.0, -3.0, 3.0),
     tolerance=Tolerance(4.0, floor=1.0),
     traits=Trait.CHEAP,
@@ -68,7 +68,7 @@ hardshrink = elementwise(
     "`x` outside [-`lambd`, `lambd`], else 0.",
     promotion="float",
     decompose=lambda x, *, lambd: where(logical_and(less_equal(-lambd, x), less_equal(x, lambd)), 0.0, x),
-    gradient=lambda g, x, *, lambd: where(logical_or(less(x, -lambd), less(lambd, x)), g, 0.0),
+    gradient=flat_in("x")(lambda g, x, *, lambd: where(logical_or(less(x, -lambd), less(lambd, x)), g, 0.0)),
     samples=spread(-3.0, 3.0, -0.5, 0.5),
     traits=Trait.CHEAP,
 )
@@ -78,7 +78,7 @@ softshrink = elementwise(
     "`x` moved towards 0 by `lambd`; 0 within [-`lambd`, `lambd`].",
     promotion="float",
     decompose=lambda x, *, lambd: where(less(lambd, x), x - lambd, where(less(x, -lambd), x + lambd, x * 0.0)),
-    gradient=lambda g, x, *, lambd: where(logical_or(less(lambd, x), less(x, -lambd)), g, 0.0),
+    gradient=flat_in("x")(lambda g, x, *, lambd: where(logical_or(less(lambd, x), less(x, -lambd)), g, 0.0)),
     samples=spread(-3.0, 3.0, -0.5, 0.5),
     traits=Trait.CHEAP,
 )
@@ -88,7 +88,7 @@ threshold = elementwise(
     "`x` where it is greater than `threshold`, else `value`.",
     promotion="numeric",
     decompose=lambda x, *, threshold, value: where(less_equal(x, threshold), value, x),
-    gradient=lambda g, x, *, threshold: where(less_equal(x, threshold), 0, g),
+    gradient=flat_in("x")(lambda g, x, *, threshold: where(less_equal(x, threshold), 0, g)),
     samples=spread(-3.0, 3.0, 0.5, params=({"threshold": 0.5, "value": -2.0},)),
     dtypes=dtypes.FLOATS,
     traits=Trait.CHEAP,
@@ -99,7 +99,10 @@ parametric_relu: OpFunction = elementwise(
     "`x` if positive, else `slope * x`.",
     promotion="float",
     decompose=lambda x, slope: where(less(0.0, x), x, x * slope),
-    gradient=(lambda g, x, slope: where(less(0.0, x), g, g * slope), lambda g, x: where(less(0.0, x), 0.0, g * x)),
+    gradient=(
+        flat_in("x")(lambda g, x, slope: where(less(0.0, x), g, g * slope)),
+        lambda g, x: where(less(0.0, x), 0.0, g * x),
+    ),
     samples=lambda rng: [
         Sample((rng.choice([-1.0, 1.0], shape) * rng.uniform(0.1, 3.0, shape), rng.uniform(-1.0, 1.0, other)))
         for shape, other in [((33,), (33,)), ((4, 3, 5), (3, 1)), ((7,), ())]

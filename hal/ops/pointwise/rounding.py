@@ -11,6 +11,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.declare import Sample, Tolerance
 from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
+from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not, logical_or, not_equal
 from polyhal.hal.ops.pointwise.promotion import in_common_dtype
@@ -79,7 +80,7 @@ def _is_float(x: Any, y: Any) -> bool:
 
 
 def _truncated_quotient(x: Any, y: Any) -> Any:
-    return floor_divide(abs_(x), abs_(y)) * (sign(x) * sign(y))
+    return where(equal(y, 0.0), x / y, floor_divide(abs_(x), abs_(y)) * (sign(x) * sign(y)))
 
 
 fmod = elementwise(
@@ -130,7 +131,7 @@ floor_divide = elementwise(
     "Largest integer not above `x / y`. For floats, the quotient is exact, so that it agrees with `remainder`.",
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(_floor_divide_decomposed, x, y),
-    gradient=lambda g: (g * 0, g * 0),
+    gradient=(lambda x_spec: zeros(x_spec), lambda y_spec: zeros(y_spec)),
     samples=_nonzero_samples,
 )
 
@@ -170,7 +171,7 @@ floor = elementwise(
     np.floor,
     "Largest integer not above `x`.",
     promotion="numeric",
-    gradient=lambda g: g * 0,
+    gradient=lambda x_spec: zeros(x_spec),
     dtypes=dtypes.FLOATS,
 )
 ceil = elementwise(
@@ -179,7 +180,7 @@ ceil = elementwise(
     "Smallest integer not below `x`.",
     promotion="numeric",
     decompose=lambda x: -floor(-x),
-    gradient=lambda g: g * 0,
+    gradient=lambda x_spec: zeros(x_spec),
     dtypes=dtypes.FLOATS,
 )
 trunc = elementwise(
@@ -188,7 +189,7 @@ trunc = elementwise(
     "`x` without its fraction.",
     promotion="numeric",
     decompose=lambda x: where(less(x, 0.0), ceil(x), floor(x)),
-    gradient=lambda g: g * 0,
+    gradient=lambda x_spec: zeros(x_spec),
     dtypes=dtypes.FLOATS,
 )
 
@@ -208,7 +209,7 @@ round_ = elementwise(
     promotion="numeric",
     inputs=("x",),
     decompose=_round,
-    gradient=lambda g: g * 0,
+    gradient=lambda x_spec: zeros(x_spec),
     dtypes=dtypes.FLOATS,
 )
 isnan = elementwise(

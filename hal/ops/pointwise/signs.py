@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import OnHost, Sample, Tolerance, Trait, declare, first_tensor
+from polyhal.hal.ops.declare import OnHost, Sample, Tolerance, Trait, declare, first_tensor, flat_in
 from polyhal.hal.ops.pointwise.arithmetic import abs_
+from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import spread
 from polyhal.hal.ops.pointwise.exponential import exp2
@@ -42,13 +43,17 @@ def _copysign(x: Any, y: Any) -> Any:
     return where(signbit(y), -abs_(x), abs_(x))
 
 
+def _copysign_gradient(g: Any, x: Any, out: Any) -> Any:
+    return where(equal(x, 0.0), 0.0, where(equal(x, out), g, -g))
+
+
 copysign = elementwise(
     "copysign",
     np.copysign,
     "The magnitude of `x` with the sign of `y`.",
     promotion="float",
     decompose=_copysign,
-    gradient=(lambda g, x, out: where(equal(x, 0.0), 0.0, where(equal(x, out), g, -g)), lambda g: g * 0),
+    gradient=(flat_in("x")(_copysign_gradient), lambda y_spec: zeros(y_spec)),
     samples=lambda rng: [
         Sample((rng.uniform(-4, 4, (4, 1)), rng.choice([-1.0, 1.0], (4, 3)) * rng.uniform(0.5, 2, (4, 3)))),
         Sample((rng.uniform(-4, 4, (5,)), -2.0)),
@@ -90,7 +95,7 @@ heaviside = elementwise(
     lambda x, values: np.where(np.equal(x, 0), values, np.greater(x, 0)),
     "1 where `x` is positive, `values` where it is 0, else 0.",
     decompose=lambda x, values: where(equal(x, 0), values, less(0, x).cast(dtype=x.dtype)),
-    gradient=lambda g: (g * 0, g * 0),
+    gradient=(lambda x_spec: zeros(x_spec), lambda values_spec: zeros(values_spec)),
     samples=lambda rng: [
         Sample((rng.integers(-1, 2, (4, 5)), rng.integers(-4, 4, (5,))), differentiable=False),
         Sample((np.array([-1.5, 0.0, 2.0, -0.0]), np.array([7.0, 7.0, 7.0, 8.0])), differentiable=False),
@@ -102,7 +107,7 @@ nextafter = elementwise(
     lambda x, y: np.nextafter(x, y),
     "The next floating-point number after `x` in the direction of `y`.",
     promotion="float",
-    gradient=(lambda g, x, y: where(equal(x, y), 0.0, g), lambda g: g * 0.0),
+    gradient=(lambda g, x, y: where(equal(x, y), 0.0, g), lambda y_spec: zeros(y_spec)),
     on_host="it steps through the bits of numbers, which no op reinterprets",
     samples=lambda rng: [
         Sample((rng.uniform(-4, 4, a), rng.uniform(-4, 4, b)), differentiable=False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.ops.declare import Autocast, Tolerance
-from polyhal.hal.ops.pointwise.activation import sigmoid, softplus
+from polyhal.hal.ops.pointwise.activation import below_zero, sigmoid, softplus
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import Uniform, spread
@@ -25,7 +25,7 @@ celu = elementwise(
     "`x` if positive, else `alpha * (exp(x / alpha) - 1)`. Source: Barron, arXiv:1704.07483.",
     promotion="float",
     decompose=lambda x, *, alpha: where(less(0.0, x), x, expm1(minimum(x, 0.0) / alpha) * alpha),
-    gradient=lambda g, x, *, alpha: where(less(0.0, x), g, g * exp(minimum(x, 0.0) / alpha)),
+    gradient=lambda g, x, *, alpha: where(less(0.0, x), g, g * exp(below_zero(x) / alpha)),
     samples=spread(-4.0, 4.0, 0.0, params=({}, {"alpha": 2.5})),
     tolerance=Tolerance(12.0),
 )
@@ -35,7 +35,7 @@ selu = elementwise(
     "Scaled exponential linear unit, whose constants keep mean 0 and variance 1. Source: Klambauer et al., arXiv:1706.02515.",
     promotion="float",
     decompose=lambda x: where(less(0.0, x), x, expm1(minimum(x, 0.0)) * _SELU_ALPHA) * _SELU_SCALE,
-    gradient=lambda g, x: g * where(less(0.0, x), _SELU_SCALE, exp(minimum(x, 0.0)) * (_SELU_ALPHA * _SELU_SCALE)),
+    gradient=lambda g, x: g * where(less(0.0, x), _SELU_SCALE, exp(below_zero(x)) * (_SELU_ALPHA * _SELU_SCALE)),
     samples=spread(-4.0, 4.0, 0.0),
     tolerance=Tolerance(10.0),
 )
