@@ -2,7 +2,8 @@
 // carries the total of the tiles before. In a tile every work-item scans its vector, then the group scans their totals.
 //
 // Rows, strides and vectors as in lib/rows.h, but out has elements of OUT_DTYPE. Each of `splits` splits of a row has
-// `split_length` elements. With SPLIT, scan_totals computes the total of each, and each scan starts from those before it.
+// `split_length` elements. With SPLIT, scan_totals computes the total of each, and each scan starts from those before it. Totals
+// of tiles are added in blocks, see reduction/running.h.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -23,6 +24,7 @@
 #endif
 #include "lib/rows.h"
 #include "lib/combine.h"
+#include "reduction/running.h"
 
 typedef ACCUMULATOR A;
 typedef VEC(ACCUMULATOR) VA;
@@ -117,6 +119,9 @@ static inline A mapped1(COMPUTE(DTYPE) value) {
 #define SCRATCH
 #endif
 
+// Tiles of a block. Their totals are added one after another.
+#define TILES_OF_BLOCK 32
+
 #if WIDTH == 1
 #define WRITE_OUT(value, at, i) STORE(OUT_DTYPE, value, out, (at) + (long)(i) * out_step)
 #else
@@ -128,11 +133,15 @@ __kernel void scan_totals(OPERAND(x), __global A *totals, const ScanTotalsGeomet
     DECLARE_ROWS;
     DECLARE_STRIDES(x);
     DECLARE_SPLIT;
-    VA sums = (VA)(IDENTITY);
-    for (uint i = LANE_ID; i < vectors; i += GROUP) {
-        const VA v = mapped(READ(x, x_at, i));
-        sums = COMBINE_VECTORS(sums, v);
+    VA sums = (VA)(IDENTITY), near = sums;
+    for (uint i = LANE_ID; i < vectors;) {
+        for (const uint block_end = i + BLOCK * GROUP; i < min(block_end, vectors); i += GROUP) {
+            const VA v = mapped(READ(x, x_at, i));
+            near = COMBINE_VECTORS(near, v);
+        }
+        FOLD_VECTORS(sums, near)
     }
+    sums = COMBINE_VECTORS(sums, near);
     A total = LAST(scanned(sums));
     for (uint i = vectors * WIDTH + LANE_ID; i < end - begin; i += GROUP) {
         const A value = mapped1(LOAD(DTYPE, x, x_at + (long)i * x_step));
@@ -154,7 +163,7 @@ __kernel void reduction_scan_rows(OPERAND(x), OUTPUT(out),
     DECLARE_STRIDES(out);
     DECLARE_SPLIT;
     const long out_at = ROW_OF(out, row) + (long)begin * out_step;
-    A carry = IDENTITY;
+    A carry = IDENTITY, near = IDENTITY;
 #if SPLIT
     A total = IDENTITY, smaller;
     for (uint p = LANE_ID; p < split; p += GROUP) {
@@ -169,16 +178,20 @@ __kernel void reduction_scan_rows(OPERAND(x), OUTPUT(out),
         if (i < vectors) v = scanned(mapped(READ(x, x_at, i)));
         A before, all;
         SCAN_GROUP(LAST(v), before, all)
-        before = COMBINE_SCALARS(carry, before);
-        carry = COMBINE_SCALARS(carry, all);
+        const A base = COMBINE_SCALARS(carry, near);
+        before = GROUP > 1 ? COMBINE_SCALARS(base, before) : base;
+        near = COMBINE_SCALARS(near, all);
+        if (tile / GROUP % TILES_OF_BLOCK == TILES_OF_BLOCK - 1) FOLD_SCALARS(carry, near)
         if (i < vectors) WRITE_OUT(COMBINE_VECTORS((VA)(before), v), out_at, i);
     }
     // Fewer than WIDTH elements are left, unless the splits are shorter.
     if (LANE_ID == 0) {
         for (uint i = vectors * WIDTH; i < end - begin; i++) {
             const A value = mapped1(LOAD(DTYPE, x, x_at + (long)i * x_step));
-            carry = COMBINE_SCALARS(carry, value);
-            STORE(OUT_DTYPE, (COMPUTE(OUT_DTYPE))carry, out, out_at + (long)i * out_step);
+            near = COMBINE_SCALARS(near, value);
+            const A prefix = COMBINE_SCALARS(carry, near);
+            STORE(OUT_DTYPE, (COMPUTE(OUT_DTYPE))prefix, out, out_at + (long)i * out_step);
+            if (i % BLOCK == BLOCK - 1) FOLD_SCALARS(carry, near)
         }
     }
 }

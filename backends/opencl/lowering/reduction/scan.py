@@ -52,6 +52,7 @@ def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, 
         "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(sum_dtype)),
         "MAP(v)": convert("v", x.dtype, sum_dtype), "OPERATION": COMBINE[operation], "IDENTITY": identity(operation, sum_dtype),
         "WHOLE_NUMBERS": not sum_dtype.is_floating_point,
+        "COMPENSATED": operation == "sum" and sum_dtype.is_floating_point,
     }  # fmt: skip
     columns = _columns(x, axis)
     if columns is not None:
