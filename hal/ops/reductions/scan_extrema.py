@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -149,24 +150,46 @@ def _infer_float(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return _infer(specs, params)
 
 
-def _logcumsumexp_gradient(g: Any, x: Any, out: Any, *, axis: int) -> Any:
-    """Return for each element i the sum of g[j] exp(x[i] - out[j]) over j >= i.
+def _logcumsumexp_gradient(g: Any, x: Any, *, axis: int) -> Any:
+    """Return for each element i the sum of g[j] exp(x[i] - m[j]) / s[j] over j >= i.
 
-    It is summed relative to out[i], by a scan from the end with factors exp(out[i] - out[i + distance]), which are at most
-    1. It is linear in g, so that it can be differentiated with respect to g.
+    m[j] is the largest element up to j, and s[j] the sum of exp(x[k] - m[j]) over k <= j: their logarithm beside a large
+    maximum would lose its digits. Both sums are scans with factors exp(m[i] - m[i + distance]), which are at most 1. The
+    gradient is linear in g, so that it can be differentiated with respect to g.
     """
     axis %= len(x.shape)
-    length, distance = x.shape[axis], 1
-    reached = not_equal(out, float("-inf"))
-    shift = where(reached, out, 0)
-    while distance < length:
-        rest = length - distance
-        near, far = (slice_along(shift, axis, start, rest) for start in (0, distance))
-        factor = where(slice_along(reached, axis, 0, rest), exp(near - far), 0)
-        nearer = slice_along(g, axis, 0, rest) + factor * slice_along(g, axis, distance, rest)
-        g = concat((nearer, slice_along(g, axis, rest, distance)), axis)
-        distance *= 2
-    return g * exp(x - shift)
+    wide = x.cast(dtype=dtypes.float32) if x.dtype.itemsize == 2 else x
+    largest = running_max(wide, axis).detach()
+    reached = not_equal(largest, -math.inf)
+    largest = where(reached, largest, 0)
+    terms = exp(wide - largest)
+    factors = _factors(largest, reached, axis)
+    sums = _scan_with_factors(terms, factors, axis, backward=False)
+    shares = where(reached, g.cast(dtype=wide.dtype) / where(reached, sums, 1), 0)
+    return (terms * _scan_with_factors(shares, factors, axis, backward=True)).cast(dtype=x.dtype)
+
+
+def _factors(largest: Any, reached: Any, axis: int) -> list[Any]:
+    """Return exp(largest[i] - largest[i + distance]) for each power of 2 below the length; 0 where i is not `reached`."""
+    length, factors = largest.shape[axis], []
+    for round_ in range((length - 1).bit_length()):
+        rest = length - (1 << round_)
+        near, far = (slice_along(largest, axis, start, rest) for start in (0, 1 << round_))
+        factors.append(where(slice_along(reached, axis, 0, rest), exp(near - far), 0))
+    return factors
+
+
+def _scan_with_factors(x: Any, factors: list[Any], axis: int, *, backward: bool) -> Any:
+    """Return prefix sums (suffix sums, if `backward`) in which an element has the factor between its place and the sum's."""
+    length = x.shape[axis]
+    for round_, factor in enumerate(factors):
+        distance, rest = 1 << round_, length - (1 << round_)
+        near, far = slice_along(x, axis, 0, rest), slice_along(x, axis, distance, rest)
+        if backward:
+            x = concat((near + factor * far, slice_along(x, axis, rest, distance)), axis)
+        else:
+            x = concat((slice_along(x, axis, 0, distance), far + factor * near), axis)
+    return x
 
 
 logcumsumexp: OpFunction = declare_along_axis(
