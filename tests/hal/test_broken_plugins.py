@@ -1,40 +1,16 @@
-"""Real distributions that break the rules, installed all at once: each gets its line in `doctor` and disturbs nobody."""
+"""Real distributions that break the rules, installed all at once: each has its line in `doctor`, and programs still run."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broken_plugins import CASES, DEVICE, LIARS, Broken
+from installed_plugins import install, run
 
-
-def install(folder: Path, plugin: Broken) -> None:
-    """A distribution of one module, as pip leaves it."""
-    meta = folder / f"{plugin.module}-1.0.dist-info"
-    meta.mkdir(parents=True)
-    (meta / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {plugin.name}\nVersion: 1.0\n")
-    (meta / "entry_points.txt").write_text(f"[polyhal.backends]\n{plugin.name} = {plugin.module}\n")
-    (folder / f"{plugin.module}.py").write_text(plugin.text)
-
-
-def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    given = {
-        "PYTHONPATH": str(folder),
-        "POLYHAL_DISABLE": "opencl,wgpu",
-        "POLYHAL_PROBE_TIMEOUT": "2",
-        "POLYHAL_TRIALS": "1",
-        "POLYHAL_CACHE_DIR": str(folder / "cache"),
-    }
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | given | environment, timeout=120
-    )
-
-
+_LIMIT = "2"
 DOCTOR = "import sys; from polyhal.cli.app import run; sys.exit(run(['doctor']))"
 WORK = """
 import json, polyhal
@@ -57,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def doctor(site: Path) -> list[str]:
     """The lines that `polyhal doctor` prints with all of them installed."""
-    done = run(DOCTOR, site)
+    done = run(DOCTOR, site, _LIMIT)
     assert done.returncode == 1, done.stderr  # because of the liars
     assert "Traceback" not in done.stderr
     return done.stdout.splitlines()
@@ -66,7 +42,7 @@ def doctor(site: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def report(site: Path) -> dict[str, Any]:
     """What a program finds with all of them installed, and computes."""
-    done = run(WORK, site)
+    done = run(WORK, site, _LIMIT)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -125,13 +101,13 @@ def test_naming_a_device_waits_for_no_other_probe(site: Path) -> None:
         "found.open('numpy')\n"
         "print(time.perf_counter() - begun)\n"
     )
-    assert float(run(code, site).stdout) < 1.0
+    assert float(run(code, site, _LIMIT).stdout) < 1.0
 
 
 @pytest.mark.parametrize("value", ["soon", "-1"])
 def test_a_time_limit_that_is_no_number_is_refused(value: str, tmp_path: Path) -> None:
-    done = run("import polyhal; polyhal.Device('numpy')", tmp_path, POLYHAL_PROBE_TIMEOUT=value)
+    done = run("import polyhal; polyhal.Device('numpy')", tmp_path, value)
     assert f"POLYHAL_PROBE_TIMEOUT is '{value}'; expected a number of seconds" in done.stderr
-    done = run(DOCTOR.replace("doctor", "devices"), tmp_path, POLYHAL_PROBE_TIMEOUT=value)
+    done = run(DOCTOR.replace("doctor", "devices"), tmp_path, value)
     assert done.returncode == 2
     assert done.stderr == f"error: POLYHAL_PROBE_TIMEOUT is '{value}'; expected a number of seconds, 0 or more\n"

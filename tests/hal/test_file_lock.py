@@ -9,12 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
+from interrupts import interrupted_at
 
 import polyhal as ph
 from polyhal.hal.errors import CorruptFileError
@@ -81,34 +79,6 @@ def test_waiting_ends_with_the_holder_or_with_patience(tmp_path: Path) -> None:
         assert time.monotonic() - start < 10
 
 
-def _interrupted_at(line: int, work: Callable[[], object]) -> BaseException | None:
-    """Run `work` with a KeyboardInterrupt at the line of this number, counted over the lines of the module as they first run.
-
-    Returns the exception, which keeps all frames alive as a notebook does; None if fewer lines ran.
-    """
-    seen: set[int] = set()
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename != file_lock.__file__ or frame.f_code.co_name == "__del__":
-            return None  # Python itself passes over what is raised in a finalizer
-        if event == "line":
-            seen.add(frame.f_lineno)
-            if len(seen) == line:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    except KeyboardInterrupt as error:
-        return error
-    finally:
-        sys.settrace(before)
-    return None
-
-
 @pytest.mark.parametrize("taken", [False, True], ids=["free", "taken by another holder at first"])
 def test_an_interrupt_at_any_line_leaves_the_lock_free_for_this_process(tmp_path: Path, taken: bool) -> None:
     path, kept = tmp_path / "lock", []
@@ -122,7 +92,7 @@ def test_an_interrupt_at_any_line_leaves_the_lock_free_for_this_process(tmp_path
                 pass
 
         try:
-            error = _interrupted_at(line, use)
+            error = interrupted_at(line, file_lock.__file__, use)
         except TimeoutError:
             error = None
         other.release()
@@ -139,7 +109,7 @@ def test_an_interrupt_at_any_line_of_the_lock_leaves_saving_possible(tmp_path: P
     ph.save({"x": 0}, tmp_path / "state")
     kept = []
     for line in itertools.count(1):
-        error = _interrupted_at(line, lambda line=line: ph.save({"x": line}, tmp_path / "state"))
+        error = interrupted_at(line, file_lock.__file__, lambda line=line: ph.save({"x": line}, tmp_path / "state"))
         assert ph.load(tmp_path / "state")["x"] in (line, line - 1)
         ph.save({"x": line}, tmp_path / "state")
         assert ph.load(tmp_path / "state")["x"] == line
@@ -151,7 +121,7 @@ def test_an_interrupt_at_any_line_of_the_lock_leaves_saving_possible(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
-def test_a_lock_that_is_no_regular_file_is_refused_and_its_target_kept(tmp_path: Path, kind: str) -> None:
+def test_a_lock_must_be_a_regular_file_and_the_target_of_a_link_is_kept(tmp_path: Path, kind: str) -> None:
     path, target = tmp_path / "lock", tmp_path / "target"
     target.write_text("mine")
     if kind == "link":

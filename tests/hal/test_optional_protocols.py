@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from recorded_calls import RecordedCalls, RecordsCalls
 
 import polyhal
 from polyhal import optim
@@ -22,14 +23,12 @@ from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import (
     API_VERSION,
     PROTOCOLS,
-    BindingSlot,
     ComputeBackend,
     Declined,
     Feature,
     Handle,
     InputSpec,
     Launch,
-    RecordedLaunch,
     SimpleLaunch,
     UserKernel,
 )
@@ -48,53 +47,30 @@ class FinishedEvent:
         callback(None)
 
 
-class RecordedCalls:
-    """A command buffer: launches with their arguments."""
-
-    def __init__(self, calls: list[tuple[int, str, Callable[[], None]]]) -> None:
-        self.launches = [RecordedLaunch(call, name) for call, name, _ in calls]
-        self._calls = calls
-
-    def submit(self, rebound: Collection[BindingSlot]) -> None:
-        for _, _, run in self._calls:
-            run()
-
-
-class FullBackend(NumpyBackend):
+class FullBackend(RecordsCalls, NumpyBackend):
     """NumPy with every optional protocol. It notes which of their members are called."""
 
     def __init__(self) -> None:
         super().__init__(create("").info)
         self.capabilities = replace(self.capabilities, unified_memory=False)
         self.called: set[str] = set()
-        self._recording: list[tuple[int, str, Callable[[], None]]] | None = None
-        self._call = 0
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         self.called.add("lower")
         launch = super().lower(op, inputs, outputs, params)
-        return launch if isinstance(launch, Declined) else SimpleLaunch(op, partial(self._enqueue, op, launch))
+        return launch if isinstance(launch, Declined) else SimpleLaunch(op, partial(self.enqueue, op, launch))
 
     def compile_kernel(self, kernel: UserKernel, *args: Any) -> Launch | Declined:
         self.called.add("compile_kernel")
         return super().compile_kernel(kernel, *args)
 
     def copy(self, src: Ref, out: Ref) -> None:
-        self._enqueue("copy", super().copy, src, out)
+        self.enqueue("copy", super().copy, src, out)
 
     def fill(self, value: bool | int | float, out: Ref) -> None:
-        self._enqueue("fill", super().fill, value, out)
-
-    def _enqueue(self, name: str, function: Callable[..., None], *args: Any) -> None:
-        def run() -> None:
-            function(*map(_bound, args))
-
-        if self._recording is None:
-            run()
-        else:
-            self._recording.append((self._call, name, run))
+        self.enqueue("fill", super().fill, value, out)
 
     def flush(self) -> None:
         self.called.add("flush")
@@ -138,13 +114,7 @@ class FullBackend(NumpyBackend):
 
     def record(self, calls: Sequence[Callable[[], None]]) -> RecordedCalls:
         self.called.add("record")
-        self._recording = []
-        try:
-            for self._call, call in enumerate(calls):
-                call()
-            return RecordedCalls(self._recording)
-        finally:
-            self._recording = None
+        return super().record(calls)
 
     def open_stream(self) -> Any:
         self.called.add("open_stream")
@@ -160,13 +130,6 @@ class FullBackend(NumpyBackend):
 
     def wait_for(self, event: FinishedEvent) -> None:
         self.called.add("wait_for")
-
-
-def _bound(value: Any) -> Any:
-    """An argument with the current memory of its binding slot."""
-    if isinstance(value, Ref) and isinstance(value.handle, BindingSlot):
-        return Ref(value.handle.handle, value.spec, value.offset + value.handle.offset)
-    return value
 
 
 def _softmax(device: Device) -> None:

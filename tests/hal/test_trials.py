@@ -1,17 +1,15 @@
-"""Trials of plug-ins in a process of their own: programs go on without those that crash, and are warned."""
+"""Trials of plug-ins in a process of their own: programs continue without the ones that crash, with a warning."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from broken_plugins import BEGINNING, SEGFAULT, Broken, hook_text
-from test_broken_plugins import install
+from installed_plugins import install, run
 
+_LIMIT = "5"
 DEFAULT = """
 import json, time, warnings, polyhal
 with warnings.catch_warnings(record=True) as caught:
@@ -33,22 +31,8 @@ Backend = Broken
 """
 
 
-def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    given = {
-        "PYTHONPATH": str(folder),
-        "POLYHAL_DISABLE": "opencl,wgpu",
-        "POLYHAL_PROBE_TIMEOUT": "5",
-        "POLYHAL_TRIALS": "1",
-        "POLYHAL_CACHE_DIR": str(folder / "cache"),
-    }
-    clean = {k: v for k, v in os.environ.items() if k != "POLYHAL_DEVICE"}
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=clean | given | environment, timeout=120
-    )
-
-
 def answer(code: str, folder: Path, **environment: str) -> dict[str, Any]:
-    done = run(code, folder, **environment)
+    done = run(code, folder, _LIMIT, **environment)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -87,7 +71,7 @@ def test_a_plug_in_is_tried_once_and_again_after_a_change(tmp_path: Path) -> Non
     assert count() == first + 3
 
 
-def test_a_failed_trial_stands_until_a_variable_that_affects_it_changes(tmp_path: Path) -> None:
+def test_a_failed_trial_is_valid_until_a_variable_that_affects_it_changes(tmp_path: Path) -> None:
     body = f"def probe():\n    import os\n    if 'CARD_SAFE' not in os.environ: {SEGFAULT}\n    return [INFO]"
     text = f"{BEGINNING}\n{body}\n{hook_text('''[spec(environment=('CARD_',))]''')}"
     install(tmp_path, Broken("careful", text, "", "", ""))
@@ -99,14 +83,14 @@ def test_a_failed_trial_stands_until_a_variable_that_affects_it_changes(tmp_path
 
 def test_without_trials_plug_ins_are_probed_at_once(tmp_path: Path) -> None:
     plugin(tmp_path, "leaves", "def probe():\n    import os; os._exit(7)")
-    assert run(DEFAULT, tmp_path, POLYHAL_TRIALS="0").returncode == 7
+    assert run(DEFAULT, tmp_path, _LIMIT, POLYHAL_TRIALS="0").returncode == 7
 
 
 def test_control_characters_of_a_driver_do_not_reach_the_terminal(tmp_path: Path) -> None:
     body = r"INFO = replace(INFO, name='card \x1b[2J\x07', driver='\x9b31m', vendor='\u202e')"
     plugin(tmp_path, "loud", body)
     commands = "from polyhal.cli.app import run; run(['devices', '--json']); run(['devices']); run(['doctor'])"
-    done = run(commands, tmp_path, POLYHAL_MEASURE_TIMEOUT="0", COLUMNS="200")
+    done = run(commands, tmp_path, _LIMIT, POLYHAL_MEASURE_TIMEOUT="0", COLUMNS="200")
     assert "card \N{REPLACEMENT CHARACTER}[2J" in done.stdout
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(done.stdout + done.stderr)
 
@@ -132,7 +116,7 @@ print(json.dumps(found))
     }
 
 
-def test_reports_go_on_past_a_device_that_lies_and_one_that_raises(tmp_path: Path) -> None:
+def test_reports_continue_after_a_device_with_false_facts_and_one_that_raises(tmp_path: Path) -> None:
     plugin(tmp_path, "faulty", FAILING_OPS)
     plugin(
         tmp_path,
@@ -151,7 +135,7 @@ Backend = Liar
     )
     for command in ("devices", "doctor"):
         done = run(
-            f"from polyhal.cli.app import run; raise SystemExit(run([{command!r}]))", tmp_path, POLYHAL_DEVICE="numpy"
+            f"from polyhal.cli.app import run; raise SystemExit(run([{command!r}]))", tmp_path, _LIMIT, POLYHAL_DEVICE="numpy"
         )
         assert "Traceback" not in done.stderr
         assert "device of faulty" in done.stdout
@@ -165,7 +149,7 @@ def test_a_package_with_ops_that_crashes_when_it_is_imported_is_named(tmp_path: 
     (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: crashing-ops\nVersion: 2.0\n")
     (meta / "entry_points.txt").write_text("[polyhal.ops]\ncrashing = crashing_ops\n")
     (tmp_path / "crashing_ops.py").write_text(SEGFAULT)
-    done = run("from polyhal.cli.app import run; raise SystemExit(run(['doctor', '--no-test']))", tmp_path)
+    done = run("from polyhal.cli.app import run; raise SystemExit(run(['doctor', '--no-test']))", tmp_path, _LIMIT)
     assert done.returncode == 0, done.stderr
     expected = "entry point crashing = crashing_ops: loading it ended the process by SIGSEGV (package crashing-ops 2.0)"
     assert expected in done.stdout

@@ -1,13 +1,14 @@
-"""Captured steps on a device with the required members and `record` alone: its core members go into command buffers."""
+"""Captured steps on a device with only the required members and `record`: core members are recorded in command buffers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from recorded_calls import RecordedCalls, RecordsCalls, present
 
 import polyhal as ph
 from polyhal import nn, optim
@@ -15,66 +16,33 @@ from polyhal.backends.numpy.backend import CoreNumpyBackend, create
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref
-from polyhal.hal.protocol import BindingSlot, Feature, RecordedLaunch
+from polyhal.hal.protocol import Feature
 from polyhal.hal.testing import verify
 from polyhal.nn import functional as F
 
 MEMBERS = ("fill", "copy", "unary", "binary", "where", "reduce", "matmul", "gather", "scatter_add")
 
 
-class _Commands:
-    """Calls with their arguments, some of which a submission looks up."""
-
-    def __init__(self, calls: list[tuple[int, str, Callable[[], None]]]) -> None:
-        self.launches = [RecordedLaunch(call, name) for call, name, _ in calls]
-        self._calls = calls
-
-    def submit(self, rebound: Collection[BindingSlot]) -> None:
-        for _, _, run in self._calls:
-            run()
-
-
-def _present(value: Any) -> Any:
-    """An argument with the present memory of its slot, or the present value of its number."""
-    if isinstance(value, Ref) and isinstance(value.handle, BindingSlot):
-        return Ref(value.handle.handle, value.spec, value.offset + value.handle.offset)
-    return value.value if isinstance(value, RuntimeScalar) else value
-
-
-class Recording(CoreNumpyBackend):
+class Recording(RecordsCalls, CoreNumpyBackend):
     """The required members and `record`. Counts the calls of members outside of command buffers."""
 
     def __init__(self) -> None:
         super().__init__(create("contiguous_only").info)
         self.direct = 0
-        self._recorded: list[tuple[int, str, Callable[[], None]]] | None = None
-        self._call = 0
         for name in MEMBERS:
             setattr(self, name, partial(self._member, name, getattr(super(), name)))
 
     def _member(self, name: str, function: Callable[..., None], *args: Any) -> None:
-        if self._recorded is not None:
-            self._recorded.append((self._call, name, lambda: function(*map(_present, args))))
-        else:
-            self.direct += 1
-            function(*args)
-
-    def record(self, calls: Sequence[Callable[[], None]]) -> _Commands:
-        self._recorded = []
-        try:
-            for self._call, call in enumerate(calls):
-                call()
-            return _Commands(self._recorded)
-        finally:
-            self._recorded = None
+        self.direct += not self.is_recording
+        self.enqueue(name, function, *args)
 
 
 class RunsAtOnce(Recording):
     """Records nothing: members run while the framework records them."""
 
-    def record(self, calls: Sequence[Callable[[], None]]) -> _Commands:
+    def record(self, calls: Sequence[Callable[[], None]]) -> RecordedCalls:
         commands = super().record([])
-        commands._calls = [(i, "call", call) for i, call in enumerate(calls)]
+        commands.calls = [(i, "call", call) for i, call in enumerate(calls)]
         return commands
 
 
@@ -85,11 +53,11 @@ class KeepsTheFirstNumber(Recording):
 
 class KeepsTheFirstMemory(Recording):
     def _member(self, name: str, function: Callable[..., None], *args: Any) -> None:
-        super()._member(name, function, *[_present(x) if isinstance(x, Ref) else x for x in args])
+        super()._member(name, function, *[present(x) if isinstance(x, Ref) else x for x in args])
 
 
 def _trained(device: Device) -> tuple[list[float], Any]:
-    """Losses of a captured step whose learning rate changes, and the step."""
+    """Losses of a captured step with changing learning rates, and the step."""
     ph.manual_seed(0)
     rng = np.random.default_rng(0)
     model = nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.Linear(8, 3)).to(device)
