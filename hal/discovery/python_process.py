@@ -13,13 +13,17 @@ class NoPythonError(PolyhalError):
     """No Python executable can be started."""
 
 
-def command(module: str, argument: str) -> list[str]:
-    """Return the command line that runs a module with one argument. Raises NoPythonError."""
-    executable = sys.executable or ""
-    # In a program that embeds Python, this is the program, which would be started a second time.
-    if getattr(sys, "frozen", False) or not Path(executable).name.lower().startswith(("python", "pypy")):
-        raise NoPythonError(f"no Python executable for a process: sys.executable is {executable!r}")
-    return [executable, "-P", "-m", module, argument]
+def has_python() -> bool:
+    """Return whether a process can be started. In a program that embeds Python, `sys.executable` is the program itself."""
+    name = Path(sys.executable or "").name.lower()
+    return name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """Return the command line that runs a module. Raises NoPythonError."""
+    if not has_python():
+        raise NoPythonError(f"no Python executable for a process: sys.executable is {sys.executable!r}")
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def environment(**settings: str) -> dict[str, str]:

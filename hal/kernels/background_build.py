@@ -15,11 +15,11 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from polyhal.hal.discovery.python_process import command, environment, has_python
 from polyhal.hal.kernels.prebuild import BuildClaims
 from polyhal.hal.settings import env
 from polyhal.hal.settings.file_lock import FileLock
@@ -73,24 +73,18 @@ class BackgroundBuilder:
     def _start(self) -> None:
         """Start helpers, unless another process has some, which would build the same. Raises OSError."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        executable = sys.executable or ""
-        is_python = Path(executable).name.lower().startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
-        if cores < 2 or not is_python or not self._take_lock():
+        if cores < 2 or not has_python() or not self._take_lock():
             return
         atexit.register(self.stop)
         self._folder = tempfile.mkdtemp(prefix="polyhal-ahead-")
-        path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-        settings = {"POLYHAL_BUILD_AHEAD": "0", "POLYHAL_BUILDS_ONLY": "1", "POLYHAL_MEASURE_TIMEOUT": "0"}
-        environment = os.environ | {"PYTHONPATH": path} | settings
-        command = [executable, "-P", "-m", "polyhal.hal.kernels.prebuild", self._device, self._folder]
         for _ in range(min(cores - 1, _MAX_HELPERS)):
             self._helpers.append(
                 subprocess.Popen(
-                    command,
+                    command("polyhal.hal.kernels.prebuild", self._device, self._folder),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=environment,
+                    env=environment(POLYHAL_BUILD_AHEAD="0", POLYHAL_BUILDS_ONLY="1", POLYHAL_MEASURE_TIMEOUT="0"),
                 )
             )
         self._claims = BuildClaims(Path(self._folder))
