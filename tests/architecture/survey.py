@@ -7,20 +7,19 @@ source, so an old checkout can be measured beside a new one.
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import gc
 import re
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from polyhal.backends.common.launching.kernel_signature import KernelSignatures
+from tests.architecture.kernel_scalars import kernel_scalars
 
 T = TypeVar("T")
 PACKAGES = {
@@ -32,9 +31,6 @@ PACKAGES = {
 }
 _AT_IMPORT, _LAZY, _TYPING = "at import", "lazy", "typing"
 _PRODUCER_MAP = re.compile(r"\{[^{}]*for \w+(?:, \w+)? in enumerate\((?:self\.)?_?\w*\.?nodes\)[^{}]*outputs[^{}]*\}")
-_KERNELS = (".cl", ".h")
-_INCLUDE = re.compile(r'#include "([^"]+)"')
-_FLAG = re.compile(r"^#ifndef (\w+)\n#define \1 ([01])$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +201,7 @@ def private_rebuilds(tree: Tree) -> list[str]:
     """Comprehensions and loops that map the values of a graph to their producers or users."""
     found = []
     for path, text in tree.files.items():
-        for match in re.finditer(
-            r"\{[^{}]*for \w+(?:, \w+)? in enumerate\((?:self\.)?_?\w*\.?nodes\)[^{}]*outputs[^{}]*\}", text
-        ):
+        for match in _PRODUCER_MAP.finditer(text):
             found.append(f"{path.relative_to(tree.root)}:{text.count(chr(10), 0, match.start()) + 1}")
     return found
 
@@ -314,39 +308,6 @@ def _asserts(tree: Tree) -> Counter[str]:
 
 def _lengths(tree: Tree) -> list[int]:
     return sorted(text.count("\n") for text in tree.files.values() if text.strip())
-
-
-def kernel_scalars(shaders: Path) -> dict[str, int]:
-    """For each kernel of a folder of OpenCL files the most scalars that it takes, offsets of tensors included.
-
-    Parameters depend on macros: each file is read with its defaults, and with each of its flags switched. Files that the parser
-    of signatures refuses, as there are in old checkouts, are left out.
-    """
-    texts = {
-        str(p.relative_to(shaders)): p.read_text(encoding="utf-8") for p in shaders.rglob("*.*") if p.suffix in _KERNELS
-    }
-    signatures = KernelSignatures(texts.__getitem__)
-    most: dict[str, int] = {}
-    for name in sorted(n for n in texts if n.endswith(".cl")):
-        flags = {flag: int(value) for file in _included(name, texts) for flag, value in _FLAG.findall(texts[file])}
-        variants: list[dict[str, str | int | bool]] = [{}, *({flag: 1 - value} for flag, value in flags.items())]
-        for definitions in variants:
-            with contextlib.suppress(ValueError):
-                for kernel in signatures.kernels(name, definitions):
-                    scalars = sum(p.kind == "scalar" for p in kernel.parameters)
-                    key = f"{name} {kernel.kernel}"
-                    most[key] = max(scalars, most.get(key, 0))
-    return most
-
-
-def _included(name: str, texts: Mapping[str, str]) -> set[str]:
-    """A file and those that it includes, directly or not."""
-    files, pending = {name}, [name]
-    while pending:
-        new = set(_INCLUDE.findall(texts[pending.pop()])) - files
-        files |= new
-        pending += new
-    return files
 
 
 def _median_and_most(counts: Collection[int]) -> str:

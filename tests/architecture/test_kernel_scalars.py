@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.architecture.survey import kernel_scalars
+from tests.architecture.kernel_scalars import kernel_scalars
 
 _MAX_SCALARS = 20
 _SHADERS = Path(__file__).parents[2] / "shaders" / "opencl"
