@@ -93,7 +93,7 @@ def test_the_input_of_a_frozen_layer_is_freed(name: str, device: Device) -> None
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "batch_norm", "group_norm"])
-def test_a_norm_of_which_only_the_bias_is_trained_keeps_nothing(name: str, device: Device) -> None:
+def test_a_norm_keeps_nothing_if_only_its_bias_is_trained(name: str, device: Device) -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (3, 4, 4))
     weights = Tensor(x, dtype="float32", device=device)
     bias = ph.zeros((4,), device=device, requires_grad=True)
@@ -139,7 +139,7 @@ def test_a_checkpointed_frozen_layer_has_the_same_gradient(device: Device) -> No
     np.testing.assert_array_equal(*found)
 
 
-def test_an_op_without_a_derivative_says_so(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_op_without_a_derivative_is_named_in_the_error(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     x = Tensor([1.0, 2.0], device=device, requires_grad=True)
     y = x + ph.special.bessel_j0(x)

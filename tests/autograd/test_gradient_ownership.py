@@ -165,7 +165,7 @@ def test_a_custom_function_may_keep_its_gradients(device: Device) -> None:
     assert [g.tolist() for g in kept] == [[3, 3]] * 2
 
 
-def test_leaves_that_get_one_gradient_have_memory_of_their_own(device: Device) -> None:
+def test_leaves_with_one_gradient_have_separate_memory(device: Device) -> None:
     xs = [ph.ones((2, 3), device=device, requires_grad=True) for _ in range(4)]
     ((xs[0] + xs[1]) + ph.cat([xs[2][:1], xs[3][:1]])).exp().sum().backward()
     gradients = [x.grad for x in xs]

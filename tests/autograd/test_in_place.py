@@ -303,7 +303,7 @@ def test_a_written_view_that_is_used_twice_is_captured(device: Device) -> None:
 
 
 @pytest.mark.parametrize("captured", [False, True])
-def test_a_hook_on_a_written_view_sees_the_whole_gradient_once(captured: bool, device: Device) -> None:
+def test_a_hook_on_a_written_view_runs_once_with_the_whole_gradient(captured: bool, device: Device) -> None:
     x = polyhal.ones((3, 2), requires_grad=True, device=device)
     seen: list[Tensor] = []
 
@@ -328,7 +328,7 @@ def test_a_hook_on_a_written_view_sees_the_whole_gradient_once(captured: bool, d
         assert x.grad.tolist() == [[0, 8]] * 3
 
 
-def test_a_retained_gradient_is_that_of_the_newest_value(device: Device) -> None:
+def test_a_retained_gradient_belongs_to_the_newest_value(device: Device) -> None:
     x = polyhal.ones((3, 2), requires_grad=True, device=device)
     h = (x * 2).T
     h.retain_grad()

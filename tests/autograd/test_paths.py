@@ -12,7 +12,7 @@ from polyhal import Device, Tensor
 from polyhal.autograd import Context, Function
 
 
-def test_grad_leaves_nodes_alone_that_lead_to_no_wanted_tensor(device: Device) -> None:
+def test_grad_runs_only_nodes_on_paths_to_chosen_tensors(device: Device) -> None:
     weights = ph.ones((2,), device=device)
     x = ph.tensor([0.5, 2.0], device=device, requires_grad=True)
     middle = ph.xlogy(weights, x)
@@ -23,7 +23,7 @@ def test_grad_leaves_nodes_alone_that_lead_to_no_wanted_tensor(device: Device) -
         ph.grad((middle * middle).sum(), x)
 
 
-def test_grad_computes_no_gradient_of_an_operand_beside_the_path(device: Device) -> None:
+def test_grad_computes_no_gradient_of_an_operand_off_the_path(device: Device) -> None:
     x = ph.tensor([[1.0, 2.0]], device=device, requires_grad=True)
     y = ph.tensor([[3.0], [4.0]], device=device, requires_grad=True)
     product = (x * 1.0) @ y
@@ -33,7 +33,7 @@ def test_grad_computes_no_gradient_of_an_operand_beside_the_path(device: Device)
     np.testing.assert_array_equal(g.numpy(), [[3.0, 4.0]])
 
 
-def test_a_rule_beside_the_path_is_not_called(device: Device) -> None:
+def test_a_rule_off_the_path_is_not_called(device: Device) -> None:
     called = []
 
     class Noted(Function):
@@ -76,7 +76,7 @@ USES: list[Callable[[Tensor], Tensor]] = [
 
 @pytest.mark.parametrize("collected", [False, True], ids=["backward", "grad"])
 @pytest.mark.parametrize("use", USES, ids=["square", "sum", "matmul", "cat", "einsum", "slices"])
-def test_a_hook_of_a_leaf_sees_the_sum_of_its_gradients_once(
+def test_a_hook_of_a_leaf_runs_once_with_the_sum_of_its_gradients(
     use: Callable[[Tensor], Tensor], collected: bool, device: Device
 ) -> None:
     values = np.array([[0.3, -0.7], [1.1, 0.4]], np.float32)
@@ -104,7 +104,7 @@ def test_a_hook_of_a_leaf_sees_the_sum_of_its_gradients_once(
     np.testing.assert_allclose(g, whole, rtol=1e-6)
 
 
-def test_what_a_hook_computes_is_on_the_tape_of_second_gradients(device: Device) -> None:
+def test_results_of_a_hook_are_on_the_tape_of_second_gradients(device: Device) -> None:
     x = ph.tensor([0.5, 2.0], device=device, requires_grad=True)
     x.register_hook(lambda g: g * g)
     (x * x).sum().backward(create_graph=True)

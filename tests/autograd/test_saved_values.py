@@ -116,7 +116,7 @@ def reads(call: OpCall, chosen: tuple[int, ...], key: str) -> bool:
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_gradients_of_some_inputs_are_those_of_all(name: str) -> None:
+def test_gradients_of_some_inputs_equal_the_gradients_of_all(name: str) -> None:
     for call in sampled_calls(name):
         whole = gradients(call, tuple(moving(call)))
         for chosen in itertools.islice(choices(call), 1, None):
@@ -125,7 +125,7 @@ def test_gradients_of_some_inputs_are_those_of_all(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if n not in UNREAD])
-def test_everything_that_is_saved_is_read(name: str) -> None:
+def test_every_saved_value_is_read(name: str) -> None:
     """A gradient that does not change when a saved value does would not have needed it."""
     read: dict[tuple[Any, str], bool] = {}
     for call in sampled_calls(name):

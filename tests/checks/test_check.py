@@ -250,7 +250,7 @@ def test_a_whole_program_is_checked_by_the_environment(monkeypatch: pytest.Monke
     assert "POLYHAL_CHECK is 'nans'; expected nan, bounds, reference, gradients, separated by commas, or all" in result.stderr
 
 
-def test_memory_that_was_not_written_is_not_looked_at(device: Device) -> None:
+def test_uninitialized_memory_is_not_checked(device: Device) -> None:
     ph.full((1000,), float("nan"), device=device)  # its memory is the next one's
     with ph.check("nan", "reference"):
         ph.empty(1000, device=device)

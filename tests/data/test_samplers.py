@@ -157,7 +157,7 @@ def test_more_samples_than_fit_into_memory_are_drawn_on_demand() -> None:
         assert first.shape == (4,)
 
 
-def test_drawing_in_parts_is_drawing_at_once_for_the_first_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_part_equals_the_beginning_of_a_drawing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(ours.RandomSampler(DATA, True, 8, Generator(3)))
     monkeypatch.setattr("polyhal.data.samplers._DRAWN_AT_ONCE", 5)
     assert len(parts := list(ours.RandomSampler(DATA, True, 8, Generator(3)))) == 8
@@ -165,7 +165,7 @@ def test_drawing_in_parts_is_drawing_at_once_for_the_first_part(monkeypatch: pyt
     assert len(whole) == 8
 
 
-def test_a_sampler_that_goes_on_beyond_its_length_is_not_waited_for() -> None:
+def test_a_sampler_that_exceeds_its_length_is_drawn_on_demand() -> None:
     class Endless:
         """Says three and has no end."""
 

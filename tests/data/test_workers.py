@@ -79,7 +79,7 @@ def test_a_worker_that_is_ended_by_a_signal_is_reported_by_its_name(name: str) -
     assert "__main__" not in str(caught.value)
 
 
-def test_a_script_without_a_guard_is_told_about_it(tmp_path: Path) -> None:
+def test_the_error_of_a_script_without_a_guard_names_the_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import numpy as np\nfrom polyhal.data import TensorDataset, DataLoader\n"

@@ -258,7 +258,7 @@ def test_silent_connections_are_closed_and_bounded(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("line", [b"[" * 60_000 + b"\n", b"9" * 5_000 + b"\n", b"\xff\n", b"{}\n", b'{"token": 3}\n'])
-def test_what_is_no_hello_ends_the_connection_without_a_word(line: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_hello_closes_the_connection(line: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     hub = Hub(1)
     before = threading.active_count()
     with connect(hub) as stranger:
@@ -270,7 +270,7 @@ def test_what_is_no_hello_ends_the_connection_without_a_word(line: bytes, capfd:
     assert hub.missing() == [0]
 
 
-def test_a_rank_that_does_not_answer_is_blamed_for_the_wait_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_does_not_answer_is_named_as_the_cause_of_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hubs, "ANSWER", 0.3)
     hub = Hub(3)
     watches = joined(hub)
@@ -282,7 +282,7 @@ def test_a_rank_that_does_not_answer_is_blamed_for_the_wait_of_another(monkeypat
     assert re.search(r"rank 2 .* does not answer: .*; rank 0 has waited 8\.0 s in all_reduce", str(watches[1].failure))
 
 
-def test_where_all_ranks_answer_the_wait_itself_is_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_itself_is_reported_if_all_ranks_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     hub = Hub(2)
     watches = joined(hub)
     watches[0].timed_out("all_reduce", 8.0)

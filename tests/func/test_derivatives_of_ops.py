@@ -95,7 +95,7 @@ def test_second_derivatives_agree_in_both_orders(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 5)])
-def test_derivatives_of_logcumsumexp_are_those_of_pytorch(shape: tuple[int, ...], device: Device) -> None:
+def test_derivatives_of_logcumsumexp_equal_pytorchs(shape: tuple[int, ...], device: Device) -> None:
     x = np.random.default_rng(0).uniform(-3, 3, shape)
     mine = Tensor(x, dtype="float32", device=device)
     theirs = torch.from_numpy(np.asarray(x))

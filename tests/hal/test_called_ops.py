@@ -26,6 +26,6 @@ def test_the_ops_of_a_function_are_named(name: str, op: str) -> None:
     assert ph.explain(op, "numpy")
 
 
-def test_names_of_nothing_have_close_matches() -> None:
+def test_unknown_names_have_close_matches() -> None:
     with pytest.raises(KeyError, match="did you mean topk"):
         ph.explain("topkk", "numpy")

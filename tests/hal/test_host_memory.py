@@ -109,7 +109,7 @@ def test_the_mappings_of_the_process_decide_before_memory_is_refused(tmp_path: P
     guard.admit(3 * _GIB)
 
 
-def test_this_process_knows_its_own_memory() -> None:
+def test_the_memory_of_this_process_is_read() -> None:
     memory = HostMemory()
     if memory.total_and_available() is None:
         pytest.skip("the system does not say")

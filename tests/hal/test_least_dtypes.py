@@ -52,7 +52,7 @@ def test_a_decomposition_through_a_dtype_that_is_not_stored_is_refused(monkeypat
         apply(op, (x,), (), reduced)
 
 
-def test_the_reduced_device_notices_a_dtype_that_it_does_not_store() -> None:
+def test_the_reduced_device_refuses_a_dtype_that_it_does_not_store() -> None:
     reduced = core_only(Device("numpy"), dtypes.REQUIRED)
     x = place_input(np.ones(3, np.float32), InputLayout.CONTIGUOUS, reduced)
     wrong = Ref(x.ref.handle, x.ref.spec._replace(dtype=dtypes.float64), 0)

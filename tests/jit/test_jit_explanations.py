@@ -5,7 +5,7 @@ from __future__ import annotations
 import polyhal as ph
 
 
-def test_it_says_that_the_first_call_runs_op_by_op(numpy_device: ph.Device) -> None:
+def test_the_explanation_before_the_first_call_names_the_way_of_that_call(numpy_device: ph.Device) -> None:
     step = ph.jit(lambda x: x * 2)
     assert "the first call will run op by op" in step.explain()
     step(ph.ones(2))

@@ -128,7 +128,7 @@ def facts(function: Callable[[Tensor], Any], device: ph.Device, w: Tensor, is_le
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_results_are_those_of_an_eager_call(device: ph.Device, name: str) -> None:
+def test_results_equal_the_results_of_an_eager_call(device: ph.Device, name: str) -> None:
     w = ph.tensor(START, device=device, requires_grad=True)
     for is_leaf, tracked in ((True, True), (False, True), (True, False)):
 

@@ -115,7 +115,7 @@ def test_a_captured_training_step_takes_a_mask(model: Any) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_batch_generates_what_each_prompt_does_alone(model: Any, temperature: float) -> None:
+def test_a_batch_generates_the_tokens_of_each_single_prompt(model: Any, temperature: float) -> None:
     prompts = [s.tolist() for s in SEQUENCES]
     together = generate_batch(model, prompts, 10, temperature, top_k=5, seed=3)
     alone = [generate(model, p, 10, temperature, top_k=5, seed=3 + i) for i, p in enumerate(prompts)]

@@ -40,7 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_logits_are_those_of_the_published_formulas(device: ph.Device, name: str) -> None:
+def test_logits_follow_the_published_formulas(device: ph.Device, name: str) -> None:
     data = {**BASE, **SETTINGS[name]}
     rotary = data.get("rope_scaling") or {}
     if "type" in rotary:
@@ -80,7 +80,7 @@ def test_logits_are_those_of_the_published_formulas(device: ph.Device, name: str
     ],
     ids=str,
 )
-def test_what_this_decoder_lacks_is_refused_by_name(data: dict[str, Any], named: str) -> None:
+def test_unsupported_settings_of_this_decoder_are_refused_by_name(data: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         LlamaConfig.from_json({**BASE, **data})
 

@@ -300,7 +300,7 @@ def test_the_older_name_of_clipping() -> None:
     assert nn.utils.summary is polyhal.summary
 
 
-def test_a_running_mean_that_is_infinite_stays_so() -> None:
+def test_an_infinite_running_mean_remains_infinite() -> None:
     norms = nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2)
     for x in ([[1.0, 0.0], [2.0, np.inf]], [[1.0, 1.0], [2.0, 2.0]], [[1.0, 1.0], [2.0, np.inf]]):
         norms[0](polyhal.tensor(x)), norms[1](torch.tensor(x))

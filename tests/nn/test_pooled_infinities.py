@@ -84,7 +84,7 @@ _POSITIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", _POSITIONS)
-def test_order_and_positions_among_infinities_are_those_of_pytorch(device: Device, name: str) -> None:
+def test_order_and_positions_among_infinities_equal_pytorchs(device: Device, name: str) -> None:
     values = np.full((3, 7), -np.inf, np.float32)
     values[1, 2:4] = np.inf
     values[2, 4:] = [np.nan, 1.0, np.inf]

@@ -194,14 +194,14 @@ def assert_equal(name: str, arguments: list[np.ndarray], found: list[np.ndarray]
 
 
 @pytest.mark.parametrize("name", UNARY)
-def test_the_gradient_of_one_argument_is_that_of_pytorch(name: str) -> None:
+def test_the_gradient_of_one_argument_equals_pytorchs(name: str) -> None:
     arguments = [np.array(VALUES)]
     found = gradients(ph, UNARY[name], arguments, dtype="float64", device="numpy")
     assert_equal(name, arguments, found, gradients(torch, UNARY[name], arguments))
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_the_gradients_of_two_arguments_are_those_of_pytorch(name: str) -> None:
+def test_the_gradients_of_two_arguments_equal_pytorchs(name: str) -> None:
     arguments = [a.ravel() for a in np.meshgrid(PAIRED, PAIRED)]
     found = gradients(ph, BINARY[name], arguments, dtype="float64", device="numpy")
     assert_equal(name, arguments, found, gradients(torch, BINARY[name], arguments))

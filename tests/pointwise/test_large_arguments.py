@@ -109,7 +109,7 @@ def _dividends() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
-def test_quotients_and_remainders_are_those_of_numpy(device: Device, name: str) -> None:
+def test_quotients_and_remainders_equal_numpys(device: Device, name: str) -> None:
     """Exact, except for quotients beyond 2**24: the dividend without the remainder and its quotient are rounded."""
     x, y = (v.astype(np.float32) for v in _dividends())
     got = getattr(polyhal, name)(polyhal.tensor(x, device=device), polyhal.tensor(y, device=device)).numpy()
@@ -134,7 +134,7 @@ def test_a_million_tenths_sum_to_a_hundred_thousand(name: str) -> None:
     np.testing.assert_allclose(total.numpy(), 1e6 * np.float64(np.float32(0.1)), rtol=2.0**-23)
 
 
-def test_products_and_means_of_many_elements_are_those_of_float64() -> None:
+def test_products_and_means_of_many_elements_are_accurate() -> None:
     values = np.random.default_rng(8).uniform(0.9999, 1.0001, (300_000, 2)).astype(np.float32)
     x = polyhal.tensor(values, device="numpy")
     exact = values.astype(np.float64)

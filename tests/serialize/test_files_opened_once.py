@@ -59,7 +59,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_tensors_read_later_are_those_of_the_file_that_was_opened(tmp_path: Path, name: str) -> None:
+def test_tensors_are_read_from_the_file_that_was_opened(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     old, new = ({f"x{i}": np.full((30_000,), value + i, np.int32) for i in range(3)} for value in (0, 100))
     WRITERS[name](path, old)
@@ -100,7 +100,7 @@ def test_a_device_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("shape", [[2**62, 0, 2**62], [1] * 200, [0] * 200, [2**40, 2**40, 0]], ids=str)
-def test_a_shape_that_no_array_has_is_damage(tmp_path: Path, shape: list[int]) -> None:
+def test_an_impossible_shape_counts_as_damage(tmp_path: Path, shape: list[int]) -> None:
     data = b"" if 0 in shape else bytes(4)
     header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, len(data)]}}).encode()
     path = tmp_path / "x.safetensors"

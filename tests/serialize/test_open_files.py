@@ -41,7 +41,7 @@ def test_an_open_file_on_the_disk(tmp_path: Path, numpy_device: ph.Device) -> No
         assert ph.load(file)["n"] == 3
 
 
-def test_what_cannot_be_read_in_this_way_is_refused() -> None:
+def test_files_that_cannot_be_read_as_streams_are_refused() -> None:
     for file, lazy in ((io.StringIO("x"), False), (io.BytesIO(b"x"), True), (3, False)):
         with pytest.raises(TypeError, match="open for bytes"):
             ph.load(file, "numpy", lazy)  # type: ignore[arg-type]

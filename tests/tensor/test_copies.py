@@ -42,7 +42,7 @@ def test_results_of_ops_are_unpickled_as_leaves(device: ph.Device) -> None:
     assert back.grad is not None
 
 
-def test_one_tensor_in_several_places_of_a_pickle_stays_one() -> None:
+def test_one_tensor_in_several_places_of_a_pickle_remains_one() -> None:
     x = nn.Parameter(ph.ones(2, device="numpy"))
     first, second = _pickled((x, {"again": x}))
     assert first is second["again"]
@@ -149,7 +149,7 @@ def test_a_pickled_module_computes_the_same() -> None:
     assert buffer.getvalue()
 
 
-def test_arguments_that_cannot_be_pickled_do_not_keep_a_module_from_it() -> None:
+def test_a_module_with_arguments_that_cannot_be_pickled_is_pickled() -> None:
     class Kept:
         pass
 
@@ -198,7 +198,7 @@ def test_a_pickled_run_goes_on_bit_for_bit(kind: Any) -> None:
     )
 
 
-def test_generators_go_on_where_they_were_and_the_default_one_stays_the_default() -> None:
+def test_unpickled_generators_continue_and_the_default_one_remains_the_default() -> None:
     generator = ph.Generator(7)
     ph.rand(5, generator=generator, device="numpy")
     back = _pickled(generator)

@@ -125,7 +125,7 @@ def _uninitialized(device: ph.Device) -> list[ph.Tensor]:
     return [*made, ph.empty(2, dtype="complex64", device=device).imag]
 
 
-def test_uninitialized_memory_is_left_as_it_is(device: ph.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uninitialized_memory_is_not_filled(device: ph.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     like = ph.ones((2,), device=device)
     monkeypatch.setattr(device.backend, "fill", lambda value, out: pytest.fail("memory is filled"))
     device.plans.clear()  # a plan keeps the method that it calls

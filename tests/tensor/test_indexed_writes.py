@@ -74,7 +74,7 @@ def theirs(data: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_elements_are_those_of_pytorch_in_the_same_memory(device: ph.Device, name: str) -> None:
+def test_elements_equal_pytorchs_in_the_same_memory(device: ph.Device, name: str) -> None:
     x, t = ours(device)(_values(4, 5, 6)), theirs(_values(4, 5, 6))
     view, buffer = x[1:], x.buffer
     WRITES[name](x, ours(device))
@@ -168,7 +168,7 @@ def test_any_brackets_assign_as_in_numpy(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
 @pytest.mark.parametrize("name", ["rows", "elements", "index_copy_", "index_add_", "index_put_", "put_"])
-def test_memory_is_taken_in_proportion_to_what_is_written(device: ph.Device, name: str, captured: bool) -> None:
+def test_memory_is_proportional_to_the_written_elements(device: ph.Device, name: str, captured: bool) -> None:
     if device.name == "numpy:contiguous_only":
         pytest.skip("a device with the required members alone composes these ops of ones that take a tensor's size")
     x = ph.zeros((200_000, 5, 6), device=device)  # 24 MB

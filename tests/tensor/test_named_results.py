@@ -50,7 +50,7 @@ def test_fields_have_pytorchs_names_and_values(device: ph.Device, name: str) -> 
     assert isinstance(pickle.loads(pickle.dumps(mine)), type(mine))
 
 
-def test_names_are_there_in_captured_saved_and_mapped_functions(device: ph.Device, tmp_path: Path) -> None:
+def test_captured_saved_and_mapped_functions_keep_names(device: ph.Device, tmp_path: Path) -> None:
     x = ph.tensor(VALUES, device=device)
     step = ph.jit(lambda x: {"top": x.topk(2), "running": x.cummax(0)})
     for _ in range(3):

@@ -37,7 +37,7 @@ def test_arrays_and_tensors_mix_on_either_side(device: ph.Device, name: str) -> 
     np.testing.assert_allclose(function(x, b).numpy(), want, rtol=1e-5)
 
 
-def test_operators_with_an_array_on_the_left_are_those_of_the_tensor(device: ph.Device) -> None:
+def test_operators_with_an_array_on_the_left_call_the_tensors(device: ph.Device) -> None:
     a, x = np.float32([[1, 2], [3, 4]]), ph.tensor([[1.0, 0.5], [2.0, 1.0]], device=device)
     pairs: list[tuple[Any, Any]] = [
         (a + x, x + a), (a * x, x * a), (a - x, -(x - a)), (a @ x, ph.matmul(ph.tensor(a, device=device), x)),

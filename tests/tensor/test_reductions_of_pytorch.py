@@ -48,7 +48,7 @@ def test_quantiles_between_infinities(device: ph.Device) -> None:
 
 
 @pytest.mark.parametrize("row", [[-2.0, -np.inf, 1.0], [2.0, np.inf, -1.0], [-np.inf, 3.0, np.inf]])
-def test_quantiles_beside_an_infinity_follow_pytorch(row: list[float], device: ph.Device) -> None:
+def test_quantiles_next_to_an_infinity_follow_pytorch(row: list[float], device: ph.Device) -> None:
     for q in (0.2, 0.3, 0.5, 0.7, 0.8):
         theirs = torch.quantile(torch.tensor(row), q)
         np.testing.assert_allclose(ph.quantile(ph.tensor(row, device=device), q).item(), theirs.item(), rtol=1e-6)

@@ -49,7 +49,7 @@ def test_ranges_without_an_end_are_refused(bounds: tuple[float, ...]) -> None:
         ph.arange(*bounds, device="numpy")
 
 
-def test_errors_of_gradients_that_are_not_finite_are_those_of_pytorch_too() -> None:
+def test_errors_of_gradients_that_are_not_finite_match_pytorchs() -> None:
     p = ph.ones(2, device="numpy", requires_grad=True)
     (p * float("inf")).sum().backward()
     for kind in (RuntimeError, ArithmeticError, ph.errors.NonFiniteError):
@@ -57,7 +57,7 @@ def test_errors_of_gradients_that_are_not_finite_are_those_of_pytorch_too() -> N
             ph.nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
 
 
-def test_an_empty_source_will_do_where_nothing_is_hit(device: ph.Device) -> None:
+def test_an_empty_source_suffices_without_a_hit(device: ph.Device) -> None:
     x, nothing = ph.tensor([1.0, 2.0], device=device), ph.zeros(0, device=device)
     assert x.masked_scatter(ph.tensor([False, False], device=device), nothing).tolist() == [1, 2]
     with pytest.raises(ShapeError, match="the source is empty"):

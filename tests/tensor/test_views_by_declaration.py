@@ -134,7 +134,7 @@ _PARTS = 4
 
 
 @pytest.mark.parametrize("part", range(_PARTS))
-def test_results_are_in_the_memory_that_the_declaration_says(part: int, numpy_device: ph.Device) -> None:
+def test_results_are_in_the_declared_memory(part: int, numpy_device: ph.Device) -> None:
     wrong = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -148,7 +148,7 @@ def test_results_are_in_the_memory_that_the_declaration_says(part: int, numpy_de
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_docstring_says_what_is_declared() -> None:
+def test_the_docstring_states_the_declaration() -> None:
     for name, function, kind in FUNCTIONS:
         if kind is not Returns.NEW:
             sentence = kind.value.replace("a view.", "views.")

@@ -84,7 +84,7 @@ def test_an_indexed_write_has_the_elements_of_the_cpu(torch_device: str, name: s
     torch.testing.assert_close(x.cpu(), expected)
 
 
-def test_an_indexed_write_takes_memory_in_proportion_to_what_it_writes(torch_device: str) -> None:
+def test_an_indexed_write_takes_memory_proportional_to_the_written_elements(torch_device: str) -> None:
     x = torch.zeros(100_000, 32, device=torch_device)
     index, rows = torch.tensor([3, 70_000], device=torch_device), torch.ones(2, 32, device=torch_device)
     pool = tensors.unwrap(x).device.pool

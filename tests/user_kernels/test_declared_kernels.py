@@ -29,7 +29,7 @@ def test_a_source_that_includes_files_is_refused(included: str) -> None:
 
 @pytest.mark.parametrize("language", ["opencl", "wgsl"])
 @pytest.mark.parametrize("source", [b"bytes", 3, ["list"]])
-def test_a_source_that_is_no_text_is_refused(language: str, source: Any) -> None:
+def test_a_source_must_be_text(language: str, source: Any) -> None:
     with pytest.raises(
         TypeError, match=rf"\[double\] the {language} source is {type(source).__name__}; expected a str"
     ):
@@ -62,7 +62,7 @@ def test_a_gradient_of_unknown_names_is_refused_when_it_is_declared() -> None:
         _kernel("double", gradient=5)
 
 
-def test_a_list_of_gradients_will_do(numpy_device: ph.Device) -> None:
+def test_gradients_may_be_a_list(numpy_device: ph.Device) -> None:
     x = ph.ones(3, requires_grad=True)
     _kernel("double", gradient=lambda g: [g * 2])(x).sum().backward()
     assert x.grad is not None
