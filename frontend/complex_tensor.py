@@ -6,7 +6,7 @@ Ops on them are ops on the parts (hal/ops/complex_numbers), so that the tape, ca
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -190,7 +190,14 @@ def join(re: Any, im: Any) -> Tensor:
 
 def real_parts(x: Tensor) -> tuple[Tensor, ...]:
     """Return the real tensors that a tensor consists of: itself, or the two parts of a complex one."""
-    return (x.real, x.imag) if x.dtype.is_complex else (x,)
+    return (x.real, x.imag) if isinstance(x, ComplexTensor) else (x,)
+
+
+def real_parts_of(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the tensors, with the two parts of each complex one in its place."""
+    if not any(isinstance(x, ComplexTensor) for x in tensors):
+        return tensors
+    return [part for x in tensors for part in real_parts(x)]
 
 
 def _common_dtype(parts: list[DType]) -> DType:

@@ -28,14 +28,14 @@ def select(x: Tensor, index: Any) -> Tensor:
     """`x[index]`. Raises IndexError."""
     items = index if isinstance(index, tuple) else (index,)
     result: Tensor
+    if all(map(is_basic, items)):
+        result = basic_index(x, items)
+        return _reshape(x, x.shape) if result is x else result
     if _is_one_truth(items):  # as a mask over a new axis of length 1
         lifted = _reshape(x, (1, *x.shape))
         if isinstance(items[0], (bool, np.bool_)):
             return FUNCTIONS["copy"](lifted if items[0] else lifted[:0])  # type: ignore[no-any-return]
         return select(lifted, _reshape(items[0], (1,)))
-    if all(is_basic(item) for item in items):
-        result = basic_index(x, items)
-        return _reshape(x, x.shape) if result is x else result
     gather = _gather(x, items)
     x, positions = gather.x, gather.positions
     rest = x.shape[gather.axes :]
@@ -63,17 +63,12 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
     items = index if isinstance(index, tuple) else (index,)
     if not isinstance(value, (bool, int, float, complex)):
         value = as_tensor(value, device=x.device)
-    if _is_one_truth(items):
+    if all(map(is_basic, items)):
+        overwrite(basic_index(x, items), value, "setitem")
+    elif _is_one_truth(items):
         function_in_place("setitem", lambda x, value: FUNCTIONS["where"](items[0], value, x), x, value)
-        return
-    if not all(is_basic(item) for item in items):
-        _assign_elements(x, items, value)
-        return
-    target = basic_index(x, items)
-    if target is x:
-        overwrite(x, value, "setitem")
     else:
-        overwrite(target, value, "setitem")
+        _assign_elements(x, items, value)
 
 
 def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> None:

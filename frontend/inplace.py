@@ -8,12 +8,14 @@ In both cases the tensor is rebound to the result (frontend/autograd/rebase.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from polyhal.autograd.rebase import History, base_of, rebase
 from polyhal.autograd.tape import keeps_memory, position, record
 from polyhal.hal import dispatch
 from polyhal.hal.dispatch.number_range import require_fit
+from polyhal.hal.dispatch.operands import NUMBERS
 from polyhal.hal.dtypes import to_complex
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
 _broadcast_to, _copy = FUNCTIONS["broadcast_to"], FUNCTIONS["copy"]
+_overlaps = lru_cache(4096)(overlaps)
 _KINDS = ("bool", "uint", "int", "float", "complex")
 """Kinds of dtypes; a result may be written over a tensor of its own kind or a later one."""
 
@@ -68,13 +71,15 @@ def apply_in_place(
     Raises AutogradError for leaves that require gradients, and ShapeError for a result of another shape or of another kind,
     as a float for integers.
     """
-    inputs, _ = dispatch.admitted(op, inputs, None)
+    plain = _are_plain(inputs)
+    if not plain:
+        inputs, _ = dispatch.admitted(op, inputs, None)
     x: Tensor = inputs[position]
 
     def compute(old: Any) -> Any:
         return dispatch.apply(op, tuple(old if v is x else v for v in inputs), params)
 
-    if dispatch.is_complex_call(inputs, params):
+    if dispatch.is_complex_call(() if plain else inputs, params):
         return function_in_place(method, compute, x)  # type: ignore[no-any-return]
     _check_memory(x, method)
     others = (*inputs[:position], *inputs[position + 1 :])
@@ -154,8 +159,24 @@ def _fits(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], target: T
     return True
 
 
+def _are_plain(inputs: tuple[Any, ...]) -> bool:
+    """Return whether all operands are real tensors of one device and Python numbers, as in most calls."""
+    device = None
+    for x in inputs:
+        if hasattr(x, "ref"):
+            if device is not None and x.device is not device:
+                return False
+            device = x.device
+            if x.ref.spec.dtype.kind == "complex":
+                return False
+        elif type(x) not in NUMBERS:
+            return False
+    return device is not None
+
+
 def _check_memory(x: Tensor, method: str) -> None:
-    if overlaps(x.shape, x.strides):
+    spec = x.ref.spec
+    if _overlaps(spec.shape, spec.strides):
         raise ShapeError(
             message(method, "elements of the tensor share memory, as after a broadcast", fix="change a clone of it")
         )
@@ -186,11 +207,11 @@ def _check_writable(x: Tensor, method: str) -> None:
 def _keeps_nothing(op: OpDef, x: Tensor, inputs: tuple[Any, ...]) -> bool:
     """Return whether the tape keeps neither the result nor an input in the memory of `x`."""
     mask = sum(1 << i for i, v in enumerate(inputs) if getattr(v, "requires_grad", False))
-    saved = None if op.gradient is None or op.schema.variadic else op.gradient.saved_for(mask)
+    saved = None if op.gradient is None or op.schema.variadic else op.gradient.saved[mask]
     if saved is None or saved.outputs:
         return False
     return all(getattr(inputs[i], "buffer", None) is not x.buffer for _, i in saved.inputs)
 
 
 def _detached(x: Any) -> Any:
-    return x.detach() if hasattr(x, "ref") else x
+    return x.detach() if getattr(x, "requires_grad", False) else x

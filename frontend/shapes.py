@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Self
+from functools import lru_cache
+from typing import Any
 
 from polyhal.hal.errors import ShapeError, message
 
@@ -16,17 +17,19 @@ class ElementCount(int):
 
     shape: tuple[int, ...]
 
-    def __new__(cls, shape: tuple[int, ...]) -> Self:
-        """Count the elements of `shape`."""
-        self = int.__new__(cls, math.prod(shape))
-        self.shape = shape
-        return self
-
     def __call__(self, dim: int | None = None) -> Any:
         return self.shape if dim is None else self.shape[dim]
 
     def __reduce__(self) -> Any:
         return int, (int(self),)
+
+
+@lru_cache(4096)
+def element_count(shape: tuple[int, ...]) -> ElementCount:
+    """Count the elements of `shape`."""
+    count = ElementCount(math.prod(shape))
+    count.shape = shape
+    return count
 
 
 def lengths_of(function: str, *shape: Any, size: Any = None) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from polyhal.inplace_methods import InPlaceMethods
 from polyhal.numpy_protocols import NumPyProtocols
 from polyhal.random_methods import RandomMethods
 from polyhal.reshape_methods import ReshapeMethods
-from polyhal.shapes import ElementCount
+from polyhal.shapes import ElementCount, element_count
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import GradNode
@@ -110,7 +110,7 @@ class Tensor(
     @property
     def size(self) -> ElementCount:
         """The number of elements. Calls of it, `x.size()` and `x.size(0)`, return the shape and the length of an axis."""
-        return ElementCount(self.shape)
+        return element_count(self.ref.spec.shape)
 
     def numel(self) -> int:
         """The number of elements; also `nelement`, and as a property `size`."""

@@ -6,6 +6,7 @@ Strides and offsets count elements, not bytes. A view never touches data: it map
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from polyhal.hal.dtypes import DType
@@ -143,6 +144,7 @@ def contiguous(dtype: DType, shape: tuple[int, ...]) -> Spec:
     return Spec(dtype, shape, contiguous_strides(shape))
 
 
+@lru_cache(8192)
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """True when the elements lie in row-major order without gaps; strides of axes of length 1 do not matter."""
     step = 1

@@ -65,7 +65,7 @@ def _saved_values(graph: Graph, node: Node, mask: int) -> list[int]:
     op = node.op
     chosen: list[Any] = []
     if op.gradient is not None:
-        saved = op.gradient.saved_for(1 if op.schema.variadic else mask)
+        saved = op.gradient.saved[1 if op.schema.variadic else mask]
         chosen += node.inputs if op.schema.variadic and saved.inputs else [node.inputs[i] for _, i in saved.inputs]
         chosen += [Value(node.outputs[i]) for _, i in saved.outputs]
     outputs = graph.output_specs(node)
@@ -85,7 +85,7 @@ def derived_gradients(node: GradNode, grads: list[Tensor | None], needs: tuple[b
     create_graph = dispatch.thread.grad_enabled
     saved = [
         _stand_in(spec, node.device) if x is UNSAVED else x
-        for x, spec in zip(node.load("inputs"), node.specs, strict=True)
+        for x, spec in zip(node.load_inputs(), node.specs, strict=True)
     ]
     # Without create_graph fresh leaves keep the pass local; with it the originals connect it to the rest of the tape.
     if create_graph:

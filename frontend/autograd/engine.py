@@ -188,7 +188,7 @@ def _walk(
     with GradMode(create_graph), autocast(enabled=False), executor.differentiating():
         for out, seed in zip(outputs, seeds, strict=True):
             _deliver(edge_of(out), seed, pending, sink)
-        while pending:
+        while pending.queue:
             node, sums = pending.pop()
             executor.differentiate(node)
             grads = _arrived(node, sums)
@@ -207,42 +207,39 @@ class _Pending:
 
     def __init__(self) -> None:
         self._sums: dict[GradNode, list[Gradient | None]] = {}
-        self._queue: list[tuple[int, GradNode]] = []
+        self.queue: list[tuple[int, GradNode]] = []
         self._watched = watched_gradients()
-
-    def __bool__(self) -> bool:
-        return bool(self._queue)
 
     def add(self, node: GradNode, index: int, g: Gradient) -> None:
         """Add to the gradient of output `index`."""
         sums = self._sums.get(node)
         if sums is None:
             sums = self._sums[node] = [None] * len(node.outputs)
-            heapq.heappush(self._queue, (-node.order, node))
+            heapq.heappush(self.queue, (-node.order, node))
         previous = sums[index]
         sums[index] = total = g if previous is None else add_gradients(previous, g)
         if self._watched is not None:
-            self._watched.replace(node, index, total.tensors() if isinstance(total, SliceSum) else (total,))
+            self._watched.replace(node, index, total.tensors() if type(total) is SliceSum else (total,))
 
     def pop(self) -> tuple[GradNode, list[Gradient | None]]:
         """The newest node, whose gradients are complete."""
-        _, node = heapq.heappop(self._queue)
+        _, node = heapq.heappop(self.queue)
         if self._watched is not None:
             self._watched.release(node, len(node.outputs))
         return node, self._sums.pop(node)
 
 
 def _deliver(to: Edge, g: Gradient, pending: _Pending, sink: LeafAccumulator | GradientCollector) -> None:
-    if isinstance(to, tuple):
-        pending.add(*to, g)
+    if type(to) is tuple:
+        pending.add(to[0], to[1], g)
     else:
-        sink.add_to_leaf(to, g.total() if isinstance(g, SliceSum) else g)
+        sink.add_to_leaf(to, g.total() if type(g) is SliceSum else g)
 
 
 def _arrived(node: GradNode, sums: list[Gradient | None]) -> list[Tensor | None]:
     """The complete gradients of a node's outputs, as its hooks left them."""
-    grads = [g.total() if isinstance(g, SliceSum) else g for g in sums]
-    if node.hooks:
+    grads = [g.total() if type(g) is SliceSum else g for g in sums]
+    if node.hooks is not None:
         for i, g in enumerate(grads):
             if g is not None and i in node.hooks:
                 grads[i] = run_hooks(node.hooks[i], g)

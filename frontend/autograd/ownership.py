@@ -53,13 +53,12 @@ def share_repeated(delivered: Sequence[tuple[Edge, Gradient]]) -> None:
 
     No-op for a sum of slices, which is added up in memory of its own.
     """
-    for i, (edge, g) in enumerate(delivered):
-        if isinstance(g, SliceSum):
-            continue
-        for other_edge, other in delivered[:i]:
-            if isinstance(other, SliceSum) or other.buffer is not g.buffer:
-                continue
-            if other is g or _overlap(other.ref, g.ref):
+    own = [(edge, g) for edge, g in delivered if type(g) is not SliceSum]
+    if len({g.buffer for _, g in own}) == len(own):
+        return
+    for i, (edge, g) in enumerate(own):
+        for other_edge, other in own[:i]:
+            if other.buffer is g.buffer and (other is g or _overlap(other.ref, g.ref)):
                 to_leaves = not isinstance(edge, tuple) and not isinstance(other_edge, tuple)
                 if not to_leaves or edge is other_edge:
                     share(g)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.autograd.ownership import share, share_repeated
@@ -11,19 +10,22 @@ from polyhal.autograd.slices import Gradient, SliceSum
 from polyhal.hal import dispatch
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.ops.gradient_rule import RuleArgument, RuleArgumentKind, RulePart
 
 if TYPE_CHECKING:
     from polyhal.autograd.paths import Paths
     from polyhal.autograd.tape import Edge, GradNode
     from polyhal.hal.device import Device
-    from polyhal.hal.ops.gradient_rule import GradientRule
-    from polyhal.hal.ops.opdef import OpDef
     from polyhal.tensor import Tensor
 
 _cast, _full, _sum_to = (FUNCTIONS[n] for n in ("cast", "full", "sum_to"))
 _SLICE = OPS["slice"]
+_SAVED, _RESULT_GRADIENT = RuleArgumentKind.SAVED, RuleArgumentKind.RESULT_GRADIENT
+_NO_PARAMS: Mapping[str, Any] = {}
 
 Gradients = tuple["Gradient | None", ...]
+Parents = Sequence["Edge | None"]
+"""The edge of each input; None for an input that needs no gradient."""
 
 
 def zeros(spec: Spec, device: Device) -> Tensor:
@@ -45,27 +47,28 @@ def input_gradients(
 
     `grads` are the gradients of the outputs, None for an output without one. With `paths`, only inputs on them need a gradient.
     """
-    parents = node.parents if paths is None else [p if paths.follows(p) else None for p in node.parents]
-    needs = tuple(p is not None for p in parents)
-    node.restore()
-    previous, dispatch.thread.device = dispatch.thread.device, node.device
+    parents: Parents = node.parents if paths is None else [p if paths.follows(p) else None for p in node.parents]
+    if node.region is not None:
+        node.restore()
+    thread = dispatch.thread
+    previous, thread.device = thread.device, node.device
     try:
-        gradients = _apply_rule(node, grads, needs)
-        if dispatch.thread.grad_enabled and node.rule is None and node.op.gradient and node.op.gradient.follows:
+        gradients = _apply_rule(node, grads, parents)
+        if thread.grad_enabled and node.rule is None and node.op.gradient and node.op.gradient.follows:
             gradients = _following(gradients, node.op.gradient.follows, parents, node.specs)
     finally:
-        dispatch.thread.device = previous
+        thread.device = previous
     found: list[tuple[Edge, Gradient]] = []
     for parent, spec, g in zip(parents, node.specs, gradients, strict=False):  # a rule may leave out the last inputs
         if parent is not None and spec is not None and g is not None:
-            found.append((parent, g if isinstance(g, SliceSum) else _fitted(g, spec)))
+            found.append((parent, g if type(g) is SliceSum or g.ref.spec is spec else _fitted(g, spec)))
     if len(found) > 1:
         share_repeated(found)
     return found
 
 
 def _following(
-    gradients: Gradients, follows: dict[int, bool], parents: list[Edge | None], specs: list[Spec | None]
+    gradients: Gradients, follows: dict[int, bool], parents: Parents, specs: list[Spec | None]
 ) -> Gradients:
     from polyhal.autograd.followers import following  # most programs differentiate once
 
@@ -79,31 +82,49 @@ def _following(
 
 def _fitted(g: Tensor, spec: Spec) -> Tensor:
     """A gradient summed over broadcast axes and cast, as its input is."""
-    if g.shape != spec.shape:
+    own = g.ref.spec
+    if own.shape != spec.shape:
         g = _sum_to(g, spec.shape)
-    return g if g.dtype is spec.dtype else _cast(g, spec.dtype)
+    return g if own.dtype is spec.dtype else _cast(g, spec.dtype)
 
 
-def _apply_rule(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Gradients:
+def _apply_rule(node: GradNode, grads: list[Tensor | None], parents: Parents) -> Gradients:
     op, rule = node.op, node.op.gradient
     if node.rule is not None:
-        result = _apply_own_rule(node, node.rule, grads, needs)
-    elif op is _SLICE:
+        return _tuple(_apply_own_rule(node, node.rule, grads, _needs(parents)))
+    if op is _SLICE:
         return _slice_gradient(node, grads)
-    elif rule is None or _reaches_further_outputs(op, rule, grads):
+    # Gradients arrive at outputs that the rule does not name, such as the statistics of a norm, in a second differentiation,
+    # because the rule reads what the forward pass saved.
+    if rule is None or (
+        rule.unnamed_outputs and op.decompose is not None and any(grads[i] is not None for i in rule.unnamed_outputs)
+    ):
         from polyhal.autograd.derived import derived_gradients  # most programs need none
 
-        return derived_gradients(node, grads, needs)
-    else:
+        return derived_gradients(node, grads, _needs(parents))
+    if node.freed:
         node.require_tape()
-        # Its indices, which it saved, were looked at when it ran.
-        before, dispatch.thread.indices_checked = dispatch.thread.indices_checked, op.index_range is not None
-        try:
-            params = op.bind(node.params) if rule.params else {}
-            result = rule.apply(partial(_argument, node, grads, needs), needs, params)
-        finally:
-            dispatch.thread.indices_checked = before
-    return result if isinstance(result, tuple) else (result,)
+    params = op.bind(node.params) if rule.params else _NO_PARAMS
+    thread = dispatch.thread
+    # Its indices, which it saved, were looked at when it ran.
+    before, thread.indices_checked = thread.indices_checked, op.index_range is not None
+    try:
+        if rule.joint is not None:
+            return _tuple(_call(rule.joint, node, grads, parents, params))
+        return tuple([
+            None if part is None or parent is None else _call(part, node, grads, parents, params)
+            for part, parent in zip(rule.parts, parents, strict=True)
+        ])
+    finally:
+        thread.indices_checked = before
+
+
+def _tuple(result: Any) -> Gradients:
+    return result if type(result) is tuple else (result,)
+
+
+def _needs(parents: Parents) -> tuple[bool, ...]:
+    return tuple([p is not None for p in parents])
 
 
 def _apply_own_rule(
@@ -125,36 +146,38 @@ def _apply_own_rule(
 def _slice_gradient(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     """The gradient of a slice, to be joined with those of other slices of the same tensor."""
     node.require_tape()
-    spec, g = (_argument(node, grads, (True,), name) for name in ("x_spec", "g"))
-    bound = node.op.bind(node.params)
+    g, spec, bound = grads[0], node.specs[0], node.op.bind(node.params)
+    assert g is not None
+    assert spec is not None
     return (SliceSum(spec, g, bound["starts"], bound["steps"]),)
 
 
-def _reaches_further_outputs(op: OpDef, rule: GradientRule, grads: list[Tensor | None]) -> bool:
-    """Whether gradients came in through outputs that the rule does not ask for, such as the statistics of a norm.
+def _call(
+    part: RulePart, node: GradNode, grads: list[Tensor | None], parents: Parents, params: Mapping[str, Any]
+) -> Any:
+    """Call a function of the node's gradient rule."""
+    values = []
+    for argument in part.arguments:
+        kind = argument.kind
+        if kind is _RESULT_GRADIENT:
+            g = grads[0]
+            values.append(zeros(node.outputs[0], node.device) if g is None else g)
+        elif kind is _SAVED:
+            values.append(node.load(argument.name) if argument.name in node.saved else None)
+        else:
+            values.append(_value(argument, node, grads, parents))
+    if part.params:
+        return part.function(*values, **{name: params[name] for name in part.params})
+    return part.function(*values)
 
-    They do when a gradient is differentiated again, because the rule reads what the forward pass saved.
-    """
-    return op.decompose is not None and any(grads[i] is not None for i in rule.unnamed_outputs)
 
-
-def _argument(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...], name: str) -> Any:
-    """The argument of a gradient rule called `name`: a saved value, a gradient, the needs, or a spec.
-
-    None for a value that was not saved, because no needed gradient reads it.
-    """
-    if name == "g":
-        return grads[0] if grads[0] is not None else zeros(node.outputs[0], node.device)
-    if name in node.saved:
-        return node.load(name)
-    op = node.op
-    if name in op.schema.inputs or name in op.schema.outputs:
-        return None
-    if name == "needs":
-        return needs
-    if name.startswith("g_"):
-        return grads[op.schema.outputs.index(name[2:])]
-    base = name.removesuffix("_specs").removesuffix("_spec")
-    if op.schema.variadic:
-        return tuple(node.specs)
-    return node.specs[op.schema.inputs.index(base)]
+def _value(argument: RuleArgument, node: GradNode, grads: list[Tensor | None], parents: Parents) -> Any:
+    """Return the value of an argument that is neither saved nor the gradient of the result."""
+    match argument.kind:
+        case RuleArgumentKind.NEEDS:
+            return _needs(parents)
+        case RuleArgumentKind.OUTPUT_GRADIENT:
+            return grads[argument.position]
+        case RuleArgumentKind.SPECS:
+            return tuple(node.specs)
+    return node.specs[argument.position]

@@ -7,7 +7,7 @@ results would pass over the whole tensor several times; slices that are adjacent
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS
@@ -24,6 +24,7 @@ class _SliceGradient(NamedTuple):
     steps: tuple[int, ...]
 
 
+@final
 class SliceSum:
     """A gradient for a tensor of `spec`: the sum of a whole gradient, if any, and gradients of slices."""
 
@@ -96,10 +97,10 @@ Gradient: TypeAlias = "Tensor | SliceSum"
 
 def add_gradients(a: Gradient, b: Gradient) -> Gradient:
     """Return the sum of two gradients of one tensor; sums with slices are not computed yet."""
-    if isinstance(a, SliceSum):
+    if type(a) is SliceSum:
         a.add(b)
         return a
-    if isinstance(b, SliceSum):
+    if type(b) is SliceSum:
         b.add(a)
         return b
     result: Tensor = _add(a, b)

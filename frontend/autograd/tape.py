@@ -12,6 +12,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.dispatch.location import UNKNOWN, SourceLocation
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.ops.gradient_rule import DECOMPOSED, NOTHING
 from polyhal.hal.ops.opdef import OpDef
 
 if TYPE_CHECKING:
@@ -87,43 +88,41 @@ class GradNode:
     def __init__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
         self.op = op
         self.params = params
-        self.fresh = False
+        self.fresh = self.freed = False
+        self.hooks = self.region = self.rule = None
+        self.location = UNKNOWN
         self.device = outs[0].device
         self.outputs = [outs[0].ref.spec] if len(outs) == 1 else [o.ref.spec for o in outs]
-        parents: list[Edge | None] = []
-        specs: list[Spec | None] = []
-        self.parents = parents
-        self.specs = specs
-        mask = 0
-        for i, x in enumerate(inputs):
-            try:
-                specs.append(x.ref.spec)
-            except AttributeError:  # a number, or an absent input
+        self.parents = parents = []
+        self.specs = specs = []
+        self.saved = saved = {}
+        mask, bit = 0, 1
+        for x in inputs:
+            if not hasattr(x, "ref"):  # a number, or an absent input
                 specs.append(None)
                 parents.append(None)
-                continue
-            if not x.requires_grad:
-                parents.append(None)
             else:
-                parents.append(edge_of(x))
-                mask |= 1 << i
+                specs.append(x.ref.spec)
+                if x.requires_grad:
+                    parents.append(x if x.node is None else edge_of(x))
+                    mask += bit
+                else:
+                    parents.append(None)
+            bit += bit
         self.order = next(_order)  # after `edge_of`, which may put an input on the tape once more
-        self.hooks = None
-        self.freed = False
-        self.rule = None
-        self.region = None
-        self.location = UNKNOWN
-        self.saved = saved = {}
         rule, schema = op.gradient, op.schema
         if rule is not None:
-            reads = rule.saved_for(1 if schema.variadic else mask)
-            for name, i in reads.inputs:
-                saved[name] = tuple(_save(x) for x in inputs) if schema.variadic else _save(inputs[i])
-            for name, i in reads.outputs:
-                out = outs[i]
-                saved[name] = SavedOutput(out.buffer, out.ref, out.buffer.version)
-        if rule is None or (rule.unnamed_outputs and may_use_decomposition(op, outs)):
-            saved["inputs"] = _save_for_decomposition(op, inputs, params, outs, mask, saved)
+            kept = rule.saved[1 if schema.variadic else mask]
+            if kept is not NOTHING:
+                for name, i in kept.inputs:
+                    saved[name] = tuple([_save(x) for x in inputs]) if schema.variadic else _save(inputs[i])
+                for name, i in kept.outputs:
+                    out = outs[i]
+                    saved[name] = SavedOutput(out.buffer, out.ref, out.buffer.version)
+                if kept.others and may_use_decomposition(op, self.outputs):
+                    _save_others(op, inputs, params, self.outputs, mask, kept.others, saved)
+        elif op.decompose is not None:
+            saved["inputs"] = _saved_for_decomposition(op, inputs, params, self.outputs, mask)
 
     def restore(self) -> None:
         """Compute again what a checkpointed region dropped."""
@@ -136,6 +135,16 @@ class GradNode:
         """A saved value, checked to be unchanged. Raises AutogradError."""
         self.require_tape()
         return self._restore(self.saved[name], name)
+
+    def load_inputs(self) -> tuple[Any, ...]:
+        """Return the saved inputs, for gradients of the op's decomposition. Raises AutogradError."""
+        self.require_tape()
+        saved, schema = self.saved, self.op.schema
+        if "inputs" in saved or schema.variadic:
+            inputs: tuple[Any, ...] = self.load("inputs" if "inputs" in saved else schema.inputs[0])
+            return inputs
+        found = [(name, saved[name] if name in saved else saved[DECOMPOSED + name]) for name in schema.inputs]
+        return tuple([self._restore(value, name, i) for i, (name, value) in enumerate(found)])
 
     def require_tape(self) -> None:
         """Raise AutogradError if the node was freed."""
@@ -234,40 +243,48 @@ def edge_of(x: Any) -> Edge:
     return (x.node, x.index)
 
 
-def _save_for_decomposition(
-    op: OpDef,
-    inputs: tuple[Any, ...],
-    params: tuple[Any, ...],
-    outs: tuple[Tensor, ...],
-    mask: int,
-    saved: dict[str, Any],
+def _saved_for_decomposition(
+    op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: Sequence[Spec], mask: int
 ) -> tuple[Any, ...]:
-    """Return the inputs that the gradients of the op's decomposition read; all, if they are kept in any case."""
-    if op.decompose is None:
-        return ()
-    kept = []
-    for name, x in zip(op.schema.inputs, inputs, strict=False):
-        if name in saved:
-            kept.append(saved[name])
-        elif not hasattr(x, "ref"):
-            kept.append(x)
-        elif op.gradient is not None and x.requires_grad and x.node is None:
-            kept.append(SavedInput(x, x.buffer.version))
-    if len(kept) == len(inputs):
-        return tuple(kept)
+    """Return the inputs that the gradients of the op's decomposition read; `UNSAVED` in place of the others."""
     from polyhal.autograd.derived import UNSAVED, inputs_read
 
     specs = tuple(dispatch.inference_spec(x) for x in inputs)
-    read = inputs_read(op, specs, dispatch.freeze(params), tuple(o.ref.spec for o in outs), mask)
-    return tuple(_save(x) if read >> i & 1 or not hasattr(x, "ref") else UNSAVED for i, x in enumerate(inputs))
+    read = inputs_read(op, specs, dispatch.freeze(params), tuple(outs), mask)
+    return tuple([_save(x) if read >> i & 1 or not hasattr(x, "ref") else UNSAVED for i, x in enumerate(inputs)])
 
 
-def may_use_decomposition(op: OpDef, outs: Sequence[Any]) -> bool:
+def _save_others(
+    op: OpDef,
+    inputs: tuple[Any, ...],
+    params: tuple[Any, ...],
+    outs: Sequence[Spec],
+    mask: int,
+    others: tuple[tuple[str, int], ...],
+    saved: dict[str, Any],
+) -> None:
+    """Save the inputs that the gradients of the decomposition read and the rule does not; leaves in any case."""
+    for _, i in others:
+        x = inputs[i]
+        if hasattr(x, "ref") and (x.node is not None or not x.requires_grad):
+            kept = _saved_for_decomposition(op, inputs, params, outs, mask)
+            break
+    else:
+        kept = None
+    for name, i in others:
+        saved[name] = _save(inputs[i]) if kept is None else kept[i]
+
+
+def may_use_decomposition(op: OpDef, outs: Sequence[Spec]) -> bool:
     """Return whether a gradient may arrive at an output that the op's rule does not name: the decomposition is used then."""
     rule = op.gradient
-    return rule is None or (
-        op.decompose is not None and any(outs[i].dtype.kind == "float" for i in rule.unnamed_outputs)
-    )
+    if rule is None:
+        return True
+    if op.decompose is not None:
+        for i in rule.unnamed_outputs:
+            if outs[i].dtype.kind == "float":
+                return True
+    return False
 
 
 def _save(x: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from polyhal import functions as ops
 from polyhal.autograd import enable_grad, no_grad
-from polyhal.complex_tensor import join, real_parts
+from polyhal.complex_tensor import join, real_parts, real_parts_of
 from polyhal.creation import zeros
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
@@ -120,7 +120,7 @@ class Optimizer:
         with no_grad():
             try:
                 for group in self.param_groups:
-                    self.update(group, [p for x in group["params"] for p in real_parts(x) if p.grad is not None])
+                    self.update(group, [p for p in real_parts_of(group["params"]) if p.grad is not None])
             except PolyhalError as error:
                 error.add_note(_INTERRUPTED)
                 raise
@@ -167,7 +167,7 @@ class Optimizer:
             return
         if not self.skippable:
             raise ValueError(message(type(self).__name__, "cannot leave steps out", fix="call step() without skip"))
-        trained = {p for x in self._ordered() for p in real_parts(x) if p.grad is not None}
+        trained = {p for p in real_parts_of(self._ordered()) if p.grad is not None}
         if not trained <= self._counted:
             self._apply_skipped()  # all parameters start to count skipped steps from 0
             self._counted |= trained

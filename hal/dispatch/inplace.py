@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.dispatch.observed import observed_plan
-from polyhal.hal.dispatch.operands import arg, freeze, input_spec, mismatch
-from polyhal.hal.dispatch.plans import plan_key
+from polyhal.hal.dispatch.operands import NUMBERS, freeze, input_spec, mismatch
 from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
 from polyhal.hal.memory.overlap import share_elements
+from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.layout import Ref
+    from polyhal.hal.memory.buffer import Buffer
     from polyhal.hal.ops.opdef import OpDef
 
 SEPARATE, OVERLAPPING = -1, -2
@@ -27,19 +28,32 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
     """
     device = outs[0].device
     params = freeze(params)
-    specs = tuple(input_spec(x) for x in inputs)
-    for x in inputs:
-        if hasattr(x, "device") and x.device is not device:
+    key: list[Any] = [op, params, settings.key]
+    args: list[Any] = []
+    holders = _Holders()
+    for i, x in enumerate(inputs):
+        kind = type(x)
+        if kind in NUMBERS or x is None:
+            key.append(kind)
+            args.append(x)
+            continue
+        if x.device is not device:
             raise mismatch(op, (*inputs, *outs))
-    aliases = _aliases(inputs, outs)
-    key = (*plan_key(op, params, specs), "into", *[o.ref.spec for o in outs], aliases)
-    plan = device.plans.get(key)
+        ref = x.ref
+        key.append(ref.spec)
+        args.append(ref)
+        holders.add(x.buffer, i)
+    refs = [o.ref for o in outs]
+    aliases = tuple([_relation(holders.of(o.buffer), args, ref) for o, ref in zip(outs, refs, strict=True)])
+    key += ("into", *[ref.spec for ref in refs], aliases)
+    plan = device.plans.get(tuple(key))
     if plan is None:
-        plan = device.planner.plan_into(op, specs, params, tuple(o.ref.spec for o in outs), aliases)
+        specs = tuple(input_spec(x) for x in inputs)
+        plan = device.planner.plan_into(op, specs, params, tuple(ref.spec for ref in refs), aliases)
         plan = observed_plan(device, op, specs, params, plan, fresh=False)
-        device.plans[key] = plan
+        device.plans[tuple(key)] = plan
     try:
-        plan.run([arg(x) for x in inputs], [o.ref for o in outs])
+        plan.run(args, refs)
     except OutOfMemoryError as error:
         raise out_of_memory_in(op.name, error) from error
     except Exception as error:
@@ -49,19 +63,35 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
         out.buffer.version += 1
 
 
-def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return the input that each output replaces; SEPARATE if it shares no elements, OVERLAPPING if it shares some."""
-    by_buffer: dict[int, list[tuple[int, Ref]]] = {}
-    for i, x in enumerate(inputs):
-        if hasattr(x, "ref"):
-            by_buffer.setdefault(id(x.buffer), []).append((i, x.ref))
-    return tuple([_relation(by_buffer.get(id(out.buffer), ()), out.ref) for out in outs])
+class _Holders:
+    """Positions of the inputs in each buffer."""
+
+    __slots__ = ("_first", "_several")
+
+    def __init__(self) -> None:
+        self._first: dict[Buffer, int] = {}
+        self._several: dict[Buffer, list[int]] = {}
+        """Buffers with several inputs, which are rare."""
+
+    def add(self, buffer: Buffer, i: int) -> None:
+        """Note an input."""
+        first = self._first.setdefault(buffer, i)
+        if first != i:
+            self._several.setdefault(buffer, [first]).append(i)
+
+    def of(self, buffer: Buffer) -> Sequence[int]:
+        """Return the inputs in a buffer."""
+        first = self._first.get(buffer)
+        if first is None:
+            return ()
+        return self._several.get(buffer, (first,)) if self._several else (first,)
 
 
-def _relation(inputs: Iterable[tuple[int, Ref]], out: Ref) -> int:
-    """Return the relation of an output to the inputs in its buffer."""
+def _relation(inputs: Iterable[int], refs: Sequence[Any], out: Ref) -> int:
+    """Return the input that an output replaces; SEPARATE if it shares no elements, OVERLAPPING if it shares some."""
     relation = SEPARATE
-    for i, ref in inputs:
+    for i in inputs:
+        ref = refs[i]
         if relation == SEPARATE and ref.offset == out.offset and ref.spec == out.spec:
             relation = i
         elif share_elements(ref, out):

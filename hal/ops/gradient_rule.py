@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any, NamedTuple, TypeAlias
 
 from polyhal.hal.ops.arguments import arguments
@@ -18,16 +19,55 @@ class Saved(NamedTuple):
 
     inputs: tuple[tuple[str, int], ...]
     outputs: tuple[tuple[str, int], ...]
+    others: tuple[tuple[str, int], ...]
+    """The other inputs. The decomposition may read them if a gradient arrives at an output that the rule does not name.
+
+    Names begin with `DECOMPOSED`, because the rule must not find them.
+    """
 
 
-class _Part(NamedTuple):
+DECOMPOSED = "decomposed "
+NOTHING = Saved((), (), ())
+
+
+class RuleArgumentKind(Enum):
+    """Kinds of arguments of a rule's functions."""
+
+    RESULT_GRADIENT = auto()
+    """The gradient of the first output, as `g`: zeros if it has none."""
+    OUTPUT_GRADIENT = auto()
+    """The gradient of an output, as `g_NAME`: None if it has none."""
+    SAVED = auto()
+    """An input or an output; None if no needed gradient reads it."""
+    SPEC = auto()
+    """The spec of an input, as `NAME_spec`."""
+    SPECS = auto()
+    """The specs of all inputs of a variadic op, as `NAME_specs`."""
+    NEEDS = auto()
+    """Which inputs require a gradient, as `needs`."""
+
+
+class RuleArgument(NamedTuple):
+    """A positional argument of a rule's function."""
+
+    kind: RuleArgumentKind
+    name: str
+    position: int
+    """Position of the output or input among the op's; 0 for kinds without one."""
+
+
+class RulePart(NamedTuple):
     """A function of a rule."""
 
     function: RuleFunction
-    names: tuple[str, ...]
-    """Names of its positional parameters."""
+    arguments: tuple[RuleArgument, ...]
     params: tuple[str, ...]
     """Names of the op's parameters that it takes."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its positional parameters."""
+        return tuple(a.name for a in self.arguments)
 
 
 def reads(**names: str) -> Callable[[RuleFunction], RuleFunction]:
@@ -80,7 +120,7 @@ class GradientRule:
     The tape keeps a tensor only if the gradient of an input that requires one reads it.
     """
 
-    __slots__ = ("_joint", "_parts", "_reads", "_saved", "_schema", "follows", "needs", "params", "unnamed_outputs")
+    __slots__ = ("_reads", "_schema", "follows", "joint", "needs", "params", "parts", "saved", "unnamed_outputs")
 
     follows: dict[int, bool]
     """Inputs whose gradients follow them on the tape, and whether second derivatives are zeros (`flat_in`) or none."""
@@ -88,10 +128,12 @@ class GradientRule:
     def __init__(self, declared: Declared, schema: Schema) -> None:
         """Raises ValueError if there are not as many functions as inputs, or if `reads` names something else."""
         self._schema = schema
-        self._joint = not isinstance(declared, tuple)
         functions: Sequence[RuleFunction | None] = declared if isinstance(declared, tuple) else (declared,)
-        self._parts = tuple(None if f is None else _part(f) for f in functions)
-        parts = [p for p in self._parts if p is not None]
+        self.parts = tuple(None if f is None else _part(f, schema) for f in functions)
+        """One for each input, or the only one."""
+        self.joint = None if isinstance(declared, tuple) else self.parts[0]
+        """The function for all inputs, if the rule is one."""
+        parts = [p for p in self.parts if p is not None]
         self.needs = tuple(dict.fromkeys(n for p in parts for n in p.names))
         """Names of all arguments of the functions."""
         self.params = tuple(dict.fromkeys(n for p in parts for n in p.params))
@@ -100,7 +142,8 @@ class GradientRule:
         follows = {n: zeros for f in functions for n, zeros in getattr(f, "follows", {}).items()}
         self.follows = {schema.inputs.index(n): zeros for n, zeros in follows.items()}
         self._reads = self._read_by_input(declared)
-        self._saved: dict[int, Saved] = {}
+        self.saved = _SavedByMask(self)
+        """The values to keep, by the inputs that require a gradient: a set of bits."""
 
     def _read_by_input(self, declared: Declared) -> list[tuple[str, ...]]:
         """Return the names of the saved values that the gradient of each input reads."""
@@ -108,7 +151,7 @@ class GradientRule:
         if isinstance(declared, tuple):
             if len(declared) != len(inputs):
                 raise ValueError(f"{len(declared)} gradient functions for the inputs {inputs}; expected one for each")
-            return [() if p is None else p.names for p in self._parts]
+            return [() if p is None else p.names for p in self.parts]
         given: Mapping[str, tuple[str, ...]] = getattr(declared, "reads", {})
         unknown = {*given, *(n for names in given.values() for n in names)} - {*inputs, *self.needs}
         if unknown:
@@ -116,31 +159,48 @@ class GradientRule:
         return [given.get(name, self.needs) for name in inputs]
 
     def saved_for(self, mask: int) -> Saved:
-        """Return the values to keep for the gradients of the inputs in `mask`, a set of bits."""
-        saved = self._saved.get(mask)
-        if saved is None:
-            schema = self._schema
-            read = {n for i, names in enumerate(self._reads) if mask >> i & 1 for n in names}
-            saved = self._saved[mask] = Saved(_positions(schema.inputs, read), _positions(schema.outputs, read))
+        """Compute `saved[mask]`: the values to keep for the gradients of the inputs in `mask`, a set of bits."""
+        schema = self._schema
+        read = {n for i, names in enumerate(self._reads) if mask >> i & 1 for n in names}
+        others = [(DECOMPOSED + name, i) for i, name in enumerate(schema.inputs) if name not in read]
+        saved = Saved(
+            _positions(schema.inputs, read), _positions(schema.outputs, read), tuple(others if self.unnamed_outputs else ())
+        )
+        return saved if any(saved) else NOTHING
+
+
+class _SavedByMask(dict[int, Saved]):
+    """The values that a rule keeps, computed once for each mask."""
+
+    __slots__ = ("_rule",)
+
+    def __init__(self, rule: GradientRule) -> None:
+        self._rule = rule
+
+    def __missing__(self, mask: int) -> Saved:
+        self[mask] = saved = self._rule.saved_for(mask)
         return saved
 
-    def apply(self, argument: Callable[[str], Any], needs: Sequence[bool], params: Mapping[str, Any]) -> Any:
-        """Return the gradients of all inputs, or only of the first. `argument` returns the value for a name in `self.needs`."""
-        if self._joint:
-            return _call(self._parts[0], argument, params)
-        return tuple(_call(p, argument, params) if needed else None for p, needed in zip(self._parts, needs, strict=True))
 
-
-def _part(function: RuleFunction) -> _Part:
+def _part(function: RuleFunction, schema: Schema) -> RulePart:
     names, params, _, _ = arguments(function)
-    return _Part(function, names, params)
+    return RulePart(function, tuple(_argument(name, schema) for name in names), params)
 
 
-def _call(part: _Part | None, argument: Callable[[str], Any], params: Mapping[str, Any]) -> Any:
-    if part is None:
-        return None
-    values = [argument(name) for name in part.names]
-    return part.function(*values, **{name: params[name] for name in part.params}) if part.params else part.function(*values)
+def _argument(name: str, schema: Schema) -> RuleArgument:
+    """Return the argument that a parameter of this name stands for. Raises ValueError for an unknown name."""
+    if name == "g":
+        return RuleArgument(RuleArgumentKind.RESULT_GRADIENT, name, 0)
+    if name in schema.inputs or name in schema.outputs:
+        return RuleArgument(RuleArgumentKind.SAVED, name, 0)
+    if name == "needs":
+        return RuleArgument(RuleArgumentKind.NEEDS, name, 0)
+    if name.startswith("g_") and name[2:] in schema.outputs:
+        return RuleArgument(RuleArgumentKind.OUTPUT_GRADIENT, name, schema.outputs.index(name[2:]))
+    base = name.removesuffix("_specs").removesuffix("_spec")
+    if base not in schema.inputs:
+        raise ValueError(f"a gradient rule takes {name!r}; expected g, needs, or a name made of {schema.inputs}")
+    return RuleArgument(RuleArgumentKind.SPECS if schema.variadic else RuleArgumentKind.SPEC, name, schema.inputs.index(base))
 
 
 def _positions(names: Sequence[str], read: set[str]) -> tuple[tuple[str, int], ...]:

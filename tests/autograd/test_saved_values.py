@@ -30,10 +30,6 @@ UNREAD = {
     ),
     "maximum_rows": "the row that is written to is only read where elements are equal",
     **dict.fromkeys(("pow", "xlogy", "xlog1py"), "an operand is only looked at where the other one is 0"),
-    **dict.fromkeys(
-        ("mean_loss", "mean_cross_entropy"),
-        "the derivative of the slope, which is a result, is needed for a second one",
-    ),
 }
 """Ops that save more than these samples read, and why."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
-from polyhal.complex_tensor import real_parts
+from polyhal.complex_tensor import real_parts_of
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Collective, Kind, Reduction, divided
 from polyhal.hal.collectives.open import shared_communicator
@@ -34,12 +34,7 @@ def chunks(tensors: Sequence[Tensor]) -> Iterable[Sequence[Tensor]]:
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     several = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    return [p.grad.detach() for p in several if p.grad is not None]
-
-
-def _reals(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return the tensors, with the two parts of each complex one in its place."""
-    return [part for x in tensors for part in real_parts(x)]
+    return [grad.detach() for grad in (p.grad for p in several) if grad is not None]
 
 
 def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -71,7 +66,7 @@ def _norms(tensors: Sequence[Tensor], norm_type: float) -> dict[Device, Tensor]:
 def _part_of_norm(tensors: Sequence[Tensor], norm_type: float) -> Tensor:
     """The largest element of some tensors, or the sum of powers that is a part of a norm."""
     if norm_type == 2:
-        return _sum_of_squares(_reals(tensors))  # type: ignore[no-any-return]
+        return _sum_of_squares(real_parts_of(tensors))  # type: ignore[no-any-return]
     if norm_type == math.inf:
         return ops.max(ops.stack([ops.max(ops.abs(t)).float() for t in tensors]))
     return ops.sum(ops.stack([ops.sum(ops.pow(ops.abs(t).float(), norm_type)) for t in tensors]))
@@ -160,14 +155,14 @@ def _scale_to(grads: Sequence[Tensor], max_norm: float, norms: Mapping[Device, T
     with no_grad():
         for several in _by_device(grads):
             factor = ops.minimum(max_norm / (norms[several[0].device] + 1e-6), 1.0)
-            for group in chunks(_reals(several)):
+            for group in chunks(real_parts_of(several)):
                 dispatch.apply_into(OPS["scale_all"], (*group, factor), (), tuple(group))
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Clamp every element of every gradient to [-clip_value, clip_value] in place. `foreach` is accepted."""
     bound = float(clip_value)
-    for grad in _reals(_gradients(parameters)):
+    for grad in real_parts_of(_gradients(parameters)):
         dispatch.apply_into(OPS["clip"], (grad, -bound, bound), (), (grad,))
 
 

@@ -242,7 +242,8 @@ def _mean_loss_decomposed(losses: Any, target: Any, *, ignore_index: int) -> Any
     return sum_(losses) / count, 1.0 / count
 
 
-def _mean_loss_rule(g: Any, losses_spec: Spec, scale: Any) -> Any:
+def _mean_loss_rule(g: Any, g_scale: Any, losses_spec: Spec, scale: Any) -> Any:
+    """Return the gradients. The scale does not depend on the losses, so that its gradient adds nothing."""
     return broadcast_to(g * scale, losses_spec.shape), None
 
 
@@ -304,6 +305,21 @@ def _mean_cross_entropy_decomposed(logits: Any, target: Any, *, ignore_index: in
     return mean_, cross_entropy_rows_grad(each, logits, target, lse, ignore_index, label_smoothing)
 
 
+def _mean_cross_entropy_rule(
+    g: Any, g_slope: Any, target: Any, slope: Any, *, ignore_index: int, label_smoothing: float
+) -> Any:
+    """Return the gradients. A second one needs the probabilities, which follow from the slope: the logits are not kept."""
+    if g_slope is None:
+        return g * slope, None
+    classes = slope.shape[1]
+    used = reshape(target.not_equal(ignore_index), (-1, 1))
+    count = sum_(used.cast(dtype=slope.dtype))
+    hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
+    p = slope * count + (hot.cast(dtype=slope.dtype) * (1.0 - label_smoothing) + label_smoothing / classes)
+    spread = p * (g_slope - sum_(p * g_slope, 1, True)) / count
+    return g * slope + where(used, spread, 0.0), None
+
+
 mean_cross_entropy = declare(
     _mean_cross_entropy,
     name="mean_cross_entropy",
@@ -312,7 +328,7 @@ mean_cross_entropy = declare(
     infer=_infer_mean_cross_entropy,
     outputs=("out", "slope"),
     lowering=Decompose(_mean_cross_entropy_decomposed),
-    gradient=lambda g, slope: (g * slope, None),
+    gradient=_mean_cross_entropy_rule,
     index_range=_labels,
     samples=_mean_cross_entropy_samples,
     dtypes=dtypes.FLOATS,
