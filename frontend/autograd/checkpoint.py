@@ -21,6 +21,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+_PYTORCH_KEYWORDS = {"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"}
+
+
 def checkpoint(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Return `function(*args, **kwargs)`, keeping only its arguments and results for the backward pass.
 
@@ -28,7 +31,12 @@ def checkpoint(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R
     So `function` must do the same when it runs again; what it changes in place, such as running statistics, is changed twice.
     Works in eager mode and in captured steps, nests, and allows gradients of gradients. Raises AutogradError in the backward
     pass if the function did something else, or if an input was changed in place in between.
+
+    PyTorch's keywords `use_reentrant`, `preserve_rng_state`, `determinism_check`, `debug` and `early_stop` are ignored:
+    random numbers are always the same, and a run that differs is always noticed. The function does not receive them.
     """
+    for name in _PYTORCH_KEYWORDS & kwargs.keys():
+        del kwargs[name]
     if not dispatch.thread.grad_enabled:
         return function(*args, **kwargs)
     return Region(lambda: function(*args, **kwargs)).run()

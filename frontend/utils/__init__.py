@@ -1,5 +1,5 @@
-"""PyTorch's place for datasets and loaders: `polyhal.utils.data` is `polyhal.data`."""
+"""PyTorch's places for datasets, loaders and checkpointing: `polyhal.data` and `polyhal.checkpoint`."""
 
-from polyhal.utils import data
+from polyhal.utils import checkpoint, data
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]

@@ -23,6 +23,13 @@ def _model(device: ph.Device) -> nn.Sequential:
     return nn.Sequential(*blocks).to(device)
 
 
+def test_keywords_of_pytorch_are_taken_and_not_passed_on() -> None:
+    x = ph.tensor([2.0], device=DEVICE, requires_grad=True)
+    ph.utils.checkpoint.checkpoint(lambda a, times: a * a * times, x, times=3, use_reentrant=False, debug=True).backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [12.0]
+
+
 def _train(checkpointed: bool, *, captured: bool = False, nested: bool = False, half: bool = False) -> list[bytes]:
     device = ph.Device(DEVICE)
     model = _model(device)
