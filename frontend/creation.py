@@ -10,6 +10,7 @@ import numpy as np
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
+from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.memory.host_memory import check_host_memory
@@ -233,6 +234,8 @@ def linspace(
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     first, last, count = _range("linspace", start, stop, num, end, steps)
+    for bound in (first, last) if dtype is not None else ():
+        require_fit("linspace", bound, as_dtype(dtype))
     check_host_memory("linspace", 4 * 8 * count)
     return _computed(_spaced(first, last, count, dtype), dtype, device, requires_grad)
 

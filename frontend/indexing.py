@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.hits import coordinates, hit_positions
@@ -120,11 +121,14 @@ def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
     return result
 
 
-def cast_to(value: Any, x: Tensor) -> Any:
-    """Cast a tensor or a number to the dtype of `x`."""
+def cast_to(value: Any, x: Tensor, method: str = "setitem") -> Any:
+    """Cast a tensor or a number to the dtype of `x`. Raises NumberRangeError for a number that an integer dtype lacks."""
     if hasattr(value, "ref"):
         return value if value.dtype is x.dtype else _cast(value, x.dtype)
-    return value if x.dtype.kind in ("float", "complex") else x.dtype.numpy.type(value).item()
+    if x.dtype.kind in ("float", "complex"):
+        return value
+    require_fit(method, value, x.dtype)
+    return np.asarray(value).astype(x.dtype.numpy).item()
 
 
 def is_mask(item: Any) -> bool:

@@ -62,7 +62,7 @@ class InPlaceMethods(InPlaceOps):
 
     def masked_fill_(self: Any, mask: Any, value: Any) -> Any:
         """Overwrite the elements where `mask`, which is broadcast, is true by `value`, a number or a tensor without axes."""
-        value = cast_to(value, self)
+        value = cast_to(value, self, "masked_fill_")
         return apply_in_place("masked_fill_", OPS["where"], (_operand(mask, self), value, self), (), 2)
 
     def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:

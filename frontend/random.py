@@ -19,6 +19,7 @@ from polyhal import functions as ops
 from polyhal.complex_tensor import join
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
+from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 from polyhal.hal.layout import broadcast_shapes
@@ -305,6 +306,8 @@ def randint(
     if high <= low:
         raise ValueError(message("randint", f"there are no integers from {low} up to {high}", expected="low < high"))
     kind = as_dtype(dtype or dtypes.DEFAULT_INT)
+    for bound in (low, high - 1):
+        require_fit("randint", bound, kind)
     lengths, count = _size(shape)
     span = high - low
     if span <= 2**32 - 1:

@@ -182,6 +182,10 @@ class Tensor(
         for i in range(len(self)):
             yield self[i]
 
+    def __contains__(self, value: Any) -> bool:
+        """Whether an element equals `value`, a number or a tensor that broadcasts. Waits for the device."""
+        return bool((self == value).any())
+
     # --- values on the host -----------------------------------------------------------------------------------------
 
     def numpy(self) -> np.ndarray:

@@ -161,7 +161,8 @@ class CoreNumpyBackend:
 
     def fill(self, value: Number, out: Ref) -> None:
         self._check_dtypes(out)
-        array(out)[...] = in_range(value, out.dtype)
+        with np.errstate(over="ignore"):  # a number beyond half precision is an infinity there
+            array(out)[...] = in_range(value, out.dtype)
 
     def copy(self, src: Ref, out: Ref) -> None:
         self._check_dtypes(src, out)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.backend_failures import note_backend_failure
+from polyhal.hal.dispatch.number_range import guard
 from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.dispatch.operands import NUMBERS, freeze, input_spec, mismatch
 from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
@@ -50,7 +51,7 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
     if plan is None:
         specs = tuple(input_spec(x) for x in inputs)
         plan = device.planner.plan_into(op, specs, params, tuple(ref.spec for ref in refs), aliases)
-        plan = observed_plan(device, op, specs, params, plan, fresh=False)
+        plan = guard(observed_plan(device, op, specs, params, plan, fresh=False), op, specs)
         device.plans[tuple(key)] = plan
     try:
         plan.run(args, refs)

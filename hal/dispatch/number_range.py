@@ -33,12 +33,16 @@ def in_64_bits(value: int) -> int:
     return value if value < 1 << 63 else value - _END
 
 
-def guard(plan: OpPlan, op: OpDef) -> OpPlan:
+def guard(plan: OpPlan, op: OpDef, specs: tuple[Any, ...]) -> OpPlan:
     """Return the plan with range checks of numbers if the op stores them without arithmetic, which would wrap them.
 
     No-op for other ops and for results that are not integers.
     """
-    if not op.stores_numbers or plan.outputs[0].dtype.kind not in ("int", "uint"):
+    if (
+        not op.stores_numbers
+        or not (int in specs or float in specs)
+        or plan.outputs[0].dtype.kind not in ("int", "uint")
+    ):
         return plan
     dtype, run, single = plan.outputs[0].dtype, plan.run, plan.single
 

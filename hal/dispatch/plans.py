@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> OpPlan:
     """Plan `op` for the specs of `inputs` and remember it on the device."""
     specs = tuple(input_spec(x) for x in inputs)
-    plan = observed_plan(device, op, specs, params, device.planner.plan(op, specs, params))
-    if int in specs or float in specs:
-        plan = guard(plan, op)
+    plan = guard(observed_plan(device, op, specs, params, device.planner.plan(op, specs, params)), op, specs)
     device.plans[plan_key(op, params, specs)] = plan
     return plan
 

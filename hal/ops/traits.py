@@ -42,7 +42,7 @@ class Trait(enum.Flag):
     COLLECTIVE = enum.auto()
     """Reads and writes vectors on several devices, which its parameter `communicator` names."""
     STORES_NUMBERS = enum.auto()
-    """Stores Python numbers among its inputs without arithmetic, which would wrap them: they must fit the dtype."""
+    """Needs Python numbers among its inputs as they are: they must fit the dtype, to which sums and products wrap them."""
 
     UNREPEATABLE = NONDETERMINISTIC | CROSS_DEVICE | UNDEFINED
     """A second run may give different bits or wait again: such an op is never rematerialized."""

@@ -33,6 +33,7 @@ _SHARES: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
     "poisson_nll_loss": (lambda x: F.poisson_nll_loss(x, x.detach()), np.e - 1),
     "hinge_embedding_loss": (lambda x: F.hinge_embedding_loss(x, x.detach()), 1.0),
     "kl_div": (lambda x: F.kl_div(x, x.detach()), -1.0),
+    "logsumexp": (lambda x: polyhal.logsumexp(x, 0), 1.0),
     "avg_pool1d": (lambda x: F.avg_pool1d(x.reshape(1, 1, _COUNT), _COUNT).sum(), 1.0),
     "adaptive_avg_pool1d": (lambda x: F.adaptive_avg_pool1d(x.reshape(1, 1, _COUNT), 1).sum(), 1.0),
     "avg_pool2d": (lambda x: F.avg_pool2d(x.reshape(1, 1, 700, 100), (700, 100)).sum(), 1.0),

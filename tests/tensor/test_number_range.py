@@ -28,6 +28,10 @@ def _set(x: Tensor, value: int) -> None:
     x[0] = value
 
 
+def _set_at(x: Tensor, index: Any, value: int) -> None:
+    x[index] = value
+
+
 _REFUSED: dict[str, Callable[[Device], Any]] = {
     "full": lambda d: polyhal.full((1,), 300, dtype="uint8", device=d),
     "full int32": lambda d: polyhal.full((1,), 2**40, dtype="int32", device=d),
@@ -40,6 +44,20 @@ _REFUSED: dict[str, Callable[[Device], Any]] = {
     "masked_fill": lambda d: _int8(d).masked_fill(_int8(d) > 1, 300),
     "fill_": lambda d: _int8(d).fill_(300),
     "setitem": lambda d: _set(_int8(d), 300),
+    "masked_fill_": lambda d: _int8(d).masked_fill_(_int8(d) > 1, 300),
+    "fill_diagonal_": lambda d: _int8(d)[None].fill_diagonal_(300),
+    "setitem by index": lambda d: _set_at(_int8(d), [1], 300),
+    "setitem by mask": lambda d: _set_at(_int8(d), _int8(d) > 1, 300),
+    "pad": lambda d: polyhal.nn.functional.pad(_int8(d), (1, 1), value=300),
+    "maximum": lambda d: polyhal.maximum(_int8(d), 300),
+    "minimum": lambda d: polyhal.minimum(_int8(d), -300),
+    "pow": lambda d: _int8(d) ** 300,
+    "clip_": lambda d: _int8(d).clip_(None, 200),
+    "pow_": lambda d: _int8(d).pow_(300),
+    "gcd": lambda d: polyhal.gcd(_int8(d), 300),
+    "linspace": lambda d: polyhal.linspace(0, 300, 3, dtype="uint8", device=d),
+    "randint": lambda d: polyhal.randint(0, 300, (3,), dtype="uint8", device=d),
+    "random_": lambda d: _int8(d).random_(0, 300),
     "huge": lambda d: polyhal.ones((1,), device=d) + 10**400,
     "huge integer": lambda d: polyhal.tensor([1], device=d) * 2**70,
 }
@@ -55,6 +73,10 @@ def test_numbers_that_do_not_fit_are_refused(device: Device, name: str) -> None:
 def test_negative_numbers_wrap_to_unsigned_ones(device: Device) -> None:
     assert polyhal.full((1,), -1, dtype="uint8", device=device).item() == 255
     assert polyhal.tensor([-1], dtype="uint8", device=device).item() == 255
+    x = polyhal.zeros((3,), dtype="uint8", device=device)
+    assert x.masked_fill_(x < 1, -1).tolist() == [255] * 3
+    x[[1]] = -2
+    assert x.tolist() == [255, 254, 255]
 
 
 _LARGE: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import ml_dtypes
@@ -74,6 +75,20 @@ def test_metadata(device: Device) -> None:
     assert len(x) == 2
     assert [row.shape for row in x] == [(3, 4)] * 2
     assert x.device is device
+
+
+def test_in_looks_for_an_equal_element(device: Device) -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    assert 2 in x
+    assert 5.0 not in x
+    assert x[0, 1] in x
+    assert 1.0 not in Tensor(np.zeros((0, 2), np.float32), device=device)
+
+
+def test_a_number_beyond_half_precision_is_infinite_without_a_warning(device: Device) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert polyhal.full((2,), 1e6, dtype="float16", device=device).tolist() == [np.inf] * 2
 
 
 def test_numbers_from_tensors(device: Device) -> None:

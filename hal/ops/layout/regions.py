@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes, layout
+from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.layout import Spec, View, normalize_axis
 from polyhal.hal.ops import batching
 from polyhal.hal.ops.composite import Returns, composite
@@ -81,6 +82,7 @@ def _infer_pad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if len(widths) != spec.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
         raise ValueError(f"widths {widths} do not give (before, after) >= 0 for each of the {spec.ndim} axes")
     params["widths"] = widths
+    require_fit("pad", params["value"], spec.dtype)
     return [(spec.dtype, tuple(n + a + b for n, (a, b) in zip(spec.shape, widths, strict=True)))]
 
 

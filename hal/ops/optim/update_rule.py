@@ -19,6 +19,7 @@ from polyhal.hal.ops.declare import OpFunction, Output, Sample, Samples, Specs
 from polyhal.hal.ops.optim.multi_tensor import SHAPES, groups_of, multi_tensor
 from polyhal.hal.ops.optim.step import as_tensor, where_stepping
 from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
+from polyhal.hal.ops.pointwise.cast import in_dtype
 from polyhal.hal.ops.pointwise.exponential import exp, expm1, log, pow_, sqrt
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
 from polyhal.hal.ops.schema import REQUIRED, Schema, tensors
@@ -83,15 +84,15 @@ def update_rule(
         groups, t, values = split(xs, params)
         first = groups[0][0]
         counted = params["counted"]
-        step = _cast(t, accumulator(first.dtype)) if counted else as_tensor(t, first)
+        step = in_dtype(t, accumulator(first.dtype)) if counted else as_tensor(t, first)
         given = {n: as_tensor(v, first) for n, v in zip(numbers, values, strict=True)} | {k: params[k] for k in flags}
         rows = []
         for p, g, *state in zip(*groups, strict=True):
             wide = state[0].dtype if state else step.dtype
-            rows.append(rule(SYMBOLS, _cast(p, wide), _cast(g, wide), *state, t=step, **given))
+            rows.append(rule(SYMBOLS, in_dtype(p, wide), in_dtype(g, wide), *state, t=step, **given))
         new = [x for column in zip(*rows, strict=True) for x in column]
         kept = (*groups[0], *(x for group in groups[2:] for x in group))
-        cast = tuple(_cast(n, k.dtype) for n, k in zip(new, kept, strict=True))
+        cast = tuple(in_dtype(n, k.dtype) for n, k in zip(new, kept, strict=True))
         return where_stepping(t if counted else None, cast, kept)
 
     def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -121,10 +122,6 @@ def update_rule(
         decompose=decomposed,
         samples=_samples(states, numbers, positive, variants, draws or {}),
     )
-
-
-def _cast(x: Any, dtype: Any) -> Any:
-    return x if x.dtype is dtype else x.cast(dtype=dtype)
 
 
 _DRAWS = {"lr": 0.01, "eps": 1e-3, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
     CoreCall,
@@ -57,3 +58,8 @@ cast = declare(
     dtypes=dtypes.ALL,
     tolerance=Tolerance(0.5),
 )
+
+
+def in_dtype(x: Any, dtype: DType) -> Any:
+    """Return `x` in a dtype: itself if that is its own."""
+    return x if x.dtype is dtype else x.cast(dtype=dtype)

@@ -218,6 +218,7 @@ pow_ = elementwise(
     samples=_pow_samples,
     # exp(y log x) has a relative error of |y log x| units, below 5 on the samples.
     tolerance=Tolerance(16.0),
+    traits=Trait.STORES_NUMBERS,
     dtypes=dtypes.FLOATS,
     autocast=Autocast.FLOAT32,
 )

@@ -128,6 +128,7 @@ gcd = elementwise(
     "Greatest common divisor.",
     promotion="integer",
     on_host=_EUCLID,
+    traits=Trait.STORES_NUMBERS,
     samples=_integer_samples,
     dtypes=(dtypes.uint8, dtypes.int32, dtypes.int64),
 )
@@ -137,6 +138,7 @@ lcm = elementwise(
     "Least common multiple; it wraps where the dtype does not hold it.",
     promotion="integer",
     on_host=_EUCLID,
+    traits=Trait.STORES_NUMBERS,
     samples=_integer_samples,
     dtypes=(dtypes.int32, dtypes.int64),
 )

@@ -17,7 +17,7 @@ maximum = elementwise(
     np.maximum,
     "The larger of `x` and `y`; NaN if either is NaN.",
     gradient=lambda g, x, y: _extremum_gradient(g, x, y, less),
-    traits=Trait.CHEAP | Trait.COMMUTATIVE,
+    traits=Trait.CHEAP | Trait.COMMUTATIVE | Trait.STORES_NUMBERS,
 )
 minimum = elementwise(
     "minimum",
@@ -25,7 +25,7 @@ minimum = elementwise(
     "The smaller of `x` and `y`; NaN if either is NaN.",
     decompose=lambda x, y: in_common_dtype(lambda a, b: where(logical_or(less(a, b), not_equal(a, a)), a, b), x, y),
     gradient=lambda g, x, y: _extremum_gradient(g, x, y, lambda a, b: less(b, a)),
-    traits=Trait.CHEAP | Trait.COMMUTATIVE,
+    traits=Trait.CHEAP | Trait.COMMUTATIVE | Trait.STORES_NUMBERS,
 )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal.dtypes import DType, accumulator
+from polyhal.hal.dtypes import accumulator
+from polyhal.hal.ops.pointwise.cast import in_dtype
 
 
 def shared(g: Any, chosen: Any, axis: Any) -> Any:
@@ -17,8 +18,4 @@ def shared(g: Any, chosen: Any, axis: Any) -> Any:
 def divided_by_count(total: Any, count: Any) -> Any:
     """Divide `total` by a tensor of counts in the dtype of its accumulator."""
     wide = accumulator(total.dtype)
-    return _cast(_cast(total, wide) / _cast(count, wide), total.dtype)
-
-
-def _cast(x: Any, dtype: DType) -> Any:
-    return x if x.dtype is dtype else x.cast(dtype=dtype)
+    return in_dtype(in_dtype(total, wide) / in_dtype(count, wide), total.dtype)

@@ -12,6 +12,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, normalize_axes
 from polyhal.hal.ops.declare import Autocast, Tolerance, Trait
 from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.pointwise.cast import in_dtype
 from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.rounding import isfinite
@@ -142,10 +143,14 @@ def _logsumexp(x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 def _logsumexp_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
-    """Softmax, not computed from the result, in which a large element has absorbed the logarithm."""
+    """Softmax, not computed from the result, in which a large element has absorbed the logarithm.
+
+    Its sum may exceed the range of half precision.
+    """
+    x = in_dtype(x, dtypes.accumulator(x.dtype))
     top = max_(x, axis, True)
     e = exp(x - where(isfinite(top), top, 0.0))
-    return unreduced(g, x_spec, axis, keepdims) / sum_(e, axis, True) * e
+    return in_dtype(unreduced(g, x_spec, axis, keepdims) / sum_(e, axis, True) * e, g.dtype)
 
 
 logsumexp = reduction(
