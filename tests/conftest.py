@@ -59,7 +59,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_host_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An op that would run on the host undeclared, or whose kernel does not build, fails in tests that do not say otherwise."""
+    """Fail tests in which an op falls back to the host undeclared, or a kernel does not build, unless they allow it."""
     monkeypatch.setenv("POLYHAL_FALLBACK", "declared")
     monkeypatch.setenv("POLYHAL_STRICT", "1")
 

@@ -104,10 +104,10 @@ def _cast(x: Any, dtype: DType) -> Any:
 
 
 def check_placed(device: Any, op: str, arrays: list[Any], **params: Any) -> None:
-    """What an op makes in the middle of larger tensors is what it makes in tensors of its own, and no more.
+    """An op computes in views of larger tensors what it computes in contiguous ones, and writes nothing else.
 
-    Results of four axes, (batch, head, time, feature), are laid out by time first and go to one half of the features, except
-    statistics, which only another kernel reads.
+    Results with four axes, (batch, head, time, feature), are laid out by time first and go to one half of the features,
+    except statistics, which only another kernel reads.
     """
     expected = run(device, op, arrays, **params)
     spread = [op != "attention" or i == 0 for i in range(len(expected))]

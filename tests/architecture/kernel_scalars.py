@@ -1,4 +1,4 @@
-"""Scalars that OpenCL kernels take, read from their source."""
+"""Parse the scalar parameters of OpenCL kernels from their source."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def kernel_scalars(shaders: Path) -> dict[str, int]:
 
 
 def _included(name: str, texts: Mapping[str, str]) -> set[str]:
-    """A file and those that it includes, directly or not."""
+    """Yield a file and all files that it includes, recursively."""
     files, pending = {name}, [name]
     while pending:
         new = set(_INCLUDE.findall(texts[pending.pop()])) - files

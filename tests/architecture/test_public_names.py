@@ -1,4 +1,4 @@
-"""Every public name is in `__all__`, and can be found without running the package, as type checkers and editors do."""
+"""Public names are listed in `__all__` and visible to static analysis, as type checkers and editors require."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUILTINS = {"bool", "float", "int"}
 
 
 def _bound(path: Path) -> set[str]:
-    """The names that the statements of a module bind, those for type checkers included, without running it."""
+    """Return the names that the statements of a module bind, imports for type checkers included, without running it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom | ast.Import):

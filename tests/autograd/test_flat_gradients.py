@@ -1,4 +1,4 @@
-"""Gradients that change by steps or not at all: differentiated again they are zeros or constants, as in PyTorch."""
+"""Gradients of piecewise linear and piecewise constant functions: second derivatives are zeros, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FUNCTIONS: dict[str, tuple[Function, tuple[int, ...]]] = {
 
 
 def _second(m: Any, function: Function, values: np.ndarray, weighted: bool, grad: Any) -> tuple[bool, Any]:
-    """Whether the gradient at `values` requires a gradient, and the gradient of its sum there; None if there is none."""
+    """Return whether the gradient at `values` requires a gradient, and the second derivative of the sum (or None)."""
     x, w = m.lib.tensor(values, requires_grad=True), m.lib.tensor(0.75, requires_grad=True)
     y = function(m, x * 1.0)
     (g,) = grad(((w * y) if weighted else y).sum(), x, create_graph=True)

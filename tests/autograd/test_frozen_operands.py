@@ -1,4 +1,4 @@
-"""Operands that no gradient reads are not kept: they are freed early, and may be written to, as in PyTorch."""
+"""Operands that no gradient rule needs are not saved: they are freed early and may be written in place, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def tensors(lib: Any, device: Device | None) -> tuple[Any, Any]:
 
 
 def program(lib: Any, x: Any, w: Any, layer: Layer) -> Any:
-    """A layer whose input is written to afterwards. PyTorch keeps more inputs than it needs, so that it gets a new tensor."""
+    """Write in place to the input of a frozen layer. PyTorch saves more inputs than it needs, so that it gets a copy."""
     h = x * 1.5
     y = layer(lib, h, w)
     h = -h if lib is torch else h.neg_()

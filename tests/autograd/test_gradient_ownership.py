@@ -1,4 +1,4 @@
-"""Leaves that are used several times get the sum of their gradients: no gradient is written while an op waits for it."""
+"""Gradients of leaves with several uses are summed, and no gradient is overwritten while another op still reads it."""
 
 from __future__ import annotations
 

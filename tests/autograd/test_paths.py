@@ -1,4 +1,4 @@
-"""A pass runs what leads to the gradients that it is asked for, and hooks of a leaf see its whole gradient, once."""
+"""A backward pass visits only nodes on a path to a requested gradient, and hooks of leaves run once, on the sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tape keeps a tensor only if a gradient that is needed reads it: for every op and every choice of inputs."""
+"""Ops save a tensor for backward only if a requested gradient reads it: all ops, with all subsets of inputs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNREAD = {
 
 
 def sampled_calls(name: str) -> list[OpCall]:
-    """A few calls with few elements, among them those with numbers and absent inputs."""
+    """Return a few small calls, among them calls with Python scalars and absent inputs."""
     calls = differentiable_calls(DEVICE, OPS[name], float64, Scope(full=True))
     return sorted(calls, key=lambda c: (c.outputs()[0].size <= 1, c.elements))[:4]
 
@@ -45,7 +45,7 @@ def moving(call: OpCall) -> list[int]:
 
 
 def choices(call: OpCall) -> Iterator[tuple[int, ...]]:
-    """Which inputs require gradients: all, and each alone."""
+    """Return the subsets of inputs that require gradients: all of them, and each alone."""
     inputs = moving(call)
     yield tuple(inputs)
     if len(inputs) > 1:
@@ -53,7 +53,7 @@ def choices(call: OpCall) -> Iterator[tuple[int, ...]]:
 
 
 def run(call: OpCall, chosen: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
-    """The inputs as tensors, and the results through which gradients flow."""
+    """Return the inputs as tensors, and the differentiable results."""
     inputs = [
         Tensor(v, device=DEVICE, requires_grad=i in chosen) if isinstance(v, np.ndarray) else v
         for i, v in enumerate(call.values)
@@ -71,7 +71,7 @@ def run(call: OpCall, chosen: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
 
 
 def gradients(call: OpCall, chosen: tuple[int, ...], spoil: Any = None) -> list[np.ndarray]:
-    """The gradients of the chosen inputs; `spoil` is called with the result's node before the backward pass."""
+    """Return the gradients of the chosen inputs; `spoil` is called with the result's node before the backward pass."""
     inputs, outs = run(call, chosen)
     if not outs:
         return []
@@ -84,7 +84,7 @@ def gradients(call: OpCall, chosen: tuple[int, ...], spoil: Any = None) -> list[
 
 
 def buffers(node: Any) -> dict[str, Any]:
-    """The memory that a node keeps, by the names of inputs and outputs."""
+    """Return the memory that a node saves, by the names of inputs and outputs."""
     found = {}
     for name, saved in node.saved.items():
         several = saved if isinstance(saved, tuple) and not isinstance(saved, (SavedInput, SavedOutput)) else (saved,)
@@ -95,14 +95,14 @@ def buffers(node: Any) -> dict[str, Any]:
 
 
 def spoil(values: Any) -> None:
-    """Change elements behind the tape's back."""
+    """Change elements without a change of the tensor's version."""
     dtype = values.ref.dtype.numpy
     array = values.buffer.handle.view(dtype)[: values.ref.size]
     array[...] = np.nan if dtype.kind == "f" else ~array if dtype.kind == "b" else array.max() - array
 
 
 def reads(call: OpCall, chosen: tuple[int, ...], key: str) -> bool:
-    """Whether gradients change, or fail, if a saved value does."""
+    """Return True if gradients change, or cannot be computed, once a saved value is changed."""
     right = gradients(call, chosen)
     try:
         wrong = gradients(call, chosen, lambda node: spoil(buffers(node)[key]))
@@ -122,7 +122,7 @@ def test_gradients_of_some_inputs_equal_the_gradients_of_all(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if n not in UNREAD])
 def test_every_saved_value_is_read(name: str) -> None:
-    """A gradient that does not change when a saved value does would not have needed it."""
+    """If no gradient changes with a saved value, the value is saved unnecessarily."""
     read: dict[tuple[Any, str], bool] = {}
     for call in sampled_calls(name):
         numbers = tuple(not isinstance(v, np.ndarray) for v in call.values)

@@ -1,4 +1,4 @@
-"""Tables on terminals of 80 and 120 columns: no word is broken, and nothing is lost."""
+"""Tables on terminals with 80 and 120 columns: lines wrap between words, and no text is cut off."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_stopping_and_resuming_changes_no_bit(
 def test_a_run_is_resumed_on_the_device_it_was_trained_on(
     polyhal: Command, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default device is measured, so that it may be another one when the run goes on."""
+    """The default device depends on measurements, so that a resumed run could get another one."""
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     try:
         registry().set_default("numpy")

@@ -1,4 +1,4 @@
-"""Interrupts at every line of a loader leave no thread behind, and the next epoch reads everything."""
+"""An interrupt at any line of a loader leaves no thread running, and the next epoch is complete."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_the_first_part_equals_the_beginning_of_a_drawing_at_once(monkeypatch: p
 
 def test_a_sampler_that_exceeds_its_length_is_drawn_on_demand() -> None:
     class Endless:
-        """Says three and has no end."""
+        """A sampler of length three whose iterator is infinite."""
 
         def __len__(self) -> int:
             return 3

@@ -50,7 +50,7 @@ class Dying(Squares):
 
 
 class Killed(Squares):
-    """Ends its process by a signal at sample 5."""
+    """A dataset that kills its process by a signal at sample 5."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Noise(Squares):
 
 
 class OfTensors:
-    """Samples that are tensors, and the devices that the process of a sample has opened."""
+    """A dataset of tensors that records the devices that each process has opened."""
 
     def __init__(self, x: Any) -> None:
         self.x = x

@@ -30,12 +30,12 @@ def smallest_call(name: str) -> OpCall:
 
 
 def moving(call: OpCall) -> list[int]:
-    """The inputs that the function of the test takes."""
+    """Return the inputs that the tested function takes."""
     return [i for i, v in enumerate(call.values) if isinstance(v, np.ndarray) and v.dtype.kind == "f" and v.size]
 
 
 def function_of(call: OpCall) -> Any:
-    """The call as a function of its inputs with derivatives, with the results that its gradient rule names."""
+    """Return the call as a function of its differentiable inputs, with the outputs that its gradient rule lists."""
     fixed = [Tensor(v, device=DEVICE) if isinstance(v, np.ndarray) else v for v in call.values]
 
     def function(*at: Tensor) -> tuple[Tensor, ...]:
@@ -127,7 +127,7 @@ def test_the_gradient_of_logcumsumexp_is_right_far_from_zero(device: Device) -> 
 def test_the_gradient_of_logcumsumexp_of_equal_numbers_is_that_of_a_mean(
     size: float, dtype: str, rtol: float, captured: bool, device: Device
 ) -> None:
-    """The result is the number itself, since its last digit is more than the logarithm of the count."""
+    """At large scores the result is the score itself: its rounding unit exceeds the logarithm of the number of terms."""
     x = Tensor(np.full((2, 300), size), dtype=dtype, device=device, requires_grad=True)
     weights = Tensor(np.linspace(-1, 1, 300), dtype=dtype, device=device)
     function = ph.jit(lambda x: ph.logcumsumexp(x, 1)) if captured else lambda x: ph.logcumsumexp(x, 1)

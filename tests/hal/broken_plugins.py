@@ -78,7 +78,7 @@ def _hook(name: str, value: str, line: str, fix: str = UNINSTALL, source: str = 
 
 
 def hook_text(value: str) -> str:
-    """The hook of a plug-in, which returns `value`."""
+    """Return a plug-in's hook that returns `value`."""
     return f"@hookimpl\ndef polyhal_backends():\n    return {value}\n"
 
 

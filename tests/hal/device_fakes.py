@@ -62,7 +62,7 @@ ALL = CPUS | CARDS
 
 
 class Clock:
-    """A benchmark that returns the seconds it was given, and counts."""
+    """Return a benchmark that counts its runs and returns the given seconds."""
 
     def __init__(self, **seconds: float | Exception) -> None:
         self.seconds = seconds
@@ -71,7 +71,7 @@ class Clock:
 
     @property
     def measured(self) -> list[str]:
-        """The devices in the order of their first runs."""
+        """Return the devices in the order of their first runs."""
         return list(dict.fromkeys(self.asked))
 
     def __call__(self, candidate: Candidate, limit: float) -> BenchmarkTimes:

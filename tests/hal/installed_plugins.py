@@ -1,4 +1,4 @@
-"""Programs in a process of their own with plug-ins that are installed in a folder."""
+"""Run programs in a separate process, with plug-ins installed in a folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broken_plugins import Broken
 
 
 def install(folder: Path, plugin: Broken) -> None:
-    """Write a distribution of one module, as pip does."""
+    """Write a distribution with one module, as pip does."""
     meta = folder / f"{plugin.module}-1.0.dist-info"
     meta.mkdir(parents=True)
     (meta / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {plugin.name}\nVersion: 1.0\n")
@@ -20,7 +20,7 @@ def install(folder: Path, plugin: Broken) -> None:
 
 
 def run(code: str, folder: Path, seconds: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program with the plug-ins of a folder and a cache of its own, and a time limit for each step of a trial."""
+    """Run a program with the plug-ins of a folder, an empty cache, and a time limit for each step of a trial."""
     given = {
         "PYTHONPATH": str(folder),
         "POLYHAL_DISABLE": "opencl,wgpu",

@@ -184,7 +184,7 @@ def test_a_device_whose_measurement_fails_comes_last_and_the_reason_is_kept(tmp_
 
 
 def test_a_device_that_would_give_way_gets_a_second_look_as_does_the_faster_one() -> None:
-    """A program that disturbed one of the two runs decides nothing: the better of two results counts."""
+    """The better of two runs is used, so that a program that disturbs one of them changes no choice."""
     asked: list[str] = []
 
     def measure(candidate: Candidate, limit: float) -> BenchmarkTimes:

@@ -1,4 +1,4 @@
-"""Real distributions that break the rules, installed all at once: each has its line in `doctor`, and programs still run."""
+"""Installed distributions that break the rules of plug-ins: `doctor` reports each, and programs still run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explaining a function that is made of ops names the ops."""
+"""`explain` of a function composed of ops lists the ops."""
 
 from __future__ import annotations
 

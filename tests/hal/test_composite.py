@@ -59,7 +59,7 @@ def test_optimizer_steps_replace_parameters_and_state(reduced: Device) -> None:
 
 
 def test_an_unaligned_output_is_read_through_a_view(device: Device) -> None:
-    """The weight's gradient is a product with the transposed `d_x`, which is an output: its view is not aligned either."""
+    """The weight's gradient is a product with the transpose of the output `d_x`, whose view is unaligned as well."""
     op, rng = OPS["lstm_grad"], np.random.default_rng(0)
     shapes = [(3, 2, 4), (3, 2, 4), (3, 2, 16), (16, 4), (2, 4), (2, 4), (3, 2, 4), (3, 2, 4)]
     values = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]

@@ -1,4 +1,4 @@
-"""The choice of the default device: every order of speeds, with every set of cards, and cards that several backends see."""
+"""Choice of the default device: all orders of speeds, all sets of cards, and cards that several backends list."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_card_that_is_about_as_fast_as_the_processor_is_the_default() -> None:
 
 
 def test_a_slow_device_of_little_memory_and_low_priority_is_never_the_default() -> None:
-    """An accelerator that is 40 times slower, with 64 MiB, whose author asked for a place behind all others."""
+    """The accelerator is 40 times slower, has 64 MiB, and its priority ranks it behind all others."""
     odd = fake("odd", info("Odd board", ACCELERATOR, 64 << 20), priority=-200)
     clock = Clock(odd=40.0, numpy=1.0)
     found = with_backends(odd, CPUS["numpy"], run_benchmark=clock)

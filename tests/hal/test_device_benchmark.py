@@ -61,7 +61,7 @@ def test_a_device_that_computes_wrongly_is_no_candidate(kind: type[CoreNumpyBack
 
 
 class _Counting(CoreNumpyBackend):
-    """A backend that notes the rows of its products, which take a while."""
+    """A backend with slow matrix products that records their numbers of rows."""
 
     def __init__(self, kind: DeviceType, seconds: float = 0.0) -> None:
         super().__init__(replace(create("contiguous_only").info, type=kind))

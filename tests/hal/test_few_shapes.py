@@ -1,4 +1,4 @@
-"""The kit with few shapes: every op is still checked, with a fraction of the programs that a device compiles per shape."""
+"""The testing kit with few shapes checks all ops while devices that compile per shape compile a fraction of the programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEMBERS = ("fill", "copy", "unary", "binary", "where", "reduce", "matmul", "gat
 
 
 class Compiling(CoreNumpyBackend):
-    """Notes the programs that a runtime would compile: one per member, function, shapes and dtypes."""
+    """A backend that records the programs that a runtime would compile: one per member, function, shapes and dtypes."""
 
     def __init__(self) -> None:
         super().__init__(create("contiguous_only").info)
@@ -41,7 +41,7 @@ def _programs(scope: Scope) -> int:
 
 
 def test_a_fraction_of_the_programs_suffices() -> None:
-    """A third of them for these cases; 1783 of 6682 in the whole kit."""
+    """At most a third of the programs for these cases (1783 of 6682 in the whole kit)."""
     assert _programs(FEW) < _programs(Scope()) / 3
 
 

@@ -1,4 +1,4 @@
-"""The kit finds a write of one element outside an output or a temporary, under any name of the kernel."""
+"""The testing kit detects a write of one element out of bounds, to outputs and temporaries, for all argument names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _TEMPORARY = 40
 
 
 def _element(out: Ref, position: int) -> np.ndarray:
-    """One element of the memory of a contiguous output, counted from its first; none outside the allocation."""
+    """Return one element at an offset from a contiguous output's first; empty outside of the allocation."""
     place, size = out.offset + position, out.dtype.itemsize
     inside = place >= 0 and (place + 1) * size <= out.handle.nbytes
     return array(Ref(out.handle, Spec(out.dtype, (int(inside),), (1,)), place if inside else 0))
 
 
 class Overrunning(NumpyBackend):
-    """NumPy, with kernels of users that write one element more than they should."""
+    """NumPy, with user kernels that write one element out of bounds."""
 
     def __init__(self) -> None:
         super().__init__(replace(create("").info, backend="faulty", id="faulty-guards"))
@@ -48,7 +48,7 @@ class Overrunning(NumpyBackend):
         return SimpleLaunch(kernel.name, run, (_TEMPORARY,))
 
     def overrun(self, out: Ref, temporary: np.ndarray) -> None:
-        """Write nowhere: the kernel is right."""
+        """Write nothing out of bounds: the kernel is correct."""
 
 
 class BeforeTheOutput(Overrunning):
@@ -97,7 +97,7 @@ def test_no_element_of_a_guard_zone_has_the_bits_of_a_poisoned_input() -> None:
 
 
 class ReadsAndWritesTooFar(Overrunning):
-    """A copy of an element beside the input, as by a loop that runs once too often."""
+    """A kernel that copies an element next to the input, as a loop with one iteration too many does."""
 
     def compile_kernel(self, kernel: Any, inputs: Any, outputs: Any, *args: Any) -> Launch | Declined:
         def run(x: Ref, out: Ref) -> None:

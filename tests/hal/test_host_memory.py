@@ -80,7 +80,7 @@ _MAPPING = "7f00-7f10 {} 00000000 00:00 0\nSize: {} kB\nKernelPageSize: 4 kB\nRs
 
 
 def test_memory_that_was_promised_and_not_written_to_is_not_promised_again(tmp_path: Path) -> None:
-    """Six of eight GiB are available until four are written to, however often the system is asked."""
+    """Six of eight GiB are available until four of them are written; polling does not change that."""
     mappings = _MAPPING.format("rw-p", 4 * _MIB, 0) + _MAPPING.format("r--p", 9 * _MIB, 0)
     memory = _system(tmp_path, **{"proc/self/statm": "9 1000 0", "proc/self/smaps": mappings})
     guard = HostMemoryGuard(memory)
@@ -101,7 +101,7 @@ def test_memory_that_was_written_to_is_not_counted_twice(tmp_path: Path) -> None
 
 
 def test_the_mappings_of_the_process_decide_before_memory_is_refused(tmp_path: Path) -> None:
-    """The process did not grow, because it freed as much as it wrote to: its mappings tell the two apart."""
+    """The process does not grow, since it frees as much as it writes: only its mappings show the difference."""
     mappings = _MAPPING.format("rw-p", 4 * _MIB, 4 * _MIB)
     memory = _system(tmp_path, **{"proc/self/statm": "9 1000 0", "proc/self/smaps": mappings})
     guard = HostMemoryGuard(memory)
@@ -122,7 +122,7 @@ def test_the_memory_of_this_process_is_read() -> None:
 
 
 def test_random_numbers_take_little_more_than_their_results(tmp_path: Path) -> None:
-    """The words of half-precision and 8-bit numbers take four bytes each; everything else is made in parts."""
+    """Random words of half-precision and 8-bit numbers take four bytes each; other temporaries are made in chunks."""
     program = """
 import resource, sys
 import polyhal as ph

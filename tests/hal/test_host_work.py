@@ -1,4 +1,4 @@
-"""Ops that run on the host say so: one warning with the bytes, an error if that is forbidden, counts in reports."""
+"""Ops that fall back to the host warn once with the bytes copied, raise if that is forbidden, and count in reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BYTES = 64 + 4 + 64
 
 
 def anew(device: Device) -> Device:
-    """A device that has neither planned nor warned yet."""
+    """Return a device without plans and without warnings so far."""
     return Device.opened(device.name, device.backend)
 
 
@@ -36,18 +36,18 @@ def matrix(device: Device) -> ph.Tensor:
 
 
 def runs_numpy(device: Device) -> bool:
-    """Whether the kernels of a device are NumPy's functions: nothing moves there."""
+    """Return True if the kernels of a device are NumPy functions, so that nothing is copied."""
     return isinstance(matrix(device).ref.handle, np.ndarray)
 
 
 @pytest.fixture
 def other(device: Device) -> Device:
-    """A device that is not NumPy's; the simulated GPU where that is the one under test."""
+    """Return a device other than NumPy: the simulated GPU if it is under test."""
     return anew(Device("sim") if runs_numpy(device) else device)
 
 
 def calls(device: Device) -> Iterator[OpCall]:
-    """A call of each op for which there are samples; the simulated GPU and NumPy, which compile nothing, plan them all."""
+    """Return one sample call per op. All of them run on the simulated GPU and NumPy, which compile nothing."""
     compiles = device.name.partition(":")[0] not in ("sim", "numpy")
     for op in OPS:
         if not compiles or op.name in DECLARED:
@@ -55,7 +55,7 @@ def calls(device: Device) -> Iterator[OpCall]:
 
 
 def planned(device: Device, call: OpCall) -> set[str]:
-    """The ops of a call that run on the host."""
+    """Return the ops of a call that run on the host."""
     specs = tuple(type(v) if is_number(v) else spec for v, spec in zip(call.values, specs_of(call.values), strict=True))
     try:
         plan = device.planner.plan(call.op, specs, dispatch.freeze(tuple(call.params.values())))

@@ -1,4 +1,4 @@
-"""The kit on a device that stores the required dtypes only, and what it says of devices that break these rules."""
+"""The testing kit on a device with only the required dtypes, and its errors for devices that break these rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_kit_names_a_required_dtype_that_is_missing(missing: dtypes.DType) -
 
 
 def test_results_in_int32_are_checked_where_int64_is_missing() -> None:
-    """Positions have another dtype there than the rules of the ops say."""
+    """Indices have another dtype on this device than the op rules specify."""
     report = verify("numpy:small", scope=Scope(small=True), only="forward/argmax/float32")
     assert report.ok
     assert report.passed == 1

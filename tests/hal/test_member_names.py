@@ -1,4 +1,4 @@
-"""Members beyond the required ones: their names, the planner that uses them, and the kit that checks them."""
+"""Optional members: their names, the planner that selects them, and the testing kit that checks them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyhal.hal.testing import verify
 
 
 class Offering(CoreNumpyBackend):
-    """The required members, and some names more."""
+    """A backend with the required members and the named ones."""
 
     def __init__(self, **names: frozenset[str]) -> None:
         super().__init__(create("contiguous_only").info)
@@ -34,7 +34,7 @@ class Offering(CoreNumpyBackend):
 
 
 def _names(arity: int) -> set[str]:
-    """The names of members by which elementwise ops with so many inputs can run."""
+    """Return the names of members that can run elementwise ops with this many inputs."""
     ops = [o for o in OPS if o.family == "elementwise" and len(o.schema.inputs) == arity and o.name != "cast"]
     return {MEMBER_NAMES.get(o.name, o.name) for o in ops if o.strategy(CoreMember)}
 

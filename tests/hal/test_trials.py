@@ -1,4 +1,4 @@
-"""Trials of plug-ins in a process of their own: programs continue without the ones that crash, with a warning."""
+"""Trials of plug-ins in a subprocess: programs continue without plug-ins that crash, with a warning."""
 
 from __future__ import annotations
 

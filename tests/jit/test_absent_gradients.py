@@ -1,4 +1,4 @@
-"""Backward passes from some results of a captured step: the others have no gradient, which is not a gradient of zeros."""
+"""Backward passes from some results of a captured step: inputs of the others have no gradient, rather than zeros."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explanation of a captured function before there is a recorded step."""
+"""`explain` of a captured function before its first step is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of captured functions that are arguments, views, one another, or cannot be differentiated: as in an eager call."""
+"""Captured functions whose results are arguments, views, aliases or not differentiable behave as eager calls."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ PROGRAMS: dict[str, Program] = {
 
 
 def observed(value: Callable[[], Any]) -> Any:
-    """A value, or the kind of error that it raises."""
+    """Return a value, or the type of the error that it raises."""
     try:
         return value()
     except AutogradError:
@@ -103,7 +103,7 @@ def observed(value: Callable[[], Any]) -> Any:
 
 
 def facts(function: Callable[[Tensor], Any], device: ph.Device, w: Tensor, is_leaf: bool, tracked: bool) -> list[Any]:
-    """What a program can tell of the results of one call: identity, place on the tape, gradients, shared memory."""
+    """Return the observable properties of results: identity, autograd nodes, gradients, shared memory."""
     w.grad = None
     x = ph.tensor(START + 1, device=device, requires_grad=tracked)
     h = x if is_leaf else x * 2

@@ -1,4 +1,4 @@
-"""The Llama decoder in float64, from the published formulas, for comparison."""
+"""The Llama decoder in float64, written from the published formulas, as a reference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 def inverse_frequencies(
     settings: Mapping[str, Any], dim: int, theta: float, positions: int
 ) -> tuple[np.ndarray, float]:
-    """The angle per position of each pair of features, pair by pair, and the factor of cosines and sines."""
+    """Return the rotary frequency of each pair of features, and the factor of cosines and sines."""
     kind, out, factor = settings.get("rope_type", "default"), [], settings.get("factor", 1.0)
     length = settings.get("original_max_position_embeddings", positions)
     for pair in range(dim // 2):
@@ -53,7 +53,7 @@ def _rotated(x: np.ndarray, angles: np.ndarray, magnitude: float) -> np.ndarray:
 
 
 def logits(config: Mapping[str, Any], state: Mapping[str, np.ndarray], ids: np.ndarray) -> np.ndarray:
-    """The logits (T, V) of a sequence (T,), for settings of `config.json` and weights of Hugging Face's names."""
+    """Return the logits (T, V) of a sequence (T,), for settings of `config.json` and weights with Hugging Face's names."""
     heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
     width = config["hidden_size"] // heads
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}

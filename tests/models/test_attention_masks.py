@@ -1,4 +1,4 @@
-"""GPT and Llama with masks: each sequence of a padded batch gives what it gives alone."""
+"""GPT and Llama with masks: each sequence of a padded batch has the logits of the sequence alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def model(request: pytest.FixtureRequest, device: ph.Device) -> Any:
 
 
 def _padded(side: str) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids, with numbers that matter at padding if they are seen, and the mask."""
+    """Return token ids, with tokens at padded positions that change the logits unless masked, and the mask."""
     width = max(LENGTHS)
     ids, mask = np.full((len(LENGTHS), width), 39), np.zeros((len(LENGTHS), width), np.int64)
     for row, sequence in enumerate(SEQUENCES):
@@ -77,7 +77,7 @@ def test_a_cache_takes_the_mask_of_all_keys_so_far(model: Any, pieces: tuple[int
 
 
 def test_an_added_mask_of_each_head_acts_with_and_without_a_cache(model: Any) -> None:
-    """Head 0 sees the last two tokens only; the same numbers in one call, in pieces, and with a bool mask."""
+    """A mask by which head 0 attends to the last two tokens only gives equal logits at once, in chunks, and as bool."""
     ids = ph.tensor(np.stack([SEQUENCES[1]] * 2), device=model.device)
     seen = np.ones((1, 4, 9, 9), bool)
     seen[:, 0] = np.triu(np.ones((9, 9), bool), -1)

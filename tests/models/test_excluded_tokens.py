@@ -1,4 +1,4 @@
-"""Tokens that stand for no text are never written."""
+"""Token ids without text are never generated."""
 
 from __future__ import annotations
 

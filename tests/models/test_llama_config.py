@@ -1,4 +1,4 @@
-"""Configurations of Hugging Face for Llama: rotary settings of two generations, and what is refused."""
+"""Hugging Face configurations of Llama: both formats of rotary settings, and unsupported settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs on a device that stores bool, int32 and float32 only: they train as on a device that stores everything."""
+"""Training on a device with only bool, int32 and float32 gives the results of a device with all dtypes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Losses = list[float]
 
 @pytest.fixture(autouse=True)
 def no_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing may run on the host instead."""
+    """No op may fall back to the host."""
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
 
 
@@ -42,7 +42,7 @@ def _step(captured: bool, optimizer: Any, loss_of: Callable[..., Any]) -> Callab
 
 
 def _sine(device: ph.Device, captured: bool, folder: Path) -> Losses:
-    """The program of the README, in fewer steps."""
+    """Run the README's program, with fewer steps."""
     x = np.linspace(-3, 3, 64, dtype=np.float32)[:, None]
     inputs, targets = ph.tensor(x, device=device), ph.tensor(np.sin(x), device=device)
     model = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1)).to(device)
@@ -54,9 +54,9 @@ def _sine(device: ph.Device, captured: bool, folder: Path) -> Losses:
 
 
 def _cnn(device: ph.Device, captured: bool, folder: Path) -> Losses:
-    """Convolutions, batch norm, pooling, dropout, shuffled batches with labels in int64, a checkpoint, and accuracy.
+    """Train convolutions, batch norm, pooling and dropout on shuffled batches with int64 labels, and save a checkpoint.
 
-    A bias before batch norm has no gradient but rounding errors, which Adam would make steps of full size.
+    A bias before batch norm has only rounding errors as a gradient, which Adam would scale to full steps.
     """
     rng = np.random.default_rng(0)
     images = rng.normal(size=(48, 1, 8, 8)).astype(np.float32)
@@ -78,7 +78,7 @@ def _cnn(device: ph.Device, captured: bool, folder: Path) -> Losses:
 
 
 def _gpt(device: ph.Device, captured: bool, folder: Path) -> Losses:
-    """Embeddings, attention and cross entropy of windows of a text; dropout only eagerly: recorded, it is hundreds of ops."""
+    """Train embeddings, attention and cross entropy on windows of a text; dropout only eagerly, as its graph is large."""
     config = GPTConfig(vocab_size=17, block_size=8, n_layer=1, n_head=2, n_embd=8, dropout=0.0 if captured else 0.1)
     model = GPT(config, device=device)
     tokens = np.random.default_rng(1).integers(0, 17, 400)

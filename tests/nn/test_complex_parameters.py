@@ -1,4 +1,4 @@
-"""Parameters and buffers of complex numbers, compared with PyTorch."""
+"""Complex parameters and buffers, compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _START = [1 + 2j, 3 - 1j, -0.5j]
 
 
 class Scale(nn.Module):
-    """Multiplies by complex numbers."""
+    """A module that multiplies by a complex parameter."""
 
     def __init__(self, device: ph.Device) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Softmax, cross entropy and attention of large scores: the logarithm of a sum is not lost beside the largest term."""
+"""Softmax, cross entropy and attention of large scores: the logarithm of the sum is not lost to rounding."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_gradient_of_logsumexp_is_the_softmax(device: Device, shift: float) 
 def _attention(
     device: Device, captured: bool, queries: int, mask: np.ndarray, learned: bool = False
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The result and the gradients of q, k, v (and the mask), and PyTorch's in float64."""
+    """Return the result and the gradients of q, k, v (and the mask), and PyTorch's in float64."""
     rng = np.random.default_rng(2)
     arrays = [rng.normal(size=(1, 2, n, 16)).astype(np.float32) for n in (queries, 5, 5)]
     arrays[0] *= 0  # beside a large mask float32 has no room for their products, and float64 has

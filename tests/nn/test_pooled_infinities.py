@@ -1,4 +1,4 @@
-"""Positions of maxima among infinities and NaN, against PyTorch: they are inside the tensor, and the first ones."""
+"""Max pooling of infinities and NaN: indices are in bounds and those of the first maxima, as in PyTorch."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def found(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
 
 @pytest.fixture(scope="session")
 def any_device() -> discovery.OpenCLDevice:
-    """The device whose driver compiles fastest."""
+    """Return the device whose driver compiles fastest."""
     if not _FOUND:
         pytest.skip("there is no OpenCL device")
     return next((found for found in _FOUND if found not in _POCL), _FOUND[0])

@@ -86,7 +86,7 @@ def test_few_queries_read_keys_and_values_in_place(device: Any, rng: Any) -> Non
 
 
 def test_rows_that_see_nothing(device: Any, rng: Any) -> None:
-    """They give 0, and no gradient."""
+    """Fully masked rows give 0, and no gradient."""
     mask = np.ones((9, 20), bool)
     mask[[0, 5]] = False
     _both(device, [*_draw(rng, (2,), 9, 20, 8, 8), mask], causal=False)

@@ -33,7 +33,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 
 @pytest.fixture(scope="module")
 def device(any_device: discovery.OpenCLDevice) -> Harness:
-    """One device that compiles quickly: the text is the same for all."""
+    """Return one device that compiles quickly: the source is the same on all devices."""
     return Harness(OpenCLBackend(any_device))
 
 

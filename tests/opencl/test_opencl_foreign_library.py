@@ -1,4 +1,4 @@
-"""A package that has loaded another library of the same name first hides the packaged OpenCL driver: the reason is told."""
+"""If another package has loaded a library with the name of one that the OpenCL driver needs, the error explains it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ except polyhal.hal.errors.DeviceUnavailableError as error:
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """A library that has the name of TBB's, and none of its functions."""
+    """Compile a library with the name of TBB's and none of its functions."""
     path = tmp_path / "libtbb.so.12"
     (tmp_path / "empty.c").write_text("int nothing;\n")
     assert _COMPILER is not None

@@ -1,4 +1,4 @@
-"""The check of changed kernels on a processor: one work-item per group must not hide that a group is not joined."""
+"""The check of changed kernels on a CPU reports a missing barrier even if work-groups have one work-item."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ KERNEL = "rowwise/softmax.cl"
 
 @pytest.fixture
 def opened(device: Any) -> Device:
-    """The device under test, as the check takes it."""
+    """Return the device under test in the check's format."""
     return Device.opened("opencl", device.backend)
 
 
 @pytest.fixture
 def changed(opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that replaces the kernel, in an empty folder."""
+    """Return the path of the kernel's replacement, in an empty folder."""
     monkeypatch.setattr(opened.backend.kernels.overrides, "folder", tmp_path)
     monkeypatch.setattr(kernel_check, "ops_by_kernel", lambda device: {KERNEL: ["softmax"]})
     monkeypatch.setattr(kernel_check, "_timings", lambda *args: ())

@@ -12,7 +12,7 @@ from polyhal.hal import dtypes
 
 
 def _logsumexp(x: np.ndarray) -> np.ndarray:
-    """The logsumexp of rows in two parts."""
+    """Return the logsumexp of rows as a maximum and a logarithm."""
     top = x.max(1, keepdims=True)
     return np.concatenate([top, np.log(np.exp(x - top).sum(1, keepdims=True))], 1)
 

@@ -63,7 +63,7 @@ CASES = [("nn", (70, 136, 72)), ("nt", (33, 65, 77)), ("tt", (40, 48, 600))]
 
 @pytest.fixture(scope="module")
 def device(any_device: discovery.OpenCLDevice) -> Harness:
-    """One device that compiles quickly: the kernels are long, and the same for all devices."""
+    """Return one device that compiles quickly: the kernels are long, and equal on all devices."""
     return Harness(OpenCLBackend(any_device))
 
 

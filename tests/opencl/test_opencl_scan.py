@@ -38,9 +38,10 @@ LONG = [((1 << 17, 17), 0), ((1 << 17, 3), 0), ((17, 1 << 15), 1), ((1 << 18,), 
 
 @pytest.mark.parametrize(("shape", "axis"), LONG, ids=str)
 def test_long_sums_are_as_exact_as_short_ones(device: Any, shape: tuple[int, ...], axis: int) -> None:
-    """Terms of one size round in one direction, so that an error per term would grow to 1e-3 over 2^17 terms.
+    """Equal terms round in one direction, so that an error per term would grow to 1e-3 over 2^17 terms.
 
-    Within a block of 512 terms the error is below 512 units of rounding of the block's own sum, which vanish beside a long one.
+    Within a block of 512 terms the error is below 512 rounding units of the block's sum, which is small against the
+    total.
     """
     x = np.full(shape, 0.1, np.float32)
     (got,) = run(device, "cumsum", [x], axis=axis)

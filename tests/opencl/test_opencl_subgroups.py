@@ -1,4 +1,4 @@
-"""Reductions that exchange values by sub-groups, on drivers that have them: Intel's runtime for processors, taken for a GPU."""
+"""Reductions by sub-group shuffles on drivers with sub-groups: Intel's CPU runtime, treated as a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polyhal.hal.ops import OPS
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
-    """The device, taken for a GPU, and how the kernels that were chosen since exchange values."""
+    """Return the device, treated as a GPU, and the exchanges of the kernels that are selected from then on."""
     runtime = device.backend.runtime
     if not runtime.features.subgroups:
         pytest.skip(f"{device.backend.info.name} lists no sub-groups with shuffles")
@@ -37,7 +37,7 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
 
 
 def _users() -> list[Any]:
-    """The modules that choose."""
+    """Return the modules that select an exchange."""
     import sys
 
     return [

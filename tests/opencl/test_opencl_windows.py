@@ -293,7 +293,7 @@ def test_a_captured_step_trains_as_on_one_device(
 def test_the_measured_speed_of_a_link_changes_no_bit(
     pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It decides the buckets of gradients and when they are summed, but not the order of the summands."""
+    """The limit decides the buckets of gradients and when they are reduced, but not the order of summation."""
     rng = np.random.default_rng(5)
     x, y = rng.standard_normal((9, 6)).astype(np.float32), rng.standard_normal((9, 3)).astype(np.float32)
     trained = []

@@ -222,7 +222,7 @@ def test_a_step_that_found_no_memory_can_be_repeated(
 
 def test_state_of_a_new_parameter_is_an_empty_dictionary() -> None:
     class Counting(optim.Optimizer):
-        """Written as for PyTorch."""
+        """Programs written for PyTorch run unchanged."""
 
         def step(self, closure: Any = None, *, skip: Any = None) -> Any:
             for group in self.param_groups:

@@ -1,4 +1,4 @@
-"""Activations at the ends of the range of float32, captured and not, and ops in the dtypes that they claim."""
+"""Activations at the limits of float32, eager and captured, and ops in all dtypes that they declare."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _SELECTIONS: dict[str, Callable[[Tensor], Any]] = {
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", _SELECTIONS)
 def test_the_gradient_of_a_selection_has_kernels_in_half_precision(device: Device, name: str, dtype: str) -> None:
-    """A kernel that does not build is an error here; the values are those of float32."""
+    """A kernel that does not build is an error in this test; the values are those of float32."""
     values = np.random.default_rng(1).permutation(21).reshape(3, 7).astype(np.float32)
     gradients = []
     for kind in (dtype, "float32"):

@@ -1,4 +1,4 @@
-"""Gradients of pointwise functions at zeros, infinities, NaN and other special values are PyTorch's, or differ for a reason."""
+"""Gradients of pointwise functions at zeros, infinities and NaN equal PyTorch's, except for documented differences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Function = Callable[..., Any]
 
 
 def _named(name: str, **options: Any) -> Function:
-    """A function that both libraries have, at the top, in `special` or in `nn.functional`."""
+    """Return a function of both libraries, from the top level, `special` or `nn.functional`."""
 
     def function(lib: Any, *xs: Any) -> Any:
         homes = (lib, lib.special, lib.nn.functional)

@@ -1,4 +1,4 @@
-"""Half precision where numbers and counts do not fit it: float16 ends at 65,504, and bfloat16 has eight bits."""
+"""Half precision with numbers and counts out of its range: float16 ends at 65,504, bfloat16 has 8 significant bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementary functions over the whole range of float32, against NumPy in float64, on every API."""
+"""Elementary functions over the range of float32 on all APIs, compared with NumPy in float64."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def device(request: pytest.FixtureRequest) -> Device:
 
 
 def _units(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Errors in units in the last place of float32; subnormal results count in those of the smallest normal number."""
+    """Return errors in units in the last place of float32; subnormal results use the unit of the smallest normal number."""
     return np.asarray(np.abs(got - exact) / np.spacing(np.maximum(np.abs(exact).astype(np.float32), _SMALLEST)))
 
 
 def _angles() -> np.ndarray:
-    """Angles of all sizes, those closest to multiples of pi/2, and the one that is closest of all, 16367173 * 2**72."""
+    """Return angles of all magnitudes, near multiples of pi/2, and the worst case of float32, 16367173 * 2**72."""
     rng = np.random.default_rng(4)
     sizes = np.concatenate([
         2.0 ** rng.uniform(-30, 128, 4000), rng.uniform(0, 1e5, 2000), np.arange(1, 3000) * np.pi / 2,
@@ -94,7 +94,7 @@ def test_functions_are_accurate_over_the_range_of_float(device: Device, name: st
 
 
 def _dividends() -> tuple[np.ndarray, np.ndarray]:
-    """Operands of all sizes, of quotients below 2**60, and those whose quotient rounds up to a whole number."""
+    """Return operands of all magnitudes with quotients below 2**60, some of which round up to an integer."""
     rng = np.random.default_rng(7)
     y = np.concatenate([2.0 ** rng.uniform(-60, 60, 3000), np.repeat(0.1, 300), rng.uniform(0.05, 4, 2000)]).astype(
         np.float32
@@ -110,7 +110,7 @@ def _dividends() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
 def test_quotients_and_remainders_equal_numpys(device: Device, name: str) -> None:
-    """Exact, except for quotients beyond 2**24: the dividend without the remainder and its quotient are rounded."""
+    """Results are exact, except for quotients beyond 2**24, where dividend minus remainder and its quotient are rounded."""
     x, y = (v.astype(np.float32) for v in _dividends())
     got = getattr(polyhal, name)(polyhal.tensor(x, device=device), polyhal.tensor(y, device=device)).numpy()
     with np.errstate(all="ignore"):

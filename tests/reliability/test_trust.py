@@ -1,4 +1,4 @@
-"""Caches that others could write to: their files are neither loaded nor executed, and pipes in their place stop nobody."""
+"""Caches that other users can write to: their files are neither loaded nor executed, and pipes in them do not block."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def vendors(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that `prepare` writes for a library of ours."""
+    """Return the library folder that `prepare` writes."""
     library = tmp_path / "libintelocl.so"
     library.touch()
     monkeypatch.setattr(icd, "packaged_library", lambda: library)

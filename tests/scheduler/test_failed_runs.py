@@ -80,7 +80,7 @@ def test_a_step_whose_kernel_did_not_build_is_not_counted(
     lambda p: optim.Muon(p, lr=0.1),
 ])  # fmt: skip
 def test_a_captured_step_that_failed_in_its_midst_is_not_counted(make: Any) -> None:
-    """The launch before the update fails once; the repeated step ends at the same bits as a run without the fault."""
+    """A launch before the update fails once; the repeated step ends with the bits of a run without the fault."""
     ended = []
     for fails in (False, True):
         device = Device("numpy")

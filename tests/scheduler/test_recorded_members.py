@@ -1,4 +1,4 @@
-"""Captured steps on a device with only the required members and `record`: core members are recorded in command buffers."""
+"""Captured steps on a device with the required members and `record`: members are recorded in command buffers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEMBERS = ("fill", "copy", "unary", "binary", "where", "reduce", "matmul", "gath
 
 
 class Recording(RecordsCalls, CoreNumpyBackend):
-    """The required members and `record`. Counts the calls of members outside of command buffers."""
+    """A backend with the required members and `record` that counts calls outside of command buffers."""
 
     def __init__(self) -> None:
         super().__init__(create("contiguous_only").info)
@@ -38,7 +38,7 @@ class Recording(RecordsCalls, CoreNumpyBackend):
 
 
 class RunsAtOnce(Recording):
-    """Records nothing: members run while the framework records them."""
+    """A backend that records nothing: its members run while the framework records them."""
 
     def record(self, calls: Sequence[Callable[[], None]]) -> RecordedCalls:
         commands = super().record([])
@@ -57,7 +57,7 @@ class KeepsTheFirstMemory(Recording):
 
 
 def _trained(device: Device) -> tuple[list[float], Any]:
-    """Losses of a captured step with changing learning rates, and the step."""
+    """Return the losses of a captured step with changing learning rates, and the step."""
     ph.manual_seed(0)
     rng = np.random.default_rng(0)
     model = nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.Linear(8, 3)).to(device)

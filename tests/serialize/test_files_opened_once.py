@@ -1,4 +1,4 @@
-"""Files are opened once: saving again meanwhile, pipes in their place and huge claims do no harm, and loading is linear."""
+"""Files are opened once: concurrent saves, pipes and forged sizes do no harm, and loading takes linear time."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_an_impossible_shape_counts_as_damage(tmp_path: Path, shape: list[int]) 
 
 
 def test_zeros_beside_a_small_tensor_take_no_memory(tmp_path: Path) -> None:
-    """A zip that deflate made a thousand times smaller: the storage has 64 MiB, of which the tensor views 3 elements."""
+    """The zip is deflated to a thousandth of its storage of 64 MiB, of which the tensor views 3 elements."""
     torch = pytest.importorskip("torch")
     small = io.BytesIO()
     torch.save({"x": torch.arange(3.0)}, small)

@@ -1,4 +1,4 @@
-"""`save` and `load` of files that are open, such as `io.BytesIO`."""
+"""`save` and `load` with file objects, such as `io.BytesIO`."""
 
 from __future__ import annotations
 

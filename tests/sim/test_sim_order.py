@@ -86,7 +86,7 @@ def test_queues_that_wait_for_each_other_compute_as_one(program: list[tuple[str,
 
 
 def test_what_one_queue_needs_stays_while_another_one_is_ahead() -> None:
-    """The packets of a captured step are kept in host memory until the device has fetched them, in whatever queue they wait."""
+    """Packets of a captured step stay in host memory until the device has fetched them, in all queues."""
     machine = SimulatedMachine(load_profile("h200"), 2)
     slow, device = (Device.opened(f"order:{i}", SimBackend(machine, SimSelector("h200", 2, i))) for i in (0, 1))
     x = ph.ones((8,), device=device)

@@ -152,7 +152,7 @@ def test_what_a_stream_needs_stays_while_another_is_done(pair: tuple[Device, Dev
 
 
 def test_an_event_of_another_machine_is_refused(pair: tuple[Device, Device]) -> None:
-    """Its signal belongs to nobody here: the queue would wait for ever."""
+    """No queue here sets the packet's signal, so that a wait would not end."""
     other = SimBackend(SimulatedMachine(load_profile("h200"), 2), SimSelector("h200", 2))
     with pytest.raises(BackendError, match="a device of another simulated machine; expected an event of the same machine"):
         sim_of(pair[1]).wait_for(other.mark())
@@ -185,7 +185,7 @@ def test_a_device_joins_the_machine_of_its_peers_after_a_newer_machine_is_gone()
 def test_a_packet_that_the_device_cannot_understand_halts_it(
     pair: tuple[Device, Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for ever for a thread that has ended."""
+    """No queue waits for a thread that has ended."""
     first, second = map(sim_of, pair)
 
     def owner(wait: object) -> None:
@@ -198,7 +198,7 @@ def test_a_packet_that_the_device_cannot_understand_halts_it(
 
 
 def test_threads_open_pairs_of_devices_that_wait_for_each_other() -> None:
-    """The garbage collector switches devices off, on whatever thread it runs, while others enqueue work."""
+    """The garbage collector closes devices on any thread, while other threads enqueue work."""
 
     def work(thread: int) -> float:
         total = 0.0

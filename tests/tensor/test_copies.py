@@ -89,7 +89,7 @@ def test_a_deep_copy_has_the_gradient_of_a_tensor_and_not_of_a_parameter(device:
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, _pickled], ids=["copy", "deepcopy", "pickle"])
 def test_kinds_of_tensors_are_kept(copied: Any) -> None:
     class Labelled(ph.Tensor):
-        """With a slot and a dictionary of its own."""
+        """A tensor subclass with a slot and a `__dict__`."""
 
     labelled = Labelled([1.0], device="numpy")
     labelled.label = ["a"]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Indexed writes: the elements and gradients of PyTorch, in the memory of the tensor, touching no more than they write."""
+"""Indexed writes have PyTorch's elements and gradients, write in place, and write nothing else."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_views_of_any_layout_are_written(device: ph.Device, name: str) -> None:
 
 
 def _gradients(start: Any, values: Any, make: Callable[[Any], Any], write: Write) -> list[np.ndarray]:
-    """The gradients of a write to the result of an op, and of what follows."""
+    """Return the gradients of a write to a non-leaf tensor and of later ops."""
     given: list[Any] = []
 
     def leaf(data: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Results with names: eager, captured, saved, mapped, and on PyTorch's device."""
+"""Named tuples as results: eager, captured, saved, mapped, and on PyTorch's device."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALUES = np.float32([[3, 1, 2], [0, 5, 1], [6, 1.5, 4]])
 
 
 def _fields(result: Any) -> list[str]:
-    """The names of the fields of a result of PyTorch, in order."""
+    """Return the field names of PyTorch's result, in order."""
     return [n for n in dir(result) if not n.startswith("_") and hasattr(getattr(result, n), "dtype")]
 
 

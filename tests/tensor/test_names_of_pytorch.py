@@ -1,4 +1,4 @@
-"""Names that programs written for PyTorch use: from_numpy, data, size(), device."""
+"""PyTorch's names for tensor functions: from_numpy, data, size(), device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python numbers that do not fit a dtype: stored ones are refused and arithmetic wraps, as in PyTorch."""
+"""Python numbers out of a dtype's range: stores raise and arithmetic wraps, as in PyTorch."""
 
 from __future__ import annotations
 

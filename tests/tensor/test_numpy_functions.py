@@ -1,4 +1,4 @@
-"""Tensors as arguments of NumPy's functions and of libraries that use NumPy."""
+"""Tensors as arguments of NumPy functions and of libraries that use NumPy."""
 
 from __future__ import annotations
 

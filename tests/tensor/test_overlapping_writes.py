@@ -1,4 +1,4 @@
-"""Writes over a part of their own source: the source counts as it was before the write, on every device."""
+"""Writes that overlap their source behave as if the source were copied first, on all devices."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_each_call_of_a_captured_write_reads_its_source_before(device: ph.Device
 
 @st.composite
 def _windows(draw: st.DrawFn, shape: tuple[int, ...], length: int) -> tuple[tuple[int, ...], int]:
-    """Strides of either sign and an offset by which a tensor of `shape` is inside of a buffer of `length` elements."""
+    """Return signed strides and an offset for which a tensor of `shape` is within a buffer of `length` elements."""
     strides = tuple(draw(st.integers(-7, 7)) for _ in shape)
     reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)

@@ -1,4 +1,4 @@
-"""Sizes that no machine has memory for are refused at once, with a typed error, wherever the elements would be computed."""
+"""Sizes beyond any machine's memory raise a typed error at once, on all devices."""
 
 from __future__ import annotations
 

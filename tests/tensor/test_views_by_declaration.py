@@ -1,4 +1,4 @@
-"""A function returns a view or not by its declaration, whatever its arguments are: read off the memory of results."""
+"""Functions return views exactly if they declare it, for all arguments, as the memory of results shows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _namespaces() -> Iterator[tuple[str, Any]]:
 
 
 def _functions() -> Iterator[tuple[str, Function, Returns]]:
-    """Every public function and method, and every property as a function, with what it declares."""
+    """Return all public functions, methods and properties (as functions), with their declarations."""
     for namespace, holder in _namespaces():
         for name in dir(holder):
             found = inspect.getattr_static(holder, name, None)
@@ -68,7 +68,7 @@ def _functions() -> Iterator[tuple[str, Function, Returns]]:
 
 
 def _calls(function: Function, x: ph.Tensor, other: ph.Tensor) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Arguments after the first, most of which do not fit."""
+    """Return combinations of further arguments, most of which are invalid."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = sum(p.default is p.empty for p in positional)
@@ -89,7 +89,7 @@ def _calls(function: Function, x: ph.Tensor, other: ph.Tensor) -> Iterator[tuple
 
 
 def _memory(value: Any) -> set[int]:
-    """The buffers of all tensors with elements in a result."""
+    """Return the buffers of all non-empty tensors in a result."""
     if isinstance(value, (tuple, list)):
         return {b for x in value for b in _memory(x)}
     if not isinstance(value, ph.Tensor) or not value.size:
@@ -103,7 +103,7 @@ def _numbers(shape: tuple[int, ...]) -> ph.Tensor:
 
 
 def _sharing(function: Function) -> dict[bool, str]:
-    """Whether results share memory with arguments, each with a call that shows it."""
+    """Return whether results share memory with arguments, each case with a call as evidence."""
     found: dict[bool, str] = {}
     op = getattr(function, "op", None)
     computes = op is not None and op.view is None  # the executor takes memory for every result
@@ -122,7 +122,7 @@ def _sharing(function: Function) -> dict[bool, str]:
 
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> Iterator[None]:
-    """Calls with arguments that do not fit draw from the default generator, too."""
+    """Restore the default generator, which even calls with invalid arguments may advance."""
     state = default_generator.get_state()
     yield
     default_generator.set_state(state)

@@ -1,4 +1,4 @@
-"""Random programs of PyTorch that write in place and copy among a few tensors and their views, and return some of them."""
+"""Random PyTorch programs of in-place writes and copies among a few tensors and their views, for comparisons."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _CHANGES: Sequence[Callable[[torch.Tensor, int], Any]] = (
 
 
 def program(seed: int, length: int) -> list[Instruction]:
-    """Random instructions."""
+    """Return random instructions."""
     source = random.Random(seed)
     return [(source.randrange(10), *(source.randrange(1000) for _ in range(3))) for _ in range(length)]  # type: ignore[misc]
 
 
 def function_of(instructions: Sequence[Instruction], splits: bool = False) -> Callable[..., Values]:
-    """The program as a function of three tensors. With `splits`, some of its ops are not on the device."""
+    """Return the program as a function of three tensors. With `splits`, some of its ops run outside of the device."""
 
     def function(*arguments: torch.Tensor) -> Values:
         values = list(arguments)
@@ -71,7 +71,7 @@ def function_of(instructions: Sequence[Instruction], splits: bool = False) -> Ca
 
 
 def _step(kind: int, x: torch.Tensor, y: torch.Tensor, share: bool, choice: int, splits: bool) -> torch.Tensor | None:
-    """Carry out an instruction. Returns a new value; None for a write."""
+    """Execute an instruction. Returns a new value, or None for a write."""
     if kind < 3:
         return _VIEWS[choice % len(_VIEWS)](x, choice) if x.ndim and len(x) else x[None]
     if kind == 3:
@@ -98,12 +98,12 @@ def _step(kind: int, x: torch.Tensor, y: torch.Tensor, share: bool, choice: int,
 
 
 def _fits(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Whether `y` is broadcast to the shape of `x`."""
+    """Return True if `y` is broadcast to the shape of `x`."""
     return y.ndim <= x.ndim and all(m in (1, n) for n, m in zip(reversed(x.shape), reversed(y.shape), strict=False))
 
 
 def arguments(call: int, place: str) -> list[torch.Tensor]:
-    """Small integers in three layouts; the last one is a part of a larger tensor."""
+    """Return small integers in three layouts; the last one is a slice of a larger tensor."""
     first = (torch.arange(12.0) % 5 + call).reshape(SHAPE)
     second = (torch.arange(12.0) % 3 + 10).reshape(4, 3)
     third = torch.arange(30.0).reshape(5, 6) % 4 + call
@@ -111,7 +111,7 @@ def arguments(call: int, place: str) -> list[torch.Tensor]:
 
 
 def outcome(function: Callable[..., Values], place: str, calls: int = 3) -> list[Any]:
-    """All that a program leaves: arguments and results, also after writes to each result, which show what shares memory."""
+    """Return arguments and results, before and after writes to each result, which reveal shared memory."""
     found: list[Any] = []
     for call in range(calls):
         given = arguments(call, place)

@@ -189,7 +189,7 @@ def test_another_device_for_tensors_of_the_cpu() -> None:
 
 
 def test_a_reset_frees_the_memory_of_compiled_functions(place: str) -> None:
-    """PyTorch itself keeps each compiled function until then, with the values that it was compiled for."""
+    """PyTorch itself keeps each compiled function until then, with the values that it is specialized for."""
 
     def cycle(number: int) -> None:
         constant = torch.full((1000,), float(number), device=place)

@@ -1,4 +1,4 @@
-"""Small programs whose ops meet in awkward orders: on the device, recorded and compiled they do as on the CPU in float64."""
+"""Small programs of unusual compositions: eager, recorded and compiled they equal the CPU in float64."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def leaves(place: str, dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 def trained(program: Callable[..., Tensors], given: Tensors) -> list[torch.Tensor]:
-    """Results, and gradients after two backward passes that add up."""
+    """Return results, and the gradients accumulated by two backward passes."""
     results: list[torch.Tensor] = []
     for _ in range(2):
         results = list(program(*given))

@@ -108,7 +108,7 @@ def test_every_entry_is_an_overload_of_pytorch() -> None:
 
 @pytest.fixture
 def simulated() -> Iterator[str]:
-    """The name of PyTorch's device while it is a simulated GPU, where LAPACK's work runs on the host, with an empty report."""
+    """Return the name of PyTorch's device on a simulated GPU with an empty report; LAPACK ops run on its host."""
     previous = polyhal.get_default_device()
     polyhal.set_default_device(Device.opened("sim", Device("sim").backend))
     polyhal.torch.reset_report()

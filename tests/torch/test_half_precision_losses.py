@@ -1,4 +1,4 @@
-"""Means over more elements than float16 counts, in PyTorch's own programs."""
+"""Means over more elements than float16 can count, in PyTorch programs."""
 
 from __future__ import annotations
 

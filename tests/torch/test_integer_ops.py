@@ -1,4 +1,4 @@
-"""Ops on the bits of integers, and loss scales on devices without float64."""
+"""Bitwise ops of integers, and loss scaling on devices without float64."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def all_results(place: str) -> list[torch.Tensor]:
-    """Each operator with two tensors, with a number on either side, in place, and by name, for each dtype."""
+    """Return calls of each operator with two tensors, with a scalar on either side, in place and by name, for each dtype."""
     found: list[torch.Tensor] = []
     for dtype in DTYPES:
         x, y = torch.tensor([1, 5, 100], dtype=dtype, device=place), torch.tensor([2, 1, 3], dtype=dtype, device=place)
@@ -63,7 +63,7 @@ def test_shifts_of_tensors_compile_in_one_graph(fresh_compiler: None, place: str
 
 @pytest.fixture
 def without_doubles() -> Iterator[str]:
-    """The name of PyTorch's device while it has no float64."""
+    """Return the name of PyTorch's device while it lacks float64."""
     name = first_of("wgpu")
     if not name:
         pytest.skip("among the devices under test, wgpu's have no float64")

@@ -1,4 +1,4 @@
-"""Reads and writes of one memory keep their order in PyTorch programs, and results share memory where they do in PyTorch."""
+"""Reads and writes of shared memory stay in order in PyTorch programs, and results share memory as PyTorch's do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes of PyTorch programs over their own source and by index: the values of the CPU, in place."""
+"""In-place and indexed writes of PyTorch programs that overlap their source equal those on the CPU."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def same(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("name", OVERLAPPING)
 @pytest.mark.parametrize("mode", ["eager", "recorded"])
 def test_a_write_over_its_own_source_reads_it_before_or_is_refused(torch_device: str, name: str, mode: str) -> None:
-    """PyTorch refuses some of these writes on the CPU. So does the device, except that it computes those by `out=`."""
+    """PyTorch raises for some of these writes on the CPU. So does the device, except that it computes those by `out=`."""
     expected, x = start(), start().to(torch_device)
     try:
         OVERLAPPING[name](start(), same)

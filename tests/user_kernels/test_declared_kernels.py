@@ -1,4 +1,4 @@
-"""Kernels that are declared wrongly: an error with the kernel's name, at once or when the wrong part runs."""
+"""Kernels with wrong declarations raise errors with the kernel's name, at declaration or when the wrong part runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of kernels in WGSL are told in terms of the source that the user wrote, not of the text that is compiled."""
+"""Errors in WGSL kernels refer to the user's source rather than to the text that is compiled."""
 
 from __future__ import annotations
 

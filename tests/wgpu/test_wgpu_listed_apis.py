@@ -1,4 +1,4 @@
-"""Graphics APIs that discovery opens: OpenGL's drivers stay out of the process unless they are requested."""
+"""Graphics APIs that discovery opens: OpenGL drivers are loaded only if requested."""
 
 from __future__ import annotations
 
