@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from polyhal_autoload.device_module import NAME, DeviceModule
+from polyhal_autoload.pending_errors import set_aside, with_errors
 
 _new_library: Callable[..., Any] = torch.library.Library
 
@@ -28,12 +29,17 @@ def install(module: DeviceModule) -> None:
         def is_built(self) -> bool:
             return True
 
+    kind = torch._C._autograd.DeviceType.PrivateUse1
+
     class AcceleratorGuard(acc.DeviceGuard):  # type: ignore[name-defined,misc]
         def type_(self) -> Any:
-            return torch._C._autograd.DeviceType.PrivateUse1
+            set_aside()
+            return kind
 
     acc.register_python_privateuseone_hook(AcceleratorHooks())
     acc.register_python_privateuseone_device_guard(AcceleratorGuard())
+    autograd: Any = torch.autograd
+    autograd._engine_run_backward = with_errors(autograd._engine_run_backward)
     for name, function in _answers(module).items():
         if hasattr(torch._C, name):
             setattr(torch._C, name, function)

@@ -38,7 +38,7 @@ def _is_outside(file: str) -> bool:
 
 @lru_cache(1)
 def _roots() -> tuple[str, ...]:
-    """The library's folders, and the file that runs contexts; `hal` may be in another place than the package around it."""
-    modules = (sys.modules.get(name) for name in ("polyhal", "polyhal.hal"))
+    """The library's folders, and the file that runs contexts; parts may be in another place than the package around them."""
+    modules = (sys.modules.get(name) for name in ("polyhal", "polyhal.hal", "polyhal_autoload"))
     own = (str(Path(m.__file__).resolve().parent) for m in modules if m is not None and m.__file__)
     return *own, str(Path(contextlib.__file__).resolve())

@@ -87,12 +87,16 @@ class Session:
         body = textwrap.indent("\n".join(s.text for s in inside) or "pass", "    ")
         made_there = dict.fromkeys(t for s in inside for t in s.targets)
         deleted = {n for s in inside if s.text.startswith("del ") for n in s.names}
-        without = ".detach()" if detached else ""
-        results = "".join(f"{n!r}: {n}{without}, " for n in made_there if n not in deleted)
-        text = f"def call({', '.join(names)}):\n{body}\n    return {{{results}}}\n"
+        results = "".join(f"{n!r}: {n}, " for n in made_there if n not in deleted)
+        text = f"def call({', '.join(names)}):\n{body}\n    return taken({{{results}}})\n"
+        self.variables["taken"] = self._off_tape if detached else dict
         exec(code(text), self.variables)
         made: Callable[..., dict[str, Any]] = self.variables.pop("call")
         return made
+
+    def _off_tape(self, results: dict[str, Any]) -> dict[str, Any]:
+        """The tensors among the results of a function, without their history."""
+        return {n: x.detach() for n, x in results.items() if self.library.is_tensor(x)}
 
     def call_function(self, function: Callable[..., dict[str, Any]], number: int) -> Observation:
         """Run a call by a function that `function` made, captured or not. An error has position -1."""
