@@ -37,6 +37,8 @@ class DeviceInfo:
     selector: str = "0"
     """The part after the colon in `Device("backend:selector")`."""
     vendor: str = ""
+    lacks: str = ""
+    """Something that programs expect, such as "64-bit integers"; the device is the default only where all lack something."""
 
     def shown(self) -> DeviceInfo:
         """Return the description with texts that are safe to print: names of drivers may contain control characters."""

@@ -202,7 +202,7 @@ class Device:
                     op,
                     f"no {dtype.name} on this device",
                     expected=f"one of {have}",
-                    fix="cast to one of them",
+                    fix="cast to one of them, or choose another device (POLYHAL_DEVICE)",
                     device=self,
                 )
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -10,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyhal.backends.wgpu import native, unusable
-from polyhal.hal.capabilities import DeviceInfo, DeviceType, UnusableDevice
+from polyhal.backends.wgpu import native
+from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
 from polyhal.hal.settings import env
@@ -31,7 +32,10 @@ _TYPES = {
     "CPU": DeviceType.CPU,
 }
 _API_RANK = {"Vulkan": 0, "Metal": 0, "D3D12": 1, "OpenGL": 2, "OpenGLES": 3}
-"""Vulkan and Metal come first. OpenGL, which lacks 64-bit integers and half precision, is for old devices."""
+"""Vulkan and Metal come first. OpenGL, without 64-bit integers and half precision, is for old devices."""
+_INT64 = "shader-int64"
+_SUFFIXES = re.compile(r" \(.*|/.*")
+"""What drivers add to the name of a card: their own name, and that of the bus."""
 _TYPE_RANK = {DeviceType.GPU: 0, DeviceType.INTEGRATED_GPU: 1, DeviceType.ACCELERATOR: 2, DeviceType.CPU: 3}
 
 
@@ -44,53 +48,32 @@ class WGPUAdapter:
     api: str
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredAdapters:
-    """The devices of this machine: those that can be used, in order, and those that cannot."""
-
-    usable: list[WGPUAdapter]
-    unusable: list[UnusableDevice]
-
-
-def probe() -> list[DeviceInfo | UnusableDevice]:
+def probe() -> list[DeviceInfo]:
     """Return the descriptions of all devices. Raises RuntimeError, with what to install, if there is none."""
-    found = discover()
-    return [*(a.info for a in found.usable), *found.unusable]
+    return [a.info for a in devices()]
 
 
 def devices(*, every_api: bool = False) -> list[WGPUAdapter]:
-    """Return all devices that can be used. Raises RuntimeError if there is none.
+    """Return each device once, through the best API that offers it with 64-bit integers, or the best one if none does.
 
-    With `every_api`, that includes devices that a better API offers too, and devices without 64-bit integers.
+    With `every_api`, once for each API that offers it. Raises RuntimeError, with what to install, if there is none.
     """
+    listed = _listed()
     if every_api:
-        return _numbered(_listed())
-    found = discover()
-    if not found.usable:
-        raise RuntimeError(
-            f"no wgpu adapter can be used: {'; '.join(f'{d.name}: {d.reason} ({d.fix})' for d in found.unusable)}"
-        )
-    return found.usable
+        return _numbered(listed)
+    best: list[WGPUAdapter] = []
+    for a in sorted(listed, key=lambda a: bool(a.info.lacks)):
+        if not any(_is_same_card(a, b) for b in best):
+            best.append(a)
+    return _numbered(sorted(best, key=listed.index))
 
 
-def discover() -> DiscoveredAdapters:
-    """Return each physical device once, through the best API that offers it with 64-bit integers.
-
-    Raises RuntimeError, with what to install, if there is none.
-    """
-    best: dict[str, WGPUAdapter] = {}
-    without: dict[str, list[WGPUAdapter]] = {}
-    for a in _listed():
-        if unusable.INTEGERS in a.native.features:
-            best.setdefault(a.info.id, a)
-        else:
-            without.setdefault(a.info.id, []).append(a)
-    left_out = [
-        unusable.without_integers(same[0].info.name, [a.api for a in same])
-        for card, same in without.items()
-        if card not in best and not any(unusable.is_same_card(same[0].info.name, b.info.name) for b in best.values())
-    ]
-    return DiscoveredAdapters(_numbered(best.values()), left_out)
+def _is_same_card(a: WGPUAdapter, b: WGPUAdapter) -> bool:
+    """Return whether two adapters are one card. OpenGL has no ids of hardware, so that names are compared there."""
+    if a.info.id == b.info.id or not (a.api.startswith("OpenGL") or b.api.startswith("OpenGL")):
+        return a.info.id == b.info.id
+    first, second = (_SUFFIXES.sub("", x.info.name).lower() for x in (a, b))
+    return first in second or second in first
 
 
 def _listed() -> list[WGPUAdapter]:
@@ -116,10 +99,9 @@ def _numbered(adapters: Iterable[WGPUAdapter]) -> list[WGPUAdapter]:
 def select(selector: str) -> WGPUAdapter:
     """Return the device with that index, or the first one whose API or name contains `selector`.
 
-    A name also finds a device that cannot be used by index, for work in 32 bits. Raises DeviceUnavailableError that lists the
-    candidates.
+    A name finds a device through any API. Raises DeviceUnavailableError that lists the candidates.
     """
-    candidates = discover().usable
+    candidates = devices()
     if selector.isdigit():
         if int(selector) < len(candidates):
             return candidates[int(selector)]
@@ -131,7 +113,7 @@ def select(selector: str) -> WGPUAdapter:
     listed = ", ".join(f"{a.info.selector} = {a.info.name} ({a.api})" for a in candidates)
     fix = "or part of a name" if env.opengl() else f"or part of a name; {_OPENGL}"
     raise DeviceUnavailableError(
-        message(None, f"no wgpu device {selector!r}", expected=f"one of {listed or 'none by index'}", fix=fix)
+        message(None, f"no wgpu device {selector!r}", expected=f"one of {listed}", fix=fix)
     )
 
 
@@ -167,6 +149,7 @@ def describe(adapter: Any) -> DeviceInfo:
         if not software
         else f"software:{name}",
         vendor=str(about["vendor"]),
+        lacks="" if _INT64 in adapter.features else "64-bit integers",
     )
 
 

@@ -33,7 +33,7 @@ Lookup = Callable[[Candidate], BenchmarkResult | None]
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the candidates in the order that no measurement decides: the default device is the first, unless it is slow.
 
-    Devices with too little memory come last, and before them those of backends with a negative priority. Within each of these
+    Devices with a limitation come last, and before them devices of backends with a negative priority. Within each of these
     groups the types of hardware come in the order of `DeviceType`, then the higher priority, the larger memory and the name.
     """
     return sorted(candidates, key=_place)
@@ -43,12 +43,15 @@ def _place(candidate: Candidate) -> tuple[Any, ...]:
     info, priority = candidate.info, candidate.backend.priority
     type_rank = list(DeviceType).index(hardware_type(info))
     name = (candidate.backend.name, info.selector.zfill(4))
-    return (has_little_memory(info), max(-priority, 0), type_rank, -priority, -info.memory, name)
+    return (bool(limitation(info)), max(-priority, 0), type_rank, -priority, -info.memory, name)
 
 
-def has_little_memory(info: DeviceInfo) -> bool:
-    """Return whether a device has less memory than training takes. Backends that do not know the size report 0."""
-    return 0 < info.memory < ENOUGH_MEMORY
+def limitation(info: DeviceInfo) -> str:
+    """Return what keeps many programs from running on a device, as the end of a sentence; empty if nothing does."""
+    if info.lacks:
+        return f"has no {info.lacks}"
+    # Backends that do not know the size report 0.
+    return f"has {info.memory / 2**20:.0f} MiB, less than {ENOUGH_MEMORY >> 20}" if 0 < info.memory < ENOUGH_MEMORY else ""
 
 
 def rank(candidates: Iterable[Candidate], lookup: Lookup) -> list[Candidate]:
@@ -105,7 +108,7 @@ def explain_choice(
     if len(candidates) == 1:
         return "the only device found"
     opened = [c for c in candidates if c.name not in unopened]
-    passed = [c for c in in_order(opened) if _place(c) < _place(chosen) or _is_small(c, chosen)]
+    passed = [c for c in in_order(opened) if _place(c) < _place(chosen) or _is_limited(c, chosen)]
     cpus = all(hardware_type(c.info) is DeviceType.CPU for c in candidates)
     reasons = ["no GPU was found"] * cpus
     reasons += [f"{', '.join(dict.fromkeys(unopened))} could not be opened"] * bool(unopened)
@@ -131,15 +134,15 @@ def _position(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
     return f"the first of the {len(rivals)} backends that see this {singular}, by priority"
 
 
-def _is_small(candidate: Candidate, chosen: Candidate) -> bool:
-    """Return whether a candidate comes after `chosen` because of its memory only."""
-    return has_little_memory(candidate.info) and _place(candidate)[1:] < _place(chosen)[1:]
+def _is_limited(candidate: Candidate, chosen: Candidate) -> bool:
+    """Return whether a candidate comes after `chosen` because of a limitation only."""
+    return bool(limitation(candidate.info)) and _place(candidate)[1:] < _place(chosen)[1:]
 
 
 def _why_passed_over(candidate: Candidate, chosen: Candidate, benchmarks: BenchmarkCache) -> str:
     result, best = benchmarks.lookup(candidate), benchmarks.lookup(chosen)
-    if _is_small(candidate, chosen):
-        return f"{candidate.name} has {candidate.info.memory / 2**20:.0f} MiB, less than {ENOUGH_MEMORY >> 20}"
+    if _is_limited(candidate, chosen):
+        return f"{candidate.name} {limitation(candidate.info)}"
     if result is None or result.problem or best is None or best.problem:
         return f"{candidate.name} failed when it was measured"
     return f"{candidate.name} takes {result.seconds / best.seconds:.1f} times as long"

@@ -58,7 +58,7 @@ def test_what_breaks_backends_is_told(old: str, new: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("    vendor = ''\n", "    vendor = ''\n    serial = ''\n"),
+        ("    lacks = ''\n", "    lacks = ''\n    serial = ''\n"),
         ("    row_alignment = 1\n", "    row_alignment = 1\n    max_bindings = 0\n"),
         ("    MEMORY_IMPORT\n", "    MEMORY_IMPORT\n    COLLECTIVES\n"),
         ("protocol Event\n", "protocol Collectives\n    all_reduce()\n\nprotocol Event\n"),
