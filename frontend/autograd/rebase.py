@@ -202,8 +202,8 @@ def _refresh(x: Tensor, history: History) -> None:
 def _constant_base(x: Tensor) -> History:
     """Return the memory that `x` and the views listed with it span: the base of the first view if it contains all of them."""
     seen = [*(v for v in _views(x) if v.dtype is x.dtype and v.size), x]
-    whole = next((v for v in seen if v.is_contiguous and v.size == max(s.size for s in seen)), None)
-    if whole is not None and all(_within(s, whole) for s in seen):
+    whole = next((v for v in seen if v.is_contiguous and all(_within(s, v) for s in seen)), None)
+    if whole is not None:
         return History(whole.ref.spec, whole.ref.offset, None, 0)
     spans = [extent(s.shape, s.strides) for s in seen]
     low = min(s.ref.offset + span[0] for s, span in zip(seen, spans, strict=True))

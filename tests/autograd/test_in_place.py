@@ -412,6 +412,15 @@ def test_the_gradient_of_a_written_tensor_counts_views_of_all_of_it(write: str, 
     np.testing.assert_array_equal(g.numpy(), np.full((3, 2, 2), 2.0))
 
 
+def test_the_gradient_of_a_written_tensor_counts_broadcasts_of_it(device: Device) -> None:
+    x, w = polyhal.zeros((2, 1), device=device), polyhal.ones((1,), device=device, requires_grad=True)
+    turned = polyhal.movedim(x, 1, 0)
+    wide = turned.expand((3, 1, 2))
+    turned[:, 0] = w
+    (g,) = polyhal.grad(x.sum() + wide.sum(), x)
+    np.testing.assert_array_equal(g.numpy(), [[4.0], [4.0]])
+
+
 def test_results_of_complex_abs_and_weights_of_rms_norm_may_be_overwritten(device: Device) -> None:
     x = polyhal.tensor([3.0, 0.0], device=device, requires_grad=True)
     size = polyhal.abs(polyhal.complex(x, polyhal.tensor([4.0, 0.0], device=device)))
