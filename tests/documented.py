@@ -217,7 +217,7 @@ def _result(name: str) -> list[dict[str, Any]]:
 
 
 def _ratios(chosen: Callable[[dict[str, Any]], object]) -> list[float]:
-    """How many times as fast as PyTorch the chosen workloads of the H200 are."""
+    """Return the speedups over PyTorch of the selected workloads on the H200."""
     ratios = []
     for row in _result("h200-kernels"):
         seconds = {("torch" if "torch" in n.lower() else "ours"): s[0] for n, s in row["seconds"].items()}
@@ -246,7 +246,7 @@ def _half_attention() -> tuple[str, str]:
 
 
 def _depthwise() -> tuple[str, str]:
-    """Of the kernels and of the layers."""
+    """Return the figures of the kernels and of the layers."""
     ratios = [*_ratios(lambda r: "depthwise" in r["name"]), *map(float, _layers("depthwise", 3))]
     return f"{min(ratios):.1f}", f"{max(ratios):.1f}"
 

@@ -106,7 +106,7 @@ def test_commands_that_a_page_shows_take_the_arguments_shown(page: Path) -> None
         shown = group.commands[command]
         takes_others = any(p.nargs == -1 for p in getattr(shown, "params", ()))
         if takes_others or hasattr(shown, "commands") or any(re.match(r"[\[<…]|[.]{3}", a) for a in arguments):
-            continue  # arguments of another program, a group of commands, or placeholders
+            continue  # another program's arguments, a command group, or placeholders
         options = {name for p in shown.params for name in (*p.opts, *p.secondary_opts)}
         unknown = [a for a in arguments if a.startswith("--") and a.partition("=")[0] not in options]
         assert unknown == [], line

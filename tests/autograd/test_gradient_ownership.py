@@ -83,7 +83,7 @@ def assert_close(found: Sequence[Tensor], expected: Sequence[torch.Tensor]) -> N
     for mine, theirs in zip(found, expected, strict=True):
         assert (mine.grad is None) == (theirs.grad is None)
         if mine.grad is not None and theirs.grad is not None:
-            # A few dozen roundings of float32 in each element, of terms that are at most ten times as large.
+            # A few dozen float32 roundings per element, of terms up to ten times as large.
             np.testing.assert_allclose(mine.grad.numpy(), theirs.grad.numpy(), rtol=2e-5, atol=2e-5)
 
 
@@ -245,7 +245,7 @@ def test_a_gradient_that_is_written_while_an_op_waits_for_it_is_named(
 ) -> None:
     x = ph.ones((3,), device=device, requires_grad=True)
     with ph.check("gradients"):
-        (x.sin() + x.cos() + x).exp().sum().backward()  # as it should be
+        (x.sin() + x.cos() + x).exp().sum().backward()  # without an overwritten gradient
     x.grad = None
     monkeypatch.setattr(sinks, "is_exclusive", lambda total: True)
     monkeypatch.setattr(sinks, "take", lambda g: True)

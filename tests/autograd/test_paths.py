@@ -16,7 +16,7 @@ def test_grad_runs_only_nodes_on_paths_to_chosen_tensors(device: Device) -> None
     weights = ph.ones((2,), device=device)
     x = ph.tensor([0.5, 2.0], device=device, requires_grad=True)
     middle = ph.xlogy(weights, x)
-    weights.abs_()  # the gradient of x could no longer be computed
+    weights.abs_()  # the gradient of x needs the old values
     (g,) = ph.grad((middle * middle).sum(), middle)
     np.testing.assert_allclose(g.numpy(), 2 * np.log([0.5, 2.0]), rtol=1e-6)
     with pytest.raises(RuntimeError, match="changed in place"):
@@ -58,7 +58,7 @@ def test_a_rule_off_the_path_is_not_called(device: Device) -> None:
 def test_a_pass_after_one_to_the_middle_finds_the_rest_of_the_tape(device: Device) -> None:
     x = ph.ones((2,), device=device, requires_grad=True)
     middle = x.exp()
-    (g,) = ph.grad(middle.sum(), middle)  # it frees what it ran, which is not the exponential
+    (g,) = ph.grad(middle.sum(), middle)  # frees the saved tensors on its path, without those of exp
     middle.backward(g)
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), np.exp([1.0, 1.0]), rtol=1e-6)
@@ -110,7 +110,7 @@ def test_results_of_a_hook_are_on_the_tape_of_second_gradients(device: Device) -
     (x * x).sum().backward(create_graph=True)
     assert x.grad is not None
     (second,) = ph.grad(x.grad.sum(), [x], allow_unused=True)
-    # The gradient is (2 x) ** 2; its own is 8 x, and the hook squares that.
+    # The gradient is (2 x) ** 2. Its derivative is 8 x, which the hook squares.
     np.testing.assert_allclose(second.numpy(), (8 * x.numpy()) ** 2, rtol=1e-6)
 
 

@@ -251,6 +251,6 @@ def test_a_whole_program_is_checked_by_the_environment(monkeypatch: pytest.Monke
 
 
 def test_uninitialized_memory_is_not_checked(device: Device) -> None:
-    ph.full((1000,), float("nan"), device=device)  # its memory is the next one's
+    ph.full((1000,), float("nan"), device=device)  # its memory is reused
     with ph.check("nan", "reference"):
         ph.empty(1000, device=device)

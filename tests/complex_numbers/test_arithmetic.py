@@ -205,7 +205,7 @@ def test_what_complex_numbers_do_not_have_is_refused() -> None:
 def test_functions_of_infinities_on_an_axis_stay_on_one(
     device: Any, name: str, value: complex, expected: complex
 ) -> None:
-    """As the standard of the Array API has them."""
+    """The values are those of the Array API standard."""
     got = getattr(ph, name)(ph.tensor(np.complex64([value]), device=device)).numpy()[0]
     assert (got.real, got.imag) == (complex(expected).real, complex(expected).imag)
 

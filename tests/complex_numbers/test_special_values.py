@@ -19,7 +19,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
     "atanh": np.arctanh, "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "log": np.log, "log10": np.log10, "log1p": np.log1p,
     "log2": np.log2, "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "tan": np.tan, "tanh": np.tanh,
-    # NumPy's own expm1 is NaN at infinities; the standard has exp(z) - 1 there.
+    # NumPy's expm1 is NaN at infinities, where the standard requires exp(z) - 1.
     "expm1": lambda z: np.where(np.isfinite(z), np.expm1(z), np.exp(z) - 1),
 }  # fmt: skip
 

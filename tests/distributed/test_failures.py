@@ -275,7 +275,7 @@ def test_a_rank_that_does_not_answer_is_named_as_the_cause_of_a_wait(monkeypatch
     hub = Hub(3)
     watches = joined(hub)
     with hub._lock:
-        hub._processes.clear()  # all are this one, which must go on
+        hub._processes.clear()  # all are this process, which must not be killed
     monkeypatch.setattr(watches[2], "note", lambda **content: None)
     watches[0].timed_out("all_reduce", 8.0)
     until(lambda: watches[1].failure)

@@ -117,7 +117,7 @@ def test_the_gradient_of_logcumsumexp_is_right_far_from_zero(device: Device) -> 
     (ph.logcumsumexp(mine, 0)[2:] * Tensor(weights, dtype="float32", device=device)[2:]).sum().backward()
     assert mine.grad is not None
     assert theirs.grad is not None
-    # PyTorch's gradient of elements that only follow -inf is NaN.
+    # PyTorch's gradient is NaN where all elements before are -inf.
     np.testing.assert_allclose(mine.grad.numpy()[2:], theirs.grad.numpy()[2:], rtol=1e-6, atol=1e-6)
     assert mine.grad.tolist()[:2] == [0, 0]
 

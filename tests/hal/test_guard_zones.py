@@ -20,7 +20,7 @@ from polyhal.hal.testing.kit.guards import guard_zone, poison
 
 NAMES = ("a", "b", "c", "ab", "ba", "scale", "shift", "halve", "twice", "rows", "columns", "smooth")
 _TEMPORARY = 40
-"""Bytes of the temporary, not a size of a block of the pool."""
+"""Bytes of the temporary, which is not a block size of the pool."""
 
 
 def _element(out: Ref, position: int) -> np.ndarray:

@@ -96,7 +96,7 @@ def test_memory_that_was_written_to_is_not_counted_twice(tmp_path: Path) -> None
     memory = _system(tmp_path, **{"proc/self/statm": "9 1000 0"})
     guard = HostMemoryGuard(memory)
     guard.admit(3 * _GIB)
-    (tmp_path / "proc/self/statm").write_text(f"9 {1000 + 3 * _GIB // 4096} 0")  # and something else was freed
+    (tmp_path / "proc/self/statm").write_text(f"9 {1000 + 3 * _GIB // 4096} 0")  # and other memory was freed
     guard.admit(5 * _GIB)
 
 
@@ -138,7 +138,7 @@ print((peak() - before) / count)
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     floats, integers = map(float, result.stdout.split())
-    assert floats < 2 * 2 + 6  # two results, and parts
+    assert floats < 2 * 2 + 6  # two results and chunks
     assert integers < 2 * 4 + 6
 
 

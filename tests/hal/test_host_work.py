@@ -23,7 +23,7 @@ from polyhal.hal.testing.kit.scope import Scope, primary
 
 DECLARED = [op.name for op in OPS if op.strategy(OnHost) is not None]
 BYTES = 64 + 4 + 64
-"""Of a Cholesky factor of 4 x 4 numbers: the matrix, an int32 for failures, and the factor."""
+"""Bytes copied for a 4 x 4 Cholesky factor: the matrix, an int32 status and the factor."""
 
 
 def anew(device: Device) -> Device:

@@ -148,7 +148,7 @@ def test_results_share_memory_only_where_the_recorded_arrays_did(numpy_device: D
     x = recording.placeholder(numpy_device, contiguous(float32, (2,)))
     with recording:
         y = FUNCTIONS["add"](x, 1.0)
-        equal = FUNCTIONS["multiply"](y, 1.0)  # passes find that this is `y`
+        equal = FUNCTIONS["multiply"](y, 1.0)  # a graph pass replaces it by `y`
         recording.results([y, y, equal, view(equal, (1,), (1,), 1), x, view(x, (1,), (1,), 1)])
         del y, equal
     program = recording.program()

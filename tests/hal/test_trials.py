@@ -66,7 +66,7 @@ def test_a_plug_in_is_tried_once_and_again_after_a_change(tmp_path: Path) -> Non
     assert first == 2  # in its trial, and in the program
     answer(DEFAULT, tmp_path)
     assert count() == first + 1  # in the program only
-    (tmp_path / "another_package").mkdir()  # as an installation changes the folder
+    (tmp_path / "another_package").mkdir()  # as after an installation
     answer(DEFAULT, tmp_path)
     assert count() == first + 3
 
@@ -76,7 +76,7 @@ def test_a_failed_trial_is_valid_until_a_variable_that_affects_it_changes(tmp_pa
     text = f"{BEGINNING}\n{body}\n{hook_text('''[spec(environment=('CARD_',))]''')}"
     install(tmp_path, Broken("careful", text, "", "", ""))
     assert answer(DEFAULT, tmp_path)["device"] == "numpy"
-    assert answer(DEFAULT, tmp_path)["warnings"]  # from the file
+    assert answer(DEFAULT, tmp_path)["warnings"]  # from the cache file
     with_fix = answer(DEFAULT, tmp_path, CARD_SAFE="1", POLYHAL_MEASURE_TIMEOUT="0")
     assert with_fix == {"device": "careful", "warnings": []}
 

@@ -38,7 +38,7 @@ def assigned_row(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
 
 def negated_probabilities(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     s = F.softmax(h, -1)
-    s.neg_()  # its gradient needs what this destroys
+    s.neg_()  # its gradient needs the overwritten values
     return s, h * 2
 
 
@@ -109,14 +109,14 @@ def facts(function: Callable[[Tensor], Any], device: ph.Device, w: Tensor, is_le
     h = x if is_leaf else x * 2
     try:
         a, b = function(h)
-    except AutogradError:  # a leaf that requires gradients cannot be changed
+    except AutogradError:  # a leaf that requires gradients cannot be written
         return [AutogradError]
     found: list[Any] = [a is h, b is h, a is b, a.requires_grad, b.requires_grad, a.is_leaf, b.is_leaf]
     if b.requires_grad:
         found.append(observed(lambda: (b * b).sum().backward(retain_graph=True)))
     if a.requires_grad:
         found.append(observed(lambda: (a * 3).sum().backward()))
-    if AutogradError not in found:  # a pass that fails halfway may have added some
+    if AutogradError not in found:  # a failed pass may have accumulated some gradients
         leaves = (x, w, a) if a.is_leaf else (x, w)
         found += [None if t.grad is None else t.grad.numpy().round(3).tolist() for t in leaves]
     before = a.numpy()
@@ -240,7 +240,7 @@ def test_gradients_of_tensors_made_inside_belong_to_their_run(device: ph.Device,
     w = ph.tensor(START, device=device, requires_grad=True)
     step = ph.jit(lambda h: program(h, w))
     eager = None
-    for call in range(12):  # more often than a function may be recorded in vain
+    for call in range(12):  # more than the limit of failed recordings
         w.grad = None
         results = [x for t in step(h + call) for x in (t, t.grad)]
         found = [None if x is None else x.numpy() for x in (*results, w.grad)]

@@ -52,7 +52,7 @@ def test_padding_changes_nothing(model: Any, side: str, form: str) -> None:
         mask = mask.bool()
     elif form == "added":
         if side == "left" and isinstance(model, GPT):
-            return  # positions of a row do not follow from a mask that is added
+            return  # an additive mask does not determine the positions
         mask = ((1 - mask.float()) * -1e9)[:, None, None, :]
     with ph.no_grad():
         logits = model(ph.tensor(ids, device=model.device), attention_mask=mask).numpy()

@@ -19,7 +19,7 @@ def test_samples_have_no_token_without_text(temperature: float) -> None:
     model: Any = GPT(
         GPTConfig(tokenizer.vocab_size, block_size=8, n_layer=1, n_head=1, n_embd=4, tie_weights=False), "numpy"
     )
-    with ph.no_grad():  # the unknown character is the most likely one, whatever the input
+    with ph.no_grad():  # the unknown character is most likely after any input
         model.transformer["ln_f"].bias[:] = 1.0
         model.transformer["ln_f"].weight.zero_()
         model.lm_head.weight[tokenizer.unknown_id] = 3.0

@@ -25,7 +25,7 @@ def _leaf(values: object, device: Device) -> Tensor:
     return Tensor(np.asarray(values, np.float32), device=device, requires_grad=True)
 
 
-@pytest.mark.parametrize("rows", [3, 700])  # few logits have a kernel of their own
+@pytest.mark.parametrize("rows", [3, 700])  # few rows have their own kernel
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("shift", _SHIFTS)
 def test_the_cross_entropy_of_equal_logits_is_the_logarithm_of_their_number(
@@ -53,7 +53,7 @@ def _attention(
     """Return the result and the gradients of q, k, v (and the mask), and PyTorch's in float64."""
     rng = np.random.default_rng(2)
     arrays = [rng.normal(size=(1, 2, n, 16)).astype(np.float32) for n in (queries, 5, 5)]
-    arrays[0] *= 0  # beside a large mask float32 has no room for their products, and float64 has
+    arrays[0] *= 0  # a large mask absorbs the products in float32 but not in float64
     g = rng.normal(size=(1, 2, queries, 16)).astype(np.float32)
     leaves = [_leaf(a, device) for a in arrays]
     added = Tensor(mask, device=device, requires_grad=learned)
@@ -67,7 +67,7 @@ def _attention(
         got = [y.numpy() for y in function()]
     theirs = [torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in arrays]
     bias = torch.tensor(mask, dtype=torch.float64, requires_grad=learned)
-    with sdpa_kernel(SDPBackend.MATH):  # its fused kernel gives the sum of the values for finfo.min
+    with sdpa_kernel(SDPBackend.MATH):  # its fused kernel returns the sum of the values for finfo.min
         out = torch.nn.functional.scaled_dot_product_attention(*theirs, attn_mask=bias)
     out.backward(torch.tensor(g, dtype=torch.float64))
     return got, [out.detach().numpy(), *(x.grad.numpy() for x in [*theirs, *([bias] if learned else [])])]

@@ -60,7 +60,7 @@ def _compare(
     chosen = Harness(_Chosen(device.backend, *builds))
     keep = rng.random((t, s)) < 0.7
     keep[0] = False
-    # Rows of one large number, beside which float64 alone would see the products of queries and keys: these are 0.
+    # Each row of the mask is one large number, which absorbs scores in float32 but not in float64: scores are 0.
     least = -6e4 if dtype is dtypes.float16 else -1e9
     large = np.where(np.arange(t)[:, None] % 3 == 0, least, np.where(keep, 0.0, least))
     mask = {"": None, "bool": keep, "float": rng.uniform(-1, 1, (2, 1, s)), "large": large}[masked]

@@ -21,7 +21,7 @@ pytestmark = [
 
 OPEN = """
 import ctypes, sys, warnings
-ctypes.CDLL(sys.argv[1])  # as an import of a package does that brings it
+ctypes.CDLL(sys.argv[1])  # as the import of a package that bundles it does
 import polyhal
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")

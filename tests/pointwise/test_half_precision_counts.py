@@ -54,7 +54,7 @@ def test_the_gradient_of_a_mean_over_more_elements_than_half_precision_counts(
     (function(x) * _SCALE).backward()
     units = 2.0**-11 if dtype == "float16" else 2.0**-8
     expected = share * _SCALE / _COUNT
-    # Derivative and product round once each, a quarter of subnormal numbers' steps aside.
+    # Derivative and product round once each; a quarter of a subnormal unit is added for small results.
     np.testing.assert_allclose(x.grad.to("float32").numpy(), expected, rtol=4 * units)
 
 

@@ -60,7 +60,7 @@ def test_periodic_functions_of_infinity_are_nan(device: Device, name: str) -> No
 def test_powers_are_accurate_up_to_the_largest_float(device: Device) -> None:
     rng = np.random.default_rng(5)
     x = (2.0 ** rng.uniform(-126, 128, 6000)).astype(np.float32)
-    x[:2000] = rng.uniform(0.7, 1.4, 2000)  # near 1, where exponents are large
+    x[:2000] = rng.uniform(0.7, 1.4, 2000)  # bases near 1, with large exponents
     x = x[x != 1]
     y = (rng.uniform(-126, 127.99, x.size) / np.log2(x.astype(np.float64))).astype(np.float32)
     got = polyhal.pow(polyhal.tensor(x, device=device), polyhal.tensor(y, device=device)).numpy()

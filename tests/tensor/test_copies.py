@@ -112,7 +112,7 @@ def test_captured_steps_take_copies(device: ph.Device) -> None:
         for got, want in zip(captured(x), step(x), strict=True):
             np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
     pickled = ph.jit(lambda x: pickle.dumps(x * 2))
-    pickled(x)  # the first call runs op by op
+    pickled(x)  # the first call is eager
     with pytest.raises(ph.errors.CaptureError):
         pickled(x)
 

@@ -128,7 +128,7 @@ def _uninitialized(device: ph.Device) -> list[ph.Tensor]:
 def test_uninitialized_memory_is_not_filled(device: ph.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     like = ph.ones((2,), device=device)
     monkeypatch.setattr(device.backend, "fill", lambda value, out: pytest.fail("memory is filled"))
-    device.plans.clear()  # a plan keeps the method that it calls
+    device.plans.clear()  # plans hold bound methods
     try:
         assert [x.shape for x in (ph.empty(3, device=device), ph.empty_like(like))] == [(3,), (2,)]
     finally:

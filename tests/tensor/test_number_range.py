@@ -65,7 +65,7 @@ _REFUSED: dict[str, Callable[[Device], Any]] = {
 
 @pytest.mark.parametrize("name", _REFUSED)
 def test_numbers_that_do_not_fit_are_refused(device: Device, name: str) -> None:
-    for _ in range(2):  # the second call finds the plan of the first
+    for _ in range(2):  # the second call reuses the plan
         with pytest.raises(NumberRangeError, match="expected"):
             _REFUSED[name](device)
 

@@ -107,7 +107,7 @@ def test_a_write_on_the_tape_reads_its_source_before(device: ph.Device, name: st
     np.testing.assert_allclose(leaf.grad.numpy(), other.grad.numpy(), rtol=2e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [n for n in WRITES if n != "reversed"])  # whose index is read by Python
+@pytest.mark.parametrize("name", [n for n in WRITES if n != "reversed"])  # it reads a tensor in Python
 def test_each_call_of_a_captured_write_reads_its_source_before(device: ph.Device, name: str) -> None:
     x = ph.tensor(start(), device=device)
     step = ph.jit(lambda: WRITES[name](x, same))
@@ -162,7 +162,7 @@ def _windows_of(memory: Any, shape: tuple[int, ...], window: Any) -> Any:
 def test_any_window_is_copied_to_any_other_as_it_was(case: Any) -> None:
     shape, source, target = case
     places = _positions(shape, target)
-    if len(np.unique(places)) < places.size:  # a write to an element twice is refused
+    if len(np.unique(places)) < places.size:  # duplicate targets raise
         return
     values = np.arange(200, dtype=np.float32)
     right = values.copy()
@@ -172,7 +172,7 @@ def test_any_window_is_copied_to_any_other_as_it_was(case: Any) -> None:
         written = _windows_of(x, shape, target)
         try:
             written.copy_(_windows_of(x, shape, source))
-        except ph.hal.errors.ShapeError:  # layouts that interleave count as overlapping themselves
+        except ph.hal.errors.ShapeError:  # interleaved layouts are treated as self-overlapping
             return
         np.testing.assert_array_equal(x.numpy(), right)
 

@@ -112,7 +112,7 @@ def test_numpy_protocol(device: Device) -> None:
     assert np.asarray(x).dtype == np.float32
     assert np.asarray(x, dtype=np.float64).dtype == np.float64
     np.testing.assert_allclose(x, [1, 2])
-    if device.name.startswith(("wgpu", "numpy:contiguous_only")):  # they offer no memory of the host
+    if device.name.startswith(("wgpu", "numpy:contiguous_only")):  # without host-visible memory
         with pytest.raises(ValueError, match="copy=False"):
             np.asarray(x, copy=False)
         return

@@ -106,13 +106,13 @@ def _sharing(function: Function) -> dict[bool, str]:
     """Return whether results share memory with arguments, each case with a call as evidence."""
     found: dict[bool, str] = {}
     op = getattr(function, "op", None)
-    computes = op is not None and op.view is None  # the executor takes memory for every result
+    computes = op is not None and op.view is None  # the executor allocates every result
     for shape in SHAPES:
         x, other = _numbers(shape), _numbers(shape)
         for args, keywords in itertools.islice(_calls(function, x, other), 1 if computes else None):
             try:
                 result = function(x, *args, **keywords)
-            except Exception:  # arguments that do not fit
+            except Exception:  # invalid arguments
                 continue
             if made := _memory(result):
                 shares = bool(made & _memory((x, *args, *keywords.values())))
@@ -129,7 +129,7 @@ def _same_random_numbers() -> Iterator[None]:
 
 
 FUNCTIONS = sorted({id(f[1]): f for f in _functions()}.values(), key=lambda f: f[0])
-"""Each once, whatever names it has."""
+"""Functions without their aliases."""
 _PARTS = 4
 
 

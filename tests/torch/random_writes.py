@@ -83,7 +83,7 @@ def _step(kind: int, x: torch.Tensor, y: torch.Tensor, share: bool, choice: int,
     elif _fits(x, y):
         if kind == 9:
             return x + y
-        source = y.clone() if share else y  # PyTorch does not say what a write over a part of its source gives
+        source = y.clone() if share else y  # PyTorch leaves writes that overlap their source undefined
         if kind == 8 and _fits(y, x):
             before = x.clone()
             x.copy_(source)

@@ -148,7 +148,7 @@ def test_a_write_over_a_part_of_its_source_is_refused_as_on_the_cpu() -> None:
     def turn(x: torch.Tensor) -> None:
         x.mul_(x.t())
 
-    def gap(x: torch.Tensor) -> None:  # PyTorch looks no further where there are gaps
+    def gap(x: torch.Tensor) -> None:  # PyTorch detects no overlap of layouts with gaps
         x[:, 1:3].add_(x[:, 2:])
 
     def itself(x: torch.Tensor) -> None:

@@ -116,7 +116,7 @@ def test_an_operand_that_overlaps_its_target(torch_device: str) -> None:
         x[1:].mul_(x[:-1])
     assert x.tolist() == [1, 2, 3, 4]
     columns = x.repeat(2, 1)
-    columns[:, 1:].mul_(columns[:, :-1])  # PyTorch does not look at parts with gaps; all is read before the write
+    columns[:, 1:].mul_(columns[:, :-1])  # PyTorch detects no overlap of layouts with gaps; reads precede the write
     assert columns.tolist() == [[1, 2, 6, 12]] * 2
 
 

@@ -41,7 +41,7 @@ _SYSTEM = re.compile(r"GLIBC|GCC|CXXABI|OMP|GOMP|LIBC")
 _NO_DEVICE = 100
 """cudaErrorNoDevice; the other libraries treat it as an error, too."""
 _STAND_INS = ("libno_nvidia.so", "libno_cuda_code.so")
-"""Of NVIDIA's libraries, and of PyTorch's CUDA code. PyTorch loads the first before the C++ library, which the second needs."""
+"""Names for NVIDIA's libraries and PyTorch's CUDA code. The first is loaded before the C++ library, which the second needs."""
 _TYPE_INFO = "_ZTI"
 _TYPE_INFO_VTABLE = "_ZTVN10__cxxabiv117__class_type_infoE"
 _CONSTRUCTOR = re.compile(r"_Z.*C[12]E")
@@ -175,7 +175,7 @@ def _definition(name: str, is_object: bool) -> str:
     if _CONSTRUCTOR.match(name):
         return f"void *{name}(void **self) {{ *self = no_class + 2; return self; }}"
     if _is_cpp(name):
-        # The initialization of PyTorch writes through pointers that some functions return.
+        # PyTorch's initialization writes through pointers that some functions return.
         return f"void *{name}(void) {{ return memory; }}"
     return f"int {name}(void) {{ return {_NO_DEVICE}; }}"
 
