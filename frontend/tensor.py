@@ -183,7 +183,7 @@ class Tensor(
             yield self[i]
 
     def __contains__(self, value: Any) -> bool:
-        """Whether an element equals `value`, a number or a tensor that broadcasts. Waits for the device."""
+        """Return True if an element equals `value`, a number or a tensor that broadcasts. Waits for the device."""
         return bool((self == value).any())
 
     # --- values on the host -----------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class KernelLaunch:
             runtime.profile.append((self.name, event))
 
     def _wrapped(self, values: list[Any]) -> list[Any]:
-        """The arguments with integers of 64 bits as signed ones. Raises NumberRangeError for larger ones."""
+        """Return the arguments with 64-bit integers as signed ones. Raises NumberRangeError for larger ones."""
         for place, _, kind in self._numbers:
             if kind == "long":
                 values[place] = in_64_bits(values[place])

@@ -57,7 +57,7 @@ def status_line(console: Console, text: str) -> Iterator[Callable[[str], None]]:
 
 
 def plain_table(*titles: str, right: Iterable[str] = ()) -> Table:
-    """An empty table without borders. Columns in `right` are right-aligned and not wrapped; the others wrap between words."""
+    """Return an empty table without borders. Columns in `right` align right without wrapping; others wrap between words."""
     from polyhal.cli.fitted_table import FittedTable
 
     out = FittedTable(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))

@@ -224,7 +224,7 @@ def leaves_of(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def nodes_of(outputs: Sequence[Tensor]) -> list[GradNode]:
-    """The nodes that tensors depend on."""
+    """Return the nodes that tensors depend on."""
     pending = [edge[0] for x in outputs if isinstance(edge := edge_of(x), tuple)]
     seen = dict.fromkeys(pending)
     while pending:

@@ -287,7 +287,7 @@ def distributions(known: Registry) -> dict[str, str]:
 
 
 def _requirements(name: str) -> list[str]:
-    """The names of the distributions that one requires, in declared order: its extras, too, but for development and tests."""
+    """Return the distributions that one requires, in declared order, extras included except for development and tests."""
     try:
         requirements = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:

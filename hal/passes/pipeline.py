@@ -45,7 +45,7 @@ PASSES = (
 
 
 def optimize(graph: Graph) -> Graph:
-    """The graph after all passes. Outputs may have become one value; `hal/scheduler/outputs.py` gives each its memory."""
+    """Return the graph after all passes. Outputs that became one value get their own memory in `hal/scheduler/outputs.py`."""
     for step in PASSES:
         graph = step(graph)
     return graph

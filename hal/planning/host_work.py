@@ -39,12 +39,12 @@ class HostWork:
             self._counts[op] = HostCalls(calls + 1, moved + nbytes)
 
     def counts(self) -> dict[str, HostCalls]:
-        """The calls since the start of the process, by op."""
+        """Return the calls since the start of the process, by op."""
         with self._lock:
             return dict(self._counts)
 
     def since(self, before: dict[str, HostCalls]) -> dict[str, HostCalls]:
-        """The calls since `counts` returned `before`."""
+        """Return the calls since `counts` returned `before`."""
         found = {}
         for op, (calls, nbytes) in self.counts().items():
             known = before.get(op, HostCalls(0, 0))

@@ -34,7 +34,7 @@ class OpenedFile:
         self.size = os.fstat(self._descriptor).st_size
 
     def fileno(self) -> int:
-        """The descriptor, for mapping the file."""
+        """Return the descriptor, for mapping the file."""
         return self._descriptor
 
     def read(self, offset: int = 0, nbytes: int | None = None) -> bytes:

@@ -55,7 +55,7 @@ class Interpreter:
     def __init__(
         self, graph: torch.fx.GraphModule, device: Device, symbols: Symbols, kept: dict[torch.fx.Node, Any] | None = None
     ) -> None:
-        """The values of the nodes that are keys of `kept` are stored in it."""
+        """Prepare a pass that stores in `kept` the values of the nodes that are its keys."""
         self._kept = {} if kept is None else kept
         self._graph = graph
         self._device = device

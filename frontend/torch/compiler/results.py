@@ -195,7 +195,7 @@ class GraphResults:
 
 
 def graph_results(graph: torch.fx.GraphModule) -> Sequence[Any]:
-    """The nodes and constants that a graph returns."""
+    """Return the nodes and constants that a graph returns."""
     (output,) = [n for n in graph.graph.nodes if n.op == "output"]
     returned: Any = output.args[0]
     return returned if isinstance(returned, (list, tuple)) else [returned]

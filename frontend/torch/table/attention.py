@@ -14,7 +14,7 @@ def attention(
     q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     return_debug_mask: bool = False, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """The result and the logarithms of the sums of its weights; None for the results of dropout and ragged batches.
+    """Return the result and the logarithms of the sums of its weights; None for the results of dropout and ragged batches.
 
     The logarithms have the shape that PyTorch documents, because compiled programs rely on it.
     """

@@ -135,7 +135,7 @@ def nll_loss(x: Any, target: Any, weight: Any, reduction: int, ignore_index: int
 
 
 def _total(x: Any) -> Any:
-    """The sum in the dtype of its accumulator: float16 cannot hold a sum of 65,505 weights."""
+    """Return the sum in the dtype of its accumulator: float16 cannot hold a sum of 65,505 weights."""
     return F["sum"](cast(x, accumulator(x.dtype)))
 
 

@@ -93,7 +93,7 @@ def _log1p(x: Any) -> Any:
 
 @complex_rule(sqrt)
 def _sqrt(x: Any) -> Any:
-    """The larger part is sqrt((|z| + |a|) / 2); the other follows from b without cancellation. Both are infinite where b is.
+    """Compute the larger part as sqrt((|z| + |a|) / 2), the other from b without cancellation. Both are infinite if b is.
 
     Signs are constant factors, so that the parts have a gradient on the axes, too.
     """

@@ -46,7 +46,7 @@ def _np_softplus(x: Any) -> Any:
 
 
 def _mish_gradient(g: Any, x: Any) -> Any:
-    """The derivative of tanh is computed by an exponential, because large x magnify the rounding error of `1 - tanh(s)**2`."""
+    """Compute the derivative of tanh by an exponential, because large x magnify the rounding error of `1 - tanh(s)**2`."""
     s = softplus(x)
     decay = exp(s * -2.0)
     return g * (tanh(s) + x * (decay * 4.0 / square(decay + 1.0)) * sigmoid(x))

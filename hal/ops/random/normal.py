@@ -88,7 +88,7 @@ normal_coefficients = declare(
 
 
 def _leading_zeros(x: Any) -> Any:
-    """The number of leading zeros of words in int32 that are not 0, by halving."""
+    """Return the number of leading zeros of nonzero int32 words, by bisection."""
     zeros = bitwise_and(x, 0)
     for bits in (16, 8, 4, 2, 1):
         small = equal(shifted_right(x, 32 - bits), 0)

@@ -90,7 +90,7 @@ def unsigned(words: Any) -> Any:
 
 
 def _word(number: int, *, word: int) -> Any:
-    """One 32-bit word of an integer, counted from the lowest, as a tensor of one int32."""
+    """Return one 32-bit word of an integer, counted from the lowest, as a tensor of one int32."""
     return np.array([signed_word(int(number) >> 32 * word)], np.int32)
 
 
@@ -114,7 +114,7 @@ _number_word = declare(
 
 
 def multiply_words(a: Any, b: Any) -> tuple[Any, Any]:
-    """The high and the low word of a 32-bit product, from 16-bit halves: the contract has no wide multiplication.
+    """Return the high and the low word of a 32-bit product, from 16-bit halves: the contract has no wide multiplication.
 
     `b` is a tensor or a number. Words are in int32, with the bits of their unsigned values.
     """
@@ -230,7 +230,7 @@ def _random_bits(seed: int, offset: int, *, shape: Any) -> Any:
 
 
 def _random_words(seed: int, offset: int, *, shape: Any) -> Any:
-    """The words of `random_bits` as int32, for devices without uint32."""
+    """Return the words of `random_bits` as int32, for devices without uint32."""
     return words_of(seed, offset, shape).view(np.int32)
 
 

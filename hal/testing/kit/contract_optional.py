@@ -27,7 +27,7 @@ _MOST = 512
 
 
 def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
-    """The checks by name."""
+    """Return the checks by name."""
     capabilities = device.capabilities
     yield "optional_names", functools.partial(optional_names, device)
     for family, names in (

@@ -113,7 +113,7 @@ def _cofactors_derivative(a: Any, direction: Any) -> Any:
 
 
 def _third_derivative(g: Any, a: Any, direction: Any) -> Any:
-    """The third derivative of the determinant along two directions, by the inverse, so that the matrices must be regular.
+    """Return the third derivative of the determinant along two directions, by the inverse of regular matrices.
 
     It is the derivative of det A (tr X tr Y - tr XY), where X and Y are the inverse times each direction.
     """
