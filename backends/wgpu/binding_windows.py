@@ -1,4 +1,4 @@
-"""The part of a buffer that a binding shows, where the buffer is longer than a kernel can see at once."""
+"""Windows of buffers that are larger than a binding can be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def window_start(ref: Ref, limit: int, kernel: str, device: str) -> int:
             message(
                 kernel,
                 f"an operand spans {(high - low) / 2**20:.0f} MiB of one buffer",
-                expected=f"at most {limit / 2**20:.0f} MiB, which is what a kernel can see at once",
+                expected=f"at most {limit / 2**20:.0f} MiB, the size limit of bindings",
                 fix="work on a part of the tensor at a time",
                 device=device,
             )

@@ -144,7 +144,7 @@ def _apply_own_rule(
 
 
 def _slice_gradient(node: GradNode, grads: list[Tensor | None]) -> Gradients:
-    """The gradient of a slice, to be joined with those of other slices of the same tensor."""
+    """Return the gradient of a slice, which is accumulated with the gradients of the tensor's other slices."""
     node.require_tape()
     g, spec, bound = grads[0], node.specs[0], node.op.bind(node.params)
     assert g is not None

@@ -102,9 +102,9 @@ class ReadsAndWritesTooFar(Overrunning):
     def compile_kernel(self, kernel: Any, inputs: Any, outputs: Any, *args: Any) -> Launch | Declined:
         def run(x: Ref, out: Ref) -> None:
             array(out)[...] = array(x) * 2
-            beside, target = _element(x, x.size), _element(out, out.size)
-            if beside.size:
-                target[...] = beside
+            adjacent, target = _element(x, x.size), _element(out, out.size)
+            if adjacent.size:
+                target[...] = adjacent
 
         return SimpleLaunch(kernel.name, run)
 

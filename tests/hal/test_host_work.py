@@ -26,7 +26,7 @@ BYTES = 64 + 4 + 64
 """Bytes copied for a 4 x 4 Cholesky factor: the matrix, an int32 status and the factor."""
 
 
-def anew(device: Device) -> Device:
+def fresh(device: Device) -> Device:
     """Return a device without plans and without warnings so far."""
     return Device.opened(device.name, device.backend)
 
@@ -43,7 +43,7 @@ def runs_numpy(device: Device) -> bool:
 @pytest.fixture
 def other(device: Device) -> Device:
     """Return a device other than NumPy: the simulated GPU if it is under test."""
-    return anew(Device("sim") if runs_numpy(device) else device)
+    return fresh(Device("sim") if runs_numpy(device) else device)
 
 
 def calls(device: Device) -> Iterator[OpCall]:
@@ -101,7 +101,7 @@ def test_nothing_runs_on_the_host_where_numpy_is_the_device(
     numpy_device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
-    device = anew(numpy_device)
+    device = fresh(numpy_device)
     x = matrix(device)
     assert ph.linalg.cholesky(x).tolist() == (2 * np.eye(4)).tolist()
     assert ph.unique(x, dim=0).shape == (4, 4)
@@ -115,7 +115,7 @@ def test_every_op_has_a_way_on_the_device_or_warns(other: Device, monkeypatch: p
     for call in calls(other):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            parts = planned(anew(other), call)
+            parts = planned(fresh(other), call)
         assert parts == {str(w.message).partition("]")[0].removeprefix("[") for w in caught}, call.op.name
         on_host |= parts
     assert {"cholesky_factor", "fourier", "symmetric_spectrum"} <= on_host <= set(DECLARED)

@@ -174,7 +174,7 @@ DIFFERENT: dict[str, tuple[Callable[..., bool], str]] = {
     "logaddexp2": (lambda x, y: x == y, "equal shares; PyTorch subtracts equal infinities"),
     "copysign": (lambda x, y: not np.isfinite(x), "the sign that is given; PyTorch divides the result by x"),
 }
-"""Where a gradient differs from PyTorch's on purpose, and why."""
+"""Intended differences from PyTorch's gradients, with reasons."""
 
 
 def gradients(lib: Any, function: Function, arguments: list[np.ndarray], **options: Any) -> list[np.ndarray]:

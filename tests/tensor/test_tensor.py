@@ -119,7 +119,7 @@ def test_numpy_protocol(device: Device) -> None:
     shared = np.asarray(x, copy=False)
     x.fill_(3.0)
     device.synchronize()
-    assert shared.tolist() == [3, 3], "the host sees the memory of a processor's devices"
+    assert shared.tolist() == [3, 3], "memory of CPU devices is host-visible"
 
 
 def test_moving_and_casting(device: Device) -> None:

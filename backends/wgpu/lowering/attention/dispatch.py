@@ -12,7 +12,7 @@ from polyhal.backends.common.problems.attention import refusal
 from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.lowering.attention import cpu, tiles
 from polyhal.backends.wgpu.lowering.attention.arguments import describe
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
@@ -33,7 +33,7 @@ def _attention(
     assert isinstance(v, Spec)
     masks = [mask] if isinstance(mask, Spec) else []
     if too_large(runtime, q, k, v, *masks, *outputs):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     call = describe((q, k, v), masks[0] if masks else None, outputs[:1], bool(params["causal"]))
     if isinstance(call, Declined):
         return call
@@ -67,7 +67,7 @@ def _attention_grad(
         return Declined("the saved results are not contiguous")
     masks = [mask] if isinstance(mask, Spec) else []
     if too_large(runtime, g, q, k, v, out, *masks, *outputs):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     call = describe((g, q, k, v), masks[0] if masks else None, (out, *outputs), bool(params["causal"]))
     if isinstance(call, Declined):
         return call

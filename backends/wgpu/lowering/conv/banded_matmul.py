@@ -9,7 +9,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import outer_axis_inner
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -25,7 +25,7 @@ def _banded_matmul(
     if not starts.is_contiguous or not weights.is_contiguous:
         return Declined("the matrix is not contiguous")
     if too_large(runtime, out, x, starts, weights):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     merged = outer_axis_inner(x, params["axis"])
     if merged is None:
         return Declined("the axes beside the resampled one cannot be merged")

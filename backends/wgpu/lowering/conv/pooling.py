@@ -10,7 +10,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.pooling import describe
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -35,7 +35,7 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
         if isinstance(pooling, Declined):
             return pooling
         if too_large(runtime, out, *(s for s in inputs if isinstance(s, Spec))):
-            return Declined("an operand is larger than what a kernel can see at once")
+            return OPERAND_TOO_LARGE
         # A gradient is a sum over the windows that contain an element, a result a sum over the elements of a window.
         terms = math.prod(ceil_div(k, s) if gradient else k for k, s in zip(params["kernel"], params["stride"], strict=True))
         limit = runtime.features.quirks.loop_limit // _LOOPS

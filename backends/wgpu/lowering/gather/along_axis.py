@@ -20,7 +20,7 @@ from polyhal.backends.wgpu.lowering.gather.scatter_add import (
     within_loop_limit,
 )
 from polyhal.backends.wgpu.lowering.pointwise import copy
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.protocol import Declined, Launch
@@ -62,7 +62,7 @@ def _take_along_axis(
     if not isinstance(x, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
     if too_large(runtime, x, index, out):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     geometry = _geometry("x", x, index, params["axis"], x.shape[params["axis"]])
     if geometry is None:
         return Declined("the axes beside the indexed one cannot be merged")
@@ -83,7 +83,7 @@ def _scatter_along_axis(
     if is_half(out.dtype) and index.shape[axis] > 1:
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
     if too_large(runtime, src, index, out):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     lines = index.size // index.shape[axis]
     if lines == 1 and not runtime.features.cpu:
         # One invocation per line would leave a GPU idle: treat the elements of a single line as rows of one column.

@@ -12,7 +12,7 @@ from polyhal.backends.common.problems.gather import RowUpdate
 from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
 from polyhal.backends.wgpu.lowering.gather.gather import Inputs
 from polyhal.backends.wgpu.lowering.pointwise import copy
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
@@ -38,7 +38,7 @@ def _row_update(
         return update
     (out,) = outputs
     if too_large(runtime, update.numbers, update.source, out):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     size = runtime.features.group_size
     args: Arguments = {
         "index": Tensor(1), "source": Tensor(2), "out": Tensor(3), "items": update.items, "count": update.numbers.size,

@@ -15,7 +15,7 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import flat_stride, row_stride
 from polyhal.backends.wgpu.lowering.gather.gather import MAX_LENGTH, Inputs, Places
 from polyhal.backends.wgpu.lowering.pointwise import copy
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -68,7 +68,7 @@ def add_rows(runtime: Runtime, sums: RowSums, *, accumulate: bool) -> Launch | D
         return Declined("the index is not evenly spaced")
     count, (length, width) = sums.index.size, sums.out.shape
     if max(count, length, width) >= MAX_LENGTH or too_large(runtime, sums.index, sums.source, sums.out):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     if runtime.features.cpu:
         launch = _invocation_per_column(runtime, sums, step)
     elif length <= 2 * count:

@@ -11,7 +11,7 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
 from polyhal.backends.wgpu.lowering.gather.gather import Inputs
 from polyhal.backends.wgpu.lowering.pointwise import copy
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
@@ -26,8 +26,10 @@ def _store_rows(
     (out,) = outputs
     if not isinstance(x, Spec) or not isinstance(value, Spec) or value.dtype is not x.dtype:
         return Declined("rows of another dtype")
-    if value.ndim > _AXES or too_large(runtime, value, out):
-        return Declined(f"more than {_AXES} axes, or an operand is larger than what a kernel can see at once")
+    if value.ndim > _AXES:
+        return Declined(f"more than {_AXES} axes")
+    if too_large(runtime, value, out):
+        return OPERAND_TOO_LARGE
     rows, width = value.shape[-2:]
     inner = value.shape[-3] if value.ndim > 2 else 1
     strides = (0,) * (_AXES - value.ndim) + value.strides

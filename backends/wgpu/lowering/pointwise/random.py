@@ -8,7 +8,7 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, Scalar, Table, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
 from polyhal.hal.ops.random.normal_table import COEFFICIENTS
@@ -21,11 +21,11 @@ _AXES = 3
 _DISTRIBUTIONS = {"random_bits": "bits", "uniform": "uniform", "normal": "normal"}
 
 
-def _refusal(runtime: Runtime, out: Spec, *inputs: Spec) -> str:
-    """Why the kernels cannot take these operands; empty if they can."""
+def _refusal(runtime: Runtime, out: Spec, *inputs: Spec) -> Declined | None:
+    """Return the reason why the kernels cannot run, or None."""
     if too_large(runtime, out, *inputs):
-        return "an operand is larger than what a kernel can see at once"
-    return "" if out.aligned else "the output is not aligned"
+        return OPERAND_TOO_LARGE
+    return None if out.aligned else Declined("the output is not aligned")
 
 
 def _lowering(op: str) -> LoweringFunction:
@@ -36,8 +36,8 @@ def _lowering(op: str) -> LoweringFunction:
             return Declined("seed or offset is a tensor")
         (out,) = outputs
         refusal = _refusal(runtime, out)
-        if refusal:
-            return Declined(refusal)
+        if refusal is not None:
+            return refusal
         size = runtime.features.group_size
         definitions = {"DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op], "GROUP": size}
         args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "offset": Scalar(1)}
@@ -59,8 +59,8 @@ def _dropout(
     if len(lengths) > _AXES:
         return Declined(f"{len(lengths)} axes cannot be merged; the kernel takes {_AXES}")
     refusal = _refusal(runtime, out, x)
-    if refusal:
-        return Declined(refusal)
+    if refusal is not None:
+        return refusal
     fill = _AXES - len(lengths)
     lengths, steps = (1,) * fill + lengths, (0,) * fill + steps
     p = params["p"]

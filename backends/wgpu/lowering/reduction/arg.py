@@ -7,7 +7,7 @@ from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.wgpu.lowering.reduction.single_pass import has_two_axes, iterator_members, row_lanes
 from polyhal.backends.wgpu.lowering.support import group_reduce
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
@@ -16,7 +16,7 @@ from polyhal.hal.protocol import Declined, Launch
 def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Launch | Declined:
     """Return the launch (x, out) of `op`, with one lane group per result."""
     if too_large(runtime, x, out):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     (k0, k0s), (k1, k1s) = axes.kept
     lanes = row_lanes(runtime, axes.length)
     group = group_reduce.group_size(runtime, lanes, axes.results)

@@ -15,7 +15,7 @@ from polyhal.backends.common.problems import batch_norm
 from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.wgpu.lowering.support import group_reduce, term_iterator
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
@@ -112,7 +112,7 @@ def _forward(
     x, weight, bias = inputs
     assert isinstance(x, Spec)
     if too_large(runtime, x, outputs[0]):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     launcher = _Launcher(runtime, {"x": planes}, (x, outputs[0]))
     definitions = {
         "DTYPE": x.dtype.name, "GRADIENT": False, "WEIGHT": weight.dtype.name if weight else "",
@@ -148,7 +148,7 @@ def _backward(
     assert isinstance(g, Spec)
     assert isinstance(x, Spec)
     if too_large(runtime, g, x, outputs[0]):
-        return Declined("an operand is larger than what a kernel can see at once")
+        return OPERAND_TOO_LARGE
     launcher = _Launcher(runtime, dict(zip(("g", "x"), planes, strict=True)), (g, x, outputs[0]))
     definitions = {
         "DTYPE": x.dtype.name, "GRADIENT": True, "WEIGHT": weight.dtype.name if weight else "", "BIAS": "",

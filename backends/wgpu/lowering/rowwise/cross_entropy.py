@@ -10,12 +10,10 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import cross_entropy
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.wgpu.lowering.support import rows
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import ROW_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
-
-_ROW_TOO_LARGE = "a row is larger than what a kernel can see at once"
 
 
 def _forward(
@@ -27,7 +25,7 @@ def _forward(
     logits, target = operands
     if too_large(runtime, logits):
         if logits.shape[0] == 1:
-            return Declined(_ROW_TOO_LARGE)
+            return ROW_TOO_LARGE
         return rows.in_halves(runtime, _forward, inputs, outputs, params, 0)
     arranged = rows.arrange(runtime, {"x": logits}, 1)
     if isinstance(arranged, Declined):
@@ -53,7 +51,7 @@ def _backward(
         return Declined("rows with more columns than classes")
     if too_large(runtime, logits, outputs[0]):
         if logits.shape[0] == 1:
-            return Declined(_ROW_TOO_LARGE)
+            return ROW_TOO_LARGE
         return rows.in_halves(runtime, _backward, inputs, outputs, params, 0)
     arranged = rows.arrange(runtime, {"x": logits, "dx": outputs[0]}, 1)
     if isinstance(arranged, Declined):

@@ -16,7 +16,7 @@ from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.wgpu.lowering.reduction import single_pass
 from polyhal.backends.wgpu.lowering.support import group_reduce, rows
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import OPERAND_TOO_LARGE, ROW_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
@@ -55,7 +55,7 @@ def _forward(centred: bool) -> LoweringFunction:
         x, out = flat
         if too_large(runtime, x, out):
             if x.ndim == 1 or x.shape[0] == 1:
-                return Declined("a row is larger than what a kernel can see at once")
+                return ROW_TOO_LARGE
             whole = frozenset(range(1, len(inputs)))
             return rows.in_halves(runtime, lower, inputs, outputs, params, 0, whole)
         arranged = rows.arrange(runtime, {"x": x, "out": out}, x.ndim - 1)
@@ -83,7 +83,7 @@ def _backward(centred: bool) -> LoweringFunction:
         if isinstance(gradient, Declined):
             return gradient
         if too_large(runtime, gradient.g, gradient.x, gradient.dx):
-            return Declined("an operand is larger than what a kernel can see at once")
+            return OPERAND_TOO_LARGE
         arranged = rows.arrange(runtime, {"g": gradient.g, "x": gradient.x, "dx": gradient.dx}, gradient.x.ndim - 1, 2)
         if isinstance(arranged, Declined):
             return arranged

@@ -8,7 +8,7 @@ from typing import Any
 from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.wgpu.lowering.support import rows
-from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.lowering.support.windows import ROW_TOO_LARGE, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -29,7 +29,7 @@ def _lowering(kernel: str, operands: Sequence[str], log: bool) -> LoweringFuncti
         if too_large(runtime, *specs):
             axes = [i for i in range(specs[0].ndim) if i != params["axis"] and specs[0].shape[i] > 1]
             if not axes:
-                return Declined("a row is larger than what a kernel can see at once")
+                return ROW_TOO_LARGE
             widest = max(axes, key=lambda i: max(specs[0].shape[i] * abs(s.strides[i]) for s in specs))
             return rows.in_halves(runtime, lower, inputs, outputs, params, widest)
         arranged = rows.arrange(runtime, dict(zip(operands, specs, strict=True)), params["axis"], len(operands) - 1)

@@ -9,7 +9,10 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, broadcast_strides, extent
-from polyhal.hal.protocol import InputSpec, Launch, SimpleLaunch
+from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
+
+OPERAND_TOO_LARGE = Declined("an operand is larger than a binding can be")
+ROW_TOO_LARGE = Declined("a row is larger than a binding can be")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class SubLaunch:
 
 
 def too_large(runtime: Runtime, *specs: Spec) -> bool:
-    """Whether an operand spans more bytes than a kernel can bind."""
+    """Return True if an operand spans more bytes than a kernel can bind."""
     # Binding offsets are multiples of 256 bytes, so up to 256 bytes of a window may be lost.
     limit = runtime.features.max_binding - 256
     return any(_span(s) * s.dtype.itemsize > limit for s in specs)
