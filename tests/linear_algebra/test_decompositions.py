@@ -125,6 +125,42 @@ def test_singular_determinants_have_second_derivatives() -> None:
         np.testing.assert_allclose(second.numpy(), [[0, 0], [-1, 2]], atol=1e-12)
 
 
+def test_determinants_of_matrices_with_nan_have_gradients_of_nan(device: Device) -> None:
+    torch = pytest.importorskip("torch")
+    values = np.array([[[1, np.nan], [2, 3]], [[1, 2], [3, 4]]], np.float32)
+    for function in (lambda la, x: la.det(x), lambda la, x: la.slogdet(x)[1], lambda la, x: la.inv(x)):
+        ours, theirs = polyhal.tensor(values, device=device, requires_grad=True), torch.tensor(values, requires_grad=True)
+        function(linalg, ours).sum().backward()
+        function(torch.linalg, theirs).sum().backward()
+        assert ours.grad is not None
+        assert theirs.grad is not None
+        np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-5)
+
+
+def test_results_that_ignore_an_operand_have_a_gradient_of_zeros(device: Device) -> None:
+    torch = pytest.importorskip("torch")
+    values = np.array([[1.0, np.inf], [np.nan, 0.0]], np.float32)
+    functions: dict[str, Callable[[Any, Any], Any]] = {
+        "power 0 of matrices": lambda lib, x: lib.linalg.matrix_power(x, 0),
+        "power 0 of elements": lambda lib, x: x**0,
+        "addmm without a sum": lambda lib, x: lib.addmm(x, lib.ones_like(x), lib.ones_like(x), beta=0),
+        "baddbmm without a sum": lambda lib, x: lib.baddbmm(x[None], lib.ones_like(x)[None], lib.ones_like(x)[None], beta=0),
+    }
+    for name, function in functions.items():
+        ours, theirs = polyhal.tensor(values, device=device, requires_grad=True), torch.tensor(values, requires_grad=True)
+        results = function(polyhal, ours), function(torch, theirs)
+        np.testing.assert_allclose(results[0].detach().numpy(), results[1].detach().numpy(), err_msg=name)
+        for result in results:
+            result.sum().backward()
+        assert ours.grad is not None, name
+        assert theirs.grad is not None, name
+        np.testing.assert_array_equal(ours.grad.numpy(), theirs.grad.numpy(), err_msg=name)
+    x = polyhal.tensor(values, device=device, requires_grad=True)
+    ((linalg.vector_norm(x, 0) + linalg.matrix_power(x, 0).sum()) * np.inf).backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[0, 0], [0, 0]]
+
+
 def test_gradients_of_values_need_no_different_values() -> None:
     x = polyhal.tensor(np.eye(3), dtype=polyhal.float64, device="numpy", requires_grad=True)
     (linalg.svd(x).S.sum() + linalg.eigh(x).eigenvalues.sum()).backward()

@@ -131,9 +131,12 @@ BINARY: dict[str, Function] = {
         "xlogy",
         "xlog1py",
         "copysign",
+        "fmod",
+        "remainder",
     ]
 }
 BINARY |= {
+    "truncating divide": _named("div", rounding_mode="trunc"),
     "floor_divide": _named("div", rounding_mode="floor"),
     "lerp": _named("lerp", weight=0.3),
     "where": lambda lib, x, y: lib.where(x > y, x, y),
@@ -216,6 +219,19 @@ def test_every_device_has_these_gradients(name: str, device: Device, monkeypatch
     differs, _ = DIFFERENT.get(name, (lambda *_: False, ""))
     compared = np.array([not differs(v) for v in values])
     np.testing.assert_allclose(found[0][compared], expected[0][compared], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
+@pytest.mark.parametrize("name", ["truncating divide", "floor_divide", "fmod", "remainder"])
+def test_every_device_has_these_gradients_of_quotients(name: str, captured: bool, device: Device) -> None:
+    arguments = [a.ravel() for a in np.meshgrid(PAIRED, PAIRED)]
+    function = BINARY[name]
+    if captured:
+        step = ph.jit(lambda x, y: BINARY[name](ph, x, y))
+        step(*(Tensor(a, dtype="float32", device=device, requires_grad=True) for a in arguments))
+        function = lambda lib, x, y: step(x, y)  # noqa: E731
+    found = gradients(ph, function, arguments, dtype="float32", device=device)
+    assert_equal(name, arguments, found, gradients(torch, BINARY[name], arguments))
 
 
 def test_the_gradient_of_logit_with_limits_is_zero_outside(device: Device) -> None:

@@ -17,7 +17,7 @@ from polyhal.hal.ops.pointwise.inverse_hyperbolic import acosh, asinh, atanh
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not, logical_or
 from polyhal.hal.ops.pointwise.pairs import hypot
 from polyhal.hal.ops.pointwise.rounding import isfinite, isinf, isnan
-from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.pointwise.selection import constant_in, where
 from polyhal.hal.ops.pointwise.signs import copysign
 from polyhal.hal.ops.pointwise.smooth_activation import softsign, tanhshrink
 from polyhal.hal.ops.pointwise.trigonometry import acos, asin, atan, atan2, cos, cosh, sin, sinh, tan, tanh
@@ -135,7 +135,7 @@ def _power(x: Any, y: Any) -> Any:
 
 
 _SIMPLE_POWERS: dict[complex, Callable[[Any], Any]] = {
-    0: lambda x: join(where(False, x.real, 1.0), where(False, x.imag, 0.0)),
+    0: lambda x: join(constant_in(x.real, 1.0), constant_in(x.imag, 0.0)),
     1: lambda x: x * 1,
     2: square,
     -1: lambda x: 1.0 / x,

@@ -8,6 +8,7 @@ from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.layout.views import broadcast_to
 from polyhal.hal.ops.linear_algebra.products import bmm, mm, mv, outer, require_axes
+from polyhal.hal.ops.pointwise.selection import constant_in
 from polyhal.hal.ops.reductions.sums import sum_
 
 Number = float | int
@@ -28,7 +29,7 @@ def _sum(name: str, x: Any, product: Any, beta: Number, alpha: Number) -> Any:
         problem = f"input {tuple(x.shape)} does not broadcast to the product's shape {tuple(product.shape)}"
         raise ShapeError(message(name, problem)) from error
     if beta == 0:
-        return scaled
+        return constant_in(x, scaled) if x.dtype is scaled.dtype else scaled
     return (x if beta == 1 else x * beta) + scaled
 
 

@@ -15,7 +15,7 @@ from polyhal.hal.ops.linear_algebra.inverses import inverse
 from polyhal.hal.ops.linear_algebra.powers import positive_power
 from polyhal.hal.ops.linear_algebra.results import SlogdetResult
 from polyhal.hal.ops.pointwise.logic import less
-from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.pointwise.selection import constant_in, where
 
 
 @composite()
@@ -58,5 +58,5 @@ def matrix_power(x: Any, n: int) -> Any:
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(message("matrix_power", f"shape {tuple(x.shape)}", expected="(..., m, m)"))
     if n == 0:
-        return identity_like(x)
+        return constant_in(x, identity_like(x))
     return positive_power(inverse(x) if n < 0 else x, abs(n))

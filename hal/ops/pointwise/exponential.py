@@ -190,9 +190,9 @@ def _pow_gradient_of_exponent(g: Any, x: Any, y: Any, out: Any) -> Any:
 def _pow_gradient_of_base(g: Any, x: Any, y: Any) -> Any:
     """y x^(y - 1); for y = 0 that is 0 also at x = 0, where the power is infinite."""
     if type(y) in (int, float):
-        return g * (y * pow_(x, y - 1)) if y else g * 0
+        return g * (y * pow_(x, y - 1)) if y else where(False, g, 0.0)
     constant = equal(y, 0.0)
-    return g * where(constant, 0.0, y * pow_(x, where(constant, 1.0, y - 1)))
+    return where(constant, 0.0, g * (y * pow_(x, where(constant, 1.0, y - 1))))
 
 
 def _pow_samples(rng: np.random.Generator) -> list[Sample]:

@@ -12,7 +12,14 @@ from polyhal.hal.ops.pointwise.arithmetic import abs_, divide, multiply, subtrac
 from polyhal.hal.ops.pointwise.arithmetic import add as _add
 from polyhal.hal.ops.pointwise.exponential import pow_
 from polyhal.hal.ops.pointwise.logic import equal, less_equal, logical_and, logical_or
-from polyhal.hal.ops.pointwise.rounding import floor_divide, isfinite, isnan, round_, trunc, truncating_divide
+from polyhal.hal.ops.pointwise.rounding import (
+    floor_divide,
+    isfinite,
+    isnan,
+    round_,
+    truncated_quotient,
+    truncating_divide,
+)
 from polyhal.hal.ops.pointwise.selection import clip, maximum, minimum, where
 from polyhal.hal.ops.reductions.extrema import all_
 
@@ -52,7 +59,7 @@ def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
             return floor_divide(x, y)
         case "trunc":
             whole = all(_dtype(v).kind != "float" for v in (x, y))
-            return truncating_divide(x, y) if whole else trunc(divide(x, y))
+            return truncating_divide(x, y) if whole else truncated_quotient(x, y)
     raise ValueError(f"[div] rounding_mode is {rounding_mode!r}; expected None, 'floor' or 'trunc'")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.declare import Sample, Tolerance
-from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
+from polyhal.hal.ops.pointwise.arithmetic import abs_, divide, sign
 from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not, logical_or, not_equal
@@ -37,6 +37,27 @@ truncating_divide = elementwise(
     samples=_division_samples,
     dtypes=dtypes.INTEGERS,
 )
+
+
+truncated_quotient = elementwise(
+    "truncated_quotient",
+    lambda x, y: np.trunc(np.divide(x, y)),
+    "`x / y` rounded towards zero.",
+    promotion="float",
+    decompose=lambda x, y: trunc(divide(x, y)),
+    gradient=(lambda x_spec: zeros(x_spec), lambda y_spec: zeros(y_spec)),
+    samples=lambda rng: _quotient_samples(rng),
+    tolerance=Tolerance(0.0),
+    public=False,
+)
+
+
+def _quotient_samples(rng: np.random.Generator) -> list[Sample]:
+    """Draw quotients in the middle between integers, so that rounding does not take any to another one."""
+    divisor = rng.choice([-1.0, 1.0], (4, 3)) * rng.uniform(1.0, 4.0, (4, 3))
+    dividend = divisor * (rng.integers(-8, 8, (4, 3)) + 0.5)
+    special = np.array([1.0, -1.0, 0.0, np.inf, -np.inf, np.nan, 2.5])
+    return [Sample((dividend, divisor)), Sample(tuple(v.ravel() for v in np.meshgrid(special, special)), special=True)]
 
 
 _SPLIT: dict[str, float] = {"float64": 2.0**27 + 1, "float32": 2.0**12 + 1}
@@ -79,8 +100,10 @@ def _is_float(x: Any, y: Any) -> bool:
     return bool((x if hasattr(x, "dtype") else y).dtype.kind == "float")
 
 
-def _truncated_quotient(x: Any, y: Any) -> Any:
-    return where(equal(y, 0.0), x / y, floor_divide(abs_(x), abs_(y)) * (sign(x) * sign(y)))
+def _quotient_of_fmod(x: Any, y: Any) -> Any:
+    """Return how often `fmod` subtracts `y`: the quotient rounded towards zero, also where it is infinite."""
+    infinite = logical_or(equal(y, 0.0), isinf(x))
+    return where(infinite, x / y, floor_divide(abs_(x), abs_(y)) * (sign(x) * sign(y)))
 
 
 fmod = elementwise(
@@ -89,7 +112,7 @@ fmod = elementwise(
     "Remainder of `x / y` with the sign of `x`, as in C.",
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(_fmod_decomposed, x, y),
-    gradient=(lambda g: g, lambda g, x, y: -g * _truncated_quotient(x, y)),
+    gradient=(lambda g: g, lambda g, x, y: -g * _quotient_of_fmod(x, y)),
     samples=lambda rng: (
         [
             Sample((rng.uniform(-40, 40, a), rng.choice([-1.0, 1.0], b) * rng.uniform(1.0, 4.0, b)))

@@ -45,6 +45,11 @@ where: OpFunction = elementwise(
 )
 
 
+def constant_in(x: Any, value: Any) -> Any:
+    """Return `value` as a function of `x` that is constant: the gradient of `x` is 0, whatever the incoming one is."""
+    return where(False, x, value)
+
+
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     if min is not None:
         x = np.maximum(x, min)

@@ -15,6 +15,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise.arithmetic import abs_, sign, square
+from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.exponential import pow_, sqrt
 from polyhal.hal.ops.pointwise.logic import equal, greater, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import where
@@ -55,7 +56,7 @@ def vector_norm_gradient(
     """Gradient rule of `vector_norm` and of the norms of differences."""
     g, out = unreduced(g, x_spec, axis, keepdims), unreduced(out, x_spec, axis, keepdims)
     if ord == 0:
-        return x * 0
+        return zeros(x_spec)
     if ord == 1:
         return sign(x) * g
     if math.isinf(ord):

@@ -74,9 +74,16 @@ def _orthogonal_sign(u: np.ndarray, vh: np.ndarray) -> np.ndarray:
     return np.asarray(np.sign(np.linalg.det(u) * np.linalg.det(vh)), u.dtype)[..., None, None]
 
 
+def _singular_values(a: np.ndarray) -> tuple[Any, Any, Any]:
+    """Return the singular value decomposition of matrices. One with an infinite or NaN element has none: its values are NaN."""
+    finite = np.isfinite(a).all((-2, -1), keepdims=True)
+    u, s, vh = np.linalg.svd(np.where(finite, a, 0))
+    return u, np.where(finite[..., 0], s, np.nan), vh
+
+
 def _cofactors(a: Any) -> Any:
     """The derivatives of the determinant by each element, from singular values: no division by those (Stewart 1998)."""
-    u, s, vh = np.linalg.svd(np.asarray(a))
+    u, s, vh = _singular_values(np.asarray(a))
     return _orthogonal_sign(u, vh) * ((u * _others(s)[..., None, :]) @ vh)
 
 
@@ -101,7 +108,7 @@ def _cofactors_derivative(a: Any, direction: Any) -> Any:
     For a diagonal matrix and p_ij the product of all of its elements but i and j, it is -p_ij d_ji off the diagonal, and the
     sum of p_ij d_jj on it; singular vectors turn every matrix into that case.
     """
-    u, s, vh = np.linalg.svd(np.asarray(a))
+    u, s, vh = _singular_values(np.asarray(a))
     n = s.shape[-1]
     one = np.eye(n, dtype=bool)
     left_out = one[:, None, :] | one[None, :, :]
