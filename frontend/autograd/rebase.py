@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.autograd.hooks import retain_gradient, stop_retaining
@@ -72,6 +73,25 @@ class DetachedHistory(NamedTuple):
     """The tensors that were listed at the first write. The history ends when all of them are gone."""
 
 
+class TapePlace:
+    """The place of a tensor on the tape, and what the tape knows of its memory."""
+
+    __slots__ = ("_detached", "_history", "_requires_grad", "_views", "index", "node", "tensor")
+
+    def __init__(self, x: Tensor) -> None:
+        buffer = x.buffer
+        self.tensor, self.node, self.index, self._requires_grad = x, x.node, x.index, x.requires_grad
+        self._history, self._detached = getattr(buffer, "history", None), getattr(buffer, "detached", ())
+        views = getattr(buffer, "views", None)
+        self._views = None if views is None else list(views)
+
+    def restore(self) -> None:
+        """Put the tensor and its memory back."""
+        x, buffer = self.tensor, self.tensor.buffer
+        x.node, x.index, x.requires_grad = self.node, self.index, self._requires_grad
+        buffer.history, buffer.detached, buffer.views = self._history, self._detached, self._views
+
+
 def detached_index() -> int:
     """Return a new, negative `Tensor.index` for a tensor that is detached from the tape and for its views."""
     return next(_detached)
@@ -97,7 +117,21 @@ def refreshed(x: Tensor) -> Tensor:
     history = _history(x)
     if history is None or history.node is None or x.node is None or x.node.order >= history.node.order:
         return x
+    dispatch.thread.executor.before_rebase(x, TapePlace)
     _refresh(x, history)
+    return x
+
+
+def history_of(x: Tensor) -> History | None:
+    """Return what the tape knows of writes to the memory of a tensor; None if there were none."""
+    return _history(refreshed(x))
+
+
+def follow(x: Tensor, other: Tensor) -> Tensor:
+    """Return `x`, which is not on the tape, at the place of its memory there: that of `other` since the last write."""
+    history = history_of(other)
+    if history is not None and history.node is not None:
+        _refresh(x, history)
     return x
 
 
@@ -112,10 +146,11 @@ def base_of(x: Tensor, method: str) -> History:
     return _constant_base(x) if x.node is None else _recorded_base(x, method)
 
 
-def rebase(x: Tensor, base: History, value: Any, *, is_result: bool) -> None:
+def rebase(x: Tensor, base: History, value: Any, *, is_result: bool, others: Sequence[Tensor] = ()) -> None:
     """Record that the memory of `x`, a part of `base`, was replaced by `value`.
 
-    With `is_result`, `value` is the result of an op that nobody else holds, so that its node may become that of `x`.
+    With `is_result`, `value` is the result of an op that nobody else holds, so that its node may become that of `x`. `others`
+    are further tensors in that memory.
     """
     with dispatch.enabled_grad():
         if is_result and base.is_at(x) and value.ref.spec.dtype is x.ref.spec.dtype and value.node is not None:
@@ -125,7 +160,11 @@ def rebase(x: Tensor, base: History, value: Any, *, is_result: bool) -> None:
             record(_OVERWRITE, (base.tensor(x), value), base.window(x), (written,))
             history = base._replace(node=written.node, output=0)
         views = _views(x)
-        tensors = [x, *(v for v in views if v is not x and not v.requires_grad and v.dtype is x.dtype)]
+        known = [x, *others]
+        off_tape = (v for v in views if not v.requires_grad and v.dtype is x.dtype)
+        tensors = [*known, *(v for v in off_tape if not any(v is t for t in known))]
+        for t in tensors:
+            dispatch.thread.executor.before_rebase(t, TapePlace)
         _keep(x, history, tensors)
         for view in tensors:
             _refresh(view, history)

@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any
 
 from polyhal.autograd.function import attach, opaque
+from polyhal.autograd.rebase import TapePlace
+from polyhal.autograd.tape import position
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.recording import Recording
 from polyhal.steps.signature import map_arguments
@@ -28,7 +30,10 @@ class RecordedArguments:
         """The tensors that the function is called with."""
         self.leaves: list[Tensor] = []
         """The leaf that receives the gradient of each: the tensor itself, or the new leaf above it."""
-        self._states: list[_State] = []
+        self.start = position()
+        """A position on the tape before all nodes of the recording."""
+        self._hidden: list[TapePlace] = []
+        """Arguments that are results of ops, whose memory has no history in the recording."""
         self._recording = recording
         self._floats = floats
         self._positions = iter(range(len(floats)))
@@ -36,11 +41,6 @@ class RecordedArguments:
     def registered(self, arguments: Any) -> Any:
         """Return the arguments that the function is called with."""
         return map_arguments(arguments, self._tensor, self._float)
-
-    @property
-    def written(self) -> list[int]:
-        """The positions of the arguments that were changed in place on the tape."""
-        return [i for i, state in enumerate(self._states) if self.tensors[i].node is not state.node]
 
     def check_gradients(self, name: str) -> None:
         """Raise CaptureError if the step leaves a gradient with an argument that is not a leaf."""
@@ -57,21 +57,20 @@ class RecordedArguments:
             )
 
     def restore(self) -> None:
-        """Remove the history of the recording from the arguments and their memory; each run records its own."""
-        for x, leaf, state in zip(self.tensors, self.leaves, self._states, strict=False):
-            state.restore()
-            if x is not leaf:
-                x.node = state.node
+        """Remove the history of the recording from all tensors from outside; each run records its own."""
+        self._recording.recorder.restore_places()
+        while self._hidden:
+            self._hidden.pop().restore()
 
     def _tensor(self, x: Tensor) -> Tensor:
-        self._states.append(_State(x))
         leaf = x
         if x.requires_grad and not x.is_leaf:
+            self._hidden.append(TapePlace(x))
+            x.buffer.history, x.buffer.detached = None, ()
             leaf = x.detach()
             leaf.requires_grad = True
             x = x.detach()
             attach(_ARGUMENT, (leaf,), (x,), lambda node, grads, needs: (grads[0],))
-            self._states[-1].node = x.node
         self._recording.argument(x)
         self.tensors.append(x)
         self.leaves.append(leaf)
@@ -80,29 +79,3 @@ class RecordedArguments:
     def _float(self, value: float) -> Any:
         position = next(self._positions)
         return self._recording.recorder.runtime_scalar(partial(self._floats.__getitem__, position), f"float {position}")
-
-
-class _State:
-    """The place on the tape of a tensor, of its memory, and of the views listed with the memory."""
-
-    __slots__ = ("_buffer", "_detached", "_history", "_tensors", "_views", "node")
-
-    def __init__(self, x: Tensor) -> None:
-        self.node = x.node
-        self._buffer = x.buffer
-        self._history = getattr(x.buffer, "history", None)
-        self._detached = getattr(x.buffer, "detached", ())
-        self._views = getattr(x.buffer, "views", None)
-        listed = [v for v in (ref() for ref in self._views or ()) if v is not None]
-        self._tensors = [(v, v.node, v.index, v.requires_grad) for v in (x, *listed)]
-
-    def restore(self) -> None:
-        buffer = self._buffer
-        if (
-            getattr(buffer, "history", None) is self._history
-            and getattr(buffer, "detached", self._detached) is self._detached
-        ):
-            return
-        buffer.history, buffer.detached, buffer.views = self._history, self._detached, self._views
-        for x, *place in self._tensors:
-            x.node, x.index, x.requires_grad = place

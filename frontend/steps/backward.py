@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from polyhal.autograd import no_grad
 from polyhal.autograd.engine import differentiate
 from polyhal.autograd.function import attach, opaque
-from polyhal.autograd.tape import GradNode, SavedInput, edge_of
+from polyhal.autograd.tape import GradNode, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.capture.absent_gradients import without_absent
 from polyhal.hal.capture.result import CapturedGraph, StepInput
@@ -28,6 +28,7 @@ from polyhal.hal.recording import Recording
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.lru_cache import LRUCache
+from polyhal.steps.outer_tape import OuterTape
 from polyhal.tensor import Tensor
 
 
@@ -42,15 +43,19 @@ class CapturedBackward:
         saved: Sequence[StepInput | int],
         arguments: RecordedArguments,
         new_leaves: Sequence[Tensor],
+        outer: OuterTape,
+        reached_by: Sequence[frozenset[int]],
     ) -> None:
         """`outputs` are the numbers of differentiable results, and `leaves` the leaves that these depend on.
 
         `saved` are inputs of the forward step and values of its graph that the backward pass needs. `arguments` are the
-        arguments of the recorded call, `new_leaves` the leaves that it makes and returns.
+        arguments of the recorded call, `new_leaves` the leaves that it makes and returns. `reached_by` tells from which of
+        the `outputs`, by position, the tape leads to each leaf.
         """
         self._captured = captured
         self._outputs = outputs
         self._saved = saved
+        self._reached_by = reached_by
         self._scalars = _freeze_scalars(captured)
         self._programs: LRUCache[tuple[int, ...], _Program] = LRUCache(_MAX_PROGRAMS)
         """By the positions of the results without a gradient."""
@@ -58,7 +63,7 @@ class CapturedBackward:
         self._op = opaque("captured_step", len(outputs))
         positions = {id(x): i for i, x in enumerate(arguments.leaves)}
         made = {id(x): i for i, x in enumerate(new_leaves)}
-        self._leaves = [None if id(x) in made else x for x in leaves]
+        self._leaves = [None if id(x) in made else outer.receiver(x) for x in leaves]
         """Receivers of gradients; None for a leaf that each run makes: the recorded one must not outlive the recording."""
         self._made = {i: made[id(x)] for i, x in enumerate(leaves) if id(x) in made}
         """The number, among the new leaves, of each leaf that the step makes."""
@@ -72,19 +77,22 @@ class CapturedBackward:
         results: Sequence[Tensor],
         outputs: Sequence[int],
         arguments: RecordedArguments,
+        outer: OuterTape,
         new_leaves: Sequence[Tensor] = (),
     ) -> CapturedBackward:
         """Record the gradients of the `results` with the numbers `outputs`. Keeps the tape. Raises errors of gradient rules."""
         differentiable = [results[i] for i in outputs]
-        leaves = leaves_of(differentiable)
+        leaves = outer.leaves_of(differentiable)
         following = Recording(recording)
         seeds = [following.placeholder(x.device, contiguous(x.dtype, x.shape)) for x in differentiable]
         with _without_hooks(leaves), following, no_grad():
             gradients = differentiate(differentiable, seeds, leaves, retain_graph=True)
             following.results(g for g in gradients if g is not None)
         reached = [leaf for leaf, g in zip(leaves, gradients, strict=True) if g is not None]
+        ways = [{id(x) for x in outer.leaves_of([result])} for result in differentiable]
+        reached_by = [frozenset(i for i, found in enumerate(ways) if id(leaf) in found) for leaf in reached]
         del gradients, seeds  # else they would be live-outs
-        return cls(following.finish(), outputs, reached, following.forwarded, arguments, new_leaves)
+        return cls(following.finish(), outputs, reached, following.forwarded, arguments, new_leaves, outer, reached_by)
 
     @property
     def saved_values(self) -> list[int]:
@@ -132,7 +140,11 @@ class CapturedBackward:
         if not absent:
             return _Program(Executable(self._captured), range(len(self._captured.results)))
         partial_graph = without_absent(self._captured, len(self._outputs), absent)
-        return _Program(Executable(partial_graph.captured), partial_graph.results)
+        places = list(partial_graph.results)
+        for leaf, outputs in enumerate(self._reached_by):
+            if outputs <= set(absent):  # zeros that do not depend on the gradients
+                places[leaf] = None
+        return _Program(Executable(partial_graph.captured), places)
 
 
 _MAX_PROGRAMS = 4
@@ -211,25 +223,3 @@ def _without_hooks(leaves: Sequence[Tensor]) -> Iterator[None]:
     finally:
         for leaf, own in zip(leaves, hooks, strict=True):
             leaf.hooks = own
-
-
-def leaves_of(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """The leaves that tensors depend on; none if a part of the tape was freed."""
-    leaves: dict[int, Tensor] = {}
-    for node in nodes_of(outputs):
-        if node.freed:
-            return []
-        leaves.update((id(parent), parent) for parent in node.parents if isinstance(parent, Tensor))
-    return list(leaves.values())
-
-
-def nodes_of(outputs: Sequence[Tensor]) -> list[GradNode]:
-    """Return the nodes that tensors depend on."""
-    pending = [edge[0] for x in outputs if isinstance(edge := edge_of(x), tuple)]
-    seen = dict.fromkeys(pending)
-    while pending:
-        for parent in pending.pop().parents:
-            if isinstance(parent, tuple) and parent[0] not in seen:
-                seen[parent[0]] = None
-                pending.append(parent[0])
-    return list(seen)

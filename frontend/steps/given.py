@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.autograd.rebase import detached_index, note_view, refreshed
+from polyhal.autograd.rebase import detached_index, follow, history_of, note_view, refreshed
 from polyhal.autograd.tape import GradNode
 from polyhal.hal import dispatch
+from polyhal.hal.capture.fake_buffer import FakeBuffer
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.tensor import Tensor, wrap
@@ -31,6 +32,8 @@ class GivenTensor:
     """The views on the tape that lead from the source to the result, as ops and their parameters."""
     is_source: bool = False
     """True if the result is the source itself."""
+    follows: bool = False
+    """True if the function wrote to the memory: the result has the place on the tape that the memory has after a run."""
     detached: bool = False
     requires_grad: bool = False
     """True if the function made a leaf of it, which is a new one in each run."""
@@ -45,6 +48,8 @@ class GivenTensor:
                 x = dispatch.apply(op, (x,), params)
             return x
         out = wrap(x.device, x.buffer, Ref(x.ref.handle, self.spec, x.ref.offset + self.distance))
+        if self.follows:
+            return follow(out, x)
         out.requires_grad = self.requires_grad
         if self.detached:
             out.index = detached_index()
@@ -65,7 +70,7 @@ def given(x: Tensor, arguments: Sequence[Tensor], *, is_new: bool = False) -> Gi
     if on_tape is not None:
         return on_tape
     if x.node is not None:
-        return None
+        return _in_written_memory(x, arguments, is_new=is_new)
     for i, other in enumerate(arguments):
         if other.buffer is x.buffer:
             detached = x.index < 0 or other.requires_grad
@@ -74,6 +79,18 @@ def given(x: Tensor, arguments: Sequence[Tensor], *, is_new: bool = False) -> Gi
     if is_new:
         return GivenTensor(x, x.spec, 0, detached=x.index < 0, requires_grad=x.requires_grad)
     return None
+
+
+def _in_written_memory(x: Tensor, arguments: Sequence[Tensor], *, is_new: bool) -> GivenTensor | None:
+    """Describe a result over memory from outside that the function wrote to; None for other memory."""
+    history = None if isinstance(x.buffer, FakeBuffer) else history_of(x)
+    if history is None:
+        return None
+    for i, other in enumerate(arguments):
+        if other.buffer is x.buffer and history_of(other) is history:
+            return GivenTensor(i, x.spec, x.ref.offset - other.ref.offset, follows=True)
+    is_shared = history is getattr(x.buffer, "history", None)
+    return GivenTensor(x, x.spec, 0, follows=True) if is_new and is_shared else None
 
 
 def _on_tape(x: Tensor, arguments: Sequence[Tensor]) -> GivenTensor | None:
@@ -98,7 +115,8 @@ def _on_tape(x: Tensor, arguments: Sequence[Tensor]) -> GivenTensor | None:
 def _view(x: Tensor, source: int | Tensor, base: Tensor, views: Sequence[Any]) -> GivenTensor | None:
     if base.buffer is not x.buffer:  # a reshape on the way made a copy
         return None
-    return GivenTensor(source, x.spec, x.ref.offset - base.ref.offset, tuple(reversed(views)))
+    distance = x.ref.offset - base.ref.offset
+    return GivenTensor(source, x.spec, distance, tuple(reversed(views)), follows=not views)
 
 
 def _is_view(node: GradNode) -> bool:

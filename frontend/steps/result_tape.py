@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from polyhal.autograd.function import attach, opaque
-from polyhal.autograd.rebase import base_of, rebase
+from polyhal.autograd.rebase import TapePlace
 from polyhal.hal.recording import Recording
 from polyhal.steps.arguments import RecordedArguments
-from polyhal.steps.backward import CapturedBackward, leaves_of, nodes_of
+from polyhal.steps.backward import CapturedBackward
 from polyhal.steps.given import GivenTensor
+from polyhal.steps.outer_tape import OuterTape
+from polyhal.steps.written import WrittenMemory, written_by
 from polyhal.tensor import Tensor
 
 
@@ -36,14 +38,14 @@ class ResultTape:
     def __init__(
         self,
         made: int,
-        written: Sequence[int],
+        written: Sequence[WrittenMemory],
         backward: CapturedBackward | None,
         refused: Sequence[_RefusedGradient],
         leaves: Sequence[int | GivenTensor] = (),
     ) -> None:
         """`leaves` are the leaves that the step makes: numbers of results, and descriptions of leaves over older memory.
 
-        Results are numbered: first the `made` ones, then the arguments at the positions `written`, which are changed.
+        Results are numbered: first the `made` ones, then the memory from outside that is `written` on the tape.
         """
         self._made = made
         self._written = written
@@ -60,8 +62,10 @@ class ResultTape:
         given: Sequence[tuple[Tensor, GivenTensor]],
     ) -> ResultTape | None:
         """Record the gradients of all differentiable results; None if there are none, or the tape was freed already."""
-        written = arguments.written
-        tensors = [*results, *(arguments.tensors[i] for i in written)]
+        recorder = recording.recorder
+        written, contents = written_by(recorder.places, arguments.tensors, recorder.made)
+        outer = OuterTape(arguments.start, [*recorder.places, *map(TapePlace, recorder.tensors_read())])
+        tensors = [*results, *contents]
         outputs = [i for i, x in enumerate(tensors) if x.requires_grad and x.node is not None]
         ends = [tensors[i] for i in outputs]
         made: list[tuple[Tensor, int | GivenTensor]] = [
@@ -70,18 +74,22 @@ class ResultTape:
         ]
         leaves = [place for _, place in made]
         tensors_of_leaves = [x for x, _ in made]
-        if not leaves_of(ends):
+        if not outer.leaves_of(ends):
             return cls(len(results), [], None, [], leaves) if leaves else None
         refused = []
         backward: CapturedBackward | None
         try:
-            backward = CapturedBackward.record(recording, tensors, outputs, arguments, tensors_of_leaves)
+            backward = CapturedBackward.record(recording, tensors, outputs, arguments, outer, tensors_of_leaves)
         except Exception:
-            errors = {i: _error_of(recording, tensors, i, arguments) for i in outputs}
-            refused = [_refused(tensors, i, error, arguments) for i, error in errors.items() if error is not None]
+            errors = {i: _error_of(recording, tensors, i, arguments, outer) for i in outputs}
+            refused = [
+                _refused(tensors, i, error, arguments, outer) for i, error in errors.items() if error is not None
+            ]
             outputs = [i for i, error in errors.items() if error is None]
-            backward = CapturedBackward.record(recording, tensors, outputs, arguments, tensors_of_leaves) if outputs else None
-        for node in nodes_of(ends):
+            backward = None
+            if outputs:
+                backward = CapturedBackward.record(recording, tensors, outputs, arguments, outer, tensors_of_leaves)
+        for node in outer.nodes_of(ends):
             node.free()
         return cls(len(results), written, backward, refused, leaves)
 
@@ -92,9 +100,9 @@ class ResultTape:
 
     def run(self, step: Callable[[], list[Tensor]], arguments: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Run `step`, which returns the results and then the saved values. Returns the results, and the new leaves."""
-        bases = [base_of(arguments[i], "jit") for i in self._written]
+        found = [w.find(arguments) for w in self._written]
         outputs = step()
-        values = [arguments[i].detach() for i in self._written]
+        values = [w.whole.detach() for w in found]
         results = [*outputs[: self._made], *values]
         leaves = [results[x] if isinstance(x, int) else x.find(arguments) for x in self._leaves]
         for leaf in leaves:
@@ -103,17 +111,17 @@ class ResultTape:
             self._backward.attach(results, outputs[self._made :], arguments, leaves)
         for refused in self._refused:
             refused.attach(results, arguments)
-        for i, base, value in zip(self._written, bases, values, strict=True):
-            rebase(arguments[i], base, value, is_result=True)
+        for w, value in zip(found, values, strict=True):
+            w.replace(value)
         return results, leaves
 
 
 def _error_of(
-    recording: Recording, tensors: Sequence[Tensor], output: int, arguments: RecordedArguments
+    recording: Recording, tensors: Sequence[Tensor], output: int, arguments: RecordedArguments, outer: OuterTape
 ) -> Exception | None:
     """Return the error that prevents recording the gradient of one result; None if there is none."""
     try:
-        CapturedBackward.record(recording, tensors, [output], arguments)
+        CapturedBackward.record(recording, tensors, [output], arguments, outer)
     except Exception as error:
         error.__context__ = None
         return error
@@ -121,7 +129,8 @@ def _error_of(
 
 
 def _refused(
-    tensors: Sequence[Tensor], output: int, error: Exception, arguments: RecordedArguments
+    tensors: Sequence[Tensor], output: int, error: Exception, arguments: RecordedArguments, outer: OuterTape
 ) -> _RefusedGradient:
     positions = {id(x): i for i, x in enumerate(arguments.leaves)}
-    return _RefusedGradient(output, tuple(positions.get(id(x), x) for x in leaves_of([tensors[output]])), error)
+    found = (positions.get(id(x), outer.receiver(x)) for x in outer.leaves_of([tensors[output]]))
+    return _RefusedGradient(output, tuple(found), error)

@@ -71,7 +71,7 @@ def flatten_results(
             return made[id(x)]
         if found is not None:
             return found
-        if not isinstance(x.buffer, FakeBuffer) and x.node is None:
+        if not isinstance(x.buffer, FakeBuffer) and (x.node is None or not is_new(x)):
             return x
         made[id(x)] = OutputIndex(add(x))
         return made[id(x)]

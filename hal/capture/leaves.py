@@ -24,6 +24,10 @@ class LeafTable:
             if hasattr(x, "ref") and x.ref.spec.dtype.is_floating_point and id(x) not in self._seen:
                 self._seen[id(x)] = weakref.ref(x, self._forget(id(x)))
 
+    def alive(self) -> list[Any]:
+        """Return the tensors that are still alive."""
+        return [x for x in (ref() for ref in self._seen.values()) if x is not None]
+
     def exclude(self, x: Any) -> None:
         """Leave out a tensor that is passed with each run: it is part of the call's signature."""
         self._excluded.append(x)

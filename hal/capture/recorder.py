@@ -60,6 +60,8 @@ class StepRecorder:
         self._tensors: dict[int, weakref.ref[Any]] = {}
         """All that were made, by identity, in order; those that outlive the recording are live-outs."""
         self._leaves = LeafTable()
+        self._places: dict[int, Any] = {}
+        """The first places on the tape of tensors in real memory whose place changed, by identity."""
 
     @property
     def forwarded(self) -> list[StepInput | int]:
@@ -167,6 +169,10 @@ class StepRecorder:
     def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
         self._rollbacks.append(snapshot())
 
+    def before_rebase(self, x: Array, place: Callable[[Any], Any]) -> None:
+        if id(x) not in self._places and not isinstance(x.buffer, FakeBuffer):
+            self._places[id(x)] = place(x)
+
     # --- what ops belong to -----------------------------------------------------------------------------------------
 
     def call_module(
@@ -214,6 +220,20 @@ class StepRecorder:
         self.add_input(x)
         return x
 
+    @property
+    def places(self) -> list[Any]:
+        """The first places on the tape of tensors in real memory, in the order in which they changed."""
+        return list(self._places.values())
+
+    def tensors_read(self) -> list[Any]:
+        """Return the tensors that ops have read with gradients enabled, as far as they are alive."""
+        return self._leaves.alive()
+
+    def restore_places(self) -> None:
+        """Put tensors in real memory back to the places on the tape that they had before the recording."""
+        while self._places:
+            self._places.popitem()[1].restore()
+
     def made(self, x: Array) -> bool:
         """Return whether a tensor was made while recording."""
         ref = self._tensors.get(id(x))
@@ -258,6 +278,7 @@ class StepRecorder:
         """Roll back changes to Python's objects, as far as they are known: state, gradients, and versions of buffers."""
         while self._rollbacks:
             self._rollbacks.pop()()
+        self.restore_places()
         self._gradients.restore()
         self._aliases.restore_versions()
         self._back_constants()

@@ -179,6 +179,9 @@ class EagerExecutor:
     def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
         """Nothing that was run is rolled back."""
 
+    def before_rebase(self, x: Array, place: Callable[[Any], Any]) -> None:
+        """No-op. The write is not repeated by runs of a graph."""
+
     def call_module(
         self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:

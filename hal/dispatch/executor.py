@@ -161,6 +161,13 @@ class Executor(Protocol):
         """
         ...
 
+    def before_rebase(self, x: Array, place: Callable[[Any], Any]) -> None:
+        """Prepare for another place of `x` on the tape because of a write to its memory.
+
+        `place` is called with `x` only while recording. It returns the present place, an object with a method `restore`.
+        """
+        ...
+
     # --- what ops belong to -----------------------------------------------------------------------------------------
 
     def call_module(

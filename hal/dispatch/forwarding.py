@@ -86,6 +86,9 @@ class ForwardingExecutor:
     def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
         self.base.on_rollback(snapshot)
 
+    def before_rebase(self, x: Array, place: Callable[[Any], Any]) -> None:
+        self.base.before_rebase(x, place)
+
     def call_module(
         self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:

@@ -1,0 +1,77 @@
+"""The tape from before a recording: it is not part of the step, and gradients that reach it are passed on by each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from polyhal.autograd.rebase import TapePlace
+from polyhal.autograd.tape import Edge, GradNode, edge_of
+from polyhal.hal import dispatch
+from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
+from polyhal.hal.layout import Ref, Spec
+from polyhal.tensor import Tensor
+
+
+class OuterTape:
+    """Distinguishes the nodes of a recording from older ones, and finds the leaves of the recorded tape.
+
+    The result of an older node becomes a leaf of the recorded tape, where a stand-in replaces it. `receiver` returns the
+    tensor that each run passes the gradient to.
+    """
+
+    def __init__(self, start: int, places: Iterable[TapePlace]) -> None:
+        """`start` is a position on the tape before the recording, where the tensors from outside had the `places`."""
+        self._start = start
+        self._tensors = {(id(p.node), p.index): p.tensor for p in places if p.node is not None and p.node.order < start}
+        self._stand_ins: dict[tuple[int, int], Tensor] = {}
+        self._receivers: dict[int, Tensor] = {}
+
+    def nodes_of(self, outputs: Sequence[Tensor]) -> list[GradNode]:
+        """Return the nodes of the recording that tensors depend on."""
+        pending = [edge[0] for x in outputs if self._is_inside(edge := edge_of(x))]
+        seen = dict.fromkeys(pending)
+        while pending:
+            for parent in pending.pop().parents:
+                if parent is not None and self._is_inside(parent) and parent[0] not in seen:
+                    seen[parent[0]] = None
+                    pending.append(parent[0])
+        return list(seen)
+
+    def leaves_of(self, outputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return the leaves that tensors depend on; none if a part of the tape was freed."""
+        leaves: dict[int, Tensor] = {}
+        for node in self.nodes_of(outputs):
+            if node.freed:
+                return []
+            node.parents = [self._leaf(edge, node) for edge in node.parents]
+            leaves.update((id(x), x) for x in node.parents if isinstance(x, Tensor))
+        return list(leaves.values())
+
+    def receiver(self, leaf: Tensor) -> Tensor:
+        """Return the tensor that the gradient of a leaf goes to."""
+        return self._receivers.get(id(leaf), leaf)
+
+    def _is_inside(self, edge: Edge) -> bool:
+        return isinstance(edge, tuple) and edge[0].order > self._start
+
+    def _leaf(self, edge: Edge | None, user: GradNode) -> Edge | None:
+        """Return a stand-in for the result of an older node, and other edges as they are."""
+        if not isinstance(edge, tuple) or self._is_inside(edge):
+            return edge
+        node, output = edge
+        key = (id(node), output)
+        if key not in self._stand_ins:
+            stand_in = _tensor_of(node.outputs[output], user)
+            stand_in.requires_grad = True
+            receiver = self._tensors.get(key)
+            if receiver is None:
+                receiver = _tensor_of(node.outputs[output], user)
+                receiver.node, receiver.index, receiver.requires_grad = node, output, True
+            self._stand_ins[key] = stand_in
+            self._receivers[id(stand_in)] = receiver
+        return self._stand_ins[key]
+
+
+def _tensor_of(spec: Spec, node: GradNode) -> Tensor:
+    made: Tensor = dispatch.frontend.wrap(node.device, FakeBuffer(spec.nbytes), Ref(FAKE_HANDLE, spec, 0))
+    return made

@@ -1,0 +1,71 @@
+"""Memory from outside of a captured step that the step writes to on the tape: each run puts it there again.
+
+The memory may be that of arguments, or of tensors that the function refers to. All tensors that see it follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from polyhal.autograd.rebase import History, TapePlace, base_of, history_of, rebase
+from polyhal.hal.layout import Ref, Spec
+from polyhal.tensor import Tensor, wrap
+
+
+class WrittenMemory(NamedTuple):
+    """A piece of memory that a step writes to, and the tensors over it."""
+
+    tensors: Sequence[int | Tensor]
+    """Positions of arguments in that memory, or the tensors over it that the function refers to."""
+    spec: Spec
+    distance: int
+    """Elements between the first element of the first tensor and the first element of the memory."""
+
+    def find(self, arguments: Sequence[Tensor]) -> FoundMemory:
+        """Return the memory of a run. Raises AutogradError if it may not be written to."""
+        tensors = [arguments[x] if isinstance(x, int) else x for x in self.tensors]
+        x = tensors[0]
+        whole = wrap(x.device, x.buffer, Ref(x.ref.handle, self.spec, x.ref.offset + self.distance))
+        whole.index = min(x.index, 0)
+        return FoundMemory(whole, base_of(x if x.node is not None else whole, "jit"), tensors)
+
+
+class FoundMemory(NamedTuple):
+    """Written memory in one run."""
+
+    whole: Tensor
+    """A tensor over all of the memory."""
+    base: History
+    """The tape's base of the memory before the run."""
+    tensors: list[Tensor]
+
+    def replace(self, value: Tensor) -> None:
+        """Put the memory and its tensors on the tape at the place of `value`, which has the same elements."""
+        rebase(self.whole, self.base, value, is_result=True, others=self.tensors)
+
+
+def written_by(
+    places: Sequence[TapePlace], arguments: Sequence[Tensor], is_new: Callable[[Tensor], bool]
+) -> tuple[list[WrittenMemory], list[Tensor]]:
+    """Describe the memory that a recording wrote to on the tape. Returns descriptions, and tensors of the final contents.
+
+    `places` are the places of tensors before the recording. `is_new` tells which of them were made in it.
+    """
+    positions = {id(x): i for i, x in enumerate(arguments)}
+    groups: dict[tuple[int, int, int], list[Tensor]] = {}
+    for place in places:
+        x = place.tensor
+        history = None if is_new(x) else history_of(x)
+        if history is not None and history.node is not None and x.node is not place.node:
+            groups.setdefault((id(x.buffer), id(history.node), history.output), []).append(x)
+    written, contents = [], []
+    for seen in groups.values():
+        # Each call may bring another buffer, whose other tensors are found in its list of views.
+        tensors = [x for x in seen if id(x) in positions] or seen
+        history = history_of(tensors[0])
+        assert history is not None
+        distance = history.offset - tensors[0].ref.offset
+        written.append(WrittenMemory([positions.get(id(x), x) for x in tensors], history.spec, distance))
+        contents.append(history.tensor(tensors[0]))
+    return written, contents
