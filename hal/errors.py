@@ -106,10 +106,14 @@ class NonFiniteError(PolyhalError, ArithmeticError):
     """The check `nan` met the first NaN or infinity."""
 
 
-def out_of_memory_in(op: str, error: OutOfMemoryError) -> OutOfMemoryError:
-    """The error of an allocation, which knows its device and sizes, with the op that it was for."""
+def out_of_memory_in(op: str, error: MemoryError) -> OutOfMemoryError:
+    """Return the error of an allocation, of the device or by Python on the host, with the op that needed it."""
     text = str(error)
-    return error if text.startswith("[") else OutOfMemoryError(f"[{op}] {text}")
+    if isinstance(error, OutOfMemoryError):
+        return error if text.startswith("[") else OutOfMemoryError(f"[{op}] {text}")
+    return OutOfMemoryError(
+        message(op, f"no memory on the host: {text or 'an array is too large'}", fix="make fewer elements")
+    )
 
 
 def message(op: str | None, problem: str, *, expected: str = "", fix: str = "", device: object = None) -> str:

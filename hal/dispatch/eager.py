@@ -100,6 +100,8 @@ class EagerExecutor:
                     single(inputs[0].ref, out)
                 else:
                     single(*[arg(x) for x in inputs], out)
+            except MemoryError as error:
+                raise out_of_memory_in(op.name, error) from error
             except Exception as error:
                 note_backend_failure(error, op.name, device)
                 raise
@@ -111,7 +113,7 @@ class EagerExecutor:
             buffers = [device.pool.take(size) for size in plan.buckets]
             refs = [Ref(b.handle, s, 0) for b, s in zip(buffers, plan.outputs, strict=True)]
             plan.run([arg(x) for x in inputs], refs)
-        except OutOfMemoryError as error:
+        except MemoryError as error:
             raise out_of_memory_in(op.name, error) from error
         except Exception as error:
             note_backend_failure(error, op.name, device)

@@ -9,7 +9,7 @@ from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.dispatch.number_range import guard
 from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.dispatch.operands import NUMBERS, freeze, input_spec, mismatch
-from polyhal.hal.errors import OutOfMemoryError, out_of_memory_in
+from polyhal.hal.errors import out_of_memory_in
 from polyhal.hal.memory.overlap import share_elements
 from polyhal.hal.settings.state import settings
 
@@ -55,7 +55,7 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
         device.plans[tuple(key)] = plan
     try:
         plan.run(args, refs)
-    except OutOfMemoryError as error:
+    except MemoryError as error:
         raise out_of_memory_in(op.name, error) from error
     except Exception as error:
         note_backend_failure(error, op.name, device)

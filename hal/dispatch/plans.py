@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.dispatch.number_range import guard
 from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.dispatch.operands import input_spec
+from polyhal.hal.errors import out_of_memory_in
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> OpPlan:
     """Plan `op` for the specs of `inputs` and remember it on the device."""
     specs = tuple(input_spec(x) for x in inputs)
-    plan = guard(observed_plan(device, op, specs, params, device.planner.plan(op, specs, params)), op, specs)
+    try:
+        plan = device.planner.plan(op, specs, params)
+    except MemoryError as error:  # a lowering may compute tables on the host
+        raise out_of_memory_in(op.name, error) from error
+    plan = guard(observed_plan(device, op, specs, params, plan), op, specs)
     device.plans[plan_key(op, params, specs)] = plan
     return plan
 

@@ -43,6 +43,11 @@ def test_sizes_beyond_all_memory_are_refused_at_once(name: str, numpy_device: ph
     assert time.monotonic() - start < 10, "no work was begun"
 
 
+def test_tables_that_a_device_makes_on_the_host_are_refused(device: ph.Device) -> None:
+    with pytest.raises(OutOfMemoryError, match=r"^\[\w+\] .*no memory"):
+        ph.nn.functional.interpolate(ph.ones((1, 1, 2), device=device), size=HUGE)
+
+
 @pytest.mark.parametrize("bounds", [(0, float("inf")), (float("-inf"), 0), (float("nan"),), (0, 1, float("inf"))])
 def test_ranges_without_an_end_are_refused(bounds: tuple[float, ...]) -> None:
     with pytest.raises(ShapeError, match="expected finite numbers"):
