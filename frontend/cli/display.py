@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -25,20 +26,19 @@ def say(console: Console, line: str, style: str = "") -> None:
 
 
 def say_wrapped(console: Console, line: str, style: str = "") -> None:
-    """Print a line of prose. On a terminal it is wrapped at words, with the margin of its first line and two columns more."""
-    from rich.padding import Padding
-    from rich.text import Text
+    """Print a line of prose. On a terminal it is wrapped at words, with the margin of its first line and two columns more.
 
+    A word that is longer than a line, as a path may be, is not broken.
+    """
     if not console.is_terminal:
         say(console, line, style)
         return
     margin = len(line) - len(line.lstrip())
     hanging = 2
     width = max(console.width - margin - hanging, 1)
-    wrapped = Text(line.strip(), style=style).wrap(console, width)
-    for number, part in enumerate(wrapped):
-        part.rstrip()
-        console.print(Padding(part, (0, 0, 0, margin + (hanging if number else 0))))
+    parts = textwrap.wrap(line.strip(), width, break_long_words=False, break_on_hyphens=False)
+    for number, part in enumerate(parts):
+        say(console, " " * (margin + (hanging if number else 0)) + part, style)
 
 
 def is_live(console: Console) -> bool:

@@ -20,10 +20,14 @@ class FittedTable(Table):
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        widths = [_least_width(c) for c in self.columns]
-        if sum(widths) + _GAP * len(widths) <= options.max_width:
-            for column, width in zip(self.columns, widths, strict=True):
-                column.min_width = width
+        _, right, _, left = self.padding
+        spare = options.max_width - (left + right) * len(self.columns) - sum(map(_least_width, self.columns))
+        if spare >= 0:
+            # Rich itself may compute widths that are together wider than the terminal, and cut the ends of lines off.
+            for column in sorted(self.columns, key=_whole_width):
+                least = _least_width(column)
+                column.width = least + min(spare, _whole_width(column) - least)
+                spare -= column.width - least
             yield from super().__rich_console__(console, options)
             return
         titles = [_text(c.header).plain for c in self.columns]
@@ -51,6 +55,11 @@ def _least_width(column: Column) -> int:
     texts = [_text(x).plain for x in (column.header, *column.cells)]
     parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
     return max(map(cell_len, parts), default=0)
+
+
+def _whole_width(column: Column) -> int:
+    """Return the width of the longest cell, the title included, on one line."""
+    return max((line.cell_len for x in (column.header, *column.cells) for line in _text(x).split()), default=0)
 
 
 def _text(cell: object) -> Text:

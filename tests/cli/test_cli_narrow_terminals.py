@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from polyhal.cli.display import plain_table
+from polyhal.cli.display import plain_table, say_wrapped
+from polyhal.cli.fitted_table import FittedTable
 
 from .conftest import Command
 
@@ -35,9 +36,36 @@ def test_no_word_is_broken_and_none_is_lost(width: int) -> None:
             assert word in words, (word, lines)
 
 
+@pytest.mark.parametrize("padding", [(0, 2), (0, 2, 0, 0)])
+@pytest.mark.parametrize("width", range(20, 100, 7))
+def test_a_long_cell_is_wrapped_and_not_cut(width: int, padding: tuple[int, ...]) -> None:
+    table = FittedTable(box=None, show_header=False, padding=padding)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    cells = "docs/troubleshooting.md#hosts", "59 of 320 ops run on the host and other devices that have no float64"
+    table.add_row(*cells)
+    console = Console(width=width, record=True, file=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table)
+    words = capture.get().split()
+    assert sorted(words) == sorted(" ".join(cells).split()) or width < len(cells[0])
+
+
 def test_a_wide_terminal_has_one_line_for_each_row() -> None:
     assert len(_printed(200)) == 1 + len(ROWS)
     assert len(_printed(60)) > 1 + len(ROWS)
+
+
+def test_prose_is_wrapped_at_words_and_a_path_stays_whole() -> None:
+    path = "/home/someone/.cache/polyhal/opencl/vendors/intel.icd"
+    line = f"    {path}: libintelocl.so, which is loaded first, as its device is the default"
+    console = Console(width=40, record=True, file=None, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        say_wrapped(console, line)
+    lines = capture.get().splitlines()
+    assert " ".join(lines).split() == line.split()
+    assert lines[0] == f"    {path}:"
+    assert all(len(x) <= 40 and x.startswith("      ") for x in lines[1:])
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyhal.cli.display import count, memory, print_json, say, say_wrapped
+from polyhal.cli.display import count, memory, print_json, say_wrapped
 from polyhal.cli.reporting import reported
 
 if TYPE_CHECKING:
@@ -78,16 +78,16 @@ def _print(report: Report, console: Console) -> None:
         _section(console, "Ops of installed packages", report.ops.items())
     console.print("\nOpenCL driver files", style="bold")
     for file in report.driver_files:
-        say(console, f"  {file.path}: {file.library}" + (" (missing)" if file.exists is False else ""))
+        say_wrapped(console, f"  {file.path}: {file.library}" + (" (missing)" if file.exists is False else ""))
         if file.problem:
             _problem(console, "    ", f"cannot be loaded: {file.problem}", _LIBRARIES, style="red")
     if not report.driver_files:
-        say(console, "  none")
+        say_wrapped(console, "  none")
     console.print("\nDevices", style="bold")
     for device in report.devices:
         _device(console, device)
     if report.left_out:
-        say(console, f"  {report.left_out}", "dim")
+        say_wrapped(console, f"  {report.left_out}", "dim")
     variables = [*report.environment.items(), *((n, "is not a Polyhal variable") for n in report.unknown_variables)]
     _section(console, "Environment", variables or [("none set", "")])
     cache = report.cache
@@ -142,7 +142,7 @@ def _device(console: Console, device: DeviceReport) -> None:
     mark = "→" if device.default else " "
     kind = info["type"].replace("_", " ")
     title = f"{mark} {device.name}: {info['name']} ({kind}, {memory(info['memory'])}, {info['driver']})"
-    say(console, title, "bold" if device.default else "")
+    say_wrapped(console, title, "bold" if device.default else "")
     if device.problem:
         _problem(console, "    ", f"cannot be opened: {device.problem}", device.fix, style="red")
         return
@@ -153,7 +153,7 @@ def _device(console: Console, device: DeviceReport) -> None:
     if device.speed is not None:
         problem = device.speed["problem"]
         result = f"could not be measured: {problem}," if problem else f"{speed(device)} NumPy, measured"
-        say(console, f"    speed: {result} on {device.speed['date'][:10]}", "dim")
+        say_wrapped(console, f"    speed: {result} on {device.speed['date'][:10]}", "dim")
     for name, reason in device.capabilities["quirks"].items():
         say_wrapped(console, f"    workaround {name}: {reason}", "dim")
     for line in device.units:
@@ -165,4 +165,4 @@ def _device(console: Console, device: DeviceReport) -> None:
             timing = f"{test.seconds * 1e3:.2f} ms, first call {test.first_seconds * 1e3:.0f} ms"
             console.print(f"    {test.name}: ok ({timing}, error {test.error:.1e})", style="green", markup=False)
         else:
-            say(console, f"    {test.name}: FAILED: {test.problem} (error {test.error:.1e})", "red")
+            say_wrapped(console, f"    {test.name}: FAILED: {test.problem} (error {test.error:.1e})", "red")

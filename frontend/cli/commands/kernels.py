@@ -110,7 +110,9 @@ def show(
 def compile_(
     target: Annotated[
         str,
-        typer.Option("--for", metavar="DEVICE", help="A described device, as in [bold]polyhal devices --all[/]: rx6800."),
+        typer.Option(
+            "--for", metavar="DEVICE", help="A described device, as in [bold]polyhal devices --all[/]: rx6800."
+        ),
     ],
     names: Annotated[
         list[str] | None, typer.Argument(help="Kernel files. Default: the kernels of the workloads.")

@@ -26,7 +26,8 @@ T = TypeVar("T")
 def plan(
     model: Annotated[str, typer.Option(help="A name, such as gpt2-124m, or the path of a config.json.")] = "gpt2-124m",
     devices: Annotated[
-        str, typer.Option(help="How many of which: [bold]1024xh200[/], [bold]128x8xh200[/], or [bold]1xh200,2xrx480[/].")
+        str,
+        typer.Option(help="How many of which: [bold]1024xh200[/], [bold]128x8xh200[/], or [bold]1xh200,2xrx480[/]."),
     ] = "8xh200",
     link: Annotated[
         str, typer.Option(help="Inside a node, then between nodes: [bold]nvlink4,8xinfiniband-ndr[/], or GB/s@us.")

@@ -95,7 +95,9 @@ def _verify_units(console: Console, device: Device, *, only_show: bool, json: bo
     if known is None:
         say(messages, f"{device.name} has no matrix unit that needs a certificate")
     elif not only_show:
-        certify_units(device, lambda unit: say(messages, f"checking the unit {unit} of {device.name}: {device.info.name}"))
+        certify_units(
+            device, lambda unit: say(messages, f"checking the unit {unit} of {device.name}: {device.info.name}")
+        )
     checked = {} if known is None else certified_units.load(device.info, known.texts)
     found = [] if known is None else [c for u, c in checked.items() if u in known.available]
     if json:

@@ -55,7 +55,11 @@ def show_unequal(console: Console, forecaster: UnequalForecaster, found: Unequal
         ))  # fmt: skip
     _aligned(console, rows, ["kind", *(share.cluster.device for share in found.shares)])
     console.print()
-    say(console, f"A step: {milliseconds(found.seconds)}, {rate:,.0f} {first.recipe.unit}/s, shard={found.shard}", "bold")
+    say(
+        console,
+        f"A step: {milliseconds(found.seconds)}, {rate:,.0f} {first.recipe.unit}/s, shard={found.shard}",
+        "bold",
+    )
     if found.alone < math.inf:
         say(console, f"  {found.alone / found.seconds:.2f} times as fast as the fastest kind alone")
 
@@ -134,4 +138,3 @@ def units(forecaster: Forecaster, p: Prediction) -> str:
 def milliseconds(seconds: float) -> str:
     """A time in ms, or in s from 10 s on."""
     return f"{seconds:.2f} s" if seconds >= 10 else f"{seconds * 1e3:.2f} ms"
-
