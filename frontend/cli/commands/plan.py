@@ -38,7 +38,8 @@ def plan(
         str | None, typer.Option(help="float32, bfloat16 or float16. Default: bfloat16 where that is faster.")
     ] = None,
     strategy: Annotated[
-        str, typer.Option(help="What must hold, as in [bold]data=8,tensor=4,pipeline=2,micro=1,shard=optimizer[/].")
+        str,
+        typer.Option(help="What must hold, as in [bold]data=8,tensor=4[/]; also pipeline, micro and shard=optimizer."),
     ] = "",
     top: Annotated[int, typer.Option(min=1, help="Strategies to show.")] = 8,
     curve: Annotated[bool, typer.Option("--curve/--no-curve", help="Plan for fewer devices, too.")] = True,

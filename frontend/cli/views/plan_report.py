@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polyhal.cli.display import memory, say
+from polyhal.cli.display import memory, say, say_wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,8 +35,8 @@ def show(
 
 def _head(console: Console, forecaster: Forecaster, batch: int, devices: str) -> None:
     model, dtype = forecaster.recipe.name, forecaster.dtype.name
-    say(console, f"{model}, {forecaster.parameters / 1e6:.1f} million parameters, {dtype}")
-    say(console, f"{batch} samples of {_sample(forecaster)} in a step, on {devices}")
+    say_wrapped(console, f"{model}, {forecaster.parameters / 1e6:.1f} million parameters, {dtype}")
+    say_wrapped(console, f"{batch} samples of {_sample(forecaster)} in a step, on {devices}")
     console.print()
 
 
@@ -84,15 +84,29 @@ def _strategies(console: Console, forecaster: Forecaster, found: Found, top: int
     if found.too_large:
         least = found.too_large[0]
         size = memory(round(least.memory.total))
-        say(console, f"{len(found.too_large)} do not fit; the smallest is {least.strategy}, {size}")
+        say_wrapped(console, f"{len(found.too_large)} do not fit; the smallest is {least.strategy}, {size}")
 
 
 def _aligned(console: Console, rows: Sequence[Sequence[str]], names: Sequence[str]) -> None:
     """Print rows with columns of equal width, the first row as a head, and a name at the end of each."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for n, (row, name) in enumerate(zip(rows, names, strict=True)):
-        cells = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        say(console, f"{cells}  {name}", "" if n else "bold")
+    _named(
+        console,
+        [
+            ("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)), name)
+            for row, name in zip(rows, names, strict=True)
+        ],
+        head=True,
+    )
+
+
+def _named(console: Console, rows: Sequence[tuple[str, str]], *, head: bool = False) -> None:
+    """Print rows with a name at the end of each, or below it on a terminal that is too narrow for one of them."""
+    narrow = console.is_terminal and max(len(cells) + 2 + len(name) for cells, name in rows) > console.width
+    for n, (cells, name) in enumerate(rows):
+        style = "bold" if head and not n else ""
+        for line in (cells, f"    {name}") if narrow else (f"{cells}  {name}",):
+            say(console, line, style)
 
 
 def _time(console: Console, best: Prediction) -> None:
@@ -124,10 +138,13 @@ def _curve(console: Console, forecaster: Forecaster, points: Sequence[CurvePoint
     say(console, "Efficiency: throughput of a device, relative to the fewest devices", "bold")
     width = max(len(units(forecaster, p.prediction)) for p in points)
     longest = max(p.efficiency for p in points)
+    rows = []
     for p in points:
         bar = "#" * round(_WIDTH * p.efficiency / max(1.0, longest))
         rate = f"{units(forecaster, p.prediction):>{width}} {forecaster.recipe.unit}/s"
-        say(console, f"  {p.devices:>5}  {bar:<{_WIDTH}} {100 * p.efficiency:5.1f} %  {rate}  {p.prediction.strategy}")
+        cells = f"  {p.devices:>5}  {bar:<{_WIDTH}} {100 * p.efficiency:5.1f} %  {rate}"
+        rows.append((cells, str(p.prediction.strategy)))
+    _named(console, rows)
 
 
 def units(forecaster: Forecaster, p: Prediction) -> str:
