@@ -14,7 +14,7 @@ from rich.console import Console
 
 from polyhal import training
 from polyhal.cli.chosen_devices import ChosenDevices
-from polyhal.cli.display import duration, say
+from polyhal.cli.display import duration, say, say_wrapped
 from polyhal.cli.stop_request import StopRequest
 from polyhal.cli.views.train_progress import train_progress
 from polyhal.distributed.job import note_resume
@@ -63,7 +63,7 @@ def run(
     folder = RunFolder(Path(ranks.agree(where)))
     recorded = _recorded_devices(folder) if resume and named == (None, None) and ranks.size == 1 else None
     devices = recorded or ChosenDevices.of(*named)
-    say(console, f"{devices.explain()}{_of_ranks(ranks)}")
+    say_wrapped(console, f"{devices.explain()}{_of_ranks(ranks)}")
     begin = time.perf_counter()
     with StopRequest() as stop, folder.reserved() if ranks.first else nullcontext():
         session = _prepare(
@@ -83,7 +83,7 @@ def run(
         if ranks.first:
             _draw_losses(console, session)
     if session.trainer.activity is not None:
-        say(console, f"what the devices did: {session.trainer.activity}")
+        say_wrapped(console, f"what the devices did: {session.trainer.activity}")
     requested = ranks.any(bool(stop.requested))
     if not ranks.first:
         return finished or not requested
@@ -159,10 +159,10 @@ def _print_plan(console: Console, session: Session) -> None:
     o, trainer, corpus = session.trainer.options, session.trainer, session.corpus
     source = "the sources of Python's standard library" if corpus.source == texts.LIBRARY else corpus.source
     vocabulary = f"{session.tokenizer.vocab_size} tokens ({o.tokenizer})"
-    say(console, f"text: {source}, {len(corpus.text):,} characters, {vocabulary}")
+    say_wrapped(console, f"text: {source}, {len(corpus.text):,} characters, {vocabulary}")
     sizes = f"layers {o.layers}, heads {o.heads}, width {o.width}, context {o.context}"
-    say(console, f"model: GPT with {trainer.model.count_parameters():,} parameters ({sizes})")
-    say(
+    say_wrapped(console, f"model: GPT with {trainer.model.count_parameters():,} parameters ({sizes})")
+    say_wrapped(
         console,
         f"training: {o.steps} steps of {o.tokens_per_step:,} tokens ({o.steps / trainer.steps_per_epoch:.2f} epochs), "
         f"learning rate {o.lr:g} ({o.schedule}), seed {o.seed}",
@@ -170,7 +170,7 @@ def _print_plan(console: Console, session: Session) -> None:
     if trainer.parallel is not None:
         counts = zip(trainer.devices, trainer.parallel.counts(o.batch_size // trainer.ranks.size), strict=True)
         parts = ", ".join(f"{device.name} {n}" for device, n in counts)
-        say(console, f"shares: of the {o.batch_size} windows in a batch, {parts}")
+        say_wrapped(console, f"shares: of the {o.batch_size} windows in a batch, {parts}")
     say(console, f"run: {session.folder.path}" + (f", resuming after step {trainer.done}" if trainer.done else ""))
 
 
@@ -183,7 +183,7 @@ def _draw_losses(console: Console, session: Session) -> None:
         with writing(session.folder.picture):
             draw_losses(rows, session.folder.picture, f"polyhal train: {session.corpus.name}")
     except ImportError:
-        say(console, "the losses are not plotted: matplotlib is missing; run pip install 'polyhal[plot]'")
+        say_wrapped(console, "the losses are not plotted: matplotlib is missing; run pip install 'polyhal[plot]'")
 
 
 def _print_summary(console: Console, session: Session, devices: ChosenDevices, seconds: float) -> None:
@@ -194,7 +194,7 @@ def _print_summary(console: Console, session: Session, devices: ChosenDevices, s
     figures = f"training loss {rows[-1].loss:.4f}" if rows else "no steps were left to take"
     if val_losses:
         figures += f", validation loss {val_losses[-1]:.4f} (best {min(val_losses):.4f}) nats per token"
-    say(console, f"done in {duration(seconds)}: {figures}", "bold green")
+    say_wrapped(console, f"done in {duration(seconds)}: {figures}", "bold green")
     files = {
         "best model": folder.best,
         "last checkpoint": folder.last,
@@ -212,7 +212,7 @@ def _print_summary(console: Console, session: Session, devices: ChosenDevices, s
 def _print_how_to_resume(console: Console, session: Session, devices: ChosenDevices) -> None:
     trainer, folder = session.trainer, session.folder
     stopped = f"stopped after step {trainer.done} of {trainer.options.steps}"
-    say(console, f"{stopped}; everything is saved in {folder.last}", "bold")
+    say_wrapped(console, f"{stopped}; everything is saved in {folder.last}", "bold")
     launch = env.launch_command() or "polyhal"
     command = f"{launch} train --resume --save-dir {shlex.quote(str(folder.path))}{devices.arguments}"
     say(console, f"resume with: {command}")
