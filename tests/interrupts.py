@@ -8,19 +8,19 @@ from types import FrameType
 from typing import Any
 
 
-def interrupted_at(line: int, file: str, work: Callable[[], object]) -> KeyboardInterrupt | None:
-    """Run `work` with a KeyboardInterrupt at the line of this number, counted over the lines of `file` as they first run.
+def interrupted_at(line: int, work: Callable[[], object], *files: str) -> KeyboardInterrupt | None:
+    """Run `work` with a KeyboardInterrupt at the line of this number, counted over the lines of `files` as they first run.
 
     Returns the exception, which keeps all frames alive as a notebook does; None if fewer lines ran. Finalizers are left out,
     because Python ignores their exceptions.
     """
-    seen: set[int] = set()
+    seen: set[tuple[str, int]] = set()
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename != file or frame.f_code.co_name == "__del__":
+        if frame.f_code.co_filename not in files or frame.f_code.co_name == "__del__":
             return None
         if event == "line":
-            seen.add(frame.f_lineno)
+            seen.add((frame.f_code.co_filename, frame.f_lineno))
             if len(seen) == line:
                 sys.settrace(None)
                 raise KeyboardInterrupt

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import sys
-import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import chain, islice
 from typing import Any
@@ -15,11 +12,12 @@ import numpy as np
 
 from polyhal.data.combining import IterableDataset
 from polyhal.data.dataset import Dataset, collate
-from polyhal.data.division import BatchDivision, divided_slot_factory, divided_upload_slot
-from polyhal.data.loader_arguments import check_order
+from polyhal.data.delivery import Direct, Prefetched
+from polyhal.data.division import BatchDivision, divided_slot_factory
+from polyhal.data.loader_arguments import check_counts, check_order
 from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
 from polyhal.data.samplers import BatchSampler
-from polyhal.data.transfer import BatchSlot, UploadSlot, slot_factory
+from polyhal.data.transfer import BatchSlot, slot_factory
 from polyhal.data.workers import LoaderWorkers
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
@@ -81,22 +79,7 @@ class DataLoader:
         prefetch: int = 2,
     ) -> None:
         streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(message("DataLoader", f"batch_size is {batch_size}", expected="1 or more"))
-        if prefetch < 0 or num_workers < 0 or timeout < 0 or (prefetch_factor is not None and prefetch_factor < 1):
-            raise ValueError(
-                message(
-                    "DataLoader",
-                    f"prefetch is {prefetch}, num_workers {num_workers}, timeout {timeout}, prefetch_factor {prefetch_factor}",
-                    expected="nothing below 0, and a prefetch_factor of 1 or more",
-                )
-            )
-        if not num_workers and (prefetch_factor is not None or persistent_workers or timeout):
-            raise ValueError(
-                message(
-                    "DataLoader", "prefetch_factor, persistent_workers and timeout need workers", fix="pass num_workers"
-                )
-            )
+        check_counts(batch_size, prefetch, num_workers, timeout, prefetch_factor, persistent_workers)
         check_order(streams, batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset: Any = dataset
         self.batch_size = None if batch_sampler is not None else batch_size
@@ -162,7 +145,7 @@ class DataLoader:
     def _batches(self) -> Iterator[Any]:
         pending, count = self._requests()
         threaded = self.prefetch and count
-        produce = _Prefetched(self, pending, count) if threaded else _Direct(self, pending)
+        produce = Prefetched(self, pending, count) if threaded else Direct(self, pending)
         try:  # no thread or process has been started before
             for batch in produce:
                 self.position += 1
@@ -297,103 +280,6 @@ def _drawn(batches: Iterable[Any]) -> Iterable[Any]:
         return batches
     drawn = iter(batches)
     return chain(list(islice(drawn, len(batches))), drawn)
-
-
-class _Direct:
-    """Reads each batch on demand."""
-
-    def __init__(self, loader: DataLoader, pending: Iterable[BatchRequest]) -> None:
-        self._loader = loader
-        self._pending = pending
-        parallel = loader.parallel
-        self._slot: BatchSlot = UploadSlot(loader.device) if parallel is None else divided_upload_slot(parallel)
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self._loader.host_batches(self._pending, False):
-            self._slot.load(batch)
-            yield self._slot.deliver()
-
-    def close(self) -> None:
-        """End the workers."""
-        self._loader.end_reading()
-
-
-class _Prefetched:
-    """Prefetches a bounded number of batches in a thread.
-
-    Slots circulate: the thread loads a free one and queues it; the consumer delivers its batch and frees it, at once or when
-    the program is done with the batch.
-    """
-
-    def __init__(self, loader: DataLoader, pending: Iterable[BatchRequest], count: int) -> None:
-        self._loader = loader
-        self._pending = pending
-        self._free: queue.SimpleQueue[BatchSlot | None] = queue.SimpleQueue()
-        self._ready: queue.SimpleQueue[BatchSlot | BaseException | None] = queue.SimpleQueue()
-        self._delivered: deque[BatchSlot] = deque()
-        self._closed = False
-        self._device = loader.device
-        self._slots = loader.take_slots(count)
-        for slot in self._slots:
-            self._free.put(slot)
-        self._thread = threading.Thread(target=self._work, name="polyhal-data", daemon=True)
-
-    def _work(self) -> None:
-        try:
-            for batch in self._loader.host_batches(self._pending, self._slots[0].gathers):
-                slot = self._free.get()
-                if slot is None:
-                    return
-                slot.load(batch)
-                self._ready.put(slot)
-            self._ready.put(None)
-        except BaseException as error:  # the consumer raises it
-            self._ready.put(error)
-
-    def __iter__(self) -> Iterator[Any]:
-        retained = self._slots[0].retained
-        self._thread.start()
-        while True:
-            self._release(max(retained - 1, 0))
-            slot = self._ready.get()
-            if slot is None:
-                return
-            if isinstance(slot, BaseException):
-                raise slot
-            batch = slot.deliver()
-            self._delivered.append(slot)
-            self._release(retained)
-            yield batch
-
-    def _release(self, keep: int) -> None:
-        """Free all delivered slots but the last `keep`."""
-        while len(self._delivered) > keep:
-            slot = self._delivered.popleft()
-            slot.release()
-            self._free.put(slot)
-
-    def close(self) -> None:
-        """Stop the thread, and wait for it and for copies in flight. Called at the end, on errors and on early exit."""
-        try:
-            self._end()
-        finally:
-            self._end()  # for an interrupt of the first call
-
-    def _end(self) -> None:
-        if self._closed:
-            return
-        while not self._free.empty():
-            self._free.get_nowait()
-        self._free.put(None)
-        self._loader.stop_reading()
-        if not sys.is_finalizing():  # the interpreter has stopped daemon threads by then, and joining would hang
-            if self._thread.ident is not None:
-                self._thread.join()
-            for slot in self._slots:
-                slot.wait()
-            self._loader.give_slots(self._device, self._slots)
-            self._loader.end_reading()
-        self._closed = True
 
 
 __all__ = ["DataLoader", "collate"]

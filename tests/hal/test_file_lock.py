@@ -92,7 +92,7 @@ def test_an_interrupt_at_any_line_leaves_the_lock_free_for_this_process(tmp_path
                 pass
 
         try:
-            error = interrupted_at(line, file_lock.__file__, use)
+            error = interrupted_at(line, use, file_lock.__file__)
         except TimeoutError:
             error = None
         other.release()
@@ -109,7 +109,7 @@ def test_an_interrupt_at_any_line_of_the_lock_leaves_saving_possible(tmp_path: P
     ph.save({"x": 0}, tmp_path / "state")
     kept = []
     for line in itertools.count(1):
-        error = interrupted_at(line, file_lock.__file__, lambda line=line: ph.save({"x": line}, tmp_path / "state"))
+        error = interrupted_at(line, lambda line=line: ph.save({"x": line}, tmp_path / "state"), file_lock.__file__)
         assert ph.load(tmp_path / "state")["x"] in (line, line - 1)
         ph.save({"x": line}, tmp_path / "state")
         assert ph.load(tmp_path / "state")["x"] == line
