@@ -135,17 +135,12 @@ def compile_kernel(
         return Declined(f"{kernel.name} has no source in WGSL")
     named = dict(zip((*kernel.inputs, *kernel.outputs), (*inputs, *outputs), strict=True))
     specs = {name: s for name, s in named.items() if isinstance(s, Spec)}
-    halves = runtime.features.float16
     for name, spec in specs.items():
-        if spec.dtype.name not in _TYPES or (spec.dtype.name == "float16" and not halves):
-            return Declined(f"{name} is {spec.dtype.name}, which is no type of WGSL on this device")
+        if spec.dtype.name not in _TYPES or (spec.dtype.name == "float16" and not runtime.features.float16):
+            return Declined(f"{name} is {spec.dtype.name}, which WGSL does not support on this device")
+    code = without_comments(source)
     try:
-        code = without_comments(source)
-        if (declared := _BINDING.search(code)) is not None:
-            expected = "no bindings: tensors and parameters are declared by name"
-            raise ValueError(f"the source declares {declared[0]}; expected {expected}")
-        entry = entry_point(code)
-        text = add_offsets(entry.text, specs)
+        entry, text = _translate(code, specs)
     except ValueError as error:
         raise KernelBuildError(message(kernel.name, str(error), device=runtime.info.name)) from None
     groups = [ceil_div(n, s) for n, s in zip(grid, (*entry.size, 1, 1), strict=False)]
@@ -177,6 +172,15 @@ def compile_kernel(
             raise build_error(kernel.name, source, log, fix, runtime.info.name) from error
 
     return runtime.dispatch(build, {**args, **constants}, runtime.spread(math.prod(groups)))
+
+
+def _translate(code: str, tensors: Iterable[str]) -> tuple[_EntryPoint, str]:
+    """Return the entry point of a source, and its text with the tensors' offsets. Raises ValueError."""
+    if (declared := _BINDING.search(code)) is not None:
+        expected = "no bindings: tensors and parameters are declared by name"
+        raise ValueError(f"the source declares {declared[0]}; expected {expected}")
+    entry = entry_point(code)
+    return entry, add_offsets(entry.text, tensors)
 
 
 def _declarations(

@@ -49,18 +49,7 @@ def run(
     train_options = dict(options)
     text, save_dir = (_as_text(name, train_options.pop(name, None)) for name in ("text", "save_dir"))
     named = train_options.pop("device", None), train_options.pop("devices", None)
-    # A run that is resumed by its folder records where its text is.
-    text_is_recorded = resume and save_dir is not None and text is None
-    corpus: Corpus | None = None
-    where = ""
-    if ranks.first:
-        corpus = None if text_is_recorded else texts.read(Path(text) if text is not None else None)
-        folder = _run_folder(save_dir, corpus, resume=resume, overwrite=overwrite)
-        folder.require_last() if resume else folder.check(overwrite=overwrite)
-        where = str(folder.path)
-    content = ranks.agree(None if corpus is None else asdict(corpus))
-    corpus = None if content is None else Corpus(**content)
-    folder = RunFolder(Path(ranks.agree(where)))
+    corpus, folder = _agreed_corpus_and_folder(ranks, text, save_dir, resume=resume, overwrite=overwrite)
     recorded = _recorded_devices(folder) if resume and named == (None, None) and ranks.size == 1 else None
     devices = recorded or ChosenDevices.of(*named)
     say_wrapped(console, f"{devices.explain()}{_of_ranks(ranks)}")
@@ -92,6 +81,22 @@ def run(
     else:
         _print_how_to_resume(console, session, devices)
     return finished or not requested
+
+
+def _agreed_corpus_and_folder(
+    ranks: Ranks, text: str | None, save_dir: str | None, *, resume: bool, overwrite: bool
+) -> tuple[Corpus | None, RunFolder]:
+    """Return the text and folder that the first rank reads and chooses. The corpus is None if the folder records it."""
+    corpus: Corpus | None = None
+    path = ""
+    if ranks.first:
+        is_recorded = resume and save_dir is not None and text is None
+        corpus = None if is_recorded else texts.read(Path(text) if text is not None else None)
+        folder = _run_folder(save_dir, corpus, resume=resume, overwrite=overwrite)
+        folder.require_last() if resume else folder.check(overwrite=overwrite)
+        path = str(folder.path)
+    content = ranks.agree(None if corpus is None else asdict(corpus))
+    return None if content is None else Corpus(**content), RunFolder(Path(ranks.agree(path)))
 
 
 def _recorded_devices(folder: RunFolder) -> ChosenDevices | None:

@@ -140,20 +140,29 @@ class Hub:
         probe(connection)
         connection.settimeout(HELLO)
         lines = messages(connection)
-        hello = next(lines, {})
-        rank = hello.get("rank")
-        accepted = isinstance(hello.get("token"), str) and hmac.compare_digest(hello["token"].encode(), self.token.encode())
-        if not accepted or type(rank) is not int or not 0 <= rank < self.size:
+        rank = self._register(connection, next(lines, {}))
+        if rank is None:
             lines.close()
             connection.close()
             return
+        for content in lines:
+            self._handle(rank, content)
+        with self._lock:
+            self._processes.pop(rank, None)
+        if rank not in self.ended:
+            self._lost(rank, "was killed or crashed: it ended without a word", None, silent=True)
+
+    def _register(self, connection: socket.socket, hello: Mapping[str, Any]) -> int | None:
+        """Add a rank by its first message, and send it the past losses. Returns None for strangers and second processes."""
+        rank = hello.get("rank")
+        accepted = isinstance(hello.get("token"), str) and hmac.compare_digest(hello["token"].encode(), self.token.encode())
+        if not accepted or type(rank) is not int or not 0 <= rank < self.size:
+            return None
         connection.settimeout(None)
         process, host = hello.get("process"), hello.get("host")
         with self._lock:
-            if rank in self._names:  # a second process under the number of a rank
-                lines.close()
-                connection.close()
-                return
+            if rank in self._names:
+                return None
             self._connections[rank] = connection
             self._names[rank] = f"rank {rank} (process {process} on {host})"
             if host == socket.gethostname() and type(process) is int and process > 1:
@@ -163,30 +172,28 @@ class Hub:
         for known in past:
             with suppress(OSError):
                 connection.sendall(json.dumps(known).encode() + b"\n")
-        for content in lines:
-            if "failed" in content:
-                self._lost(rank, str(content["failed"]), content.get("status"))
-            elif "fatal" in content:
-                place = f", at {content['place']}" if content["place"] else ""
-                self._lost(rank, f"was ended by {fatal_signal(str(content['fatal']))}{place}", None)
-            elif "bye" in content:
-                self._left(rank, content["bye"] if type(content["bye"]) is int else 1)
-            elif "waits" in content:
-                self._waits(rank, str(content["waits"]))
-            elif "goes_on" in content:
-                self._waiting.pop(rank, None)
-            elif "timed_out" in content:
-                self._find_silent(rank, str(content["timed_out"]), content.get("limit"))
-            elif "answers" in content:
-                with self._answers:
-                    self._answered.add(rank)
-                    self._answers.notify_all()
-            else:
-                self.notes.update(content)
-        with self._lock:
-            self._processes.pop(rank, None)
-        if rank not in self.ended:
-            self._lost(rank, "was killed or crashed: it ended without a word", None, silent=True)
+        return rank
+
+    def _handle(self, rank: int, content: Mapping[str, Any]) -> None:
+        if "failed" in content:
+            self._lost(rank, str(content["failed"]), content.get("status"))
+        elif "fatal" in content:
+            place = f", at {content['place']}" if content["place"] else ""
+            self._lost(rank, f"was ended by {fatal_signal(str(content['fatal']))}{place}", None)
+        elif "bye" in content:
+            self._left(rank, content["bye"] if type(content["bye"]) is int else 1)
+        elif "waits" in content:
+            self._waits(rank, str(content["waits"]))
+        elif "goes_on" in content:
+            self._waiting.pop(rank, None)
+        elif "timed_out" in content:
+            self._find_silent(rank, str(content["timed_out"]), content.get("limit"))
+        elif "answers" in content:
+            with self._answers:
+                self._answered.add(rank)
+                self._answers.notify_all()
+        else:
+            self.notes.update(content)
 
     def _left(self, rank: int, status: int) -> None:
         with self._lock:
