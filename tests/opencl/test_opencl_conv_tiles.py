@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conv_infinities import check_infinities
 from native_harness import as_gpu
 from native_ops import check, run
 
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.opencl.lowering.conv import implicit_gemm
 from polyhal.backends.opencl.lowering.conv.tile_configs import TileConfig
 from polyhal.hal import dtypes
@@ -126,3 +128,38 @@ def test_numbers_that_cannot_be_split(device: Any, rng: Any, bf16x3: None) -> No
     (out,) = run(device, "conv2d", [image, kernel, None], **DEFAULTS)
     want = OPS["conv2d"].reference(image.astype(np.float64), kernel.astype(np.float64), None, **DEFAULTS)
     np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("tile", [*TILES, NARROW_TILE, HALF_TILE], ids=lambda t: f"{t.terms} terms, width {t.item_width}")
+@pytest.mark.parametrize("case", [1, 4, 6, 7, 8, 9, 10, 11, 13])
+def test_input_gradients_have_infinities_under_their_windows_alone(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, tile: TileConfig, case: int
+) -> None:
+    """Pixels of other phases have no tap on them: a factor 0 would make them NaN."""
+    _use(device, monkeypatch, tile, asynchronous=False)
+    x, weight, more = CASES[case]
+    check_infinities(device, rng, x, weight, DEFAULTS | more, np.float16 if tile.terms == 1 else np.float32)
+
+
+@pytest.mark.parametrize("case", [1, 4])
+def test_partial_input_gradients_have_infinities_under_their_windows_alone(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int
+) -> None:
+    _use(device, monkeypatch, TILES[0])
+    monkeypatch.setattr(implicit_gemm, "split_tile", lambda _, tile, tiles, k: (2, ceil_div(k, 2 * tile.depth) * tile.depth))
+    x, weight, more = CASES[case]
+    check_infinities(device, rng, x, weight, DEFAULTS | more, np.float32)
+
+
+def test_zeros_among_weights_keep_their_meaning(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of 0 and -0 are factors: with an infinity they are NaN, in contrast to taps that do not exist."""
+    _use(device, monkeypatch, TILES[0])
+    params = DEFAULTS | {"stride": (2, 2)}
+    slope = np.zeros((1, 1, 3, 3), np.float32)
+    slope[0, 0, 1, 1] = np.inf
+    for zero in (0.0, -0.0, -1e-45):
+        kernel = np.full((1, 2, 3, 3), zero, np.float32)
+        (got,) = run(device, "conv2d_input_grad", [slope, kernel], shape=(1, 2, 7, 7), **params)
+        expected = np.zeros((1, 2, 7, 7))
+        expected[:, :, 2:5, 2:5] = 1
+        np.testing.assert_array_equal(~np.isfinite(got), expected == 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conv_infinities import check_infinities
 from native_harness import as_gpu
 from native_ops import check, run
 
@@ -339,3 +340,26 @@ def test_pooling(
         pooled = OPS["avg_pool2d"].reference(x, **common, count_include_pad=include)
         slope = rng.uniform(-1, 1, pooled.shape)
         check(device, "avg_pool2d_grad", [slope], dtype, shape=shape, **common, count_include_pad=include)
+
+
+KINDS = ["planes", "product", "columns", "gpu"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", [1, 2, 3, 4, 6, 8])
+def test_input_gradients_have_infinities_under_their_windows_alone(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int, kind: str
+) -> None:
+    """Except by Winograd's algorithm, which multiplies sums of elements."""
+    x, weight, more = CASES[case]
+    params = DEFAULTS | more
+    runtime = device.backend.runtime
+    if kind == "gpu":
+        monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
+    else:
+        _skip_where_composed(device, weight, params["groups"])
+        monkeypatch.setattr(cpu_winograd, "pays", lambda *_: False)
+        monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", 1 << 30 if kind == "planes" else 1)
+        monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ACROSS", 1)
+        _choose_columns(monkeypatch, kind == "columns")
+    check_infinities(device, rng, x, weight, params, np.float32)

@@ -47,6 +47,9 @@
 #ifndef OUT_LANES
 #define OUT_LANES 1
 #endif
+#ifndef ABSENT_TAPS
+#define ABSENT_TAPS 0
+#endif
 #define REORDERABLE_COPIES 1
 #include "lib/async_copy.h"
 #include "lib/dtypes.h"
@@ -54,6 +57,7 @@
 #include "conv/tile_accumulate.h"
 #include "conv/output_index.h"
 #include "conv/pipeline.h"
+#include "conv/absent_taps.h"
 
 #define LEFT_LOADS ((LEFT_LINES * ROWS / 4 + GROUP - 1) / GROUP)
 // Columns that a work-item loads, and k indices of each slice that it loads for them.
@@ -158,4 +162,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv
     out += (long)out_offset + group * output.out_group;
 #endif
     STORE_ACC
+#if ABSENT_TAPS
+    REPAIR
+#endif
 }

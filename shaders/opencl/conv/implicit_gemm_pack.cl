@@ -6,7 +6,8 @@
 // Rows are (phase, channel), k is (depth, tap). Tap i of an axis is tap (phase + start + i * step) / divisor of the kernel,
 // if that is an integer and in range: in an input gradient, pixels with the same remainder by the stride, the phase, get
 // contributions from some taps only. With `separate` the taps of a phase are counted from its first one on, so that its k axis
-// has no others, and every phase has `k_offsets` of its own.
+// has no others but at its end, and every phase has `k_offsets` of its own: the last taps of a phase with fewer than others are
+// outside the image. Otherwise the weight of a tap that is absent is -0, and other zeros are 0 (see conv/absent_taps.h).
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -71,18 +72,22 @@ __kernel void conv_implicit_gemm_pack(__global LEFT *packed, __global int2 *k_of
     const int first_i = separate ? first_tap(down, kernel_taps.down_step, kernel_taps.down_kernel) : 0;
     const int first_j = separate ? first_tap(across, kernel_taps.across_step, kernel_taps.across_kernel) : 0;
     REAL values[2];
+    bool absent[2];
     for (uint e = 0; e < each; e++) {
         const uint k = line * each + e, tap = k % taps;
         const int i = tap / taps_across + first_i, j = tap % taps_across + first_j;
+        const int r = tap_of(down + i * kernel_taps.down_step, kernel_taps.down_divisor, kernel_taps.down_kernel);
+        const int s = tap_of(across + j * kernel_taps.across_step, kernel_taps.across_divisor, kernel_taps.across_kernel);
+        const bool exists = r >= 0 && s >= 0;
         if (group == 0 && (separate ? row % channels == 0 && row < geometry.m : row == 0)) {
             const int y = i * geometry.term_step_y, x = j * geometry.term_step_x;
             k_offsets[(separate ? phase * padded_k : 0) + k] =
-                k < geometry.k ? (int2)((int)(k / taps) * x_depth + y * x_down + x * x_across, y << 16 | x)
-                                          : (int2)(0, 0x7fff0000);
+                k < geometry.k && (exists || !separate)
+                    ? (int2)((int)(k / taps) * x_depth + y * x_down + x * x_across, y << 16 | x)
+                    : (int2)(0, 0x7fff0000);
         }
-        const int r = tap_of(down + i * kernel_taps.down_step, kernel_taps.down_divisor, kernel_taps.down_kernel);
-        const int s = tap_of(across + j * kernel_taps.across_step, kernel_taps.across_divisor, kernel_taps.across_kernel);
-        values[e] = row < geometry.m && k < geometry.k && r >= 0 && s >= 0
+        absent[e] = row < geometry.m && k < geometry.k && !exists;
+        values[e] = row < geometry.m && k < geometry.k && exists
                         ? LOAD(DTYPE, weight, (long)weight_offset + group * geometry.a_group +
                                                   row % channels * geometry.a_row + k / taps * geometry.a_term0 +
                                                   r * geometry.a_term1 + s * geometry.a_term2)
@@ -101,12 +106,13 @@ __kernel void conv_implicit_gemm_pack(__global LEFT *packed, __global int2 *k_of
                 bits--;
                 value = CONCAT(float_of_, HALF_TYPE)(bits);
             }
+            if (term == 0 && (absent[e] || bits == 0x8000)) bits = absent[e] ? 0x8000 : 0;
             word |= (uint)bits << 16 * e;
             values[e] = IS_FINITE(float, value) ? values[e] - value : 0;
         }
         packed[(ulong)term * (DEPTH / 2) * padded_m] = word;
     }
 #else
-    packed[((ulong)group * padded_k + line) * padded_m + row] = values[0];
+    packed[((ulong)group * padded_k + line) * padded_m + row] = absent[0] ? -(REAL)0 : values[0] == 0 ? (REAL)0 : values[0];
 #endif
 }

@@ -70,6 +70,11 @@ class _PackedProduct:
         """Tables of the offsets of the k axis."""
         return math.prod(self.output.phases) if self.separate else 1
 
+    @property
+    def absent_taps(self) -> bool:
+        """Whether rows of different phases have zeros for taps that only other phases have."""
+        return not self.separate and self.output.phases != (1, 1)
+
     def tap_args(self) -> Args:
         down, across = self.taps
         phases = {
@@ -206,6 +211,7 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
         {
             **tile.definitions(x.dtype, out.dtype), **occupancy.definitions(runtime.features.architecture),
             "BIAS": biased, "SPLIT": split, "OUT_LANES": 4 if quads else 1,
+            **({"ABSENT_TAPS": True} if packed.absent_taps else {}),
         },
         args, (tiles * tile.group, splits, p.groups), (tile.group, 1, 1),
     )  # fmt: skip
