@@ -28,11 +28,11 @@ DEVICES = ("rx480", "rx6800", "uhd630", "a770")
 """One of each architecture that the installed compilers know: GCN, RDNA, Gen9, Xe."""
 FILES = (
     "gemm/tiles", "gemm/sliced_k", "conv/implicit_gemm", "conv/implicit_gemm_weight_grad", "attention/tiles",
-    "attention/tiles_grad", "attention/sliced_tiles_grad",
+    "attention/tiles_grad", "attention/sliced_tiles_grad", "attention/decode",
 )  # fmt: skip
 _SHAPE = (
     "DTYPE", "QUAD_ROWS", "QUAD_COLUMNS", "ROWS", "COLUMNS", "ROW_BLOCKS", "ITEM_WIDTH", "DEPTH", "TERMS", "ITEM_ROWS",
-    "ITEM_COLUMNS", "FEATURES", "SLICE", "ROWS_ARE_KEYS",
+    "ITEM_COLUMNS", "FEATURES", "SLICE", "ROWS_ARE_KEYS", "FEATURE_LANES", "KEY_VECTORS",
 )  # fmt: skip
 """Definitions that tell tiles apart. Of programs that agree in them the worst figures are kept."""
 _MOST = ("group", "registers", "spilled_registers", "private_bytes", "local_bytes")
@@ -46,6 +46,8 @@ _CONVOLUTIONS = (
 
 
 _HEADS = (32, 64, 128)
+_LARGEST_HEAD = 256
+"""Features that decoding takes."""
 
 
 def lowered(key: str) -> OpenCLDescribedBackend:
@@ -53,6 +55,7 @@ def lowered(key: str) -> OpenCLDescribedBackend:
     backend = OpenCLDescribedBackend(description.load(key))
     device = Device.opened(f"described:{key}", backend)
     for dtype in ("float32", "float16"):
+        _decoding(device, dtype)
         for result in (*_products(device, dtype), *_convolutions(device, dtype), *_attention(device, dtype)):
             result.sum().backward()
     return backend
@@ -78,6 +81,15 @@ def _convolutions(device: Device, dtype: str) -> Iterator[Any]:
 def _attention(device: Device, dtype: str) -> Iterator[Any]:
     for head in _HEADS:
         yield F.scaled_dot_product_attention(*(_operand(device, dtype, 2, 4, 512, head) for _ in range(3)), is_causal=True)
+
+
+def _decoding(device: Device, dtype: str) -> None:
+    """Make attention of one query, and of four, as in generation."""
+    with polyhal.no_grad():
+        for head in (*_HEADS, _LARGEST_HEAD):
+            keys = _operand(device, dtype, 2, 4, 512, head)
+            for queries in (1, 4):
+                F.scaled_dot_product_attention(_operand(device, dtype, 2, 4, queries, head), keys, keys)
 
 
 def figures(key: str) -> dict[str, dict[str, int]]:

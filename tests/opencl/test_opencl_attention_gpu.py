@@ -177,6 +177,7 @@ def test_results_are_written_in_place(device: Any, rng: Any, builds: tuple[Build
         (DecodeTile(4, 4, 8, 4, 64, 8), (1, 300, 24, 16), dtypes.float32, "float"),
         (DecodeTile(1, 8, 4, 2, 32, 8), (3, 100, 5, 7), dtypes.float16, "bool"),
         (DecodeTile(4, 1, 1, 8, 512, 1), (2, 40, 16, 8), dtypes.float64, ""),
+        (DecodeTile(4, 32, 4, 2, 64, 8), (3, 150, 128, 120), dtypes.float32, "float"),
     ],
     ids=str,
 )

@@ -35,6 +35,7 @@ UNIT = 64 << 10
 """Bytes of local memory."""
 NARROW = re.compile(
     "uhd630 (attention/sliced_tiles_grad .*ROWS_ARE_KEYS=True|conv/implicit_gemm DTYPE=(float16|float32 ROWS=32))"
+    "|attention/decode .*(ROWS=4|KEY_VECTORS=2)"
 )
 """Kernels that Intel's compiler gives eight lanes: a work-item has sums and elements on their way for over 64 registers."""
 _ERROR = {"gemm": 12, "conv": 12, "attention": 32}
@@ -144,7 +145,7 @@ def _predicted(name: str) -> Usage | None:
     if file.startswith("conv/"):
         sizes = (int(d[n]) for n in ("ROWS", "COLUMNS", "ROW_BLOCKS"))
         return TileConfig(*sizes, 1, int(d["DEPTH"]), item_width=int(d["ITEM_WIDTH"])).usage
-    if file.startswith("attention/"):
+    if file.startswith("attention/") and "tiles" in file:
         tile = LocalTile(*(int(d[n]) for n in ("ROWS", "COLUMNS", "ITEM_ROWS", "ITEM_COLUMNS")), int(d.get("SLICE", 0)))
         head, backward = int(d["FEATURES"]), file.endswith("_grad")
         elements = tiles.backward_elements if backward else tiles.forward_elements

@@ -135,15 +135,21 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
             }
         }
 #ifdef SUM_IN_LOCAL_MEMORY
+        // Each feature lane sums some of the scores of its key lane, in place.
+        barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 1
+        for (uint n = lane; n < ROWS * KEYS_PER_STEP; n += FEATURE_LANES) {
+            __local REAL *const parts = lane_sums + n * GROUP + key_lane * FEATURE_LANES;
+            REAL sum = 0;
+            for (uint other = 0; other < FEATURE_LANES; other++) sum += parts[other];
+            parts[0] = sum;
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
         for (uint r = 0; r < ROWS; r++)
 #pragma unroll
-            for (uint i = 0; i < KEYS_PER_STEP; i++) {
-                scores[r][i] = 0;
-                for (uint other = 0; other < FEATURE_LANES; other++)
-                    scores[r][i] += lane_sums[(r * KEYS_PER_STEP + i) * GROUP + key_lane * FEATURE_LANES + other];
-            }
+            for (uint i = 0; i < KEYS_PER_STEP; i++)
+                scores[r][i] = lane_sums[(r * KEYS_PER_STEP + i) * GROUP + key_lane * FEATURE_LANES];
         barrier(CLK_LOCAL_MEM_FENCE);
 #endif
 #pragma unroll

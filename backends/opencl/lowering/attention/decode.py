@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, power_of_two_at_most
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
 from polyhal.backends.common.launching.split_k import split_k
 from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall
@@ -15,6 +15,8 @@ _MAX_QUERIES = 4
 """Queries that the kernel holds in registers; more are the tiled kernels' business."""
 _MAX_HEAD_SIZE = 256
 """Features that fit into a work-item's registers on a CPU, where it holds whole keys."""
+_WARP_LANES = 16
+"""Work-items of NVIDIA's that share a key, at most: half a warp, whose shuffles sum scores."""
 _MAX_SPLITS = 64
 """Groups that share a head, at most."""
 _REDUCE_GROUP = 64
@@ -60,12 +62,15 @@ def choose(runtime: Runtime, call: AttentionCall) -> DecodeTile:
         width //= 2
     if runtime.features.cpu:
         return DecodeTile(width, feature_lanes=1, key_lanes=1, keys_per_step=8, min_keys=512, groups_per_unit=1)
-    feature_lanes = 1
-    while feature_lanes < 16 and feature_lanes * width < call.head_size:
-        feature_lanes *= 2
-    key_lanes = power_of_two_at_most(min(128, runtime.features.max_group_size)) // feature_lanes
-    keys_per_step = 8 if s.t == 1 else 4
-    return DecodeTile(width, feature_lanes, key_lanes, keys_per_step, min_keys=256, groups_per_unit=8)
+    group = power_of_two_at_most(min(128, runtime.features.max_group_size))
+    lanes, keys_of_many = power_of_two_at_least(ceil_div(call.head_size, width)), 4
+    if runtime.features.tensor_cores:
+        most_lanes = _WARP_LANES
+    else:  # other GPUs have registers for two vectors of each key, or for one, and for two keys, of several queries
+        most_lanes, keys_of_many = max(_WARP_LANES, lanes // 2 if s.t == 1 else lanes), 2
+    feature_lanes = min(lanes, most_lanes, group // 2)
+    keys_per_step = 8 if s.t == 1 else keys_of_many
+    return DecodeTile(width, feature_lanes, group // feature_lanes, keys_per_step, min_keys=256, groups_per_unit=8)
 
 
 def _split_keys(runtime: Runtime, call: AttentionCall, tile: DecodeTile) -> tuple[int, int]:
