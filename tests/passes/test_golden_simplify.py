@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pytest
 
 import polyhal as ph
 from polyhal.hal.device import Device
 from polyhal.hal.ir.parse import parse
+from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.simplify.algebra import simplify_algebra
 from polyhal.hal.passes.simplify.common_subexpressions import merge_common_subexpressions
 from polyhal.hal.passes.simplify.constant_folding import fold_constants
@@ -95,6 +98,25 @@ def test_equal_nodes_are_computed_once() -> None:
         return %2, %2, %3, %4
         """,
     )
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_costs_at_most_one_op_beside_its_gradient(approximate: str, numpy_device: Device) -> None:
+    """The gradient computes the same distribution function, by which gelu multiplies its input."""
+
+    def nodes(results: str) -> int:
+        text = f"""
+            %0: float32[3]
+            %1: float32[3]
+            on {numpy_device}
+            %2 = gelu(%0, approximate='{approximate}'): float32[3]
+            %3 = gelu_grad(%1, %0, approximate='{approximate}'): float32[3]
+            return {results}
+            """
+        graph = decompose(parse(textwrap.dedent(text), numpy_device))
+        return len(remove_dead_code(merge_common_subexpressions(graph)).nodes)
+
+    assert nodes("%2, %3") <= nodes("%3") + 1
 
 
 def test_numbers_instead_of_filled_tensors() -> None:

@@ -197,9 +197,9 @@ def _np_gelu_grad(grad: Any, x: Any, *, approximate: str = "none") -> Any:
 
 def _gelu_grad(g: Any, x: Any, *, approximate: str) -> Any:
     if approximate == "tanh":
-        size = minimum(square(x), 1024.0)  # beyond, the derivative is 0 or 1, and the square need not overflow
-        s = sigmoid((x + size * x * _CUBIC) * (2 * _SQRT_2_OVER_PI))
-        inner = (size * (3 * _CUBIC) + 1.0) * (2 * _SQRT_2_OVER_PI)
+        s = sigmoid((x + square(x) * x * _CUBIC) * (2 * _SQRT_2_OVER_PI))  # as in `_gelu`, so that captured steps compute it once
+        # Beyond 32 the derivative is 0 or 1, and the slope of the argument must not overflow.
+        inner = (minimum(square(x), 1024.0) * (3 * _CUBIC) + 1.0) * (2 * _SQRT_2_OVER_PI)
         return g * (s + x * s * (1.0 - s) * inner)
     density = exp(square(x) * -0.5) * (1 / math.sqrt(2 * math.pi))
     return g * ((erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * density)
