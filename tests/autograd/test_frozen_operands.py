@@ -36,6 +36,9 @@ LAYERS: dict[str, Layer] = {
     "a transposed convolution": lambda lib, h, w: lib.nn.functional.conv_transpose2d(h, w),
     "a sum of a leaf": lambda lib, h, w: (h + w[0, 0, 0, 0]).sum(-1),
     "a concatenation": lambda lib, h, w: lib.cat([h, h], 1),
+    "attention with frozen queries and keys": lambda lib, h, w: lib.nn.functional.scaled_dot_product_attention(
+        w.reshape(2, 4, 6, 3), w.reshape(2, 4, 6, 3) * 0.5, h
+    ),
     "average pooling": lambda lib, h, w: lib.nn.functional.avg_pool2d(h, 2),
     "the largest": lambda lib, h, w: lib.topk(h, 3, -1)[0],
     "padding": lambda lib, h, w: lib.nn.functional.pad(h, (1, 1)),

@@ -25,9 +25,10 @@ DIFFERENTIABLE = [op.name for op in OPS if is_differentiable(DEVICE, op, Scope(s
 
 UNREAD = {
     **dict.fromkeys(
-        ("attention", "gru", "lstm", "rnn", "layer_norm", "rms_norm", "group_norm", "batch_norm", "fused_linear"),
+        ("gru", "lstm", "layer_norm", "rms_norm", "group_norm", "batch_norm", "fused_linear"),
         "one kernel computes the gradients of all inputs, and takes what any of them reads",
     ),
+    "attention": "a leaf is kept for a second gradient whether that reads it or not",
     "maximum_rows": "the row that is written to is only read where elements are equal",
     **dict.fromkeys(("pow", "xlogy", "xlog1py"), "an operand is only looked at where the other one is 0"),
 }

@@ -20,10 +20,11 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    reads,
     tensor_at,
 )
 from polyhal.hal.ops.layout.axes import transpose
-from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import reshape
@@ -232,6 +233,7 @@ attention_grad = declare(
 )
 
 
+@reads(v="q k mask lse")
 def _rule(
     g: Any,
     q: Any,
@@ -240,11 +242,14 @@ def _rule(
     mask: Any,
     out: Any,
     lse: Any,
+    v_spec: Spec,
     needs: tuple[bool, ...],
     *,
     causal: bool,
     scale: float | None,
 ) -> Any:
+    if v is None:  # its gradient alone reads neither values nor results
+        v, out = full(v_spec.shape, 0.0, v_spec.dtype), g
     dq, dk, dv = attention_grad(g, q, k, v, mask, out, lse, causal, scale)
     if len(needs) < 4 or not needs[3]:
         return dq, dk, dv, None

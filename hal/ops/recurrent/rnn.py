@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
@@ -16,8 +17,10 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    reads,
     tensor_at,
 )
+from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.layout.views import permute
 from polyhal.hal.ops.linear_algebra.linear import fused_linear
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
@@ -160,7 +163,12 @@ rnn_grad = declare(
 )
 
 
-def _gradient(g: Any, weight: Any, hidden: Any, out: Any, lengths: Any, *, nonlinearity: str, reverse: bool) -> Any:
+@reads(x="weight out lengths", hidden="weight out lengths")
+def _gradient(
+    g: Any, weight: Any, hidden: Any, out: Any, lengths: Any, hidden_spec: Spec, *, nonlinearity: str, reverse: bool
+) -> Any:
+    if hidden is None:  # only the gradient of the weight reads it
+        hidden = full(hidden_spec.shape, 0.0, hidden_spec.dtype)
     return rnn_grad(g, weight, hidden, out, lengths, nonlinearity, reverse)
 
 
