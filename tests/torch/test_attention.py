@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 from comparison import agree
+from compiled import compare
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import polyhal as ph
 import polyhal.torch
 
 
@@ -42,6 +44,25 @@ def test_attention(torch_device: str, name: str) -> None:
     args, keywords = CASES[name]
     agree(lambda *xs: F.scaled_dot_product_attention(*xs, **keywords), *args, device=torch_device)
     assert str(polyhal.torch.report()) == "every op ran by a kernel of the device"
+
+
+def test_a_mask_of_large_scores_costs_no_second_forward_pass(torch_device: str) -> None:
+    """The two parts of the logarithm, which their sum would lose beside scores of -1e9, are kept for the backward pass."""
+    mask = torch.zeros(5, 7).index_fill(0, torch.tensor([1, 3]), -1e9)
+    q, k, v = (x.detach().to(torch_device).requires_grad_() for x in (QUERIES, KEYS, VALUES))
+    with ph.profile(ph.get_default_device()) as found:
+        F.scaled_dot_product_attention(q, k, v, mask.to(torch_device)).sum().backward()
+    assert {n: row.calls for n, row in found.ops.items() if "attention" in n} == {"attention": 1, "attention_grad": 1}
+    with sdpa_kernel(SDPBackend.MATH):
+        out = F.scaled_dot_product_attention(QUERIES, KEYS, VALUES, mask)  # in float32, too, the mask absorbs the scores
+    torch.testing.assert_close(v.grad.cpu(), torch.autograd.grad(out.sum(), VALUES)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", [None, torch.zeros(5, 7).index_fill(1, torch.tensor(2), -torch.inf)], ids=["all", "masked"])
+def test_compiled_heads_without_a_batch(torch_on_numpy: str, mask: torch.Tensor | None) -> None:
+    """PyTorch takes them as a batch of one, also in the shape of the logarithms."""
+    heads = [x[0].detach().requires_grad_() for x in (QUERIES, KEYS, VALUES)]
+    compare(F.scaled_dot_product_attention, [(*heads, mask)], torch_on_numpy)
 
 
 def test_second_gradients_need_the_composition(torch_device: str) -> None:

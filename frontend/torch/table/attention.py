@@ -16,12 +16,16 @@ def attention(
 ) -> Any:  # fmt: skip
     """Return the result and the logarithms of the sums of its weights; None for the results of dropout and ragged batches.
 
-    The logarithms have the shape that PyTorch documents, because compiled programs rely on it.
+    The logarithms have the shape that PyTorch documents, because compiled programs rely on it: heads without a batch are a
+    batch of one. A logarithm loses one of its two parts where a mask makes scores large. Both then take the place of the seed
+    of dropout.
     """
     if dropout_p:
         raise UnsupportedArgumentsError
     out, parts = F["attention"](q, k, v, mask, is_causal, scale)
-    return out, F["sum"](parts, -1), None, None, q.shape[-2], k.shape[-2], None, None, None
+    lse = F["sum"](parts, -1)
+    lse = F["reshape"](lse, (1, *lse.shape)) if q.ndim == 3 else lse
+    return out, lse, None, None, q.shape[-2], k.shape[-2], parts if _is_added(mask) else None, None, None
 
 
 @aten("_scaled_dot_product_fused_attention_overrideable_backward")
@@ -30,11 +34,18 @@ def attention_backward(
     longest_q: Any, longest_k: Any, dropout_p: float, is_causal: bool, seed: Any, offset: Any, scale: float | None = None,
 ) -> Any:  # fmt: skip
     """Gradients of queries, keys, values and of a mask that is added."""
-    parts = _parts(lse, q, k, v, mask, is_causal, scale)
+    # Compiled programs put a number in the place of the seed.
+    kept = seed is not None and seed.ndim > 0
+    parts = seed if kept else _parts(lse, q, k, v, mask, is_causal, scale)
     found = F["attention_grad"](grad, q, k, v, mask, out, parts, is_causal, scale)
-    if not wanted[3] or mask is None or not mask.dtype.is_floating_point:
+    if not wanted[3] or not _is_added(mask):
         return *found, None
     return *found, _mask_backward(grad, q, k, v, mask, out, parts, scale)
+
+
+def _is_added(mask: Any) -> bool:
+    """Return whether a mask is added to the scores."""
+    return mask is not None and mask.dtype.is_floating_point
 
 
 def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, parts: Any, scale: float | None) -> Any:
@@ -69,8 +80,9 @@ def attention_of_cpu(
 
 def _parts(lse: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float | None) -> Any:
     """Split logsumexps in two parts. A large score that a mask adds absorbs the second part: both are computed again then."""
-    if mask is not None and mask.dtype.is_floating_point:
+    if _is_added(mask):
         return F["attention"](q, k, v, mask, is_causal, scale)[1]
+    lse = F["reshape"](lse, q.shape[:-1])
     return F["stack"]((lse, F["full"](lse.shape, 0, lse.dtype, device=lse.device)), -1)
 
 
