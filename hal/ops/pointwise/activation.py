@@ -197,7 +197,8 @@ def _np_gelu_grad(grad: Any, x: Any, *, approximate: str = "none") -> Any:
 
 def _gelu_grad(g: Any, x: Any, *, approximate: str) -> Any:
     if approximate == "tanh":
-        s = sigmoid((x + square(x) * x * _CUBIC) * (2 * _SQRT_2_OVER_PI))  # as in `_gelu`, so that captured steps compute it once
+        # As in `_gelu`, so that captured steps compute it once.
+        s = sigmoid((x + square(x) * x * _CUBIC) * (2 * _SQRT_2_OVER_PI))
         # Beyond 32 the derivative is 0 or 1, and the slope of the argument must not overflow.
         inner = (minimum(square(x), 1024.0) * (3 * _CUBIC) + 1.0) * (2 * _SQRT_2_OVER_PI)
         return g * (s + x * s * (1.0 - s) * inner)
