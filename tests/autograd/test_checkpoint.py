@@ -166,3 +166,19 @@ def test_without_a_tape_the_function_is_just_called() -> None:
     x = ph.ones((4,), device=device).requires_grad_()
     with ph.no_grad():
         assert not ph.checkpoint(ph.exp, x).requires_grad
+
+
+def test_a_function_whose_gradient_reads_no_tensor_runs_once(device: ph.Device) -> None:
+    runs = []
+
+    def scaled(x: ph.Tensor) -> ph.Tensor:
+        runs.append(x)
+        return (x * 0.5).sum() + x
+
+    x, y = ph.ones((3,), device=device, requires_grad=True), ph.ones((3,), device=device)
+    out = ph.checkpoint(lambda a, b: scaled(a) + b, x, y)
+    y.add_(1.0)
+    out.sum().backward()
+    assert len(runs) == 1
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), [2.5, 2.5, 2.5])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-
 from benchmarks.reliability.programs.judge import Difference
+from benchmarks.reliability.programs.limits import at_a_limit
 from benchmarks.reliability.programs.program import Program
 
 
@@ -20,22 +20,35 @@ class Known(NamedTuple):
     is_it: Callable[[Program, Difference], bool]
 
 
-def _stricter(program: Program, difference: Difference) -> bool:
-    """Polyhal's error alone, by an op whose gradient keeps its own result or operand, as the fused kernel needs it."""
+def _keeps_more(program: Program, difference: Difference) -> bool:
+    """An error of Polyhal alone, by an op that saves an operand or its result where PyTorch saves numbers in between."""
     found = re.search(r"\(\[(\w+)\] '\w+' was changed in place after it was saved", difference.text)
-    if (
-        difference.kind == "raises"
-        and "[multiply]" in difference.text
-        and any(s.op == "kron" for s in program.statements)
-    ):
-        return True
-    if "modified by an inplace operation" in difference.text and "ScaledDotProd" in difference.text:
-        return difference.kind == "raises"  # by PyTorch, on the device
-    expected = difference.text.rpartition("expected ")[2]
-    fails = any(
-        len(position) < 4 for position in re.findall(r"(\d+): '", expected)
-    )  # statements that may fail count from 1000
-    return difference.kind == "raises" and not fails and bool(found) and found[1] in _KEEP
+    return difference.kind == "raises" and bool(found) and found[1] in _KEEP and _fails_first(difference)
+
+
+def _fails_first(difference: Difference) -> bool:
+    """Whether Polyhal raised before PyTorch did. Positions of guarded statements, which go on, count from 1000."""
+    ours, _, theirs = difference.text.rpartition("expected ")
+    positions = [int(p) for p in re.findall(r"(-?\d+): '", ours) if len(p) < 4]
+    later = [int(p) for p in re.findall(r"(\d+): '", theirs) if len(p) < 4]
+    return bool(positions) and (not later or later[-1] > positions[-1])
+
+
+def _unnoticed(program: Program, difference: Difference) -> bool:
+    """An error of Polyhal alone at a write to an operand of `kron`, which is a product."""
+    multiplied = re.search(r"\(\[multiply\] '[xy]' was changed in place", difference.text)
+    return difference.kind == "raises" and bool(multiplied) and "kron(" in program.text()
+
+
+def _copied(program: Program, difference: Difference) -> bool:
+    """An error on the device alone, by an op whose operand PyTorch copies on the CPU."""
+    if difference.kind != "raises" or not _fails_first(difference):
+        return False
+    if re.search(r"\(\[matmul\] '\w+' was changed in place", difference.text):
+        return "tensordot(" in program.text()
+    if not re.search(r"modified by an inplace operation: \[polyhal", difference.text):
+        return False
+    return "ScaledDotProd" in difference.text or any("batch_first=True" in s.text for s in program.setup)
 
 
 def _broadcast_gradient(program: Program, difference: Difference) -> bool:
@@ -54,56 +67,31 @@ def _broadcast_gradient(program: Program, difference: Difference) -> bool:
     return any(made & s.operands for s in failed)
 
 
-def _gradient_that_may_vary(program: Program, difference: Difference) -> bool:
-    return difference.kind == "requires_grad" and "create_graph=True" in program.text()
-
-
-def _gradient_at_nan(program: Program, difference: Difference) -> bool:
-    special = any(np.isnan(leaf.values.astype(float)).any() for leaf in program.leaves)
-    return special and difference.name.endswith(".grad") and difference.text.startswith("nan at")
+def _edge_of_padding(program: Program, difference: Difference) -> bool:
+    """A gradient of padding that requires a gradient in PyTorch alone: second derivatives are zeros there."""
+    padded = re.search(r"F\.pad\(.*mode='(reflect|replicate)'", program.text())
+    return difference.kind == "requires_grad" and bool(padded) and "create_graph=True" in program.text()
 
 
 def _sign_of_zero(program: Program, difference: Difference) -> bool:
+    """Opposite numbers where `softshrink` or a norm made a zero, and another op shows its sign."""
     found = re.match(r"(\S+) at .*, expected (\S+),", difference.text)
-    signs = any(s.op in ("copysign", "atan2", "angle", "reciprocal") for s in program.statements)
-    return difference.kind == "value" and signs and bool(found) and _opposite(float(found[1]), float(found[2]))
+    text = program.text()
+    made = re.search(r"softshrink\(|_norm\(|Norm\w*\(", text + "".join(s.text for s in program.setup))
+    shown = bool(made) and bool(re.search(r"(copysign|atan2|angle|reciprocal)_?\(", text))
+    return difference.kind == "value" and shown and bool(found) and _opposite(float(found[1]), float(found[2]))
 
 
 def _opposite(a: float, b: float) -> bool:
-    return a == -b or abs(a + b) <= 1e-5 * abs(b)
-
-
-def _written_checkpoint(program: Program, difference: Difference) -> bool:
-    return difference.kind == "raises" and "([checkpoint] the function did something else" in difference.text
-
-
-def _copied_by_pytorch(program: Program, difference: Difference) -> bool:
-    found = difference.kind == "raises" and re.search(r"\(\[matmul\] '\w+' was changed in place", difference.text)
-    return bool(found) and "tensordot(" in program.text()
+    """Whether numbers have opposite signs, or are the angles 0 and pi."""
+    angles = abs(max(abs(a), abs(b)) - math.pi) < 1e-2 and min(abs(a), abs(b)) == 0.0
+    return angles or a == -b or abs(a + b) <= 1e-5 * abs(b)
 
 
 def _defined_gradient(program: Program, difference: Difference) -> bool:
-    return difference.kind == "raises" and bool(
-        re.match(r"no error \(\), expected .*derivative for aten::\w+ is not implemented", difference.text)
-    )
-
-
-def _not_finite(program: Program, difference: Difference) -> bool:
-    found = re.match(r"(\S+) at .*, expected (\S+),", difference.text)
-    if difference.kind != "value" or not found or not _holds(program, np.isfinite):
-        return False
-    text = program.text()
-    ours, theirs = float(found[1]), float(found[2])
-    if np.isnan(theirs) and not np.isnan(ours):
-        return any(f"{name}(" in text for name in ("quantile", "interpolate", "airy_ai", "zeta"))
-    if np.isnan(ours) and theirs in (0.0, 1.0):
-        return "igamma" in text
-    return _holds(program, lambda values: ~np.isnan(values)) and ("searchsorted(" in text or "bucketize(" in text)
-
-
-def _holds(program: Program, usual: Callable[[np.ndarray], np.ndarray]) -> bool:
-    """Whether a leaf has an element that is not usual."""
-    return any(not usual(leaf.values.astype(float)).all() for leaf in program.leaves)
+    """An error of PyTorch, which has no derivative of an op."""
+    missing = r"expected \{.*derivative for '?(aten::)?\w+'? is not implemented"
+    return difference.kind == "raises" and bool(re.search(missing, difference.text))
 
 
 def _bessel(program: Program, difference: Difference) -> bool:
@@ -118,20 +106,31 @@ def _zero_for_none(program: Program, difference: Difference) -> bool:
 
 
 _KEEP = frozenset(
-    (
-        *("attention", "max", "min", "amax", "amin", "cross_entropy_rows", "mean_cross_entropy"),
-        *("hypot", "ndtr", "rms_norm", "tanhshrink"),
-    )
+    ("attention", "attention_grad", "cross_entropy_rows", "mean_cross_entropy", "ndtr", "rms_norm", "tanhshrink")
 )
+"""Ops with one kernel, where PyTorch records several ops and saves what is between them."""
 
 KNOWN = (
     Known(
         "keeps more for the gradient",
-        "Attention and maxima keep their result for the gradient and cross entropy its logits: PyTorch keeps others (indices, "
-        "probabilities). `abs` of complex numbers keeps its result, `tanhshrink` and `ndtr` their operand and `rms_norm` its "
-        "weight, where PyTorch keeps numbers in between. A write to it between forward and backward pass is an error here and "
-        "none there. PyTorch does not notice a write to an operand of `kron`.",
-        _stricter,
+        "Attention keeps its operands and its result and cross entropy its logits: PyTorch keeps probabilities. `tanhshrink` "
+        "and `ndtr` keep their operand, where PyTorch keeps the hyperbolic tangent and the scaled operand, and so does "
+        "`rms_norm` for the gradient of its weight alone. A write to it between forward and backward pass is an error here and "
+        "none there.",
+        _keeps_more,
+    ),
+    Known(
+        "a write that PyTorch does not notice",
+        "A write to an operand of `kron` before the backward pass is an error here. PyTorch does not notice it, and computes "
+        "with the new values.",
+        _unnoticed,
+    ),
+    Known(
+        "PyTorch copies",
+        "`tensordot` of axes of length 1 keeps sums in PyTorch, which are copies, and its operand here. Recurrent layers with "
+        "`batch_first` keep a copy of their input on PyTorch's CPU, and a view of it on the device; attention keeps its "
+        "operands there.",
+        _copied,
     ),
     Known(
         "a gradient is a broadcast",
@@ -140,45 +139,28 @@ KNOWN = (
         _broadcast_gradient,
     ),
     Known(
-        "a gradient that may vary",
-        "With `create_graph` a gradient that is constant (that of `cummax` or `softshrink`) may require a gradient in one "
-        "library alone, which is 0.",
-        _gradient_that_may_vary,
-    ),
-    Known(
-        "a gradient at NaN",
-        "The gradient of a piecewise function (`elu`) at NaN is NaN here, in PyTorch that of its last piece.",
-        _gradient_at_nan,
-    ),
-    Known(
-        "the sign of a zero",
-        "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor; `copysign` and "
-        "`atan2` show it.",
-        _sign_of_zero,
-    ),
-    Known(
-        "an argument of a checkpoint is written to",
-        "A write to an argument of a checkpointed function before its backward pass is an error here; PyTorch computes "
-        "again with the new values.",
-        _written_checkpoint,
-    ),
-    Known(
-        "PyTorch copies",
-        "`tensordot` of axes of length 1 keeps sums in PyTorch, which are copies, and its operand here.",
-        _copied_by_pytorch,
-    ),
-    Known(
-        "a gradient that PyTorch does not have",
-        "Derivatives that are 0 almost everywhere (`heaviside`) are defined here, and not implemented in PyTorch.",
-        _defined_gradient,
+        "the gradient of padding",
+        "With `create_graph` the gradient of padding by reflection or by the edge requires a gradient in PyTorch, which is 0, "
+        "and none here: it is a sum of slices.",
+        _edge_of_padding,
     ),
     Known(
         "at infinities and NaN",
-        "PyTorch's quantile between equal infinities, its `interpolate` to the same size of an infinity and its `airy_ai` and "
-        "`zeta` at infinity are NaN, from a difference or product of infinities; here they are the limits. Its "
-        "`igammac(inf, nan)` is 1, and its `searchsorted` takes a NaN in the sequence for the smallest element: here NaN, and "
-        "the largest.",
-        _not_finite,
+        "Values and gradients at infinities, NaN and very large numbers are limits here, and NaN stays NaN, where PyTorch's "
+        "formulas divide or subtract infinities: `limits.py` lists the ops.",
+        at_a_limit,
+    ),
+    Known(
+        "the sign of a zero",
+        "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor, and norms of "
+        "zeros have one sign or the other by the order of their sums; `copysign` and `atan2` show it.",
+        _sign_of_zero,
+    ),
+    Known(
+        "a gradient that PyTorch does not have",
+        "Derivatives that PyTorch does not implement are defined here: zeros almost everywhere (`heaviside`, `floor_divide`), "
+        "second derivatives (`cdist`, `hardsigmoid`), those of sorted elements (`unique`).",
+        _defined_gradient,
     ),
     Known(
         "Bessel functions",

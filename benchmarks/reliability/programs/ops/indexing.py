@@ -83,7 +83,7 @@ CALLS = (
     Call("index_select", _index_select),
     Call("gather", _gather),
     Call("take_along_dim", _take_along),
-    Call("scatter", lambda d: _scatter(d, "torch.scatter({x}, {a}, torch.argsort({s}, {a}), {s})")),
+    Call("scatter", lambda d: _scatter(d, "torch.scatter({x}, {a}, torch.argsort({s}, {a}, stable=True), {s})")),
     Call("scatter_add", lambda d: _scatter(d, "torch.scatter_add({x}, {a}, {i}, {s})")),
     Call("scatter_reduce", lambda d: _scatter(d, "torch.scatter_reduce({x}, {a}, {i}, {s}, 'amax')")),
     Call(

@@ -1,0 +1,142 @@
+"""Each difference from PyTorch that is meant: a program with it, and programs that it does not excuse."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from benchmarks.reliability.programs.agree import INF, NAN, leaf, program_of
+from benchmarks.reliability.programs.judge import Difference
+from benchmarks.reliability.programs.known import KNOWN, explained
+from benchmarks.reliability.programs.limits import LIMITS, at_a_limit
+from benchmarks.reliability.programs.modes import MODES
+from benchmarks.reliability.programs.program import Leaf, Program
+from polyhal import Device
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class _Case(NamedTuple):
+    name: str
+    text: str
+    leaves: dict[str, Leaf]
+    mode: str = "eager"
+
+    def program(self) -> Program:
+        return program_of(self.text, **self.leaves)
+
+
+X = leaf([[0.5, -1.0], [2.0, 0.25]], "float32", requires_grad=True)
+ROWS = leaf([[[0.5, -1.0], [2.0, 0.25]]], "float32", requires_grad=True)
+CASES = (
+    _Case(
+        "keeps more for the gradient",
+        "v1 = x1 * 1.0\nv2 = F.tanhshrink(v1)\nv1.add_(1.0)\nv3 = v2.sum()\nv3.backward()",
+        {"x1": X},
+    ),
+    _Case(
+        "keeps more for the gradient",
+        "v1 = x1 * 1.0\nv2 = F.cross_entropy(v1, x2, reduction='none')\nv1.add_(1.0)\nv3 = v2.sum()\nv3.backward()",
+        {"x1": X, "x2": leaf([0, 1], "int64")},
+    ),
+    _Case(
+        "a write that PyTorch does not notice",
+        "v1 = x1 * 1.0\nv2 = torch.kron(v1, x2)\nx2.add_(1.0)\nv3 = v2.sum()\nv3.backward()",
+        {"x1": X, "x2": leaf([[1.0, 2.0]], "float32")},
+    ),
+    _Case(
+        "PyTorch copies",
+        "v1 = torch.tensordot(x1, x2, 1)\nx1.exp_()\nv2 = v1.sum()\nv2.backward()",
+        {"x1": leaf([[1.0]], "float32"), "x2": leaf([[1.0]], "float32", requires_grad=True)},
+    ),
+    _Case(
+        "PyTorch copies",
+        "m1 = made(nn.GRU(2, 3, batch_first=True), 1)\nv1 = m1(x1)[0]\nx1.mul_(2.0)\nv2 = v1.sum()\nv2.backward()",
+        {"x1": leaf([[[0.5, 1.0], [2.0, -1.0]], [[1.5, 1.0], [2.5, -1.0]]], "float32")},
+        "torch eager",
+    ),
+    _Case(
+        "a gradient is a broadcast",
+        "v1 = x1.mean()\nv2 = torch.autograd.grad(v1, x1)[0]\nv2.mul_(2.0)",
+        {"x1": X},
+    ),
+    _Case(
+        "the gradient of padding",
+        "v1 = F.pad(x1, (1, 0), mode='replicate')\nv2 = torch.autograd.grad(v1.sum(), x1, create_graph=True)[0]",
+        {"x1": ROWS},
+    ),
+    _Case("at infinities and NaN", "v1 = torch.sign(x1)", {"x1": leaf([NAN, 1.0], "float32")}),
+    _Case(
+        "at infinities and NaN",
+        "v1 = F.softsign(x1).sum()\nv1.backward()",
+        {"x1": leaf([INF, 1.0], "float32", requires_grad=True)},
+    ),
+    _Case(
+        "at infinities and NaN",
+        "v1 = torch.searchsorted(x1, x2)",
+        {"x1": leaf([0.0, NAN], "float32"), "x2": leaf([0.5, 0.25], "float32")},
+    ),
+    _Case(
+        "a gradient that PyTorch does not have",
+        "v1 = torch.heaviside(x1, x1).sum()\nv1.backward()",
+        {"x1": X},
+    ),
+    _Case(
+        "the sign of a zero",
+        "v1 = F.layer_norm(x1, [3], eps=0.5)\nv2 = torch.atan2(x2, v1)",
+        {"x1": leaf([[-0.0, 0.0, 0.0]], "float32"), "x2": leaf([[0.0, 0.0, 2.0]], "float32")},
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.name}, {c.text.strip().split(chr(10))[0][:40]}")
+def test_a_program_with_the_difference_is_explained_by_it(case: _Case, numpy_device: Device) -> None:
+    program = case.program()
+    outcome = MODES[case.mode](program, numpy_device)
+    assert [explained(program, d) for d in outcome.differences] == [case.name] * len(outcome.differences)
+    assert outcome.differences
+
+
+def test_each_known_difference_has_a_program() -> None:
+    elsewhere = {
+        "zeros for no gradient",  # of captured programs
+        "Bessel functions",  # the size of the error depends on PyTorch's version
+    }
+    assert {k.name for k in KNOWN} - elsewhere == {c.name for c in CASES}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.name}, {c.text.strip().split(chr(10))[0][:40]}")
+def test_a_known_difference_excuses_no_wrong_value_and_no_other_error(case: _Case) -> None:
+    program = case.program()
+    wrong = Difference(0, "v1", "value", "1.25 at [0], expected 1.5, 1 of 2 wrong")
+    missing = Difference(0, "v1", "missing", "expected float32[2]")
+    error = Difference(
+        0, "errors", "raises", "{1: 'ShapeError'} ([add] shapes (2,) and (3,) do not fit), expected none ()"
+    )
+    late = "{1: 'AutogradError'} ([tanhshrink] 'x' was changed in place after it was saved), expected {0: 'RuntimeError'} ()"
+    for difference in (wrong, missing, error, Difference(0, "errors", "raises", late)):
+        if "searchsorted" not in case.text or difference is not wrong:  # positions of NaN are any
+            assert not explained(program, difference)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("v1 = torch.sin(x1)", "nan at [0], expected 1.5, 1 of 2 wrong"),
+        ("v1 = torch.sin(x1)", "1.5 at [0], expected nan, 1 of 2 wrong"),
+        ("v1 = torch.abs(x1)", "nan at [0], expected 1.5, 1 of 2 wrong"),
+        ("v1 = F.softsign(x1)", "nan at [0], expected 0.0, 1 of 2 wrong"),
+    ],
+)
+def test_a_limit_is_that_of_its_op_and_of_its_library(text: str, found: str) -> None:
+    program = program_of(text, x1=leaf([INF, NAN], "float32"))
+    assert not at_a_limit(program, Difference(0, "v1", "value", found))
+
+
+def test_numbers_of_ordinary_size_have_no_limit() -> None:
+    for limit in LIMITS:
+        call = limit.calls.split("|")[0].replace("\\", "").replace("?", "")
+        program = program_of(f"v1 = x1 + 1.0  # {call}", x1=leaf([1.0, 2.0], "float32"))
+        for found in ("nan at [0], expected 1.5, 1 of 2 wrong", "1.5 at [0], expected nan, 1 of 2 wrong"):
+            assert not at_a_limit(program, Difference(0, "x1.grad", "value", found))
