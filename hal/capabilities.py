@@ -33,12 +33,12 @@ class DeviceInfo:
     """Size in bytes; 0 if unknown."""
     driver: str
     id: str
-    """Stable across runs, and equal for all backends that see the same physical card."""
+    """Stable across runs, and equal for all backends that list the same physical card."""
     selector: str = "0"
     """The part after the colon in `Device("backend:selector")`."""
     vendor: str = ""
     lacks: str = ""
-    """Something that programs expect, such as "64-bit integers"; the device is the default only where all lack something."""
+    """A missing common feature, such as "64-bit integers": such a device is the default only if all have one."""
 
     def shown(self) -> DeviceInfo:
         """Return the description with texts that are safe to print: names of drivers may contain control characters."""

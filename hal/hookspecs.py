@@ -44,8 +44,8 @@ class BackendSpec:
     create: Callable[[str], ComputeBackend] | str
     """Opens the device with the given `DeviceInfo.selector`."""
     priority: int = 0
-    """Orders devices of one type that are about equally fast; higher comes first. A negative priority puts the devices behind
-    all others of whatever type, unless they are clearly faster. Built-in backends use -100 to 50."""
+    """Orders devices of one type that are about equally fast; higher comes first. A negative priority ranks the devices
+    behind all others of any type, unless they are clearly faster. Built-in backends use -100 to 50."""
     api_version: int = 1
     """The contract version (`polyhal.hal.protocol.API_VERSION`) that the backend was written for. State it: the default
     is the version of plug-ins from a time when there was only one."""

@@ -1,8 +1,8 @@
-"""Errors that Python raises in a backward pass while PyTorch's C++ calls Python to leave a device.
+"""Python exceptions in a backward pass that are pending while PyTorch's C++ calls the device guard.
 
-A hook that raises leaves its error pending in the interpreter. On the way out PyTorch's engine restores the device's stream,
-which asks the guard, in Python, for the kind of the device. Python refuses to return from a call while an error is pending, and
-PyTorch ends the process. So the guard sets the error aside, and the call of the engine raises it at its end.
+A hook that raises leaves its exception pending in the interpreter. While unwinding, PyTorch's engine restores the device's
+stream, for which it calls the guard in Python. A Python call that returns with a pending exception raises SystemError, and
+PyTorch then terminates the process. So the guard stores the exception, and the engine's entry point raises it at its end.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ R = TypeVar("R")
 
 _errors: list[BaseException] = []
 _call = functools.partial(tuple)
-"""A call from C, whose end Python checks: those in bytecode are specialized and not checked."""
+"""A function that C code calls: Python checks for pending exceptions after it, but not after specialized bytecode calls."""
 
 
 def set_aside() -> None:
-    """Take a pending error off the interpreter, and keep it for `with_errors`.
+    """Move a pending exception from the interpreter to the list that `with_errors` reads.
 
-    At the end of a call from C Python makes a pending error the cause of a SystemError.
+    After a call from C, Python raises SystemError with the pending exception as its cause.
     """
     try:
         _call()
@@ -33,7 +33,7 @@ def set_aside() -> None:
 
 
 def with_errors(run: Callable[P, R]) -> Callable[P, R]:
-    """A function of PyTorch's engine that raises the error that was set aside where it only knows that there was one."""
+    """Return an engine function that raises the stored exception in place of its SystemError."""
 
     @functools.wraps(run)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -32,11 +32,10 @@ _TYPES = {
     "CPU": DeviceType.CPU,
 }
 _API_RANK = {"Vulkan": 0, "Metal": 0, "D3D12": 1, "OpenGL": 2, "OpenGLES": 3}
-"""Vulkan and Metal come first. OpenGL, without 64-bit integers and half precision, is for old devices."""
+"""Vulkan and Metal are preferred. OpenGL lacks 64-bit integers and half precision, and is for old devices."""
 _INT64 = "shader-int64"
 _SUFFIXES = re.compile(r" \(.*|/.*")
-"""What drivers add to the name of a card: their own name, and that of the bus."""
-_TYPE_RANK = {DeviceType.GPU: 0, DeviceType.INTEGRATED_GPU: 1, DeviceType.ACCELERATOR: 2, DeviceType.CPU: 3}
+"""Suffixes that drivers add to the name of a card: the names of the driver and the bus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def _listed() -> list[WGPUAdapter]:
     if not listed:
         raise RuntimeError(_NO_ADAPTER if env.opengl() else f"{_NO_ADAPTER}; {_OPENGL}")
     adapters = [WGPUAdapter(a, describe(a), str(a.info["backend_type"])) for a in listed]
-    return sorted(adapters, key=lambda a: (_TYPE_RANK[a.info.type], _API_RANK.get(a.api, 9), a.info.name))
+    return sorted(adapters, key=lambda a: (list(DeviceType).index(a.info.type), _API_RANK.get(a.api, 9), a.info.name))
 
 
 def _numbered(adapters: Iterable[WGPUAdapter]) -> list[WGPUAdapter]:

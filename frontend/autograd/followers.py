@@ -1,7 +1,7 @@
-"""Gradients that follow their input on the tape under `create_graph`, although they do not depend on its elements.
+"""Edges from gradients to inputs under `create_graph`, for gradients that do not depend on the input's elements.
 
-The gradient of `relu` changes with its input by steps: as in PyTorch it can be differentiated again, to zeros. Ops declare that
-with `flat_in` and `linear_in` (`hal/ops/gradient_rule.py`).
+The gradient of `relu` is piecewise constant. As in PyTorch it requires a gradient, and its derivative is zeros. Ops declare
+such gradients with `flat_in` and `linear_in` (`hal/ops/gradient_rule.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FOLLOW = opaque("follow", 1)
 
 
 def following(g: Tensor, edge: Edge, spec: Spec, *, zeros: bool) -> Tensor:
-    """Return the gradient of an input on the tape: a backward pass through it brings the input zeros, or nothing."""
+    """Return `g` with an edge to the input, whose gradient is zeros, or None without `zeros`."""
     from polyhal.autograd.rules import zeros as zeros_of
 
     def rule(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...]) -> tuple[Any, ...]:

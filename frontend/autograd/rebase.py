@@ -74,7 +74,7 @@ class DetachedHistory(NamedTuple):
 
 
 class TapePlace:
-    """The place of a tensor on the tape, and what the tape knows of its memory."""
+    """State of a tensor on the tape: its node, and the history and views of its memory."""
 
     __slots__ = ("_detached", "_history", "_requires_grad", "_views", "index", "node", "tensor")
 
@@ -86,7 +86,7 @@ class TapePlace:
         self._views = None if views is None else list(views)
 
     def restore(self) -> None:
-        """Put the tensor and its memory back."""
+        """Restore the state of the tensor and its memory."""
         x, buffer = self.tensor, self.tensor.buffer
         x.node, x.index, x.requires_grad = self.node, self.index, self._requires_grad
         buffer.history, buffer.detached, buffer.views = self._history, self._detached, self._views
@@ -123,12 +123,12 @@ def refreshed(x: Tensor) -> Tensor:
 
 
 def history_of(x: Tensor) -> History | None:
-    """Return what the tape knows of writes to the memory of a tensor; None if there were none."""
+    """Return the history of writes to the memory of a tensor; None without writes."""
     return _history(refreshed(x))
 
 
 def follow(x: Tensor, other: Tensor) -> Tensor:
-    """Return `x`, which is not on the tape, at the place of its memory there: that of `other` since the last write."""
+    """Return `x`, with a node for the memory that it shares with `other` if the memory was written on the tape."""
     history = history_of(other)
     if history is not None and history.node is not None:
         _refresh(x, history)
@@ -136,7 +136,7 @@ def follow(x: Tensor, other: Tensor) -> Tensor:
 
 
 def base_of(x: Tensor, method: str) -> History:
-    """The memory that `x` is a view of, as the tape knows it. Raises AutogradError for leaves that require gradients."""
+    """Return the history of the memory that `x` is a view of. Raises AutogradError for leaves that require gradients."""
     if x.requires_grad and x.node is None:
         raise _refused(method, "a leaf that requires gradients")
     refreshed(x)

@@ -23,7 +23,7 @@ class FittedTable(Table):
         _, right, _, left = self.padding
         spare = options.max_width - (left + right) * len(self.columns) - sum(map(_least_width, self.columns))
         if spare >= 0:
-            # Rich itself may compute widths that are together wider than the terminal, and cut the ends of lines off.
+            # The widths that Rich computes may exceed the terminal together, so that it would cut lines.
             for column in sorted(self.columns, key=_whole_width):
                 least = _least_width(column)
                 column.width = least + min(spare, _whole_width(column) - least)

@@ -31,7 +31,7 @@ class RecordedArguments:
         self.leaves: list[Tensor] = []
         """The leaf that receives the gradient of each: the tensor itself, or the new leaf above it."""
         self.start = position()
-        """A position on the tape before all nodes of the recording."""
+        """Position on the tape before the recording's nodes."""
         self._hidden: list[TapePlace] = []
         """Arguments that are results of ops, whose memory has no history in the recording."""
         self._recording = recording

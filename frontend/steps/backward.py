@@ -49,8 +49,8 @@ class CapturedBackward:
         """`outputs` are the numbers of differentiable results, and `leaves` the leaves that these depend on.
 
         `saved` are inputs of the forward step and values of its graph that the backward pass needs. `arguments` are the
-        arguments of the recorded call, `new_leaves` the leaves that it makes and returns. `reached_by` tells from which of
-        the `outputs`, by position, the tape leads to each leaf.
+        arguments of the recorded call, `new_leaves` the leaves that it makes and returns. `reached_by` has, for each
+        leaf, the positions of the `outputs` that depend on it.
         """
         self._captured = captured
         self._outputs = outputs

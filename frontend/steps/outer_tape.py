@@ -1,4 +1,4 @@
-"""The tape from before a recording: it is not part of the step, and gradients that reach it are passed on by each run."""
+"""Nodes older than a recording: they are not part of the step, and each run propagates gradients to them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from polyhal.tensor import Tensor
 
 
 class OuterTape:
-    """Distinguishes the nodes of a recording from older ones, and finds the leaves of the recorded tape.
+    """Separates the nodes of a recording from older ones, and lists the leaves of the recorded tape.
 
-    The result of an older node becomes a leaf of the recorded tape, where a stand-in replaces it. `receiver` returns the
-    tensor that each run passes the gradient to.
+    A result of an older node is replaced by a placeholder, which is a leaf of the recorded tape. `receiver` returns the
+    tensor to which each run propagates the gradient.
     """
 
     def __init__(self, start: int, places: Iterable[TapePlace]) -> None:
-        """`start` is a position on the tape before the recording, where the tensors from outside had the `places`."""
+        """`start` is the position on the tape, and `places` the states of tensors, before the recording."""
         self._start = start
         self._tensors = {(id(p.node), p.index): p.tensor for p in places if p.node is not None and p.node.order < start}
         self._stand_ins: dict[tuple[int, int], Tensor] = {}
         self._receivers: dict[int, Tensor] = {}
 
     def nodes_of(self, outputs: Sequence[Tensor]) -> list[GradNode]:
-        """Return the nodes of the recording that tensors depend on."""
+        """Return the recorded nodes that tensors depend on."""
         pending = [edge[0] for x in outputs if self._is_inside(edge := edge_of(x))]
         seen = dict.fromkeys(pending)
         while pending:
@@ -38,7 +38,7 @@ class OuterTape:
         return list(seen)
 
     def leaves_of(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return the leaves that tensors depend on; none if a part of the tape was freed."""
+        """Return the leaves that tensors depend on; empty if a node was freed."""
         leaves: dict[int, Tensor] = {}
         for node in self.nodes_of(outputs):
             if node.freed:
@@ -48,14 +48,14 @@ class OuterTape:
         return list(leaves.values())
 
     def receiver(self, leaf: Tensor) -> Tensor:
-        """Return the tensor that the gradient of a leaf goes to."""
+        """Return the tensor that receives the gradient of a leaf."""
         return self._receivers.get(id(leaf), leaf)
 
     def _is_inside(self, edge: Edge) -> bool:
         return isinstance(edge, tuple) and edge[0].order > self._start
 
     def _leaf(self, edge: Edge | None, user: GradNode) -> Edge | None:
-        """Return a stand-in for the result of an older node, and other edges as they are."""
+        """Return a placeholder for the result of an older node, and other edges unchanged."""
         if not isinstance(edge, tuple) or self._is_inside(edge):
             return edge
         node, output = edge

@@ -43,7 +43,7 @@ class ResultTape:
         refused: Sequence[_RefusedGradient],
         leaves: Sequence[int | GivenTensor] = (),
     ) -> None:
-        """`leaves` are the leaves that the step makes: numbers of results, and descriptions of leaves over older memory.
+        """`leaves` are the leaves that the step creates: numbers of results, and descriptions of leaves in older memory.
 
         Results are numbered: first the `made` ones, then the memory from outside that is `written` on the tape.
         """

@@ -31,11 +31,11 @@ class NewLeaf:
 
 @dataclass(frozen=True, slots=True)
 class WithGradient:
-    """Stands for a tensor with a `.grad`, both made by a run."""
+    """Placeholder of a tensor with a `.grad`, both created by a run."""
 
     tensor: OutputIndex | NewLeaf
     gradient: Any
-    """Stands for the `.grad`."""
+    """Placeholder of the `.grad`."""
 
 
 def flatten_results(

@@ -1,6 +1,6 @@
-"""Memory from outside of a captured step that the step writes to on the tape: each run puts it there again.
+"""Differentiable in-place writes of a captured step to memory from outside: each run records them on the tape.
 
-The memory may be that of arguments, or of tensors that the function refers to. All tensors that see it follow.
+The memory belongs to arguments or to captured tensors. All tensors that share it get the new node.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class WrittenMemory(NamedTuple):
     """A piece of memory that a step writes to, and the tensors over it."""
 
     tensors: Sequence[int | Tensor]
-    """Positions of arguments in that memory, or the tensors over it that the function refers to."""
+    """Positions of arguments that share the memory, or captured tensors that share it."""
     spec: Spec
     distance: int
-    """Elements between the first element of the first tensor and the first element of the memory."""
+    """Elements from the first tensor's first element to the memory's first element."""
 
     def find(self, arguments: Sequence[Tensor]) -> FoundMemory:
-        """Return the memory of a run. Raises AutogradError if it may not be written to."""
+        """Return the memory in a run. Raises AutogradError for leaves that require gradients."""
         tensors = [arguments[x] if isinstance(x, int) else x for x in self.tensors]
         x = tensors[0]
         whole = wrap(x.device, x.buffer, Ref(x.ref.handle, self.spec, x.ref.offset + self.distance))
@@ -35,22 +35,22 @@ class FoundMemory(NamedTuple):
     """Written memory in one run."""
 
     whole: Tensor
-    """A tensor over all of the memory."""
+    """A tensor that spans the memory."""
     base: History
-    """The tape's base of the memory before the run."""
+    """History of the memory before the run."""
     tensors: list[Tensor]
 
     def replace(self, value: Tensor) -> None:
-        """Put the memory and its tensors on the tape at the place of `value`, which has the same elements."""
+        """Record that the memory was replaced by `value`, which has the same elements."""
         rebase(self.whole, self.base, value, is_result=True, others=self.tensors)
 
 
 def written_by(
     places: Sequence[TapePlace], arguments: Sequence[Tensor], is_new: Callable[[Tensor], bool]
 ) -> tuple[list[WrittenMemory], list[Tensor]]:
-    """Describe the memory that a recording wrote to on the tape. Returns descriptions, and tensors of the final contents.
+    """Return descriptions of the memory that a recording wrote to on the tape, and tensors of the final contents.
 
-    `places` are the places of tensors before the recording. `is_new` tells which of them were made in it.
+    `places` are the states of tensors before the recording. `is_new` returns True for tensors that the recording created.
     """
     positions = {id(x): i for i, x in enumerate(arguments)}
     groups: dict[tuple[int, int, int], list[Tensor]] = {}
@@ -61,7 +61,7 @@ def written_by(
             groups.setdefault((id(x.buffer), id(history.node), history.output), []).append(x)
     written, contents = [], []
     for seen in groups.values():
-        # Each call may bring another buffer, whose other tensors are found in its list of views.
+        # Each call may have another buffer, which lists its other tensors as views.
         tensors = [x for x in seen if id(x) in positions] or seen
         history = history_of(tensors[0])
         assert history is not None

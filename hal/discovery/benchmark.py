@@ -35,9 +35,9 @@ _MIN_REPETITIONS = 2
 _BUDGET = 0.25
 """Seconds after which repetitions beyond the minimum are skipped."""
 _HOPELESS = 4.0
-"""A pass is stopped, and its time estimated, after this many times as long as NumPy needs for all of it."""
+"""A pass that takes this many times as long as NumPy is stopped, and its time is estimated."""
 _UNFILLED = 0.01
-"""Seconds of a pass below which a card may have waited for launches only: it gets the larger workload, too."""
+"""Seconds of a pass below which launches may dominate on a card, so that it runs the larger workload, too."""
 
 
 class WorkloadSize(NamedTuple):
@@ -65,13 +65,13 @@ class BenchmarkUnavailableError(PolyhalError):
 class BenchmarkTimes(NamedTuple):
     """Seconds of one pass of the smaller workload, on the device and in plain NumPy.
 
-    For cards that computed more per second in the larger workload, the seconds of the same amount of work in it.
+    For cards with a higher throughput in the larger workload, its seconds scaled to the smaller one.
     """
 
     seconds: float
     numpy_seconds: float
     side: int
-    """`WorkloadSize.side` of that workload."""
+    """`WorkloadSize.side` of the timed workload."""
 
 
 def run_benchmark(device: Device, size: WorkloadSize = SMALL, larger: WorkloadSize = LARGE) -> BenchmarkTimes:
@@ -89,7 +89,7 @@ def run_benchmark(device: Device, size: WorkloadSize = SMALL, larger: WorkloadSi
             raise BackendError(f"result {i} differs from NumPy's by {difference:.1e} of its largest value")
     numpy_seconds = sum(in_numpy)
     parts = _fastest(lambda: _synchronized(device, _workload(size, *tensors)), _HOPELESS * numpy_seconds)
-    seconds = sum(parts) * numpy_seconds / sum(in_numpy[: len(parts)])  # of all parts, if the pass was stopped
+    seconds = sum(parts) * numpy_seconds / sum(in_numpy[: len(parts)])  # extrapolated if the pass was stopped
     times = BenchmarkTimes(seconds, numpy_seconds, size.side)
     if seconds >= _UNFILLED or hardware_type(device.info) is DeviceType.CPU:
         return times

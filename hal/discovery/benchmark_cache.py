@@ -35,7 +35,7 @@ from polyhal.hal.settings.file_lock import FileLock
 _RETRY = timedelta(days=1)
 """Time for which a failed benchmark stands. A busy machine may have been the cause."""
 MARGIN = 1.5
-"""A device gives way to another one that is more than this many times as fast. Other programs disturb by less."""
+"""A device gives way to one that is more than this many times as fast, which exceeds the noise of a busy machine."""
 _POLL = 0.1
 """Seconds between two checks of another process's lock."""
 _SILENCE = 2.0
@@ -101,7 +101,7 @@ class BenchmarkCache:
     def ensure(self, candidates: Sequence[Candidate], *, refresh: bool = False) -> None:
         """Benchmark the candidates that have no result, or with `refresh` all of them. The preferred one comes first.
 
-        If it would give way to the fastest, both are benchmarked again: one disturbance by another program decides nothing.
+        If it would give way to the fastest, both are benchmarked again, so that one disturbance does not change the choice.
         Does nothing if POLYHAL_MEASURE_TIMEOUT is 0; `skipped` then says so.
         """
         seconds = env.measure_timeout()
@@ -153,7 +153,7 @@ class BenchmarkCache:
         return [c for c in self._distinct(candidates) if self.lookup(c) is None]
 
     def _in_doubt(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the first candidate and the fastest, if the first gives way; nothing if it does not."""
+        """Return the first candidate and the fastest if the first would give way, or an empty list."""
         valid = [(r.seconds, c) for c in self._distinct(candidates) if (r := self.lookup(c)) is not None and not r.problem]
         if not valid:
             return []
@@ -201,8 +201,8 @@ def _polyhal_version() -> str:
 
 
 def _folders() -> list[Path]:
-    """Return the folders where results may be, the better one first."""
-    user = os.getuid() if hasattr(os, "getuid") else "speeds"  # elsewhere, each user has a temporary folder
+    """Return the folders of results, the preferred one first."""
+    user = os.getuid() if hasattr(os, "getuid") else "speeds"  # on Windows, the temporary folder is per user
     return [env.cache_dir() / "speeds", Path(tempfile.gettempdir()) / f"polyhal-{user}"]
 
 

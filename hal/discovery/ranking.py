@@ -18,7 +18,7 @@ _FILLER_WORDS = frozenset({"corporation", "corp", "inc", "ltd", "co", "graphics"
 """Words that only some drivers add to a card's name."""
 
 ENOUGH_MEMORY = 512 << 20
-"""Bytes below which a device is the default only where all have less."""
+"""Bytes below which a device is the default only if all devices have less."""
 
 _TYPE_NAMES = {
     DeviceType.GPU: ("GPU", "GPUs"),
@@ -31,7 +31,7 @@ Lookup = Callable[[Candidate], BenchmarkResult | None]
 
 
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates in the order that no measurement decides: the default device is the first, unless it is slow.
+    """Return the candidates in their order without measurements: the default device is the first, unless it is slow.
 
     Devices with a limitation come last, and before them devices of backends with a negative priority. Within each of these
     groups the types of hardware come in the order of `DeviceType`, then the higher priority, the larger memory and the name.
@@ -47,10 +47,10 @@ def _place(candidate: Candidate) -> tuple[Any, ...]:
 
 
 def limitation(info: DeviceInfo) -> str:
-    """Return what keeps many programs from running on a device, as the end of a sentence; empty if nothing does."""
+    """Return the limitation by which many programs fail on a device, as the end of a sentence; empty without one."""
     if info.lacks:
         return f"has no {info.lacks}"
-    # Backends that do not know the size report 0.
+    # An unknown size is 0.
     return f"has {info.memory / 2**20:.0f} MiB, less than {ENOUGH_MEMORY >> 20}" if 0 < info.memory < ENOUGH_MEMORY else ""
 
 
@@ -76,9 +76,9 @@ def rank(candidates: Iterable[Candidate], lookup: Lookup) -> list[Candidate]:
 def group_by_card(ranked: Sequence[Candidate]) -> list[list[Candidate]]:
     """Return the candidates grouped by physical card; groups and their members are best first.
 
-    Two backends see the same card if their ids are equal. Outside of processors, equal names count too: the second card of a
-    name in one backend is then the second of that name in another. Two drivers for one processor compute differently, so each
-    is a device of its own.
+    Devices of two backends are one card if their ids are equal. Except for processors, equal names count too: the second card
+    of a name in one backend is then the second of that name in another. Two drivers for one processor compute differently, so
+    each is a device of its own.
     """
     groups: dict[str, list[Candidate]] = {}
     for candidate in ranked:
@@ -123,7 +123,7 @@ def explain_choice(
 
 
 def _position(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
-    """Return the position of the device that comes first."""
+    """Return why the first device of the order is the first."""
     rivals = [c for c in candidates if hardware_type(c.info) is hardware_type(chosen.info)]
     singular, plural = _TYPE_NAMES[hardware_type(chosen.info)]
     if len(rivals) == 1:
@@ -131,7 +131,7 @@ def _position(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
     count = len(group_by_card(rivals))
     if count > 1:
         return f"the first of {count} {plural}, by priority and memory"
-    return f"the first of the {len(rivals)} backends that see this {singular}, by priority"
+    return f"the first of the {len(rivals)} backends that list this {singular}, by priority"
 
 
 def _is_limited(candidate: Candidate, chosen: Candidate) -> bool:

@@ -85,10 +85,10 @@ def reads(**names: str) -> Callable[[RuleFunction], RuleFunction]:
 
 
 def flat_in(*names: str) -> Callable[[RuleFunction], RuleFunction]:
-    """Declare that the gradients of these inputs change with them by steps (`relu`): second derivatives are zeros.
+    """Declare that the gradients of these inputs are piecewise constant in them (`relu`): second derivatives are zeros.
 
-    As in PyTorch such a gradient requires a gradient under `create_graph`, and is differentiated to zeros. Other gradients that
-    do not depend on their input (`sum`, `clamp`) are constants there.
+    As in PyTorch, such a gradient requires a gradient under `create_graph`. Other gradients that do not depend on their input
+    (`sum`, `clamp`) do not.
     """
     return _follow(dict.fromkeys(names, True))
 
@@ -96,7 +96,8 @@ def flat_in(*names: str) -> Callable[[RuleFunction], RuleFunction]:
 def linear_in(*names: str) -> Callable[[RuleFunction], RuleFunction]:
     """Declare that the gradients of these inputs do not depend on them, but require a gradient under `create_graph`.
 
-    As in PyTorch a backward pass through them ends there: for convolutions, whose two gradients it computes as one op.
+    As in PyTorch, the inputs get no gradient from a backward pass through them. This applies to convolutions, whose two
+    gradients PyTorch computes in one op.
     """
     return _follow(dict.fromkeys(names, False))
 
@@ -123,7 +124,7 @@ class GradientRule:
     __slots__ = ("_reads", "_schema", "follows", "joint", "needs", "params", "parts", "saved", "unnamed_outputs")
 
     follows: dict[int, bool]
-    """Inputs whose gradients follow them on the tape, and whether second derivatives are zeros (`flat_in`) or none."""
+    """Inputs to which their gradients have an edge: True for second derivatives of zeros (`flat_in`), False for None."""
 
     def __init__(self, declared: Declared, schema: Schema) -> None:
         """Raises ValueError if there are not as many functions as inputs, or if `reads` names something else."""

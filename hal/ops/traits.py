@@ -42,7 +42,7 @@ class Trait(enum.Flag):
     COLLECTIVE = enum.auto()
     """Reads and writes vectors on several devices, which its parameter `communicator` names."""
     STORES_NUMBERS = enum.auto()
-    """Needs Python numbers among its inputs as they are: they must fit the dtype, to which sums and products wrap them."""
+    """Requires Python numbers among its inputs to fit the dtype; sums and products wrap them instead."""
 
     UNREPEATABLE = NONDETERMINISTIC | CROSS_DEVICE | UNDEFINED
     """A second run may give different bits or wait again: such an op is never rematerialized."""

@@ -305,7 +305,7 @@ class _Assigner(Generic[D]):
         if any(self._of[v] == number for v in node.outputs):
             return False
         same = [i for i, y in enumerate(node.inputs) if isinstance(y, Value) and self._root[y.index] == root]
-        # Only pointwise ops read each element before they write it: other operands of an update need the old value whole.
+        # Only pointwise ops read each element before they write it: updates need the other operands' old elements.
         return same == [operand] or (not node.replaces and all(graph.tensor(node.value(i)) == own for i in same))
 
     def _is_free(self, number: int, k: int) -> bool:

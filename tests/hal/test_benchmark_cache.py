@@ -183,7 +183,7 @@ def test_a_device_whose_measurement_fails_comes_last_and_the_reason_is_kept(tmp_
     assert "the clock went wrong" in problems["wgpu:0"]
 
 
-def test_a_device_that_would_give_way_gets_a_second_look_as_does_the_faster_one() -> None:
+def test_a_device_that_would_give_way_and_the_faster_one_are_measured_again() -> None:
     """The better of two runs is used, so that a program that disturbs one of them changes no choice."""
     asked: list[str] = []
 

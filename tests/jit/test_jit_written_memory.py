@@ -1,4 +1,4 @@
-"""Captured functions that write on the tape to memory from outside: values, gradients and aliases are as after eager calls."""
+"""Differentiable in-place writes of captured functions to outside memory: values, gradients and aliases equal eager calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _values(*tensors: Tensor | None) -> Outcome:
 
 
 def view_of_an_argument(transform: Callable[[Function], Function], x: Tensor, p: Tensor) -> Outcome:
-    """A view of an argument is written to and returned."""
+    """Write to a view of an argument and return it."""
 
     def function(x: Tensor) -> tuple[Tensor, Tensor]:
         view = x.reshape((2, 3)) if x.shape != (2, 3) else x.reshape(x.shape)
@@ -36,13 +36,13 @@ def view_of_an_argument(transform: Callable[[Function], Function], x: Tensor, p:
         (view * view + other.sum()).sum().backward(retain_graph=True)
         seen += _values(p.grad)
         with ph.no_grad():
-            h.add_(1)  # seen through the view
+            h.add_(1)  # visible through the view
         seen += _values(view, h)
     return seen
 
 
 def view_of_a_part(transform: Callable[[Function], Function], x: Tensor, p: Tensor) -> Outcome:
-    """The argument is a part of larger memory that others see."""
+    """Write to an argument that is a slice of a larger tensor with other views."""
 
     def function(x: Tensor) -> Tensor:
         view = x.view(x.shape)
@@ -64,7 +64,7 @@ def view_of_a_part(transform: Callable[[Function], Function], x: Tensor, p: Tens
 
 
 def two_parts(transform: Callable[[Function], Function], x: Tensor, p: Tensor) -> Outcome:
-    """Two arguments in one buffer, both written to."""
+    """Write to two arguments that share a buffer."""
 
     def function(a: Tensor, b: Tensor) -> Tensor:
         a.add_(p[0, 0])
@@ -83,7 +83,7 @@ def two_parts(transform: Callable[[Function], Function], x: Tensor, p: Tensor) -
 
 
 def a_tensor_that_is_not_passed(transform: Callable[[Function], Function], x: Tensor, p: Tensor) -> Outcome:
-    """A tensor that the function refers to is written to, and begins anew after each call."""
+    """Write to a captured tensor that is detached after each call."""
     state = (x * 1).detach()
 
     def function(factor: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ def a_tensor_that_is_not_passed(transform: Callable[[Function], Function], x: Te
 
 
 def a_tensor_with_a_history(transform: Callable[[Function], Function], x: Tensor, p: Tensor) -> Outcome:
-    """The function reads the result of an op from before; its tape stays usable."""
+    """Read the result of an older op, whose tape remains usable."""
     outer = p * p
     step, seen = transform(lambda y: outer * y), []
     for call in range(CALLS):
@@ -114,7 +114,7 @@ def a_tensor_with_a_history(transform: Callable[[Function], Function], x: Tensor
 
 
 def an_accumulated_state(transform: Callable[[Function], Function], x: Tensor, p: Tensor) -> Outcome:
-    """The history of a tensor that the function refers to grows from call to call."""
+    """Accumulate into a captured tensor, whose history grows with each call."""
     state = (x * 0).detach()
     step, seen = transform(lambda y: state.add_(p * y)), []
     for call in range(CALLS):
@@ -126,7 +126,7 @@ def an_accumulated_state(transform: Callable[[Function], Function], x: Tensor, p
 
 
 def an_argument_with_a_written_history(transform: Callable[[Function], Function], x: Tensor, p: Tensor) -> Outcome:
-    """The argument is a part of a result that was written to before the call."""
+    """Write to an argument that is a slice of a result with earlier writes."""
 
     def function(part: Tensor) -> Tensor:
         part.mul_(2)
@@ -156,7 +156,7 @@ PROGRAMS = (
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-def test_memory_written_in_a_captured_function_is_as_after_an_eager_call(device: ph.Device, program: Any) -> None:
+def test_memory_written_in_a_captured_function_equals_that_of_an_eager_call(device: ph.Device, program: Any) -> None:
     outcomes = []
     for transform in (lambda f: f, ph.jit):
         x = ph.tensor(np.arange(6.0, dtype=np.float32).reshape(2, 3) + 1, device=device)

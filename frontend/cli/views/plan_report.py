@@ -101,7 +101,7 @@ def _aligned(console: Console, rows: Sequence[Sequence[str]], names: Sequence[st
 
 
 def _named(console: Console, rows: Sequence[tuple[str, str]], *, head: bool = False) -> None:
-    """Print rows with a name at the end of each, or below it on a terminal that is too narrow for one of them."""
+    """Print rows, each followed by its name, on the next line if the terminal is too narrow for one of them."""
     narrow = console.is_terminal and max(len(cells) + 2 + len(name) for cells, name in rows) > console.width
     for n, (cells, name) in enumerate(rows):
         style = "bold" if head and not n else ""

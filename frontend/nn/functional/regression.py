@@ -82,7 +82,7 @@ def huber_loss(
 
 
 def _rounded_off(difference: Tensor, limit: float) -> Tensor:
-    """Return `d**2 / 2` up to the limit and a line above, as a product: its gradient at an infinite difference is finite."""
+    """Return `d**2 / 2` up to the limit and a line above. The product has finite gradients at infinite differences."""
     size = ops.abs(difference)
     low = ops.minimum(size, limit)
     return low * (size - low * 0.5)

@@ -243,7 +243,7 @@ def _mean_loss_decomposed(losses: Any, target: Any, *, ignore_index: int) -> Any
 
 
 def _mean_loss_rule(g: Any, g_scale: Any, losses_spec: Spec, scale: Any) -> Any:
-    """Return the gradients. The scale does not depend on the losses, so that its gradient adds nothing."""
+    """Return the gradients. The scale does not depend on the losses, so that its gradient is 0."""
     return broadcast_to(g * scale, losses_spec.shape), None
 
 

@@ -9,5 +9,5 @@ from polyhal.hal.ops.layout.creation import full
 
 
 def zeros(spec: Spec) -> Any:
-    """Return zeros for any incoming gradient: 0 times an infinity would be NaN, and on the tape."""
+    """Return zeros for any incoming gradient. A product with 0 would be NaN for infinities, and require a gradient."""
     return full(spec.shape, 0, spec.dtype)

@@ -53,7 +53,7 @@ truncated_quotient = elementwise(
 
 
 def _quotient_samples(rng: np.random.Generator) -> list[Sample]:
-    """Draw quotients in the middle between integers, so that rounding does not take any to another one."""
+    """Draw quotients halfway between integers, so that rounding errors do not change the truncated quotient."""
     divisor = rng.choice([-1.0, 1.0], (4, 3)) * rng.uniform(1.0, 4.0, (4, 3))
     dividend = divisor * (rng.integers(-8, 8, (4, 3)) + 0.5)
     special = np.array([1.0, -1.0, 0.0, np.inf, -np.inf, np.nan, 2.5])
@@ -101,7 +101,7 @@ def _is_float(x: Any, y: Any) -> bool:
 
 
 def _quotient_of_fmod(x: Any, y: Any) -> Any:
-    """Return how often `fmod` subtracts `y`: the quotient rounded towards zero, also where it is infinite."""
+    """Return the multiple of `y` that `fmod` subtracts: the quotient rounded towards zero, or infinity."""
     infinite = logical_or(equal(y, 0.0), isinf(x))
     return where(infinite, x / y, floor_divide(abs_(x), abs_(y)) * (sign(x) * sign(y)))
 

@@ -46,7 +46,7 @@ where: OpFunction = elementwise(
 
 
 def constant_in(x: Any, value: Any) -> Any:
-    """Return `value` as a function of `x` that is constant: the gradient of `x` is 0, whatever the incoming one is."""
+    """Return `value` as a constant function of `x`, whose gradient is 0 for any incoming gradient."""
     return where(False, x, value)
 
 

@@ -153,7 +153,7 @@ def _infer_float(specs: Specs, params: dict[str, Any]) -> list[Output]:
 def _logcumsumexp_gradient(g: Any, x: Any, *, axis: int) -> Any:
     """Return for each element i the sum of g[j] exp(x[i] - m[j]) / s[j] over j >= i.
 
-    m[j] is the largest element up to j, and s[j] the sum of exp(x[k] - m[j]) over k <= j: their logarithm beside a large
+    m[j] is the largest element up to j, and s[j] the sum of exp(x[k] - m[j]) over k <= j: their logarithm with a large
     maximum would lose its digits. Both sums are scans with factors exp(m[i] - m[i + distance]), which are at most 1. The
     gradient is linear in g, so that it can be differentiated with respect to g.
     """

@@ -143,9 +143,9 @@ def _logsumexp(x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 def _logsumexp_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
-    """Softmax, not computed from the result, in which a large element has absorbed the logarithm.
+    """Return softmax by its own sum, because a large element absorbs the logarithm in the result.
 
-    Its sum may exceed the range of half precision.
+    The sum may exceed the range of half precision.
     """
     x = in_dtype(x, dtypes.accumulator(x.dtype))
     top = max_(x, axis, True)

@@ -98,7 +98,7 @@ _SINC_SERIES = tuple((-1) ** k * 2 * k / math.factorial(2 * k + 1) for k in rang
 
 
 def _sinc_gradient(g: Any, x: Any) -> Any:
-    """Evaluate the series near 0, where cosine and sine cancel and second derivatives would be 0 over 0."""
+    """Evaluate the series near 0, where cosine and sine cancel and second derivatives would be 0 / 0."""
     z = x * math.pi
     near = less(abs_(z), 0.5)
     small, large, size = where(near, z, 0.0), where(near, 1.0, z), where(near, 1.0, x)

@@ -115,7 +115,7 @@ class _Folding:
     def _not_computed(self, v: int) -> list[Node]:
         """Return the nodes that a known value depends on and that have not run, in the graph's order.
 
-        Chains of constants may be longer than Python's stack is deep.
+        Iterative, because chains of constants may exceed Python's recursion limit.
         """
         found: set[int] = set()
         pending = [v]

@@ -75,7 +75,7 @@ def _orthogonal_sign(u: np.ndarray, vh: np.ndarray) -> np.ndarray:
 
 
 def _singular_values(a: np.ndarray) -> tuple[Any, Any, Any]:
-    """Return the singular value decomposition of matrices. One with an infinite or NaN element has none: its values are NaN."""
+    """Return the singular value decomposition of matrices. With an infinite or NaN element, all its values are NaN."""
     finite = np.isfinite(a).all((-2, -1), keepdims=True)
     u, s, vh = np.linalg.svd(np.where(finite, a, 0))
     return u, np.where(finite[..., 0], s, np.nan), vh
