@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from polyhal.autograd.rebase import History, base_of, rebase
+from polyhal.autograd.saved_copies import copy_saved
 from polyhal.autograd.tape import keeps_memory, position, record
 from polyhal.hal import dispatch
 from polyhal.hal.dispatch.number_range import require_fit
@@ -44,7 +45,7 @@ def overwrite(x: Any, value: Any, method: str = "copy_") -> None:
         require_fit(method, value, x.dtype)
     if is_tensor and value.shape != x.shape:
         value = _broadcast_to(value, x.shape)
-    _check_memory(x, method)
+    _prepare(x, method)
     if not _on_tape(x, (value,)):
         dispatch.thread.executor.overwrite(x, value)
         return
@@ -81,7 +82,7 @@ def apply_in_place(
 
     if dispatch.is_complex_call(() if plain else inputs, params):
         return function_in_place(method, compute, x)  # type: ignore[no-any-return]
-    _check_memory(x, method)
+    _prepare(x, method)
     others = (*inputs[:position], *inputs[position + 1 :])
     if not _on_tape(x, others):
         if not _fits(op, tuple(map(_detached, inputs)), params, x):
@@ -121,7 +122,7 @@ def function_in_place(method: str, function: Callable[..., Any], x: Any, *args: 
             raise ShapeError(message(method, f"the result has shape {value.shape}", expected=f"the target's {x.shape}"))
         overwrite(x, value, method)
         return x
-    _check_memory(x, method)
+    _prepare(x, method)
     _check_writable(x, method)
     _rebind(method, x, None, lambda old: function(old, *args, **keywords))
     return x
@@ -174,7 +175,9 @@ def _are_plain(inputs: tuple[Any, ...]) -> bool:
     return device is not None
 
 
-def _check_memory(x: Tensor, method: str) -> None:
+def _prepare(x: Tensor, method: str) -> None:
+    """Copy what the tape must keep of the memory. Raises ShapeError if elements share memory."""
+    copy_saved(x.buffer)
     spec = x.ref.spec
     if _overlaps(spec.shape, spec.strides):
         raise ShapeError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from polyhal.autograd.hooks import Hook
 from polyhal.autograd.ownership import share
+from polyhal.autograd.saved_copies import copy_before_write
 from polyhal.hal import dispatch
 from polyhal.hal.dispatch.location import UNKNOWN, SourceLocation
 from polyhal.hal.errors import AutogradError, message
@@ -51,6 +52,7 @@ class GradNode:
     """One op on the tape."""
 
     __slots__ = (
+        "__weakref__",
         "device",
         "freed",
         "fresh",
@@ -119,6 +121,8 @@ class GradNode:
                 for name, i in kept.outputs:
                     out = outs[i]
                     saved[name] = SavedOutput(out.buffer, out.ref, out.buffer.version)
+                    if rule.copies:
+                        copy_before_write(out.buffer, self, name)
                 if kept.others and may_use_decomposition(op, self.outputs):
                     _save_others(op, inputs, params, self.outputs, mask, kept.others, saved)
         elif op.decompose is not None:

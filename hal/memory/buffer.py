@@ -26,6 +26,7 @@ class Buffer:
         "number",
         "pool",
         "reshapes",
+        "savers",
         "version",
         "views",
     )
@@ -38,6 +39,8 @@ class Buffer:
     """TAKEN or SHARED (see `frontend/autograd/ownership.py`); unset while a single op or edge of the tape holds it."""
     reshapes: set[int]
     """The versions that changed no element but the shape of a tensor; unset until there is one."""
+    savers: tuple[Any, ...]
+    """Nodes that saved a result in this memory and copy it before a write; unset until there is one."""
     views: Any
     """Tensors over this memory that are not on the tape; unset until there is one."""
 

@@ -102,6 +102,15 @@ def linear_in(*names: str) -> Callable[[RuleFunction], RuleFunction]:
     return _follow(dict.fromkeys(names, False))
 
 
+def copies_results(function: RuleFunction) -> RuleFunction:
+    """Declare that a program may overwrite the results that the rule reads: the tape copies them before the first write.
+
+    PyTorch computes these ops by others, which save values of their own.
+    """
+    function.copies = True  # type: ignore[attr-defined]
+    return function
+
+
 def _follow(names: dict[str, bool]) -> Callable[[RuleFunction], RuleFunction]:
     def declare(function: RuleFunction) -> RuleFunction:
         function.follows = names  # type: ignore[attr-defined]
@@ -121,7 +130,7 @@ class GradientRule:
     The tape keeps a tensor only if the gradient of an input that requires one reads it.
     """
 
-    __slots__ = ("_reads", "_schema", "follows", "joint", "needs", "params", "parts", "saved", "unnamed_outputs")
+    __slots__ = ("_reads", "_schema", "copies", "follows", "joint", "needs", "params", "parts", "saved", "unnamed_outputs")
 
     follows: dict[int, bool]
     """Inputs to which their gradients have an edge: True for second derivatives of zeros (`flat_in`), False for None."""
@@ -140,6 +149,8 @@ class GradientRule:
         self.params = tuple(dict.fromkeys(n for p in parts for n in p.params))
         self.unnamed_outputs = tuple(i for i, n in enumerate(schema.outputs) if i and f"g_{n}" not in self.needs)
         """Positions of further outputs without a parameter `g_NAME`."""
+        self.copies = any(getattr(f, "copies", False) for f in functions)
+        """True if saved results are copied before a program overwrites them (`copies_results`)."""
         follows = {n: zeros for f in functions for n, zeros in getattr(f, "follows", {}).items()}
         self.follows = {schema.inputs.index(n): zeros for n, zeros in follows.items()}
         self._reads = self._read_by_input(declared)

@@ -18,6 +18,7 @@ from polyhal.hal.ops.declare import (
     declare,
     tensor_at,
 )
+from polyhal.hal.ops.gradient_rule import copies_results
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.linear_algebra.linear import linear
@@ -188,6 +189,7 @@ gru_grad = declare(
 )
 
 
+@copies_results
 def _gradient(g: Any, x: Any, weight: Any, hidden: Any, out: Any, bias: Any, lengths: Any, *, reverse: bool) -> Any:
     *grads, d_bias = gru_grad(g, x, weight, hidden, out, bias, lengths, reverse)
     return (*grads, None if bias is None else d_bias)

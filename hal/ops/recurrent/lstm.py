@@ -20,6 +20,7 @@ from polyhal.hal.ops.declare import (
     declare,
     tensor_at,
 )
+from polyhal.hal.ops.gradient_rule import copies_results
 from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.regions import concat
 from polyhal.hal.ops.layout.views import permute, reshape
@@ -285,6 +286,7 @@ lstm_grad = declare(
 )
 
 
+@copies_results
 def _gradient(
     g: Any,
     g_cells: Any,

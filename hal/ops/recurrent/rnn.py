@@ -20,6 +20,7 @@ from polyhal.hal.ops.declare import (
     reads,
     tensor_at,
 )
+from polyhal.hal.ops.gradient_rule import copies_results
 from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.layout.views import permute
 from polyhal.hal.ops.linear_algebra.linear import fused_linear
@@ -163,6 +164,7 @@ rnn_grad = declare(
 )
 
 
+@copies_results
 @reads(x="weight out lengths", hidden="weight out lengths")
 def _gradient(
     g: Any, weight: Any, hidden: Any, out: Any, lengths: Any, hidden_spec: Spec, *, nonlinearity: str, reverse: bool
