@@ -174,6 +174,10 @@ without_functions: Callable[[], Any] = torch._C.DisableTorchFunction
 """A context in which modes and classes that override PyTorch's functions do not see them."""
 
 
+without_modes: Callable[[], Any] = torch._C._DisableTorchDispatch
+"""A context in which modes do not see the ops that PyTorch dispatches."""
+
+
 storage_key: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]
 """A number that is the same for tensors in one storage, as long as that lives. No Python: steps call it for all tensors."""
 

@@ -16,7 +16,7 @@ from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
 from polyhal.hal.capture.gradients import GradientTable
 from polyhal.hal.capture.incremental_graph import IncrementalGraph
 from polyhal.hal.capture.leaves import LeafTable
-from polyhal.hal.capture.replay_log import ReplayLog, UndoableAction
+from polyhal.hal.capture.replay_log import RECORDED_SEED, ReplayLog, UndoableAction
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scopes import Scopes
@@ -162,6 +162,16 @@ class StepRecorder:
 
     def random(self, source: RandomSource, count: int) -> tuple[RuntimeScalar, RuntimeScalar]:
         return self._replay_log.random(source, count)
+
+    def random_state(self, source: RandomSource) -> dict[str, int]:
+        return {"seed": RECORDED_SEED, "offset": self._replay_log.stream(source).blocks}
+
+    def set_random_state(self, source: RandomSource, state: Mapping[str, int]) -> None:
+        if state["seed"] != RECORDED_SEED:
+            self.require_execution(
+                "random", "a state of random numbers from outside is set", fix="set it outside of the step"
+            )
+        self._replay_log.stream(source).blocks = state["offset"]
 
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
         self._replay_log.actions.append(action if undo is None else UndoableAction(action, undo))

@@ -10,6 +10,9 @@ from typing import Any
 from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.dispatch import RandomSource
 
+RECORDED_SEED = -1
+"""The seed of a state that is a position in a recording."""
+
 
 @dataclass(frozen=True, slots=True)
 class UndoableAction:
@@ -51,8 +54,12 @@ class ReplayLog:
 
     def random(self, source: RandomSource, count: int) -> tuple[RuntimeScalar, RuntimeScalar]:
         """Seed and offset of `count` words that each replay draws from `source`."""
+        return self.stream(source).reserve(count)
+
+    def stream(self, source: RandomSource) -> RandomStream:
+        """Return the stream of the words that each replay draws from `source`."""
         stream = self._streams.get(id(source))
         if stream is None:
             stream = self._streams[id(source)] = RandomStream(source)
             self.actions.append(stream.draw)
-        return stream.reserve(count)
+        return stream

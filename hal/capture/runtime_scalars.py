@@ -141,7 +141,7 @@ class RandomStream:
     def __init__(self, source: RandomSource) -> None:
         self.source = source
         self.blocks = 0
-        """Blocks of four words that a run draws."""
+        """Blocks of four words that a run has used up at its end; while recording, up to the present position."""
         self.seed = self.offset = 0
         self.scalars: list[RuntimeScalar] = []
 

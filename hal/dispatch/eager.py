@@ -175,6 +175,12 @@ class EagerExecutor:
     def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
         return source.advance(count)
 
+    def random_state(self, source: RandomSource) -> dict[str, int]:
+        return source.get_state()
+
+    def set_random_state(self, source: RandomSource, state: Mapping[str, int]) -> None:
+        source.set_state(state)
+
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
         action()
 

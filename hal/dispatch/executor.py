@@ -62,6 +62,10 @@ class RandomSource(Protocol):
         """The state as plain numbers."""
         ...
 
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Continue from a state."""
+        ...
+
 
 class Executor(Protocol):
     """Runs or records what one thread asks for.
@@ -145,6 +149,14 @@ class Executor(Protocol):
 
     def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
         """Return seed and offset of `count` fresh random words; recording, runtime scalars that each replay draws."""
+        ...
+
+    def random_state(self, source: RandomSource) -> dict[str, int]:
+        """Return the state of a source; recording, a position among the words that each run draws, with the seed -1."""
+        ...
+
+    def set_random_state(self, source: RandomSource, state: Mapping[str, int]) -> None:
+        """Continue from a state of `random_state`. Recording, raises CaptureError for a state from outside."""
         ...
 
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:

@@ -80,6 +80,12 @@ class ForwardingExecutor:
     def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
         return self.base.random(source, count)
 
+    def random_state(self, source: RandomSource) -> dict[str, int]:
+        return self.base.random_state(source)
+
+    def set_random_state(self, source: RandomSource, state: Mapping[str, int]) -> None:
+        self.base.set_random_state(source, state)
+
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
         self.base.on_replay(action, undo)
 

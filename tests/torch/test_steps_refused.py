@@ -130,25 +130,38 @@ def test_arguments_that_need_gradients_are_refused() -> None:
 
 
 @pytest.mark.parametrize("preserve", [True, False])
-def test_recomputed_parts_may_not_ask_for_the_state_of_random_numbers(preserve: bool) -> None:
+def test_parts_that_are_computed_again_draw_the_same_random_numbers(preserve: bool) -> None:
     class Recomputing(Task):
         def step(self, x: torch.Tensor) -> torch.Tensor:
             first, *rest = self.model
-            hidden = checkpoint(lambda x: rest[0](first(x)), x, use_reentrant=False, preserve_rng_state=preserve)
+
+            def part(x: torch.Tensor) -> torch.Tensor:
+                hidden: torch.Tensor = rest[0](first(x))
+                return F.dropout(hidden, 0.5) if preserve else hidden
+
+            hidden = checkpoint(part, x, use_reentrant=False, preserve_rng_state=preserve)
             self.optimizer.zero_grad()
-            loss = rest[1](hidden).square().mean()
+            loss = F.dropout(rest[1](hidden), 0.1).square().mean()
             loss.backward()
             self.optimizer.step()
             return loss
 
     def run(task: Task, step: Callable[..., Any]) -> None:
+        torch.manual_seed(1)
         task.seen += [step(x).item() for x in inputs(5)]
 
-    if not preserve:
-        both(run, Recomputing)
-        return
-    with pytest.raises(CaptureError, match="preserve_rng_state=False"):
-        both(run, Recomputing)
+    both(run, Recomputing)
+
+
+def test_a_state_of_random_numbers_from_outside_is_not_set_in_a_step() -> None:
+    before = torch.polyhal.get_rng_state()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        torch.polyhal.set_rng_state(before)
+        return F.dropout(x)
+
+    with pytest.raises(CaptureError, match="from outside is set"):
+        polyhal.torch.jit(step, warm_up=False)(torch.ones(3, device="polyhal"))
 
 
 def test_seeds_are_not_set_in_a_step() -> None:

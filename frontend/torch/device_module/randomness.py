@@ -9,6 +9,7 @@ import torch
 
 from polyhal import random
 from polyhal.hal import dispatch
+from polyhal.torch import private
 from polyhal.torch.device import NAME
 from polyhal.torch.device_module.devices import check_index
 
@@ -29,7 +30,7 @@ def _require_no_recording(what: str) -> None:
     dispatch.thread.executor.require_execution(
         "random",
         f"{what} in a recorded step, whose random numbers each run draws anew",
-        fix="do it outside; torch.utils.checkpoint does without by preserve_rng_state=False where nothing is random",
+        fix="do it outside of the step",
     )
 
 
@@ -88,18 +89,20 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 
 def packed(generator: random.Generator) -> torch.Tensor:
-    """The state of a generator as 16 bytes on the CPU. Raises CaptureError in a recorded step, where it is not known."""
-    _require_no_recording("the state of random numbers is read")
-    state = generator.get_state()
-    return torch.tensor([state["seed"], state["offset"]], dtype=torch.int64, device="cpu").view(torch.uint8)
+    """Return the state of a generator as 16 bytes on the CPU; in a recorded step, a position that only the step can set."""
+    state = dispatch.thread.executor.random_state(generator)
+    with private.without_modes(), private.without_functions():
+        return torch.tensor([state["seed"], state["offset"]], dtype=torch.int64, device="cpu").view(torch.uint8)
 
 
 def unpack(generator: random.Generator, state: torch.Tensor) -> None:
-    """Give a generator the state that `packed` gave. Raises RuntimeError for anything else."""
-    _require_no_recording("the state of random numbers is set")
+    """Set a generator to a state of `packed`. Raises RuntimeError for anything else, and CaptureError in a recorded step for a
+    state from outside.
+    """
     if state.device.type != "cpu" or state.dtype is not torch.uint8 or state.numel() != 16:
         raise RuntimeError(
             f"expected a state of {NAME}, 16 bytes on the CPU, and got {state.numel()} elements of {state.dtype}"
         )
-    seed, offset = state.contiguous().view(torch.int64).tolist()
-    generator.set_state({"seed": seed, "offset": offset})
+    with private.without_modes(), private.without_functions():
+        seed, offset = state.contiguous().view(torch.int64).tolist()
+    dispatch.thread.executor.set_random_state(generator, {"seed": seed, "offset": offset})
