@@ -13,6 +13,7 @@ from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.hits import coordinates, hit_positions
+from polyhal.hal.ops.indexing.row_masks import mask_of_rows
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.inplace import apply_in_place, function_in_place, overwrite, update_in_place
 
@@ -90,13 +91,12 @@ def _mask_of_rows(x: Tensor, items: tuple[Any, ...], value: Any) -> Any:
     """Return a mask that is the only item, with axes of length 1 for the rest of `x`; None if the values depend on its hits."""
     from polyhal.tensor import as_tensor
 
-    rest = x.ndim - _axes_of(items[0]) if len(items) == 1 else -1
-    if rest < 0 or not is_mask(items[0]) or (hasattr(value, "ref") and value.ndim > rest):
+    if not is_mask(items[0]) or x.ndim < _axes_of(items[0]):
         return None
     mask = as_tensor(items[0], device=x.device)
-    if mask.shape != x.shape[: mask.ndim]:
+    if len(items) == 1 and mask.shape != x.shape[: mask.ndim]:
         raise IndexError(f"[setitem] a mask of shape {mask.shape} does not fit axes {x.shape[: mask.ndim]}")
-    return _reshape(mask, (*mask.shape, *(1,) * rest))
+    return mask_of_rows(x, (mask, *items[1:]), value)
 
 
 def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 from polyhal.element_updates import element_update
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.ops.indexing.row_masks import mask_of_rows
 from polyhal.indexing import cast_to
 from polyhal.inplace import apply_in_place, function_in_place, overwrite, update_in_place
 from polyhal.inplace_ops import InPlaceOps
@@ -68,6 +69,11 @@ class InPlaceMethods(InPlaceOps):
     def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
         """Assign `self[indices] = values`, or add the values if they accumulate. Compare `torch.Tensor.index_put_`."""
         items = tuple(slice(None) if i is None else i for i in indices)
+        mask = None if self.dtype.is_complex else mask_of_rows(self, items, values)
+        if mask is not None:
+            values = cast_to(values, self, "index_put_")
+            replacement = self + values if accumulate else values
+            return apply_in_place("index_put_", OPS["where"], (mask, replacement, self), (), 2)
         if self.is_contiguous and not self.dtype.is_complex:
             update = element_update("index_put_", self, items, values, "sum" if accumulate else "replace")
             if update_in_place("index_put_", self, update):

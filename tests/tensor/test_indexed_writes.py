@@ -41,6 +41,11 @@ WRITES: dict[str, Write] = {
     "an index in a row": lambda x, t: x.__setitem__((2, t([1, 0])), t(_values(2, 6))),
     "a mask": lambda x, t: x.__setitem__(t(MASK), t(_values(int(MASK.sum())))),
     "a mask to a number": lambda x, t: x.__setitem__(t(MASK), -1.0),
+    "a mask to one element": lambda x, t: x.__setitem__(t(MASK), t(_values(1))),
+    "a mask of rows to one row": lambda x, t: x.__setitem__(t(MASK[:, 0, 0]), t(_values(1, 5, 6))),
+    "a mask of rows, in part": lambda x, t: x.__setitem__((t(MASK[:, 0, 0]), slice(None)), t(_values(6))),
+    "index_put_ of a mask to a number": lambda x, t: x.index_put_((t(MASK),), t(_values(1).reshape(()))),
+    "index_put_ of a mask, added": lambda x, t: x.index_put_((t(MASK[:, :, 0]),), t(_values(6)), accumulate=True),
     "a mask of rows": lambda x, t: x.__setitem__(t(MASK[:, 0, 0]), t(_values(5, 6))),
     "a mask of columns": lambda x, t: x.__setitem__((slice(None), t(MASK[0, :, 0])), 3.0),
     "index_copy_": lambda x, t: x.index_copy_(0, t([3, 1]), t(_values(2, 5, 6))),
@@ -60,6 +65,8 @@ WRITES: dict[str, Write] = {
     "masked_fill_ of columns": lambda x, t: x.masked_fill_(t(MASK[0, 0]), 0.5),
     "masked_scatter_": lambda x, t: x.masked_scatter_(t(MASK), t(_values(4, 5, 6))),
 }
+COUNTED = ("a mask", "index_put_ of a mask")
+"""Writes of a value for each hit, whose number is read from the device."""
 """None of them names an element twice, unless it adds."""
 READ_ON_HOST = {"a mask", "a mask of columns", "index_put_ of a mask", "rows by a list"}
 """Their hits are counted on the host, or they read the host's memory, which a captured step refuses or freezes."""
@@ -214,3 +221,16 @@ def test_a_leaf_that_requires_gradients_is_not_written() -> None:
             write()
     assert dispatch.thread.grad_enabled
     assert not x.numpy().any()
+
+
+@pytest.mark.parametrize("name", [n for n in WRITES if "mask" in n and "of columns" not in n and n not in COUNTED])
+def test_a_mask_with_a_value_for_each_hit_alone_is_counted(device: ph.Device, name: str) -> None:
+    def t(values: Any) -> ph.Tensor:
+        return ph.tensor(values, device=device)
+
+    x = t(_values(4, 5, 6))
+    expected = x.clone()
+    WRITES[name](expected, t)
+    step = ph.jit(lambda x: WRITES[name](x, t), warm_up=False)
+    step(x)
+    np.testing.assert_array_equal(x.numpy(), expected.numpy())

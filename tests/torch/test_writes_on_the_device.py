@@ -29,6 +29,8 @@ INDEXED: dict[str, Callable[[torch.Tensor, Any], Any]] = {
     "elements": lambda x, d: x.__setitem__((torch.tensor([1, -1], device=d), torch.tensor([0, 2], device=d)), 3.0),
     "columns": lambda x, d: x.__setitem__((slice(None), torch.tensor([1, -1], device=d)), 3.0),
     "a mask": lambda x, d: x.__setitem__(x > 20, 3.0),
+    "a mask of rows": lambda x, d: x.__setitem__(x[:, 0] > 20, torch.arange(6.0, device=d)),
+    "a mask, added": lambda x, d: x.index_put_((x > 20,), torch.ones(1, device=d), accumulate=True),
     "index_add_": lambda x, d: x.index_add_(1, torch.tensor([1, 1], device=d), torch.ones(6, 2, device=d)),
     "index_put_, added": lambda x, d: x.index_put_(
         (torch.tensor([1, 1], device=d),), torch.ones(2, 6, device=d), accumulate=True

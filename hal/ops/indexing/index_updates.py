@@ -14,6 +14,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.indexing.row_masks import mask_of_rows
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.hal.ops.indexing.table_updates import TableUpdate, table_update, updated
 from polyhal.hal.ops.layout.creation import arange, full
@@ -127,6 +128,9 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> An
     `indices` holds tensors of integers and masks, and None for a whole axis; `values` is broadcast. Compare `torch.index_put`.
     """
     items = tuple(slice(None) if i is None else i for i in indices)
+    mask = mask_of_rows(x, items, values)
+    if mask is not None:
+        return where(mask, x + values if accumulate else values, x)
     # Positions count from 1, so that an index out of range, which reads 0 where it is not refused, names no element.
     numbers = reshape(arange(1, x.size + 1, 1, dtypes.int64, device=x.device), x.shape)
     positions = numbers[items] - 1
