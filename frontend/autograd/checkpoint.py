@@ -122,6 +122,11 @@ class Region(Generic[R]):
             recomputed = self._recompute()
         return recomputed.pop(position)
 
+    def forget(self) -> None:
+        """Drop what a later run computed: it may belong to a recording that was abandoned."""
+        if self._recomputed is not None:
+            self._recomputed = {}
+
     def _recompute(self) -> dict[int, dict[str, Any]]:
         recomputed = self._recomputed = {}
         self._next_node = self._next_draw = 0

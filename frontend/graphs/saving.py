@@ -21,8 +21,8 @@ from polyhal.hal.ir.serialize import describe
 from polyhal.hal.layout import Ref, contiguous, extent
 from polyhal.serialize import save
 from polyhal.steps.block import CapturedBlock
-from polyhal.steps.given import GivenTensor
-from polyhal.steps.results import NewLeaf, OutputIndex, WithGradient
+from polyhal.steps.given import GivenTensor, NewLeaf
+from polyhal.steps.results import OutputIndex, WithGradient
 from polyhal.tensor import Tensor, wrap
 
 FORMAT = "polyhal graph"
@@ -107,11 +107,13 @@ class _Encoder:
 
     def _given(self, value: GivenTensor) -> dict[str, Any]:
         """Describe an argument, a tensor that the step uses, or a view of one of these."""
-        source = value.source
+        source, distance = value.source, value.distance
+        while isinstance(source, NewLeaf):  # a loaded step has no tape
+            source, distance = source.given.source, distance + source.given.distance
         found = {"argument": source} if isinstance(source, int) else {"state": self._name_of_constant(source)}
         if value.is_source:
             return found
-        return {"view": [found, list(value.spec.shape), list(value.spec.strides), value.distance]}
+        return {"view": [found, list(value.spec.shape), list(value.spec.strides), distance]}
 
     def _source(self, i: int, source: InputSource) -> dict[str, Any]:
         if isinstance(source, RuntimeScalar):

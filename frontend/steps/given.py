@@ -6,7 +6,7 @@ tape.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,8 @@ from polyhal.tensor import Tensor, wrap
 class GivenTensor:
     """Description of a result that a run finds instead of computing it."""
 
-    source: int | Tensor
-    """The position of the argument, or the tensor that the function refers to."""
+    source: int | Tensor | NewLeaf
+    """The position of the argument, the tensor that the function refers to, or a leaf that it makes."""
     spec: Spec
     distance: int
     """Elements between the first element of the source and the first element of the result."""
@@ -38,9 +38,10 @@ class GivenTensor:
     requires_grad: bool = False
     """True if the function made a leaf of it, which is a new one in each run."""
 
-    def find(self, arguments: Sequence[Tensor]) -> Tensor:
-        """Return the result of a run with these arguments."""
-        x = arguments[self.source] if isinstance(self.source, int) else self.source
+    def find(self, arguments: Sequence[Tensor], leaves: Sequence[Tensor] = ()) -> Tensor:
+        """Return the result of a run with these arguments and new leaves."""
+        source = self.source
+        x = source if isinstance(source, Tensor) else arguments[source] if isinstance(source, int) else leaves[source.index]
         if self.is_source:
             return x
         if self.views:
@@ -58,15 +59,27 @@ class GivenTensor:
         return out
 
 
-def given(x: Tensor, arguments: Sequence[Tensor], *, is_new: bool = False) -> GivenTensor | None:
+@dataclass(frozen=True, slots=True)
+class NewLeaf:
+    """Placeholder for a leaf that the function makes over older memory, by its number among these leaves."""
+
+    index: int
+    given: GivenTensor
+    """Description by which a run makes it."""
+
+
+def given(
+    x: Tensor, arguments: Sequence[Tensor], new_leaf: Callable[[Tensor], NewLeaf | None], *, is_new: bool = False
+) -> GivenTensor | None:
     """Describe how a run finds a result that the function returned with these arguments; None for values that ops computed.
 
-    `is_new` is true if the function made the tensor, possibly over older memory.
+    `is_new` is true if the function made the tensor, possibly over older memory. `new_leaf` finds a leaf among those that it
+    made, and returns None for others.
     """
     position = _position(x, arguments)
     if position is not None:
         return GivenTensor(position, x.spec, 0, is_source=True)
-    on_tape = _on_tape(refreshed(x), arguments)
+    on_tape = _on_tape(refreshed(x), arguments, new_leaf)
     if on_tape is not None:
         return on_tape
     if x.node is not None:
@@ -93,7 +106,9 @@ def _in_written_memory(x: Tensor, arguments: Sequence[Tensor], *, is_new: bool) 
     return GivenTensor(x, x.spec, 0, follows=True) if is_new and is_shared else None
 
 
-def _on_tape(x: Tensor, arguments: Sequence[Tensor]) -> GivenTensor | None:
+def _on_tape(
+    x: Tensor, arguments: Sequence[Tensor], new_leaf: Callable[[Tensor], NewLeaf | None]
+) -> GivenTensor | None:
     """Describe a result by the views on the tape that lead to it from an argument or a leaf; None if an op is among them."""
     views: list[tuple[OpDef, tuple[Any, ...]]] = []
     node, output = x.node, x.index
@@ -107,12 +122,13 @@ def _on_tape(x: Tensor, arguments: Sequence[Tensor]) -> GivenTensor | None:
         views.append((node.op, node.params))
         if isinstance(parent, Tensor):
             position = _position(parent, arguments)
-            return _view(x, parent if position is None else position, parent, views)
+            source = (new_leaf(parent) or parent) if position is None else position
+            return _view(x, source, parent, views)
         node, output = parent
     return None
 
 
-def _view(x: Tensor, source: int | Tensor, base: Tensor, views: Sequence[Any]) -> GivenTensor | None:
+def _view(x: Tensor, source: int | Tensor | NewLeaf, base: Tensor, views: Sequence[Any]) -> GivenTensor | None:
     if base.buffer is not x.buffer:  # a reshape on the way made a copy
         return None
     distance = x.ref.offset - base.ref.offset

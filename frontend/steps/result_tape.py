@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from polyhal.autograd.function import attach, opaque
 from polyhal.autograd.rebase import TapePlace
+from polyhal.autograd.tape import GradNode
 from polyhal.hal.recording import Recording
 from polyhal.steps.arguments import RecordedArguments
 from polyhal.steps.backward import CapturedBackward
@@ -78,10 +80,15 @@ class ResultTape:
             return cls(len(results), [], None, [], leaves) if leaves else None
         refused = []
         backward: CapturedBackward | None
+        nodes = outer.nodes_of(ends)
         try:
-            backward = CapturedBackward.record(recording, tensors, outputs, arguments, outer, tensors_of_leaves)
+            with _kept(nodes):
+                backward = CapturedBackward.record(recording, tensors, outputs, arguments, outer, tensors_of_leaves)
         except Exception:
-            errors = {i: _error_of(recording, tensors, i, arguments, outer) for i in outputs}
+            errors = {}
+            for i in outputs:
+                with _kept(nodes):
+                    errors[i] = _error_of(recording, tensors, i, arguments, outer)
             refused = [
                 _refused(tensors, i, error, arguments, outer) for i, error in errors.items() if error is not None
             ]
@@ -89,7 +96,7 @@ class ResultTape:
             backward = None
             if outputs:
                 backward = CapturedBackward.record(recording, tensors, outputs, arguments, outer, tensors_of_leaves)
-        for node in outer.nodes_of(ends):
+        for node in nodes:
             node.free()
         return cls(len(results), written, backward, refused, leaves)
 
@@ -114,6 +121,19 @@ class ResultTape:
         for w, value in zip(found, values, strict=True):
             w.replace(value)
         return results, leaves
+
+
+@contextmanager
+def _kept(nodes: Sequence[GradNode]) -> Iterator[None]:
+    """Let nodes have the same saved values after a block, which may compute those of checkpointed regions again."""
+    before = [(node, node.region, node.saved) for node in nodes]
+    try:
+        yield
+    finally:
+        for node, region, saved in before:
+            node.region, node.saved = region, saved
+            if region is not None:
+                region[0].forget()
 
 
 def _error_of(

@@ -8,7 +8,7 @@ from typing import Any
 
 from polyhal.hal.capture.fake_buffer import FakeBuffer
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.steps.given import GivenTensor, given
+from polyhal.steps.given import GivenTensor, NewLeaf, given
 from polyhal.steps.tree import map_tree
 from polyhal.tensor import Tensor
 
@@ -18,15 +18,6 @@ class OutputIndex:
     """Stands for a tensor in a structure: the output of the graph with that number."""
 
     index: int
-
-
-@dataclass(frozen=True, slots=True)
-class NewLeaf:
-    """Placeholder for a leaf that the function makes over older memory, by its number among these leaves."""
-
-    index: int
-    given: GivenTensor
-    """Description by which a run makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +52,14 @@ def flatten_results(
             return WithGradient(place, leaf(x.stored_grad))
         return place
 
+    def new_leaf(x: Tensor) -> NewLeaf | None:
+        place = tensor(x) if is_new(x) else None
+        return place if isinstance(place, NewLeaf) else None
+
     def tensor(x: Tensor) -> Any:
         if id(x) in made:
             return made[id(x)]
-        found = None if isinstance(x.buffer, FakeBuffer) else given(x, arguments, is_new=is_new(x))
+        found = None if isinstance(x.buffer, FakeBuffer) else given(x, arguments, new_leaf, is_new=is_new(x))
         if found is not None and found.requires_grad and new_leaves is not None:
             new_leaves.append((x, found))
             made[id(x)] = NewLeaf(len(new_leaves) - 1, found)
@@ -93,7 +88,7 @@ def fill_results(
         if kind is NewLeaf:
             return leaves[x.index]
         if kind is GivenTensor:
-            return x.find(arguments)
+            return x.find(arguments, leaves)
         if kind is WithGradient:
             result = leaf(x.tensor)
             result.stored_grad = leaf(x.gradient)

@@ -251,3 +251,43 @@ def test_gradients_of_tensors_made_inside_belong_to_their_run(device: ph.Device,
             if mine is not None:
                 np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-6)
     assert len(step.graphs) == 1
+
+
+def test_views_of_a_leaf_that_is_made_inside_belong_to_their_run(device: ph.Device) -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        leaf = x.detach().requires_grad_()
+        alone = y.detach().requires_grad_()
+        return leaf.T, leaf, alone[0]
+
+    step = ph.jit(function, warm_up=False)
+    for call in range(3):
+        x, y = (ph.tensor(START + call + k, device=device) for k in (0, 1))
+        turned, leaf, part = step(x, y)
+        (turned * 2 + leaf.T).sum().backward()
+        (part * part).sum().backward()
+        assert leaf.grad is not None
+        np.testing.assert_array_equal(leaf.grad.numpy(), np.full((2, 3), 3, np.float32))
+        np.testing.assert_array_equal(turned.detach().numpy(), (START + call).T)
+        np.testing.assert_array_equal(part.detach().numpy(), START[0] + call + 1)
+
+
+def test_a_refused_gradient_does_not_spoil_the_checkpoints_of_the_others(device: ph.Device) -> None:
+    def function(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        kept = ph.checkpoint(lambda a: (a * w).tanh() * a, x)
+        lost = x * w
+        lost = F.softmax(lost, -1)
+        lost.detach().zero_()
+        return kept, lost
+
+    step = ph.jit(function, warm_up=False)
+    for _ in range(3):
+        gradients = []
+        for call in (function, step):
+            x, w = (ph.tensor(START * k, device=device, requires_grad=True) for k in (1, 2))
+            kept, lost = call(x, w)
+            kept.sum().backward()
+            with pytest.raises(AutogradError, match="changed in place"):
+                lost.sum().backward()
+            gradients.append([g.numpy() for g in (x.grad, w.grad) if g is not None])
+        for eager, captured in zip(*gradients, strict=True):
+            np.testing.assert_allclose(captured, eager, rtol=1e-5)
