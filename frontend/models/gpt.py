@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from polyhal import functions as ops
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
+from polyhal.models.gpt_config import GPTConfig
 from polyhal.models.masks import visibility
 from polyhal.nn import functional as F
 from polyhal.nn import init
@@ -29,48 +29,6 @@ from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
 from polyhal.nn.norm import LayerNorm
 from polyhal.tensor import Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class GPTConfig:
-    """Sizes of a GPT. The defaults are GPT-2's smallest model."""
-
-    vocab_size: int = 50257
-    block_size: int = 1024
-    """The longest context, in tokens."""
-    n_layer: int = 12
-    n_head: int = 12
-    n_embd: int = 768
-    dropout: float = 0.0
-    bias: bool = True
-    tie_weights: bool = True
-    """Share the weights of the token embedding and the output layer."""
-    layer_norm_eps: float = 1e-5
-
-    def __post_init__(self) -> None:
-        for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):
-            if getattr(self, name) < 1:
-                raise ValueError(message("GPTConfig", f"{name} is {getattr(self, name)}", expected="1 or more"))
-        if not 0 <= self.dropout <= 1:
-            raise ValueError(message("GPTConfig", f"dropout is {self.dropout}", expected="0 to 1"))
-        if self.n_embd % self.n_head:
-            raise ValueError(message("GPTConfig", f"n_embd {self.n_embd} is no multiple of n_head {self.n_head}"))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> GPTConfig:
-        """Read settings of `to_json`. Raises TypeError for a setting that is unknown or has another type."""
-        default = cls()
-        for name, value in data.items():
-            kind = type(getattr(default, name, value))
-            if type(value) is not kind and not (kind is float and type(value) is int):
-                raise TypeError(
-                    message("GPTConfig", f"{name} is {value!r}", expected=f"a value of type {kind.__name__}")
-                )
-        return replace(default, **data)
 
 
 class CausalSelfAttention(Module):

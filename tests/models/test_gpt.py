@@ -115,7 +115,7 @@ def test_sizes() -> None:
     assert ours.lm_head.weight is ours.transformer["wte"].weight
     assert ours.count_parameters() == 100 * 8 + 16 * 8 + 2 * (12 * 64 + 13 * 8) + 16
     assert ours.flops_per_token() == 6 * (ours.count_parameters() - 128) + 12 * 2 * 8 * 16
-    with pytest.raises(ValueError, match="no multiple of n_head 3"):
+    with pytest.raises(ValueError, match="not a multiple of n_head 3"):
         GPTConfig(n_embd=8, n_head=3)
     with pytest.raises(ValueError, match="n_layer is 0"):
         GPTConfig(n_layer=0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -218,15 +218,8 @@ def _from_file(path: Path) -> ModelRecipe:
         if kind == "bert":
             return _bert(path.stem, BertConfig.from_json(data))
         if kind == "gpt2" or (isinstance(data, dict) and "n_embd" in data):
-            return gpt_recipe(path.stem, _gpt_config(data))
+            return gpt_recipe(path.stem, GPTConfig.from_json(data))
     except TypeError as error:
         raise ValueError(f"{path}: {error}") from None
     expected = "the config.json of a GPT-2, Llama or BERT"
     raise ValueError(message(None, f"{path} has model_type {kind!r}", expected=expected))
-
-
-def _gpt_config(data: Mapping[str, Any]) -> GPTConfig:
-    known = {f.name for f in fields(GPTConfig)}
-    names = {"n_positions": "block_size", "n_ctx": "block_size", "layer_norm_epsilon": "layer_norm_eps"}
-    renamed = {names.get(name, name): value for name, value in data.items()}
-    return GPTConfig.from_json({name: value for name, value in renamed.items() if name in known})
