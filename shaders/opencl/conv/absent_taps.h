@@ -1,6 +1,6 @@
 // Results whose sum has absent taps: in the input gradient of a strided convolution, rows of one product get contributions
 // from different taps (see conv/implicit_gemm_pack.cl). The weight of an absent tap is packed as -0, and no other weight is.
-// As a factor it vanishes beside finite numbers, but infinities and NaN times it are NaN. REPAIR therefore computes each stored
+// Its products with finite numbers add nothing, but those with infinities and NaN are NaN. REPAIR therefore computes each stored
 // result that is NaN again, without the absent taps.
 
 #ifndef POLYHAL_CONV_ABSENT_TAPS
