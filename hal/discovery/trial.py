@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from polyhal.hal.discovery.python_process import NoPythonError, command, environ
 from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
 from polyhal.hal.settings import env
+from polyhal.hal.settings.processes import signal_name
 
 _OPENING = 3.0
 """Factor between the time limits of opening a device and of listing devices."""
@@ -176,12 +176,7 @@ def _lines(process: subprocess.Popen[str], limit: Any) -> Iterator[str]:
 
 def _ending(code: int) -> str:
     """Return the end of a process, as the end of a sentence."""
-    if code >= 0:
-        return f"ended the process with code {code}"
-    try:
-        return f"ended the process by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"ended the process by signal {-code}"
+    return f"ended the process with code {code}" if code >= 0 else f"ended the process by {signal_name(-code)}"
 
 
 def main(text: str) -> None:

@@ -35,14 +35,23 @@ def is_running(number: int) -> bool:
     return True
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal, or its number if it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def signal_text(number: int) -> str:
     """Return a signal by number and name, with its usual sender."""
-    known = {s.value: s.name for s in signal.Signals}
-    name = known.get(number, "")
+    name = signal_name(number)
     cause = {
         "SIGKILL": "by a person, a batch system's limit, or the system when memory ran out",
         "SIGSEGV": "a crash, often of a driver",
         "SIGABRT": "a crash, often of a driver",
         "SIGBUS": "a crash; /dev/shm may be full",
     }.get(name, "")
-    return f"signal {number}" + (f" ({name}: {cause})" if cause else f" ({name})" if name else "")
+    if cause:
+        return f"signal {number} ({name}: {cause})"
+    return f"signal {number} ({name})" if name.startswith("SIG") else name
