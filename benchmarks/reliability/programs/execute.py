@@ -81,7 +81,10 @@ class Session:
         return seen
 
     def function(self, *, detached: bool = False) -> Callable[..., dict[str, Any]]:
-        """The statements of a call as a function of the leaves that are no parameters; results with their tape or without."""
+        """The statements of a call as a function of the leaves that are not parameters.
+
+        `detached` takes results off the tape, except those that statements after the function use.
+        """
         names = [leaf.name for leaf in self.program.leaves if not leaf.is_parameter]
         inside = [s for s in self.program.body if s.op != AFTERWARDS]
         body = textwrap.indent("\n".join(s.text for s in inside) or "pass", "    ")
@@ -89,14 +92,11 @@ class Session:
         deleted = {n for s in inside if s.text.startswith("del ") for n in s.names}
         results = "".join(f"{n!r}: {n}, " for n in made_there if n not in deleted)
         text = f"def call({', '.join(names)}):\n{body}\n    return taken({{{results}}})\n"
-        self.variables["taken"] = self._off_tape if detached else dict
+        kept = frozenset(n for s in self.program.body if s.op == AFTERWARDS for n in s.names)
+        self.variables["taken"] = functools.partial(_off_tape, self.library.is_tensor, kept) if detached else dict
         exec(code(text), self.variables)
         made: Callable[..., dict[str, Any]] = self.variables.pop("call")
         return made
-
-    def _off_tape(self, results: dict[str, Any]) -> dict[str, Any]:
-        """The tensors among the results of a function, without their history."""
-        return {n: x.detach() for n, x in results.items() if self.library.is_tensor(x)}
 
     def call_function(self, function: Callable[..., dict[str, Any]], number: int) -> Observation:
         """Run a call by a function that `function` made, captured or not. An error has position -1."""
@@ -139,6 +139,11 @@ class Session:
         for name, parameter in ready.named_parameters():
             self.library.fill(parameter, state[name])
         return ready
+
+
+def _off_tape(is_tensor: Callable[[Any], bool], kept: frozenset[str], results: dict[str, Any]) -> dict[str, Any]:
+    """The tensors among the results of a function, all but the kept ones without their history."""
+    return {n: x if n in kept else x.detach() for n, x in results.items() if is_tensor(x)}
 
 
 def _named_tensors(variables: dict[str, Any], library: Library) -> Iterator[tuple[str, Any]]:

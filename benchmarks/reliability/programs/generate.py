@@ -89,11 +89,11 @@ class _Generator:
     def drawn(self) -> Statement | None:
         """A statement, or None if it was added already."""
         kind = self.rng.random()
-        if kind < 0.04:
+        if kind < 0.05:
             return self.part()
-        if kind < 0.06:
+        if kind < 0.07:
             return self.wrong()
-        if kind < 0.1 and any(n[0] == "o" and n[1:].isdigit() for n in self.draw.variables):
+        if kind < 0.15 and any(n[0] == "o" and n[1:].isdigit() for n in self.draw.variables):
             return self.part(5)
         weights = [k.weight * (self.style.writes if k.op.startswith("write") else 1) for k in structure.KINDS]
         total = sum(weights)
@@ -115,7 +115,7 @@ class _Generator:
             op, expression = chosen.op, chosen.draw(self.draw)
         how = self.rng.random()
         if how < 0.04:
-            return Statement(structure.in_checkpoint(self.draw, expression).replace("{v}", self.new()), "checkpoint")
+            op, expression = "checkpoint", structure.in_checkpoint(expression)
         result = self.tried(expression)
         if not result:
             return None
@@ -126,7 +126,7 @@ class _Generator:
             op in _VIEW_OR_COPY and not result[0]._is_view()
         ):  # results of PyTorch's ops have other strides, so it copies
             expression += ".clone()"
-        if how < 0.07 and len(result) == 1:
+        if 0.04 <= how < 0.07 and len(result) == 1:
             # In PyTorch views made under no_grad need gradients, and some functions return their argument.
             if result[0]._is_view() or any(result[0] is t for t in self.draw.variables.values()):
                 expression = f"({expression}).clone()"

@@ -117,8 +117,8 @@ class PyTorch(Library):
     def refresh(self, variables: dict[str, Any]) -> None:
         """Look at the node of each tensor: before that, PyTorch takes a view for a leaf after a write to its base. Raises
         RuntimeError if there is a view that PyTorch will not follow."""
-        for t in variables.values():
-            if isinstance(t, torch.Tensor):
+        for name, t in variables.items():
+            if name[-1].isdigit() and isinstance(t, torch.Tensor):
                 t.grad_fn  # noqa: B018
 
     @contextlib.contextmanager

@@ -69,10 +69,11 @@ def torch_compiled(program: Program, device: polyhal.Device) -> Outcome:
     _choose(device)
     torch._dynamo.reset()
     forward = forward_only(program)
-    outcome = _as_function(forward, PyTorch("polyhal"), lambda f: torch.compile(f, backend="polyhal"))
+    # Without the history of results that no gradient is taken of: PyTorch's compiler makes backward passes for them, too.
+    outcome = _as_function(forward, PyTorch("polyhal"), lambda f: torch.compile(f, backend="polyhal"), detached=True)
     if any(d.kind == "raises" for d in outcome.differences):
         torch._dynamo.reset()
-        plain = _as_function(forward, PyTorch(), lambda f: torch.compile(f, backend="aot_eager"))
+        plain = _as_function(forward, PyTorch(), lambda f: torch.compile(f, backend="aot_eager"), detached=True)
         if any(d.kind == "raises" for d in plain.differences):
             return Outcome(refused="PyTorch's compiler refuses it")
     return outcome

@@ -13,6 +13,7 @@ from benchmarks.reliability.programs.generate import generate
 from benchmarks.reliability.programs.known import explained
 from benchmarks.reliability.programs.modes import MODES
 from benchmarks.reliability.programs.program import Program
+from polyhal.hal import dispatch
 
 
 class Mutation(NamedTuple):
@@ -59,15 +60,12 @@ def _roll_returns_its_input(stack: contextlib.ExitStack) -> None:
 
 def _write_before_copy(stack: contextlib.ExitStack) -> None:
     interpreter = _module("torch.compiler.interpreter")
-    original = interpreter.Interpreter._write
 
     def write(self: Any, node: Any, target: Any, value: Any) -> Any:
-        written = original(self, node, target, value)
-        if len(self.writes) > 1:  # the first write sees the value of the last
-            first = next(iter(self.writes))
-            if self.writes[first].shape == written.shape and self.writes[first].dtype == written.dtype:
-                self.writes[first] = written
-        return written
+        stored = interpreter.filled_to(interpreter.cast(value, target.dtype), target.shape)
+        dispatch.thread.executor.overwrite(target, stored)  # at once: views of the target that are copied later see it
+        self.writes[node.args[0]] = target
+        return target
 
     _replace(stack, interpreter.Interpreter, "_write", write)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from benchmarks.reliability.programs.execute import run
 from benchmarks.reliability.programs.libraries import PyTorch
 from benchmarks.reliability.programs.program import Leaf, Program, Statement, closed
 
+_CHECKPOINT = re.compile(r"torch\.utils\.checkpoint\.checkpoint\(lambda ([^:]*): (.*), \1, use_reentrant=False\)")
 Fails = Callable[[Program], bool]
 """Whether a program still fails in the way that is looked for."""
 
@@ -96,9 +98,8 @@ def _simpler_texts(text: str) -> Iterator[str]:
     terms = expression.split(" + ")
     if equals and len(terms) > 1 and all(t.count("(") == t.count(")") for t in terms):
         yield from ("\n".join([f"{target} = {t}", *([rest] if rest else [])]) for t in terms)
-    if "checkpoint(lambda" in head:
-        body = head.partition(": ")[2].rpartition(", use_reentrant")[0]
-        yield f"{target} = {body.rpartition(', ')[0]}"
+    if _CHECKPOINT.search(head):
+        yield _CHECKPOINT.sub(r"(\2)", head)
 
 
 def _simpler_leaves(program: Program) -> Iterator[Program]:

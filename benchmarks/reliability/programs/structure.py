@@ -21,12 +21,13 @@ class Kind(NamedTuple):
 
 
 def _writable(d: Draw) -> Var:
-    """A floating-point tensor that may be overwritten: no leaf that needs a gradient, no memory that is seen twice."""
-    return d.tensor(
-        lambda t: (
-            t.is_floating_point() and not (t.requires_grad and t.is_leaf) and _seen_once(t) and not _is_view_of_leaf(t)
-        )
-    )
+    """A floating-point tensor that may be overwritten."""
+    return d.tensor(lambda t: t.is_floating_point() and _is_writable(t))
+
+
+def _is_writable(t: torch.Tensor) -> bool:
+    """Whether PyTorch takes writes: not to a leaf that needs a gradient, nor to memory that is seen twice."""
+    return not (t.requires_grad and t.is_leaf) and _seen_once(t) and not _is_view_of_leaf(t)
 
 
 def _seen_once(t: torch.Tensor) -> bool:
@@ -48,6 +49,14 @@ def _operand(d: Draw, x: Var) -> str:
     """A tensor that broadcasts to the shape of x."""
     found = d.every(lambda t: t.dtype is x.t.dtype and t.ndim <= x.ndim and _broadcasts(t, x))
     return str(d.one(found)) if found and d.chance(0.85) else str(d.fitting(x.shape, x.t.dtype))
+
+
+def _seen(d: Draw, y: str, x: Var) -> str:
+    """An operand in the shape of x, sometimes as a view that PyTorch makes where the operand is used."""
+    shape = tuple(d.variables[y].shape)
+    if not x.ndim or shape != x.shape or not d.chance(0.4):
+        return y
+    return d.one((f"{y}[0:]", f"{y}[...]", f"{y}.mT.mT" if x.ndim > 1 else f"{y}.view_as({y})"))  # type: ignore[no-any-return]
 
 
 def _broadcasts(t: torch.Tensor, x: Var) -> bool:
@@ -106,8 +115,17 @@ def _write_slice(d: Draw) -> str:
         raise UnfitError
     place = f"{x}[{slices(d, x)}]"
     part = Var(place, eval(place, {str(x): x.t}))  # a place among those that `slices` writes
-    value = d.one((str(d.number()), _operand(d, part), _operand(d, part)))
+    value = d.one((str(d.number()), *(_seen(d, _operand(d, part), part) for _ in range(2))))
     return d.one((f"{place} = {value}", f"{place} = {value}", f"{place} += {value}", f"{place}.mul_({value})"))  # type: ignore[no-any-return]
+
+
+def _write_copy(d: Draw) -> str:
+    """A copy of a tensor, or of a view of it, to another one, and a write to the source after it."""
+    x = _writable(d)
+    y = d.tensor(lambda t: t.dtype is x.t.dtype and t.shape == x.shape and t is not x.t and _is_writable(t))
+    place = d.one((f"{x}[0:]", f"{x}[...]", f"{x}[:]")) if x.ndim else f"{x}[...]"
+    copy = d.one((f"{x}.copy_({_seen(d, y, x)})", *[f"{place} = {_seen(d, y, x)}"] * 3))
+    return f"{copy}\n{y}.{d.one(('add_(1.0)', 'mul_(0.5)', 'neg_()', 'zero_()'))}"
 
 
 def _write_mask(d: Draw) -> str:
@@ -199,17 +217,18 @@ def _delete(d: Draw) -> str:
     return f"del {d.one(found)}"
 
 
-def in_checkpoint(d: Draw, expression: str) -> str:
+def in_checkpoint(expression: str) -> str:
     """An expression that is computed again in the backward pass."""
     names = ", ".join(dict.fromkeys(NAME.findall(expression)))
     if not names:
         raise UnfitError
-    return f"{{v}} = torch.utils.checkpoint.checkpoint(lambda {names}: {expression}, {names}, use_reentrant=False)"
+    return f"torch.utils.checkpoint.checkpoint(lambda {names}: {expression}, {names}, use_reentrant=False)"
 
 
 KINDS = (
     Kind("write", _write, 9),
     Kind("write a slice", _write_slice, 6),
+    Kind("write a copy", _write_copy, 2),
     Kind("write rows", _write_rows, 2),
     Kind("write by a mask", _write_mask, 1),
     Kind("write a parameter", _write_parameter, 1),
