@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.conv_pieces import AddUp, whole_or_pieces
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Pair = tuple[int, int]
+
+MAX_ELEMENTS = 1 << 31
+"""Elements of an operand or a result that kernels do not address any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ def refusal(g: Geometry, *specs: InputSpec | None) -> str:
         return "operands of different dtypes"
     if 0 in (g.images, g.channels, g.filters):
         return "nothing to multiply"
-    if g.images * g.groups * max(g.channels * math.prod(g.size), g.filters * g.pixels) >= 1 << 31:
+    if g.images * g.groups * max(g.channels * math.prod(g.size), g.filters * g.pixels) >= MAX_ELEMENTS:
         return "2^31 elements or more"
     return ""
 
@@ -112,21 +117,31 @@ def describe(
     return Convolution(g, first, second, out, bias_index, len(inputs), params.get("precision", "highest"))
 
 
-def lowerings(forward: Build, input_grad: Build, weight_grad: Build) -> dict[str, LoweringFunction]:
-    """Return the lowering functions of convolution and its two gradients."""
+def lowerings(
+    forward: Build, input_grad: Build, weight_grad: Build, add_up: AddUp | None = None
+) -> dict[str, LoweringFunction]:
+    """Return the lowering functions of convolution and its two gradients, in pieces where all images are too large."""
     return {
         "conv2d": _lowering("conv2d", forward),
         "conv2d_input_grad": _lowering("conv2d_input_grad", input_grad),
-        "conv2d_weight_grad": _lowering("conv2d_weight_grad", weight_grad),
+        "conv2d_weight_grad": _lowering("conv2d_weight_grad", weight_grad, add_up),
     }
 
 
-def _lowering(op: str, build: Build) -> LoweringFunction:
+def _whole(
+    op: str, build: Build, runtime: Any,
+    inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any],
+) -> Launch | Declined:  # fmt: skip
+    c = describe(op, inputs, outputs, params)
+    return c if isinstance(c, Declined) else build(runtime, c)
+
+
+def _lowering(op: str, build: Build, add_up: AddUp | None = None) -> LoweringFunction:
     def lower(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        c = describe(op, inputs, outputs, params)
-        return c if isinstance(c, Declined) else build(runtime, c)
+        add = add_up and partial(add_up, runtime)
+        return whole_or_pieces(op, partial(_whole, op, build, runtime), inputs, outputs, params, add)
 
     return lower
 

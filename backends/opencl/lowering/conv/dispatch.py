@@ -16,6 +16,7 @@ from polyhal.backends.opencl.lowering.conv import (
     implicit_gemm,
     wgmma,
 )
+from polyhal.backends.opencl.lowering.conv.split_k import add_up
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
@@ -60,4 +61,4 @@ def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     return wgmma.fastest(runtime, c, wgmma.weight_grad) or implicit_gemm.weight_grad(runtime, c)
 
 
-LOWERINGS = lowerings(_forward, _input_grad, _weight_grad)
+LOWERINGS = lowerings(_forward, _input_grad, _weight_grad, add_up)

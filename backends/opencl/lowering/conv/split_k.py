@@ -10,6 +10,7 @@ from polyhal.backends.opencl.lowering.conv.arguments import Args, OutputIndex
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
 _GROUP = 64
@@ -36,6 +37,12 @@ class Partials:
     @property
     def nbytes(self) -> int:
         return self.splits * self.groups * self.rows * self.columns * (8 if real_type(self.out) == "double" else 4)
+
+
+def add_up(runtime: Runtime, out: Spec, parts: int, workspace: int, target: int) -> Launch:
+    """Return a launch that adds up contiguous results in a workspace, see `polyhal.backends.common.problems.conv_pieces`."""
+    output = OutputIndex((out.size, 0, out.size, 0, 1), (1, out.size), 1, (1, 1), (1, out.size))
+    return reduction(runtime, Partials(workspace, parts, 1, 1, out.size, out.dtype, out.dtype), None, target, output)
 
 
 def reduction(runtime: Runtime, p: Partials, bias: int | None, target: int, output: OutputIndex) -> Launch:
