@@ -78,6 +78,33 @@ CASES = (
         {"x1": leaf([0.0, NAN], "float32"), "x2": leaf([0.5, 0.25], "float32")},
     ),
     _Case(
+        "a gradient that an optimizer writes to",
+        """
+        o1 = optim.SGD([p1], lr=0.1, momentum=0.9, nesterov=True)
+        v1 = (p1 * p1).sum()
+        v1.backward()
+        o1.step()
+        """,
+        {"p1": X},
+        "torch eager",
+    ),
+    _Case(
+        "the joint of prelu",
+        """
+        m1 = made(nn.PReLU(), 606)
+        v1 = m1(x1).sum()
+        v2 = torch.autograd.grad(v1, x1, create_graph=True)[0]
+        v3 = torch.tanh(v2).sum()
+        v3.backward()
+        """,
+        {"x1": leaf([0.0], "float32", requires_grad=True)},
+    ),
+    _Case(
+        "at infinities and NaN",
+        "o1 = optim.SGD([p1], lr=0.1)\nv1 = torch.tanh(p1).sum()\nv1.backward()\no1.step()",
+        {"p1": leaf([INF, 1.0], "float32", requires_grad=True)},
+    ),
+    _Case(
         "a gradient that PyTorch does not have",
         "v1 = torch.heaviside(x1, x1).sum()\nv1.backward()",
         {"x1": X},

@@ -20,6 +20,10 @@ class Known(NamedTuple):
     is_it: Callable[[Program, Difference], bool]
 
 
+def _all_text(program: Program) -> str:
+    return "\n".join(s.text for s in program.statements)
+
+
 def _keeps_more(program: Program, difference: Difference) -> bool:
     """An error of Polyhal alone, by an op that saves an operand or its result where PyTorch saves numbers in between."""
     found = re.search(r"\(\[(\w+)\] '\w+' was changed in place after it was saved", difference.text)
@@ -74,10 +78,10 @@ def _edge_of_padding(program: Program, difference: Difference) -> bool:
 
 
 def _sign_of_zero(program: Program, difference: Difference) -> bool:
-    """Opposite numbers where `softshrink` or a norm made a zero, and another op shows its sign."""
+    """Opposite numbers where `softshrink`, a norm or a sum made a zero, and another op shows its sign."""
     found = re.match(r"(\S+) at .*, expected (\S+),", difference.text)
-    text = program.text()
-    made = re.search(r"softshrink\(|_norm\(|Norm\w*\(", text + "".join(s.text for s in program.setup))
+    text = _all_text(program)
+    made = re.search(r"softshrink\(|_norm\(|Norm\w*\(|scatter_add\(|index_add_?\(", text)
     shown = bool(made) and bool(re.search(r"(copysign|atan2|angle|reciprocal)_?\(", text))
     return difference.kind == "value" and shown and bool(found) and _opposite(float(found[1]), float(found[2]))
 
@@ -86,6 +90,22 @@ def _opposite(a: float, b: float) -> bool:
     """Whether numbers have opposite signs, or are the angles 0 and pi."""
     angles = abs(max(abs(a), abs(b)) - math.pi) < 1e-2 and min(abs(a), abs(b)) == 0.0
     return angles or a == -b or abs(a + b) <= 1e-5 * abs(b)
+
+
+def _written_by_an_optimizer(program: Program, difference: Difference) -> bool:
+    """A gradient that PyTorch's SGD with Nesterov's momentum, 0.9, multiplied by 1.9 in the first step."""
+    found = re.match(r"(\S+) at .*, expected (\S+),", difference.text)
+    if difference.kind != "value" or not found or not difference.name.endswith(".grad"):
+        return False
+    ours, theirs = float(found[1]), float(found[2])
+    return any("nesterov=True" in s.text for s in program.setup) and abs(ours - 1.9 * theirs) <= 1e-2 * abs(ours)
+
+
+def _joint_of_prelu(program: Program, difference: Difference) -> bool:
+    """A second derivative of `prelu`, which PyTorch takes from the other side at 0 than the first one."""
+    text = _all_text(program)
+    is_gradient = difference.name.endswith(".grad") and difference.kind == "value"
+    return is_gradient and "create_graph=True" in text and bool(re.search(r"PReLU\(|prelu\(", text))
 
 
 def _defined_gradient(program: Program, difference: Difference) -> bool:
@@ -152,9 +172,20 @@ KNOWN = (
     ),
     Known(
         "the sign of a zero",
-        "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor, and norms of "
-        "zeros have one sign or the other by the order of their sums; `copysign` and `atan2` show it.",
+        "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor, and norms and "
+        "sums at indices of zeros have one sign or the other by the order of their terms; `copysign` and `atan2` show it.",
         _sign_of_zero,
+    ),
+    Known(
+        "a gradient that an optimizer writes to",
+        "PyTorch's SGD with Nesterov's momentum adds the momentum to the gradients themselves where it updates all parameters "
+        "at once, as on the device, and to copies on the CPU.",
+        _written_by_an_optimizer,
+    ),
+    Known(
+        "the joint of prelu",
+        "At 0 PyTorch's gradient of `prelu` is that of the left side, and its second derivative that of the right side.",
+        _joint_of_prelu,
     ),
     Known(
         "a gradient that PyTorch does not have",

@@ -33,7 +33,9 @@ LIMITS = (
     Limit(r"airy_ai\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA),
     Limit(r"batch_norm\(|layer_norm\(|LayerNorm\(|BatchNorm\w+\(|prod\(", "number", _FORMULA),
     Limit(r"scaled_dot_product_attention\(|MultiheadAttention\(", "number", "excluded keys and values are not read"),
-    Limit(r"torch\.complex\(", "number", "the gradient of an infinite absolute value is the limit", gradients_alone=True),
+    Limit(
+        r"torch\.complex\(", "number", "the gradient of an infinite absolute value is the limit", gradients_alone=True
+    ),
     Limit(r"\bsign_?\(|multi_margin_loss\(|polynomial_\w\(|igammac?\(", "nan", "NaN stays NaN"),
     Limit(
         r"\babs_?\(|l1_loss\(|vector_norm\(\w+, 1|i1e?\(",
@@ -47,7 +49,10 @@ LIMITS = (
         "NaN at NaN, where PyTorch has the one or the other by the position in the tensor",
         gradients_alone=True,
     ),
-    Limit(r"searchsorted\(|bucketize\(", "other", "NaN is the largest element, where PyTorch takes it for the smallest"),
+    Limit(r"optim\.\w+\(", "nan", "a weight decay of 0 times an infinite parameter is NaN; PyTorch leaves it out"),
+    Limit(
+        r"searchsorted\(|bucketize\(", "other", "NaN is the largest element, where PyTorch takes it for the smallest"
+    ),
 )
 """Ops that follow NaN, infinities and zeros to their limits."""
 
@@ -59,7 +64,7 @@ def at_a_limit(program: Program, difference: Difference) -> bool:
         return False
     ours, theirs = (np.isnan(complex(number)) for number in found.groups())
     kind = "other" if ours == theirs else "nan" if ours else "number"
-    text = program.text() + "".join(s.text for s in program.setup)
+    text = "\n".join(s.text for s in program.statements)
     is_gradient = difference.name.endswith(".grad") or "autograd.grad(" in text
     return any(
         limit.ours == kind and re.search(limit.calls, text) and (is_gradient or not limit.gradients_alone)
