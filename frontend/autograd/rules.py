@@ -75,7 +75,7 @@ def _following(
     made = list(gradients)
     for i, zeros in follows.items():
         edge, spec, g = parents[i], specs[i], made[i] if i < len(made) else None
-        if edge is not None and spec is not None and g is not None:
+        if edge is not None and spec is not None and g is not None and not isinstance(g, SliceSum):
             made[i] = following(_fitted(g, spec), edge, spec, zeros=zeros)
     return tuple(made)
 
