@@ -9,7 +9,7 @@ from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.printable import printable
+from polyhal.hal.printable import printable_line
 
 
 class DeviceType(enum.StrEnum):
@@ -45,7 +45,7 @@ class DeviceInfo:
         texts = (self.name, self.driver, self.vendor)
         if all(t.isprintable() for t in texts):
             return self
-        name, driver, vendor = map(printable, texts)
+        name, driver, vendor = map(printable_line, texts)
         return replace(self, name=name, driver=driver, vendor=vendor)
 
     def to_json(self) -> dict[str, Any]:

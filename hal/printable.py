@@ -14,5 +14,10 @@ def printable(text: str) -> str:
     return "".join(c if c == "\n" or not _is_control(c) else _REPLACEMENT for c in text)
 
 
+def printable_line(text: str) -> str:
+    """Return `text` as `printable` does, with line ends replaced as well: a name takes one line."""
+    return printable(text.replace("\n", _REPLACEMENT))
+
+
 def _is_control(character: str) -> bool:
     return unicodedata.category(character)[0] == "C" or character in "\u2028\u2029"

@@ -240,7 +240,8 @@ def _device(known: Registry, candidate: Candidate, default: str, tests: bool) ->
         cause = error.__cause__ or error
     except Exception as error:  # a backend that opens, and then raises anything
         cause = error
-    return DeviceReport(name, info, {}, False, hidden, problem=describe(cause), fix=fix(cause) or _UNKNOWN_FIX)
+    advice = fix(cause) or known.remedy(candidate.backend.name) or _UNKNOWN_FIX
+    return DeviceReport(name, info, {}, False, hidden, problem=describe(cause), fix=advice)
 
 
 def _examined(known: Registry, device: Device, candidate: Candidate, default: str, tests: bool) -> DeviceReport:

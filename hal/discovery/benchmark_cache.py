@@ -154,7 +154,9 @@ class BenchmarkCache:
 
     def _in_doubt(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the first candidate and the fastest if the first would give way, or an empty list."""
-        valid = [(r.seconds, c) for c in self._distinct(candidates) if (r := self.lookup(c)) is not None and not r.problem]
+        valid = [
+            (r.seconds, c) for c in self._distinct(candidates) if (r := self.lookup(c)) is not None and not r.problem
+        ]
         if not valid:
             return []
         first, fastest = valid[0], min(valid, key=lambda pair: pair[0])

@@ -72,7 +72,9 @@ def _end_without_exit_handlers() -> None:
     """Let this process end as soon as Python has finished: exit handlers of drivers wait for threads that it does not have."""
     with contextlib.suppress(AttributeError, OSError, TypeError):  # systems without it, or without a C library to name
         libc = ctypes.CDLL(None)
-        libc.on_exit(libc._exit, None)  # handlers run in the reverse order, and this one ends the process with its status
+        libc.on_exit(
+            libc._exit, None
+        )  # handlers run in the reverse order, and this one ends the process with its status
 
 
 @functools.cache

@@ -40,7 +40,9 @@ class OpPlugins:
             outcome = outcomes.get(point)
             if outcome is not None and outcome.problem:  # its import ended or stopped the process of the trial
                 source = f"entry point {plugins.origin(point).point}"
-                self.failures.append(Failure(source, f"{outcome.problem} (package {plugins.origin(point)})", outcome.fix))
+                self.failures.append(
+                    Failure(source, f"{outcome.problem} (package {plugins.origin(point)})", outcome.fix)
+                )
             else:
                 self._load(point)
 

@@ -51,7 +51,9 @@ def limitation(info: DeviceInfo) -> str:
     if info.lacks:
         return f"has no {info.lacks}"
     # An unknown size is 0.
-    return f"has {info.memory / 2**20:.0f} MiB, less than {ENOUGH_MEMORY >> 20}" if 0 < info.memory < ENOUGH_MEMORY else ""
+    return (
+        f"has {info.memory / 2**20:.0f} MiB, less than {ENOUGH_MEMORY >> 20}" if 0 < info.memory < ENOUGH_MEMORY else ""
+    )
 
 
 def rank(candidates: Iterable[Candidate], lookup: Lookup) -> list[Candidate]:

@@ -9,6 +9,7 @@ import functools
 import os
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 from polyhal.hal.capabilities import DeviceType
@@ -149,7 +150,13 @@ class Registry:
                 self.failures.append(Failure(f"backend {name}", reason, failed.fix, unexpected=True))
             else:
                 self._candidates[name], failures = probing.probe(self.backends[name])
-                self.failures += failures
+                self.failures += [f if f.fix else replace(f, fix=self.remedy(name)) for f in failures]
+
+    def remedy(self, name: str) -> str:
+        """Return what to do about a failure of a backend that suggests nothing: it names its package. Empty for ours."""
+        point, origin = self._points.get(name), self.origins[name]
+        is_foreign = origin.distribution and not (point is not None and plugins.is_ours(point))
+        return f"update or uninstall {origin.distribution}" if is_foreign else ""
 
     def _try(self, names: Sequence[str]) -> dict[str, TrialOutcome]:
         """Return the outcomes of trials of plug-ins of other packages, and of Polyhal's backends with a driver."""
@@ -226,7 +233,9 @@ class Registry:
         if unexpected:
             problems = "; ".join(f"{f.source}: {f.reason}" + (f" ({f.fix})" if f.fix else "") for f in unexpected)
             text = f"{device.name} was chosen among the working devices; others fail: {problems}"
-            warnings.warn(message(None, text, fix="POLYHAL_DEVICE=NAME chooses a device without this warning"), stacklevel=4)
+            warnings.warn(
+                message(None, text, fix="POLYHAL_DEVICE=NAME chooses a device without this warning"), stacklevel=4
+            )
 
     def set_default(self, device: Device | str | None) -> None:
         """Make `device` the default of this process; None chooses again. Raises DeviceUnavailableError."""

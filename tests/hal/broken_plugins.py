@@ -9,7 +9,6 @@ POINT, BACKEND, DEVICE = "entry point {name} = {module}", "backend {name}", "{na
 UNINSTALL = "update or uninstall {name}"
 UPDATE = "update the plug-in"
 LATE = "if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; POLYHAL_DISABLE={name} leaves it out"
-NONE = "see the reason; the other devices are not affected"
 
 CRASHED = "update or uninstall it; POLYHAL_DISABLE={name} leaves it out; `polyhal doctor` tries it again"
 PACKAGE = "(package {name} 1.0)"
@@ -93,7 +92,7 @@ def _function(name: str, body: str, source: str, line: str, fix: str, priority: 
     return Broken(name, text, source, line, fix)
 
 
-def _probe(name: str, body: str, line: str, fix: str = NONE, priority: int = 99) -> Broken:
+def _probe(name: str, body: str, line: str, fix: str = UNINSTALL, priority: int = 99) -> Broken:
     return _function(name, f"def probe():\n    {body}", BACKEND, line, fix, priority)
 
 
@@ -102,7 +101,7 @@ def _info(name: str, fields: str, problem: str) -> Broken:
     return _probe(name, f"return [replace(INFO, {fields})]", line, UPDATE)
 
 
-def _create(name: str, body: str, line: str, fix: str = NONE) -> Broken:
+def _create(name: str, body: str, line: str, fix: str = UNINSTALL) -> Broken:
     return _function(name, f"def create(selector):\n    {body}", DEVICE, line, fix)
 
 
@@ -217,7 +216,7 @@ CASES = [
         UPDATE,
     ),
     _probe("probe-number", "return 3", "probe returned 3; expected a sequence of DeviceInfo", UPDATE),
-    _spec("probe-lost", "probe='nowhere:f'", "ModuleNotFoundError: No module named 'nowhere'", NONE, BACKEND),
+    _spec("probe-lost", "probe='nowhere:f'", "ModuleNotFoundError: No module named 'nowhere'", UNINSTALL, BACKEND),
     _probe("info-text", "return ['a device']", "left out: it is 'a device'; expected a DeviceInfo", UPDATE),
     _info("info-foreign", "backend='opencl'", "its backend is 'opencl'; expected 'info-foreign'"),
     _info("info-memory", "memory=-1", "its memory is -1; expected a number of bytes"),
@@ -231,7 +230,7 @@ CASES = [
     _create("create-riddle", f"exec({RIDDLE!r})", "Riddle (a message that raises RuntimeError)"),
     _create("create-base", "class Stop(BaseException): pass\n    raise Stop('now')", "Stop: now"),
     _create("create-exits", "raise SystemExit(3)", "SystemExit: 3"),
-    _function("create-wrong", "def create(): ...", DEVICE, "TypeError: create() takes 0 positional arguments", NONE),
+    _function("create-wrong", "def create(): ...", DEVICE, "TypeError: create() takes 0 positional arguments", UNINSTALL),
     _create(
         "create-nothing",
         "return None",

@@ -87,11 +87,13 @@ def test_without_trials_plug_ins_are_probed_at_once(tmp_path: Path) -> None:
 
 
 def test_control_characters_of_a_driver_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    body = r"INFO = replace(INFO, name='card \x1b[2J\x07', driver='\x9b31m', vendor='\u202e')"
+    body = r"INFO = replace(INFO, name='card \x1b[2J\x07\nof one line', driver='\x9b31m', vendor='\u202e')"
     plugin(tmp_path, "loud", body)
     commands = "from polyhal.cli.app import run; run(['devices', '--json']); run(['devices']); run(['doctor'])"
     done = run(commands, tmp_path, _LIMIT, POLYHAL_MEASURE_TIMEOUT="0", COLUMNS="200")
-    assert "card \N{REPLACEMENT CHARACTER}[2J" in done.stdout
+    assert (
+        "card \N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}of one line" in done.stdout
+    )
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(done.stdout + done.stderr)
 
 
@@ -135,7 +137,10 @@ Backend = Liar
     )
     for command in ("devices", "doctor"):
         done = run(
-            f"from polyhal.cli.app import run; raise SystemExit(run([{command!r}]))", tmp_path, _LIMIT, POLYHAL_DEVICE="numpy"
+            f"from polyhal.cli.app import run; raise SystemExit(run([{command!r}]))",
+            tmp_path,
+            _LIMIT,
+            POLYHAL_DEVICE="numpy",
         )
         assert "Traceback" not in done.stderr
         assert "device of faulty" in done.stdout

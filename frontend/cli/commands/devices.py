@@ -82,13 +82,15 @@ def _as_json(device: DeviceReport) -> dict[str, object]:
 def _table(devices: tuple[DeviceReport, ...]) -> Table:
     from rich.text import Text
 
-    titles = ("", "device", "name", "kind", "memory", "vs NumPy", "driver", "dtypes")
+    titles = ["", "device", "name", "kind", "memory", "vs NumPy", "driver", "dtypes"]
+    if any(d.problem for d in devices):
+        titles.append("problem")
     out = plain_table(*titles, right=("memory", "vs NumPy"))
     for d in devices:
         kind = d.info["type"].replace("_", " ")
         cells = (
             "→" if d.default else "", d.name, d.info["name"], kind, memory(d.info["memory"]), speed(d),
-            d.info["driver"], d.problem or dtype_summary(d),
+            d.info["driver"], "" if d.problem else dtype_summary(d), d.problem,
         )  # fmt: skip
-        out.add_row(*(Text(c) for c in cells), style="bold" if d.default else "red" if d.problem else "")
+        out.add_row(*(Text(c) for c in cells[: len(titles)]), style="bold" if d.default else "red" if d.problem else "")
     return out
