@@ -114,6 +114,16 @@ CASES = (
         "v1 = F.layer_norm(x1, [3], eps=0.5)\nv2 = torch.atan2(x2, v1)",
         {"x1": leaf([[-0.0, 0.0, 0.0]], "float32"), "x2": leaf([[0.0, 0.0, 2.0]], "float32")},
     ),
+    _Case(
+        "PyTorch is less exact",
+        "v1 = torch.tanh(F.hardsigmoid(x1)).sum()\nv1.backward()",
+        {"x1": leaf([1.0], "float64", requires_grad=True)},
+    ),
+    _Case(
+        "rounding decides",
+        "v1 = torch.logaddexp2(x1, x1)\nv2 = torch.argwhere(v1)",
+        {"x1": leaf([-1.0, -1.0, -1.0, -1.0], "float32")},
+    ),
 )
 
 
@@ -128,7 +138,6 @@ def test_a_program_with_the_difference_is_explained_by_it(case: _Case, numpy_dev
 def test_each_known_difference_has_a_program() -> None:
     elsewhere = {
         "zeros for no gradient",  # of captured programs
-        "Bessel functions",  # the size of the error depends on PyTorch's version
     }
     assert {k.name for k in KNOWN} - elsewhere == {c.name for c in CASES}
 

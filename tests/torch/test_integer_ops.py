@@ -61,6 +61,13 @@ def test_shifts_of_tensors_compile_in_one_graph(fresh_compiler: None, place: str
     assert [t.tolist() for t in found] == [t.tolist() for t in f(x, y)]
 
 
+def test_activations_of_integers_keep_their_dtype(torch_device: Any) -> None:
+    x = torch.tensor([1, 9, -3], dtype=torch.int32)
+    for f in (torch.nn.functional.hardtanh, torch.nn.functional.relu6, torch.relu):
+        found, expected = f(x.to(torch_device)), f(x)
+        assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+
+
 @pytest.fixture
 def without_doubles() -> Iterator[str]:
     """Return the name of PyTorch's device while it lacks float64."""

@@ -56,7 +56,7 @@ def leaky_relu_backward(grad: Any, x: Any, slope: float, is_result: bool) -> Any
 
 @aten("hardtanh")
 def hardtanh(x: Any, low: Any = -1, high: Any = 1) -> Any:
-    return clamp(x, low, high)
+    return clamp(x, low, high) if x.dtype.is_floating_point else clamp(x, int(low), int(high))
 
 
 @aten("hardtanh_backward")
