@@ -21,7 +21,7 @@ from polyhal.hal.testing.tools.kernel_check import lower_samples
 PATH = Path(__file__).with_suffix(".json")
 ANY_API = ""
 WITHOUT_INTEGERS = ("mlp", "cnn")
-"""Workloads that need no 64-bit integers, for adapters that the backend leaves out for their lack."""
+"""Workloads for adapters without 64-bit integers: their labels are not integers of 64 bits."""
 
 
 def train(backend: WGPUDescribedBackend, device: Device) -> None:
