@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from polyhal.hal.discovery.registry import registry
 
 MIXED = ["numpy", "numpy:no_f64", "numpy:contiguous_only", "sim:h200*2:0", "sim:h200*2:1"]
-MIXED += ["opencl:intel", "opencl:pocl"] if len(registry().probe("opencl")) > 1 else []
+OPENCL = [c.name for c in registry().probe("opencl")[:2]]
+MIXED += OPENCL if len(OPENCL) > 1 else []
 MIXED += ["wgpu"] if registry().probe("wgpu") else []
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from groups import OPENCL
 
 import polyhal
 from polyhal import Device, Tensor, nn, optim
@@ -80,7 +81,7 @@ def test_models_are_split_without_changes(make: Callable[[], tuple[nn.Module, An
     count = 1 if make is resnet else 2
     expected = loss_function(whole(**inputs) if isinstance(inputs, dict) else whole(inputs), targets)
     expected.backward()
-    devices = ["numpy", "sim", "opencl:intel"] if make is gpt else ["numpy", "sim", "numpy"]
+    devices = ["numpy", "sim", OPENCL[0] if OPENCL and make is gpt else "numpy"]
     found = partition(model, inputs, devices, count, targets=targets, loss_function=loss_function, rates=[RATES] * 3)
     pipeline = found.pipeline()
     loss = pipeline.forward_backward(inputs, targets, loss_function)

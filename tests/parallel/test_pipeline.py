@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from groups import OPENCL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyhal
 from polyhal import Device, Tensor, amp, nn, optim
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import AutogradError, ShapeError
 from polyhal.hal.memory.stream_selection import StreamSelection
 from polyhal.models import GPT, GPTConfig
@@ -28,7 +28,7 @@ from polyhal.parallel import Pipeline, PipelineError, tensor_parallel
 from polyhal.parallel.schedule import ScheduleName
 
 SIM = [f"sim:teaching*4:{i},memory=256MiB" for i in range(4)]
-MIXED = ["opencl:intel", "numpy", SIM[0], "opencl:intel"] if registry().probe("opencl") else ["numpy", *SIM[:3]]
+MIXED = [OPENCL[0], "numpy", SIM[0], OPENCL[0]] if OPENCL else ["numpy", *SIM[:3]]
 SCHEDULES: tuple[ScheduleName, ...] = ("1f1b", "gpipe")
 
 

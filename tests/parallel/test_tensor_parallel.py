@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from groups import OPENCL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyhal
 from polyhal import Tensor, nn, optim
-from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import ShapeError
 from polyhal.models import GPT, BertClassifier, BertConfig, GPTConfig, Llama, LlamaConfig
 from polyhal.nn import functional as F
@@ -34,7 +34,7 @@ from polyhal.parallel.sharded_module import ShardLayout, shares
 
 NAMES = ["numpy", "sim", "numpy:contiguous_only", "numpy:no_f64"]
 SIM = [f"sim:teaching*3:{i}" for i in range(3)]
-MIXED = ["numpy", "sim", "opencl:intel"] if registry().probe("opencl") else NAMES[:3]
+MIXED = ["numpy", "sim", OPENCL[0]] if OPENCL else NAMES[:3]
 
 
 def close(actual: Tensor | np.ndarray, expected: Tensor | np.ndarray, largest: float = 0.0, what: str = "") -> None:
