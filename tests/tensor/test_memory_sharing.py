@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 import polyhal as ph
 from polyhal.hal import dtypes
+from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import CaptureError
 from polyhal.hal.layout import extent
 
-SHARING = ["numpy", "opencl:0"]
+SHARING = ["numpy", *["opencl:0"] * bool(registry().probe("opencl"))]
 
 
 @pytest.fixture(params=SHARING, scope="module")
