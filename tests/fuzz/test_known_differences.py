@@ -57,6 +57,12 @@ CASES = (
         "torch eager",
     ),
     _Case(
+        "PyTorch copies",
+        "v1 = F.linear(x1, x2, x3)\nx1.mul_(2.0)\nv2 = v1.sum()\nv2.backward()",
+        {"x1": leaf([[1.0, 2.0]], "float32"), "x2": leaf([[1.0, 2.0]], "float32"), "x3": leaf([1.0], "float32", True)},
+        "torch eager",
+    ),
+    _Case(
         "a gradient is a broadcast",
         "v1 = x1.mean()\nv2 = torch.autograd.grad(v1, x1)[0]\nv2.mul_(2.0)",
         {"x1": X},
@@ -76,17 +82,6 @@ CASES = (
         "at infinities and NaN",
         "v1 = torch.searchsorted(x1, x2)",
         {"x1": leaf([0.0, NAN], "float32"), "x2": leaf([0.5, 0.25], "float32")},
-    ),
-    _Case(
-        "a gradient that an optimizer writes to",
-        """
-        o1 = optim.SGD([p1], lr=0.1, momentum=0.9, nesterov=True)
-        v1 = (p1 * p1).sum()
-        v1.backward()
-        o1.step()
-        """,
-        {"p1": X},
-        "torch eager",
     ),
     _Case(
         "the joint of prelu",

@@ -8,7 +8,7 @@ from benchmarks.reliability.programs.draw import Draw, UnfitError, Var
 
 _OPTIMIZERS = (
     "SGD({p}, lr=0.1)",
-    "SGD({p}, lr=0.1, momentum=0.9, nesterov=True)",
+    "SGD({p}, lr=0.1, momentum=0.9, nesterov=True, foreach=False)",  # PyTorch writes to gradients if it updates several at once
     "SGD({p}, lr=0.05, weight_decay=0.1)",
     "Adam({p}, lr=0.05)",
     "AdamW({p}, lr=0.05, eps=0.01)",
