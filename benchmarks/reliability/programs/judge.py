@@ -200,10 +200,8 @@ def _values(truth: Truth, number: int, name: str, found: Value) -> tuple[str, st
     if not wrong.any():
         return None
     place = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return (
-        "value",
-        f"{found.array[place]} at {list(place)}, expected {exact[place]}, {wrong.sum()} of {wrong.size} wrong",
-    )
+    shown, expected = (int(x[place]) if x.dtype == bool else x[place] for x in (found.array, exact))
+    return "value", f"{shown} at {list(place)}, expected {expected}, {wrong.sum()} of {wrong.size} wrong"
 
 
 def _wrong(found: Value, exact: np.ndarray, others: list[np.ndarray], ignored: np.ndarray) -> np.ndarray:

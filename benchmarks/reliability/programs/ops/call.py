@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
+
 from benchmarks.reliability.programs.draw import Draw, UnfitError, Var
 
 
@@ -15,33 +17,59 @@ class Call(NamedTuple):
     draw: Callable[[Draw], str]
 
 
-def of_floats(op: str, *forms: str, least: int = 0, nonempty: bool = False) -> Call:
-    """Calls of one floating-point tensor. In the forms, {x} is it, {a} an axis of it, {n} a number, {k} "True" or "False"."""
-    return Call(op, lambda d: _filled(d, d.floats(least, nonempty=nonempty), d.one(forms)))
+def of_floats(op: str, *forms: str, least: int = 0, most: int = 9, nonempty: bool = False) -> Call:
+    """Calls of one floating-point tensor of so many axes, in one of the forms, see `filled`."""
+    return Call(op, lambda d: filled(d, d.floats(least, most, nonempty=nonempty), d.one(forms)))
 
 
-def of_any(op: str, *forms: str, least: int = 0, integers: bool = True) -> Call:
-    """Calls of one tensor of any dtype but bool, as `of_floats` fills them."""
+def of_any(op: str, *forms: str, least: int = 0) -> Call:
+    """Calls of one tensor of any dtype but bool, uint8 and complex ones, in one of the forms."""
 
     def draw(d: Draw) -> str:
-        def suits(t: object) -> bool:
-            name = str(t.dtype)  # type: ignore[attr-defined]
-            return t.ndim >= least and "bool" not in name and "uint8" not in name and "complex" not in name  # type: ignore[attr-defined]
+        def suits(t: torch.Tensor) -> bool:
+            return t.ndim >= least and not t.is_complex() and t.dtype not in (torch.bool, torch.uint8)
 
-        x = d.tensor(suits) if integers and d.chance(0.5) else d.floats(least)
-        return _filled(d, x, d.one(forms))
+        return filled(d, d.tensor(suits) if d.chance(0.5) else d.floats(least), d.one(forms))
 
     return Call(op, draw)
 
 
-def _filled(d: Draw, x: Var, form: str) -> str:
-    return form.format(
-        x=x,
-        a=d.axis(x) if "{a" in form else 0,
-        aa=d.axes(x) if "{aa}" in form else (),
-        n=d.number(),
-        k=d.chance(0.5),
-    )
+def of_tensors(op: str, *forms: str, least: int = 0, most: int = 9, nonempty: bool = False) -> Call:
+    """Calls of one tensor of any dtype but complex ones, in one of the forms."""
+
+    def suits(t: torch.Tensor) -> bool:
+        return least <= t.ndim <= most and not t.is_complex() and (t.numel() > 0 or not nonempty)
+
+    return of_fit(op, suits, *forms)
+
+
+def of_fit(op: str, suits: Callable[[torch.Tensor], bool], *forms: str) -> Call:
+    """Calls of one tensor that suits, in one of the forms."""
+    return Call(op, lambda d: filled(d, d.tensor(suits), d.one(forms)))
+
+
+_FIELDS: dict[str, Callable[[Draw, Var], object]] = {
+    "a": lambda d, x: d.axis(x),
+    "b": lambda d, x: d.axis(x),
+    "aa": lambda d, x: d.axes(x),
+    "n": lambda d, x: d.number(),
+    "k": lambda d, x: d.chance(0.5),
+    "o": lambda d, x: d.one((0, 0, 1, -1)),
+    "c": lambda d, x: d.one((1, 2)),
+    "y": lambda d, x: d.fitting(x.shape, x.t.dtype),
+    "z": lambda d, x: d.beside(x),
+    "m": lambda d, x: d.mask(x.shape),
+    "r": lambda d, x: repr(d.one(("mean", "sum", "none"))),
+}
+
+
+def filled(d: Draw, x: Var, form: str) -> str:
+    """Fill the fields of a form for tensor {x}.
+
+    {a} and {b} are axes of it, {aa} several axes, {n} a number, {k} a bool, {o} the offset of a diagonal, {c} 1 or 2, {y} a
+    tensor of its shape and dtype, {z} one that broadcasts with it, {m} a mask for it, {r} the reduction of a loss.
+    """
+    return form.format(x=x, **{name: draw(d, x) for name, draw in _FIELDS.items() if f"{{{name}}}" in form})
 
 
 def length_of(x: Var, axis: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.reliability.programs.draw import Draw, UnfitError, Var
-from benchmarks.reliability.programs.ops.call import Call
+from benchmarks.reliability.programs.ops.call import Call, filled
 
 
 def _matmul(d: Draw) -> str:
@@ -35,18 +35,21 @@ def _square(d: Draw) -> Var:
     )
 
 
-def _solid(d: Draw) -> str:
+def _solid(x: Var) -> str:
     """A matrix that is far from singular, made of any square one."""
-    x = _square(d)
     if not torch.isfinite(x.t).all():
         raise UnfitError
     return f"torch.tanh({x}) + 4 * torch.eye({x.shape[-1]}, dtype={x.t.dtype})"
 
 
-def _solved(d: Draw) -> str:
-    x = _square(d)
-    solid = f"torch.tanh({x}) + 4 * torch.eye({x.shape[-1]}, dtype={x.t.dtype})"
-    return f"torch.linalg.solve({solid}, {d.fitting(x.shape, x.t.dtype)})"
+def _of_solid(op: str, form: str) -> Call:
+    """Calls of a matrix {s} that is far from singular, with {y} of its shape."""
+
+    def draw(d: Draw) -> str:
+        x = _square(d)
+        return filled(d, x, form.replace("{s}", _solid(x)))
+
+    return Call(op, draw)
 
 
 def _definite(d: Draw) -> str:
@@ -75,10 +78,10 @@ CALLS = (
     Call("linear", lambda d: _of(d, "F.linear({}, {}, {})", 2, "nb", "n")),
     Call("linear", lambda d: _of(d, "F.linear({}, {})", 3, "nc")),
     Call("bilinear", lambda d: _of(d, "F.bilinear({}, {}, {})", 2, "ak", "nbk")),
-    Call("inv", lambda d: f"torch.linalg.inv({_solid(d)})"),
-    Call("det", lambda d: f"torch.linalg.det({_solid(d)})"),
-    Call("slogdet", lambda d: f"torch.linalg.slogdet({_solid(d)})[1]"),
-    Call("solve", _solved),
+    _of_solid("inv", "torch.linalg.inv({s})"),
+    _of_solid("det", "torch.linalg.det({s})"),
+    _of_solid("slogdet", "torch.linalg.slogdet({s})[1]"),
+    _of_solid("solve", "torch.linalg.solve({s}, {y})"),
     Call("cholesky", lambda d: f"torch.linalg.cholesky({_definite(d)})"),
     Call("matrix_power", lambda d: f"torch.linalg.matrix_power({_square(d)}, {d.one((0, 1, 2, 3))})"),
     Call("trace", lambda d: f"torch.trace({d.floats(2, 2)})"),

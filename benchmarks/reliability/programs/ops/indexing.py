@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.reliability.programs.draw import Draw, Var
-from benchmarks.reliability.programs.ops.call import Call, length_of
+from benchmarks.reliability.programs.ops.call import Call, filled, length_of, of_floats, of_tensors
 
 
 def _any(d: Draw, least: int = 1) -> Var:
@@ -26,39 +26,27 @@ def _index_select(d: Draw) -> str:
     return f"torch.index_select({x}, {a}, {d.index((d.one((1, 2, 4)),), length_of(x, a))})"
 
 
-def _gather(d: Draw) -> str:
-    x = _any(d)
-    a = d.axis(x)
-    return f"torch.gather({x}, {a}, {d.index(x.shape, length_of(x, a))})"
+def _along(op: str, form: str, *, floats: bool = True) -> Call:
+    """Calls with indices {i} along axis {a}, in the shape of {x}, and values {y}."""
+
+    def draw(d: Draw) -> str:
+        x = d.floats(1, nonempty=True) if floats else _any(d)
+        a = d.axis(x)
+        return filled(d, x, form.replace("{a}", str(a)).replace("{i}", d.index(x.shape, length_of(x, a))))
+
+    return Call(op, draw)
 
 
-def _take_along(d: Draw) -> str:
-    x = _any(d)
-    a = d.axis(x)
-    return f"torch.take_along_dim({x}, {d.index(x.shape, length_of(x, a))}, {a})"
+def _by_rows(op: str, form: str) -> Call:
+    """Calls with rows {i}, each once, and values {s} for them."""
 
+    def draw(d: Draw) -> str:
+        x = d.floats(1, nonempty=True)
+        rows = d.rng.sample(range(length_of(x, 0)), d.rng.randint(1, length_of(x, 0)))
+        source = d.fitting((len(rows), *x.shape[1:]), x.t.dtype)
+        return form.format(x=x, i=f"torch.tensor({rows})", s=source)
 
-def _scatter(d: Draw, form: str) -> str:
-    x = d.floats(1, nonempty=True)
-    a = d.axis(x)
-    return form.format(x=x, a=a, i=d.index(x.shape, length_of(x, a)), s=d.fitting(x.shape, x.t.dtype))
-
-
-def _by_rows(d: Draw, form: str) -> str:
-    x = d.floats(1, nonempty=True)
-    rows = d.rng.sample(range(length_of(x, 0)), d.rng.randint(1, length_of(x, 0)))
-    source = d.fitting((len(rows), *x.shape[1:]), x.t.dtype)
-    return form.format(x=x, i=f"torch.tensor({rows})", s=source)
-
-
-def _where(d: Draw) -> str:
-    x = d.tensor(lambda t: not t.is_complex())
-    return f"torch.where({d.mask(x.shape)}, {x}, {d.beside(x)})"
-
-
-def _masked(d: Draw, form: str) -> str:
-    x = d.floats()
-    return form.format(x=x, m=d.mask(x.shape), n=d.number(), s=d.fitting(x.shape, x.t.dtype))
+    return Call(op, draw)
 
 
 def _slice_scatter(d: Draw) -> str:
@@ -79,25 +67,22 @@ def _searched(d: Draw) -> str:
 CALLS = (
     Call("index", _indexed),
     Call("index", _indexed_twice),
-    Call("mask", lambda d: f"{(x := d.floats(1))}[{d.mask(x.shape)}]"),
+    of_floats("mask", "{x}[{m}]", least=1),
     Call("index_select", _index_select),
-    Call("gather", _gather),
-    Call("take_along_dim", _take_along),
-    Call("scatter", lambda d: _scatter(d, "torch.scatter({x}, {a}, torch.argsort({s}, {a}, stable=True), {s})")),
-    Call("scatter_add", lambda d: _scatter(d, "torch.scatter_add({x}, {a}, {i}, {s})")),
-    Call("scatter_reduce", lambda d: _scatter(d, "torch.scatter_reduce({x}, {a}, {i}, {s}, 'amax')")),
-    Call(
-        "scatter_reduce", lambda d: _scatter(d, "torch.scatter_reduce({x}, {a}, {i}, {s}, 'sum', include_self=False)")
-    ),
-    Call("index_add", lambda d: _by_rows(d, "torch.index_add({x}, 0, {i}, {s})")),
-    Call("index_copy", lambda d: _by_rows(d, "torch.index_copy({x}, 0, {i}, {s})")),
-    Call("index_fill", lambda d: _by_rows(d, "torch.index_fill({x}, 0, {i}, 0.5) + {s}.sum()")),
-    Call("index_put", lambda d: _by_rows(d, "torch.index_put({x}, ({i},), {s})")),
-    Call("where", _where),
-    Call("where", _where),
-    Call("masked_fill", lambda d: _masked(d, "torch.masked_fill({x}, {m}, {n})")),
-    Call("masked_select", lambda d: _masked(d, "torch.masked_select({x}, {m})")),
-    Call("masked_scatter", lambda d: _masked(d, "torch.masked_scatter({x}, {m}, {s})")),
+    _along("gather", "torch.gather({x}, {a}, {i})", floats=False),
+    _along("take_along_dim", "torch.take_along_dim({x}, {i}, {a})", floats=False),
+    _along("scatter", "torch.scatter({x}, {a}, torch.argsort({x}, dim={a}, stable=True), {y})"),
+    _along("scatter_add", "torch.scatter_add({x}, {a}, {i}, {y})"),
+    _along("scatter_reduce", "torch.scatter_reduce({x}, {a}, {i}, {y}, 'amax')"),
+    _along("scatter_reduce", "torch.scatter_reduce({x}, {a}, {i}, {y}, 'sum', include_self=False)"),
+    _by_rows("index_add", "torch.index_add({x}, 0, {i}, {s})"),
+    _by_rows("index_copy", "torch.index_copy({x}, 0, {i}, {s})"),
+    _by_rows("index_fill", "torch.index_fill({x}, 0, {i}, 0.5) + {s}.sum()"),
+    _by_rows("index_put", "torch.index_put({x}, ({i},), {s})"),
+    *[of_tensors("where", "torch.where({m}, {x}, {z})")] * 2,
+    of_floats("masked_fill", "torch.masked_fill({x}, {m}, {n})"),
+    of_floats("masked_select", "torch.masked_select({x}, {m})"),
+    of_floats("masked_scatter", "torch.masked_scatter({x}, {m}, {y})"),
     Call("select_scatter", _slice_scatter),
     Call("embedding", _embedding),
     Call("searchsorted", _searched),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.reliability.programs.draw import Draw, Var
-from benchmarks.reliability.programs.ops.call import Call, length_of, of_any
+from benchmarks.reliability.programs.ops.call import Call, length_of, of_any, of_fit, of_tensors
 
 
 def _any(d: Draw, least: int = 0) -> Var:
@@ -82,49 +82,42 @@ def _unfolded(d: Draw) -> str:
     return f"{x}.unfold({a}, {size}, {d.one((1, 1, 2))})"
 
 
+def _is_contiguous(t: torch.Tensor) -> bool:
+    return t.is_contiguous()
+
+
+def _is_float32(t: torch.Tensor) -> bool:
+    return t.dtype is torch.float32
+
+
+def _is_signal(t: torch.Tensor) -> bool:
+    return t.dtype is torch.float32 and t.ndim > 0 and t.numel() > 0
+
+
 VIEWS = (
-    Call("slice", lambda d: f"{(x := _any(d, 1))}[{slices(d, x)}]"),
-    Call("slice", lambda d: f"{(x := _any(d, 1))}[{slices(d, x)}]"),
-    Call("slice", lambda d: f"{(x := _any(d, 1))}[{slices(d, x)}]"),
+    *[Call("slice", lambda d: f"{(x := _any(d, 1))}[{slices(d, x)}]")] * 3,
     Call("reshape", lambda d: f"{(x := _any(d))}.reshape({_reshaped(d, x)})"),
-    Call("view", lambda d: f"{(x := d.tensor(lambda t: t.is_contiguous()))}.view({_reshaped(d, x)})"),
-    Call("transpose", lambda d: f"{(x := _any(d, 2))}.transpose({d.axis(x)}, {d.axis(x)})"),
+    Call("view", lambda d: f"{(x := d.tensor(_is_contiguous))}.view({_reshaped(d, x)})"),
+    of_tensors("transpose", "{x}.transpose({a}, {b})", least=2),
     Call("permute", lambda d: f"{(x := _any(d, 2))}.permute({_permutation(d, x)})"),
-    Call("mT", lambda d: f"{_any(d, 2)}.mT"),
-    Call("t", lambda d: f"{d.tensor(lambda t: t.ndim <= 2)}.t()"),
-    Call("unsqueeze", lambda d: f"{(x := d.tensor(lambda t: 0 < t.ndim < 4))}.unsqueeze({d.axis(x)})"),
+    of_tensors("mT", "{x}.mT", least=2),
+    of_tensors("t", "{x}.t()", most=2),
+    of_tensors("unsqueeze", "{x}.unsqueeze({a})", least=1, most=3),
     of_any("squeeze", "torch.squeeze({x}, {a})", least=1),
     Call("expand", _expanded),
     Call("narrow", lambda d: f"{(x := _any(d, 1))}.narrow({(a := d.axis(x))}, 0, {d.rng.randint(1, length_of(x, a))})"),
     Call("select", lambda d: f"{(x := _any(d, 1))}.select({(a := d.axis(x))}, {d.rng.randrange(length_of(x, a))})"),
-    Call("diagonal", lambda d: f"torch.diagonal({_any(d, 2)}, {d.one((0, 0, 1, -1))})"),
+    of_tensors("diagonal", "torch.diagonal({x}, {o})", least=2),
     Call("unfold", _unfolded),
-    Call("movedim", lambda d: f"torch.movedim({(x := _any(d, 2))}, {d.axis(x)}, {d.axis(x)})"),
-    Call("flatten", lambda d: f"{_any(d)}.flatten()"),
+    of_tensors("movedim", "torch.movedim({x}, {a}, {b})", least=2),
+    of_tensors("flatten", "{x}.flatten()"),
     Call("split", _split),
     Call("chunk", _chunks),
     Call("unbind", _unbound),
-    Call("contiguous", lambda d: f"{d.tensor(lambda t: not t.is_contiguous())}.contiguous()"),
-    Call(
-        "view_as", lambda d: f"{(x := d.tensor(lambda t: t.is_contiguous()))}.view_as({d.fitting(x.shape, x.t.dtype)})"
-    ),
-    Call("expand_as", lambda d: f"{(x := _any(d))}.expand_as({d.beside(x)})"),
+    of_fit("contiguous", lambda t: not t.is_contiguous(), "{x}.contiguous()"),
+    of_fit("view_as", _is_contiguous, "{x}.view_as({y})"),
+    of_tensors("expand_as", "{x}.expand_as({z})"),
 )
-
-
-def _joined(d: Draw) -> str:
-    x = d.tensor(lambda t: t.ndim >= 1 and not t.is_complex())
-    return f"torch.cat([{x}, {d.fitting(x.shape, x.t.dtype)}{f', {x}' if d.chance(0.3) else ''}], {d.axis(x)})"
-
-
-def _stacked(d: Draw) -> str:
-    x = d.tensor(lambda t: t.ndim <= 3 and not t.is_complex())
-    return f"torch.stack([{x}, {d.fitting(x.shape, x.t.dtype)}], {d.rng.randint(0, x.ndim)})"
-
-
-def _pair(d: Draw, text: str, least: int = 1) -> str:
-    x = _any(d, least)
-    return text.format(x, d.fitting(x.shape, x.t.dtype))
 
 
 def _padded(d: Draw) -> str:
@@ -148,53 +141,41 @@ def _cast(d: Draw) -> str:
     return f"{x}.to(torch.{d.one(names)})"
 
 
+def _repeated(d: Draw, form: str, more: int) -> str:
+    x = _any(d, 1)
+    return form.format(x=x, counts=[d.one((1, 1, 2)) for _ in range(x.ndim + d.rng.randrange(1 + more))])
+
+
+_TURNS = tuple(f"torch.rot90({{x}}, {turns}, [0, 1])" for turns in range(4))
+_SHIFTS = tuple(f"torch.roll({{x}}, {shift}, {{a}})" for shift in (0, 1, -1, 2, 3))
+
 CALLS = (
-    Call("cat", _joined),
-    Call("stack", _stacked),
-    Call("hstack", lambda d: _pair(d, "torch.hstack([{}, {}])")),
-    Call("vstack", lambda d: _pair(d, "torch.vstack([{}, {}])")),
-    Call("dstack", lambda d: _pair(d, "torch.dstack([{}, {}])")),
-    Call("column_stack", lambda d: _pair(d, "torch.column_stack([{}, {}])")),
-    Call(
-        "block_diag",
-        lambda d: f"torch.block_diag({(x := d.tensor(lambda t: t.ndim == 2))}, {d.fitting(x.shape, x.t.dtype)})",
-    ),
-    Call("flip", lambda d: f"torch.flip({(x := _any(d, 1))}, {d.axes(x)})"),
-    Call("roll", lambda d: f"torch.roll({(x := _any(d, 1))}, {d.one((0, 1, -1, 2, 3))}, {d.axis(x)})"),
-    Call("rot90", lambda d: f"torch.rot90({_any(d, 2)}, {d.one((0, 1, 2, 3))}, [0, 1])"),
-    Call(
-        "repeat",
-        lambda d: f"{(x := _any(d, 1))}.repeat({[d.one((1, 1, 2)) for _ in range(x.ndim + d.rng.randrange(2))]})",
-    ),
-    Call("tile", lambda d: f"torch.tile({(x := _any(d, 1))}, {tuple(d.one((1, 1, 2)) for _ in range(x.ndim))})"),
-    Call("repeat_interleave", lambda d: f"torch.repeat_interleave({(x := _any(d, 1))}, {d.one((1, 2))}, {d.axis(x)})"),
+    of_tensors("cat", "torch.cat([{x}, {y}], {a})", "torch.cat([{x}, {y}, {x}], {a})", least=1),
+    of_tensors("stack", "torch.stack([{x}, {y}])", "torch.stack([{x}, {y}], -1)", most=3),
+    of_tensors("stack", "torch.stack([{x}, {y}], {a})", least=1, most=3),
+    *(of_tensors(op, f"torch.{op}([{{x}}, {{y}}])", least=1) for op in ("hstack", "vstack", "dstack", "column_stack")),
+    of_tensors("block_diag", "torch.block_diag({x}, {y})", least=2, most=2),
+    of_tensors("flip", "torch.flip({x}, {aa})", least=1),
+    of_tensors("roll", *_SHIFTS, least=1),
+    of_tensors("rot90", *_TURNS, least=2),
+    Call("repeat", lambda d: _repeated(d, "{x}.repeat({counts})", 1)),
+    Call("tile", lambda d: _repeated(d, "torch.tile({x}, {counts})", 0)),
+    of_tensors("repeat_interleave", "torch.repeat_interleave({x}, {c}, {a})", least=1),
     Call("pad", _padded),
     Call("pad", _reflected),
-    Call("tril", lambda d: f"torch.tril({_any(d, 2)}, {d.one((0, 1, -1))})"),
-    Call("triu", lambda d: f"torch.triu({_any(d, 2)}, {d.one((0, 1, -1))})"),
-    Call("diag", lambda d: f"torch.diag({d.tensor(lambda t: t.ndim in (1, 2))}, {d.one((0, 0, 1, -1))})"),
-    Call("diag_embed", lambda d: f"torch.diag_embed({d.tensor(lambda t: 1 <= t.ndim <= 2)}, {d.one((0, 1, -1))})"),
-    Call("clone", lambda d: f"{_any(d)}.clone()"),
-    Call("to", _cast),
-    Call("to", _cast),
-    Call("broadcast_tensors", lambda d: f"torch.broadcast_tensors({(x := _any(d))}, {d.beside(x)})[0]"),
-    Call("meshgrid", lambda d: f"torch.meshgrid({(x := d.tensor(lambda t: t.ndim == 1))}, {x}, indexing='ij')"),
+    of_tensors("tril", "torch.tril({x}, {o})", least=2),
+    of_tensors("triu", "torch.triu({x}, {o})", least=2),
+    of_tensors("diag", "torch.diag({x}, {o})", least=1, most=2),
+    of_tensors("diag_embed", "torch.diag_embed({x}, {o})", least=1, most=2),
+    of_tensors("clone", "{x}.clone()"),
+    *[Call("to", _cast)] * 2,
+    of_tensors("broadcast_tensors", "torch.broadcast_tensors({x}, {z})[0]"),
+    of_tensors("meshgrid", "torch.meshgrid({x}, {x}, indexing='ij')", least=1, most=1),
     Call("kron", lambda d: f"torch.kron({d.floats(1, 2)}, {d.floats(1, 2)})"),
-    Call("zeros_like", lambda d: f"torch.{d.one(('zeros', 'ones'))}_like({_any(d)})"),
-    Call("full_like", lambda d: f"torch.full_like({_any(d)}, {d.one((2, 1))})"),
-    Call("pixel_shuffle", lambda d: f"F.pixel_shuffle({d.tensor(lambda t: t.ndim == 4)}, {d.one((1, 2))})"),
-    Call(
-        "complex",
-        lambda d: f"torch.abs(torch.complex({(x := d.tensor(_is_float32))}, {d.fitting(x.shape, x.t.dtype)}))",
-    ),
-    Call("rfft", lambda d: f"torch.abs(torch.fft.rfft({d.tensor(_is_nonempty_float32)}, dim=-1)) + 0.1"),
-    Call("irfft", lambda d: f"torch.fft.irfft(torch.fft.rfft({d.tensor(_is_nonempty_float32)}), n={d.one((2, 3, 4))})"),
+    of_tensors("zeros_like", "torch.zeros_like({x})", "torch.ones_like({x})"),
+    of_tensors("full_like", "torch.full_like({x}, {c})"),
+    of_tensors("pixel_shuffle", "F.pixel_shuffle({x}, {c})", least=4, most=4),
+    of_fit("complex", _is_float32, "torch.abs(torch.complex({x}, {y}))"),
+    of_fit("rfft", _is_signal, "torch.abs(torch.fft.rfft({x}, dim=-1)) + 0.1"),
+    of_fit("irfft", _is_signal, *(f"torch.fft.irfft(torch.fft.rfft({{x}}), n={n})" for n in (2, 3, 4))),
 )
-
-
-def _is_float32(t: torch.Tensor) -> bool:
-    return t.dtype is torch.float32
-
-
-def _is_nonempty_float32(t: torch.Tensor) -> bool:
-    return t.dtype is torch.float32 and t.ndim > 0 and t.numel() > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.reliability.programs.draw import Draw, Var
-from benchmarks.reliability.programs.ops.call import Call, of_floats
+from benchmarks.reliability.programs.ops.call import Call, filled, of_floats
 
 
 def _image(d: Draw, axes: int) -> Var:
@@ -38,9 +38,20 @@ def _batch_norm(d: Draw) -> str:
     return f"F.batch_norm({x}, None, None, {d.fitting((x.shape[1],), x.t.dtype)}, None, True)"
 
 
-def _layer_norm(d: Draw, form: str) -> str:
-    x = d.floats(1, nonempty=True)
-    return form.format(x=x, s=[x.shape[-1]], w=d.fitting(x.shape[-1:], x.t.dtype), b=d.fitting(x.shape[-1:], x.t.dtype))
+def _of_image(op: str, axes: int, *forms: str) -> Call:
+    """Calls of an image of so many axes besides batch and channels, in one of the forms."""
+    return Call(op, lambda d: filled(d, _image(d, axes), d.one(forms)))
+
+
+def _norm(op: str, form: str) -> Call:
+    """Calls of a norm over the last axis, of length {s}, with weight {w} and bias {v}."""
+
+    def draw(d: Draw) -> str:
+        x = d.floats(1, nonempty=True)
+        w, v = (d.fitting(x.shape[-1:], x.t.dtype) for _ in range(2))
+        return form.format(x=x, s=[x.shape[-1]], w=w, v=v)
+
+    return Call(op, draw)
 
 
 def _attention(d: Draw) -> str:
@@ -50,21 +61,25 @@ def _attention(d: Draw) -> str:
     return f"F.scaled_dot_product_attention({x}, {k}, {v}, {mask}, is_causal={mask is None and d.chance(0.4)})"
 
 
-def _loss(d: Draw, form: str) -> str:
-    x = d.floats(1, nonempty=True)
-    return form.format(x, d.fitting(x.shape, x.t.dtype), r=repr(d.one(("mean", "sum", "none"))))
+def _of_classes(op: str, form: str) -> Call:
+    """Calls of a loss of {x} against the classes {i}."""
+
+    def draw(d: Draw) -> str:
+        x = d.floats(2, 2, nonempty=True)
+        return filled(d, x, form.replace("{i}", d.index(x.shape[:1], x.shape[1])))
+
+    return Call(op, draw)
 
 
-def _cross_entropy(d: Draw, form: str) -> str:
-    x = d.floats(2, 2, nonempty=True)
-    return form.format(x, d.index(x.shape[:1], x.shape[1]), r=repr(d.one(("mean", "sum", "none"))))
-
-
-def _resized(d: Draw) -> str:
-    x = _image(d, 2)
-    mode = d.one(("nearest", "bilinear"))
-    return f"F.interpolate({x}, scale_factor={d.one((1, 2))}, mode={mode!r})"
-
+_LOSSES = {
+    "mse_loss": "F.mse_loss({x}, {y}, reduction={r})",
+    "l1_loss": "F.l1_loss({x}, {y}, reduction={r})",
+    "smooth_l1_loss": "F.smooth_l1_loss({x}, {y}, reduction={r})",
+    "huber_loss": "F.huber_loss({x}, {y}, reduction={r})",
+    "bce": "F.binary_cross_entropy_with_logits({x}, torch.sigmoid({y}), reduction={r})",
+    "kl_div": "F.kl_div(F.log_softmax({x}, -1), F.softmax({y}, -1), reduction={r})",
+    "soft_margin_loss": "F.soft_margin_loss({x}, torch.sign({y} + 0.01), reduction={r})",
+}
 
 CALLS = (
     of_floats("leaky_relu", "F.leaky_relu({x}, 0.2)", "F.relu({x})", "F.elu({x}, 0.7)"),
@@ -77,29 +92,24 @@ CALLS = (
     Call("conv1d", lambda d: _convolution(d, 1)),
     Call("conv2d", lambda d: _convolution(d, 2)),
     Call("conv_transpose2d", _transposed),
-    Call("avg_pool2d", lambda d: f"F.avg_pool2d({_image(d, 2)}, 2, {d.one((1, 2))})"),
-    Call("max_pool2d", lambda d: f"F.max_pool2d({_image(d, 2)}, 2, {d.one((1, 2))})"),
-    Call("max_pool1d", lambda d: f"F.max_pool1d({_image(d, 1)}, 2, 1)"),
-    Call("adaptive_avg_pool2d", lambda d: f"F.adaptive_avg_pool2d({_image(d, 2)}, {d.one((1, 2))})"),
-    Call("interpolate", _resized),
+    _of_image("avg_pool2d", 2, "F.avg_pool2d({x}, 2, {c})"),
+    _of_image("max_pool2d", 2, "F.max_pool2d({x}, 2, {c})"),
+    _of_image("max_pool1d", 1, "F.max_pool1d({x}, 2, 1)"),
+    _of_image("adaptive_avg_pool2d", 2, "F.adaptive_avg_pool2d({x}, {c})"),
+    _of_image(
+        "interpolate", 2, *(f"F.interpolate({{x}}, scale_factor={{c}}, mode={m!r})" for m in ("nearest", "bilinear"))
+    ),
     Call("batch_norm", _batch_norm),
-    Call("group_norm", lambda d: f"F.group_norm({_image(d, 2)}, {d.one((1, 2))})"),
-    Call("layer_norm", lambda d: _layer_norm(d, "F.layer_norm({x} * 1.5, {s}, {w}, {b}, 0.1)")),
-    Call("layer_norm", lambda d: _layer_norm(d, "F.layer_norm({x}, {s}, eps=0.5)")),
-    Call("rms_norm", lambda d: _layer_norm(d, "F.rms_norm({x}, {s}, {w}, 0.1)")),
-    Call("attention", _attention),
-    Call("attention", _attention),
-    Call("mse_loss", lambda d: _loss(d, "F.mse_loss({}, {}, reduction={r})")),
-    Call("l1_loss", lambda d: _loss(d, "F.l1_loss({}, {}, reduction={r})")),
-    Call("smooth_l1_loss", lambda d: _loss(d, "F.smooth_l1_loss({}, {}, reduction={r})")),
-    Call("huber_loss", lambda d: _loss(d, "F.huber_loss({}, {}, reduction={r})")),
-    Call("bce", lambda d: _loss(d, "F.binary_cross_entropy_with_logits({}, torch.sigmoid({}), reduction={r})")),
-    Call("kl_div", lambda d: _loss(d, "F.kl_div(F.log_softmax({}, -1), F.softmax({}, -1), reduction={r})")),
-    Call("soft_margin_loss", lambda d: _loss(d, "F.soft_margin_loss({}, torch.sign({} + 0.01), reduction={r})")),
-    Call("cross_entropy", lambda d: _cross_entropy(d, "F.cross_entropy({}, {}, reduction={r})")),
-    Call("cross_entropy", lambda d: _cross_entropy(d, "F.cross_entropy({}, {}, label_smoothing=0.2, reduction={r})")),
-    Call("nll_loss", lambda d: _cross_entropy(d, "F.nll_loss(F.log_softmax({}, -1), {}, reduction={r})")),
-    Call("multi_margin_loss", lambda d: _cross_entropy(d, "F.multi_margin_loss({}, {}, reduction={r})")),
+    _of_image("group_norm", 2, "F.group_norm({x}, {c})"),
+    _norm("layer_norm", "F.layer_norm({x} * 1.5, {s}, {w}, {v}, 0.1)"),
+    of_floats("layer_norm", "F.layer_norm({x}, {x}.shape[-1:], eps=0.5)", least=1, nonempty=True),
+    _norm("rms_norm", "F.rms_norm({x}, {s}, {w}, 0.1)"),
+    *[Call("attention", _attention)] * 2,
+    *(of_floats(op, form, least=1, nonempty=True) for op, form in _LOSSES.items()),
+    _of_classes("cross_entropy", "F.cross_entropy({x}, {i}, reduction={r})"),
+    _of_classes("cross_entropy", "F.cross_entropy({x}, {i}, label_smoothing=0.2, reduction={r})"),
+    _of_classes("nll_loss", "F.nll_loss(F.log_softmax({x}, -1), {i}, reduction={r})"),
+    _of_classes("multi_margin_loss", "F.multi_margin_loss({x}, {i}, reduction={r})"),
     Call("one_hot", lambda d: f"F.one_hot({d.index(d.shape(1, 2), 4)}, 4)"),
-    Call("dropout", lambda d: f"F.dropout({d.floats()}, 0.5, training=False)"),
+    of_floats("dropout", "F.dropout({x}, 0.5, training=False)"),
 )

@@ -44,7 +44,7 @@ CALLS = (
     of_floats("cummin", "torch.cummin({x}, {a})", least=1, nonempty=True),
     of_floats("logcumsumexp", "torch.logcumsumexp({x}, {a})", least=1, nonempty=True),
     of_floats("sort", "torch.sort({x}, {a})[0]", "torch.sort({x}, {a}, descending={k})[0]", least=1),
-    of_floats("argsort", "torch.argsort({x}, {a}, stable=True)", least=1),
+    of_floats("argsort", "torch.argsort({x}, dim={a}, stable=True)", least=1),
     Call("topk", lambda d: f"torch.topk({(x := d.floats(1, nonempty=True))}, {d.rng.randint(1, length_of(x, -1))})[0]"),
     Call(
         "kthvalue",
