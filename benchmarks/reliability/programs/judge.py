@@ -140,8 +140,8 @@ def _guarded(program: Program) -> set[int]:
 
 
 def _errors(seen: Observation, expected: Observation) -> str:
-    found = f"{seen.raised or 'no error'} ({seen.message[:160]})"
-    return f"{found}, expected {expected.raised or 'none'} ({expected.message[:160]})"
+    found = f"{seen.raised or 'no error'} ({seen.message[:240]})"
+    return f"{found}, expected {expected.raised or 'none'} ({expected.message[:240]})"
 
 
 def _varies(truth: Truth, number: int, name: str, shape: tuple[int, ...]) -> bool:
