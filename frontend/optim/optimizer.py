@@ -257,8 +257,8 @@ class Optimizer:
             )
         return adopt(value, state_dtype(p), p.device).clone()
 
-    def _ordered(self) -> Iterator[Tensor]:
-        return (p for g in self.param_groups for p in g["params"])
+    def _ordered(self) -> list[Tensor]:
+        return [p for g in self.param_groups for p in g["params"]]
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -11,7 +11,7 @@ import pytest
 import polyhal
 from polyhal import Device, Tensor
 from polyhal.amp import GradScaler, GradScalerError
-from polyhal.optim import SGD
+from polyhal.optim import SGD, Adam
 
 
 @pytest.fixture
@@ -130,3 +130,21 @@ def test_a_device_may_come_first_as_in_pytorch() -> None:
 def test_named_results_are_scaled_field_by_field() -> None:
     scaled = GradScaler(init_scale=4.0).scale(polyhal.tensor([1.0, 3.0], device="numpy").topk(1))
     assert scaled.values.tolist() == [12]
+
+
+def test_a_parameter_that_gets_its_first_gradient_after_skipped_steps_starts_its_own_count(device: Device) -> None:
+    early, late = (polyhal.ones((2,), device=device, requires_grad=True) for _ in range(2))
+    torch: Any = pytest.importorskip("torch")
+    optimizer = Adam([early, late], lr=0.1)
+    theirs = [torch.ones(2, requires_grad=True) for _ in range(2)]
+    expected = torch.optim.Adam(theirs, lr=0.1)
+    for step, skip in enumerate((1.0, 1.0, 0.0, 1.0, 0.0)):
+        trained = 1 if step < 2 else 2
+        for p, q in list(zip((early, late), theirs, strict=True))[:trained]:
+            p.grad = polyhal.full((2,), 0.5 + step, device=device)
+            q.grad = torch.full((2,), 0.5 + step)
+        optimizer.step(skip=polyhal.tensor(skip, device=device))
+        if not skip:
+            expected.step()
+    for p, q in zip((early, late), theirs, strict=True):
+        np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), rtol=1e-5)
