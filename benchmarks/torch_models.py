@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhal.models.gpt import GPTConfig
+from polyhal.models.gpt_config import GPTConfig
 
 
 class _Attention(nn.Module):

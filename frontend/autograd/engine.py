@@ -230,7 +230,7 @@ class _Pending:
 
 
 def _deliver(to: Edge, g: Gradient, pending: _Pending, sink: LeafAccumulator | GradientCollector) -> None:
-    if type(to) is tuple:
+    if isinstance(to, tuple):
         pending.add(to[0], to[1], g)
     else:
         sink.add_to_leaf(to, g.total() if type(g) is SliceSum else g)

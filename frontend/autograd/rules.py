@@ -156,7 +156,7 @@ def _call(
     part: RulePart, node: GradNode, grads: list[Tensor | None], parents: Parents, params: Mapping[str, Any]
 ) -> Any:
     """Call a function of the node's gradient rule."""
-    values = []
+    values: list[Any] = []
     for argument in part.arguments:
         kind = argument.kind
         if kind is _RESULT_GRADIENT:

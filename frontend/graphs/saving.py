@@ -109,7 +109,8 @@ class _Encoder:
         """Describe an argument, a tensor that the step uses, or a view of one of these."""
         source, distance = value.source, value.distance
         while isinstance(source, NewLeaf):  # a loaded step has no tape
-            source, distance = source.given.source, distance + source.given.distance
+            given = source.given
+            source, distance = given.source, distance + given.distance
         found = {"argument": source} if isinstance(source, int) else {"state": self._name_of_constant(source)}
         if value.is_source:
             return found

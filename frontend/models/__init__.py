@@ -5,7 +5,8 @@ from polyhal.models.bert import Bert, BertClassifier, BertConfig, from_bert_stat
 from polyhal.models.cnn import CNN
 from polyhal.models.diffusion import DDPM
 from polyhal.models.generation import Sampling, generate, stream
-from polyhal.models.gpt import GPT, GPTConfig, from_gpt2_state
+from polyhal.models.gpt import GPT, from_gpt2_state
+from polyhal.models.gpt_config import GPTConfig
 from polyhal.models.llama import Llama, from_llama_state
 from polyhal.models.llama2c import load_llama2c
 from polyhal.models.llama_config import LlamaConfig

@@ -28,13 +28,14 @@ class OuterTape:
 
     def nodes_of(self, outputs: Sequence[Tensor]) -> list[GradNode]:
         """Return the recorded nodes that tensors depend on."""
-        pending = [edge[0] for x in outputs if self._is_inside(edge := edge_of(x))]
+        pending = [node for x in outputs if (node := self._recorded(edge_of(x))) is not None]
         seen = dict.fromkeys(pending)
         while pending:
             for parent in pending.pop().parents:
-                if parent is not None and self._is_inside(parent) and parent[0] not in seen:
-                    seen[parent[0]] = None
-                    pending.append(parent[0])
+                node = self._recorded(parent)
+                if node is not None and node not in seen:
+                    seen[node] = None
+                    pending.append(node)
         return list(seen)
 
     def leaves_of(self, outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -51,12 +52,13 @@ class OuterTape:
         """Return the tensor that receives the gradient of a leaf."""
         return self._receivers.get(id(leaf), leaf)
 
-    def _is_inside(self, edge: Edge) -> bool:
-        return isinstance(edge, tuple) and edge[0].order > self._start
+    def _recorded(self, edge: Edge | None) -> GradNode | None:
+        """Return the recorded node of an edge; None for older nodes and leaves."""
+        return edge[0] if isinstance(edge, tuple) and edge[0].order > self._start else None
 
     def _leaf(self, edge: Edge | None, user: GradNode) -> Edge | None:
         """Return a placeholder for the result of an older node, and other edges unchanged."""
-        if not isinstance(edge, tuple) or self._is_inside(edge):
+        if not isinstance(edge, tuple) or self._recorded(edge) is not None:
             return edge
         node, output = edge
         key = (id(node), output)

@@ -13,7 +13,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import message
 from polyhal.models.bert import BertClassifier, BertConfig
-from polyhal.models.gpt import GPT, GPTConfig
+from polyhal.models.gpt import GPT
+from polyhal.models.gpt_config import GPTConfig
 from polyhal.models.llama import Llama
 from polyhal.models.llama_config import LlamaConfig
 from polyhal.models.resnet import resnet18, resnet50

@@ -17,8 +17,8 @@ def mask_of_rows(x: Any, items: Sequence[Any], value: Any) -> Any:
 
     `value` is a number, one row, or a tensor that broadcasts to one. A mask of a shape that does not fit gives None.
     """
-    mask, *others = items or (None,)
-    if not hasattr(mask, "ref") or mask.dtype is not dtypes.bool_ or not all(map(_is_whole, others)):
+    mask: Any = items[0] if items else None
+    if not hasattr(mask, "ref") or mask.dtype is not dtypes.bool_ or not all(map(_is_whole, items[1:])):
         return None
     rest = x.ndim - mask.ndim
     if rest < 0 or mask.shape != x.shape[: mask.ndim] or not _is_one_row(value, rest, mask.ndim > 0):

@@ -9,7 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.ops.declare import Sample, Tolerance
+from polyhal.hal.ops.declare import OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise.arithmetic import abs_, divide, sign
 from polyhal.hal.ops.pointwise.constant import zeros
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -206,7 +206,7 @@ ceil = elementwise(
     gradient=lambda x_spec: zeros(x_spec),
     dtypes=dtypes.FLOATS,
 )
-trunc = elementwise(
+trunc: OpFunction = elementwise(
     "trunc",
     np.trunc,
     "`x` without its fraction.",

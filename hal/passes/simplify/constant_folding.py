@@ -129,7 +129,7 @@ class _Folding:
 
     def _compute(self, node: Node) -> None:
         """Run a node whose operands are computed, as an eager call does."""
-        inputs = tuple(self._arrays[x.index] if isinstance(x, Value) else x for x in node.inputs)
+        inputs: tuple[Any, ...] = tuple(self._arrays[x.index] if isinstance(x, Value) else x for x in node.inputs)
         if node.op is _TRANSFER:
             self._arrays[node.outputs[0]] = dispatch.EAGER.transfer(inputs[0], node.device)
             return
