@@ -32,6 +32,8 @@ def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, red
 
     Raises IndexError for items that do not fit, and ShapeError for values that do not.
     """
+    if len(items) == 1 and hasattr(items[0], "ref") and items[0].dtype.is_integral and x.ndim:
+        return _row_update(name, x, items[0], value, reduce)
     distinct = all(is_basic(i) or is_mask(i) for i in items)
     items = tuple(without_masks(x, items))
     basic = [item if is_basic(item) else slice(None) for item in items]
@@ -59,6 +61,22 @@ def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, red
     return TableUpdate(name, table, numbers, values, reduce, distinct=distinct)
 
 
+def _row_update(name: str, x: Tensor, index: Tensor, value: Any, reduce: str) -> TableUpdate | None:
+    """Return the update of the slices along the first axis that one index tensor names, as in most writes."""
+    index = index if index.device is x.device else index.to(x.device)
+    values = _values(x, value, index.shape, x.shape[1:], 0)
+    width = math.prod(x.shape[1:])
+    count = math.prod(index.shape)
+    if not count or not width or not x.shape[0]:
+        return None
+    table = _shaped(x, (x.shape[0], width))
+    return TableUpdate(name, table, _shaped(index, (count,)), _shaped(values, (count, width)), reduce, wraps=True)
+
+
+def _shaped(x: Tensor, shape: tuple[int, ...]) -> Any:
+    return x if x.shape == shape else _reshape(x, shape)
+
+
 def _index(item: Any, length: int, x: Tensor) -> Any:
     """Return an index as a tensor on the device of `x`. Raises IndexError for an array or a list with numbers out of range."""
     from polyhal.tensor import Tensor, as_tensor
@@ -76,7 +94,8 @@ def _values(x: Tensor, value: Any, shape: tuple[int, ...], rest: tuple[int, ...]
     value = cast_to(value, x)
     if not hasattr(value, "ref"):
         value = as_tensor(value, x.dtype, x.device)
-    values = _broadcast_to(value, (*rest[:place], *shape, *rest[place:]))
+    whole = (*rest[:place], *shape, *rest[place:])
+    values = value if value.shape == whole else _broadcast_to(value, whole)
     count = len(shape)
     if not place or not count:
         return values

@@ -63,7 +63,9 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
     from polyhal.tensor import as_tensor
 
     items = index if isinstance(index, tuple) else (index,)
-    if not isinstance(value, (bool, int, float, complex)):
+    if hasattr(value, "ref"):
+        value = value if value.device is x.device else value.to(x.device)
+    elif not isinstance(value, (bool, int, float, complex)):
         value = as_tensor(value, device=x.device)
     if all(map(is_basic, items)):
         overwrite(basic_index(x, items), value, "setitem")
