@@ -28,11 +28,12 @@ _arange, _broadcast_to, _less, _minimum, _permute, _reshape, _where = (
 
 
 def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, reduce: str) -> TableUpdate | None:
-    """Return the update of a contiguous tensor by `x[items] = value`, or `+=` for the reduction "sum"; None if it is empty.
+    """Return the update of a tensor by `x[items] = value`, or `+=` for the reduction "sum"; None if it is empty.
 
+    The layout of the tensor must be dense (`is_dense`).
     Raises IndexError for items that do not fit, and ShapeError for values that do not.
     """
-    if len(items) == 1 and hasattr(items[0], "ref") and items[0].dtype.is_integral and x.ndim:
+    if len(items) == 1 and hasattr(items[0], "ref") and items[0].dtype.is_integral and x.ndim and x.is_contiguous:
         return _row_update(name, x, items[0], value, reduce)
     distinct = all(is_basic(i) or is_mask(i) for i in items)
     items = tuple(without_masks(x, items))
@@ -52,7 +53,8 @@ def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, red
     view = layout.reshape(front.ref.spec, rows)
     if view is None or not layout.is_contiguous(view.shape, view.strides):
         numbers = _element_numbers(x, front, indices, shape)
-        return TableUpdate(name, _reshape(x, (-1, 1)), numbers, _reshape(values, (-1, 1)), reduce, distinct=distinct)
+        elements = _reshape(_permute(x, layout.axis_order(x.shape, x.strides)), (-1, 1))
+        return TableUpdate(name, elements, numbers, _reshape(values, (-1, 1)), reduce, distinct=distinct)
     table, values = _reshape(front, rows), _reshape(values, (-1, rows[1]))
     if count == 1 and not distinct:
         return TableUpdate(name, table, _reshape(indices[0], (-1,)), values, reduce, wraps=True)
@@ -112,7 +114,7 @@ def _numbers(indices: Sequence[Any], lengths: Sequence[int], steps: Sequence[int
 
 
 def _element_numbers(x: Tensor, front: Tensor, indices: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """Return the positions in `x`, in row-major order, of all elements that are written; -1 where an index is out of range."""
+    """Return the positions in the memory of `x` of all elements that are written; -1 where an index is out of range."""
     count, strides = len(indices), front.ref.spec.strides
     first = front.ref.offset - x.ref.offset
     rest = front.shape[count:]

@@ -10,6 +10,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dispatch.number_range import require_fit
+from polyhal.hal.layout import is_dense
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.hits import coordinates, hit_positions
@@ -76,14 +77,14 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
 
 
 def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> None:
-    """Assign to the elements that index tensors and masks name, in the memory of `x` where it is contiguous."""
+    """Assign to the elements that index tensors and masks name, in the memory of `x` where it is dense."""
     from polyhal.element_updates import element_update
 
     mask = _mask_of_rows(x, items, value)
     if mask is not None and not x.dtype.is_complex:
         apply_in_place("setitem", OPS["where"], (mask, cast_to(value, x), x), (), 2)
         return
-    in_place = x.is_contiguous and not x.dtype.is_complex
+    in_place = is_dense(x.shape, x.strides) and not x.dtype.is_complex
     if in_place and update_in_place("setitem", x, element_update("setitem", x, items, value, "replace")):
         return
     function_in_place("setitem", _with_elements, x, items, value)

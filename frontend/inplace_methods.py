@@ -8,7 +8,9 @@ import numpy as np
 
 from polyhal.element_updates import element_update
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.layout import is_dense
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.ops.indexing.hits import values_by_rank
 from polyhal.hal.ops.indexing.row_masks import mask_of_rows
 from polyhal.indexing import cast_to
 from polyhal.inplace import apply_in_place, function_in_place, overwrite, update_in_place
@@ -66,6 +68,14 @@ class InPlaceMethods(InPlaceOps):
         value = cast_to(value, self, "masked_fill_")
         return apply_in_place("masked_fill_", OPS["where"], (_operand(mask, self), value, self), (), 2)
 
+    def masked_scatter_(self: Any, mask: Any, source: Any) -> Any:
+        """Overwrite the elements where `mask`, which is broadcast, is true by the first ones of `source`, in its order."""
+        mask = _operand(mask, self)
+        found = None if self.dtype.is_complex else values_by_rank("masked_scatter", self, mask, source)
+        if found is None:
+            return function_in_place("masked_scatter_", FUNCTIONS["masked_scatter"], self, mask, source)
+        return apply_in_place("masked_scatter_", OPS["where"], (mask, found, self), (), 2)
+
     def index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
         """Assign `self[indices] = values`, or add the values if they accumulate. Compare `torch.Tensor.index_put_`."""
         items = tuple(slice(None) if i is None else i for i in indices)
@@ -74,7 +84,7 @@ class InPlaceMethods(InPlaceOps):
             values = cast_to(values, self, "index_put_")
             replacement = self + values if accumulate else values
             return apply_in_place("index_put_", OPS["where"], (mask, replacement, self), (), 2)
-        if self.is_contiguous and not self.dtype.is_complex:
+        if is_dense(self.shape, self.strides) and not self.dtype.is_complex:
             update = element_update("index_put_", self, items, values, "sum" if accumulate else "replace")
             if update_in_place("index_put_", self, update):
                 return self

@@ -5,11 +5,13 @@ The methods are made from the declarations of ops; `inplace_ops.pyi` is generate
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from polyhal.hal.errors import ShapeError
+from polyhal.hal.layout import axis_order, is_dense, normalize_axis
 from polyhal.hal.ops import FUNCTIONS, METHODS
-from polyhal.hal.ops.indexing.table_updates import UPDATES
+from polyhal.hal.ops.indexing.table_updates import UPDATES, Prepare
 from polyhal.hal.ops.methods import OPERATORS
 from polyhal.hal.ops.opdef import OpDef, compile_function
 from polyhal.inplace import apply_in_place, function_in_place, update_in_place
@@ -18,7 +20,7 @@ _OTHERS = frozenset(
     {
         "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "clamp", "clamp_max", "clamp_min", "clip",
         "cumprod", "cumsum", "deg2rad", "div", "float_power", "index_add", "index_copy", "index_fill",
-        "index_reduce", "ldexp", "lerp", "logit", "masked_scatter", "mvlgamma", "nan_to_num", "polygamma",
+        "index_reduce", "ldexp", "lerp", "logit", "mvlgamma", "nan_to_num", "polygamma",
         "put", "rad2deg", "renorm", "round", "scatter", "scatter_add", "scatter_reduce", "tril", "triu",
     }
 )  # fmt: skip
@@ -59,14 +61,40 @@ def _general_method(name: str, function: Callable[..., Any]) -> Callable[..., An
     prepare = UPDATES.get(name.removesuffix("_"))
 
     def method(self: Any, *args: Any, **keywords: Any) -> Any:
-        in_place = prepare is not None and self.is_contiguous and not self.dtype.is_complex
-        if in_place and update_in_place(name, self, prepare(self, *args, **keywords)):
-            return self
+        if prepare is not None and not self.dtype.is_complex:
+            if self.is_contiguous:
+                done = update_in_place(name, self, prepare(self, *args, **keywords))
+            else:
+                done = _update_in_memory_order(name, prepare, self, args, keywords)
+            if done:
+                return self
         return function_in_place(name, function, self, *args, **keywords)
 
     method.__name__ = name
     method.__doc__ = _doc(name.removesuffix("_"))
     return method
+
+
+def _update_in_memory_order(name: str, prepare: Prepare, x: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+    """Update a tensor that is contiguous but for the order of its axes. Returns False where that is not possible.
+
+    The axes of the tensor and of the arguments that have as many are put in the order of its memory.
+    """
+    axis = args[0] if args else keywords.get("axis", keywords.get("dim"))
+    if not isinstance(axis, int) or not is_dense(x.shape, x.strides):
+        return False
+    order = axis_order(x.shape, x.strides)
+
+    def moved(value: Any) -> Any:
+        return FUNCTIONS["permute"](value, order) if hasattr(value, "ref") and value.ndim == x.ndim else value
+
+    others = {k: moved(v) for k, v in keywords.items() if k not in ("axis", "dim")}
+    place = order.index(normalize_axis(axis, x.ndim))
+    try:
+        update = prepare(moved(x), place, *[moved(v) for v in args[1:]], **others)
+    except ShapeError:  # which the function raises again, with the axes as they were passed
+        return False
+    return update_in_place(name, x, update)
 
 
 def _operator(name: str) -> Callable[..., Any]:

@@ -232,8 +232,6 @@ class InPlaceOps:
         """Replace the elements by those of `logsigmoid`, cast to the tensor's dtype. Returns the tensor."""
     def lt_(self, y: Any) -> Self:
         """Replace the elements by those of `less`, cast to the tensor's dtype. Returns the tensor."""
-    def masked_scatter_(self, *args: Any, keywords: Any) -> Self:
-        """Replace the elements by those of `masked_scatter`, cast to the tensor's dtype. Returns the tensor."""
     def maximum_(self, y: Any) -> Self:
         """Replace the elements by those of `maximum`, cast to the tensor's dtype. Returns the tensor."""
     def minimum_(self, y: Any) -> Self:

@@ -6,6 +6,7 @@ Strides and offsets count elements, not bytes. A view never touches data: it map
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -154,6 +155,19 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
                 return 0 in shape
             step *= n
     return True
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether a layout is contiguous but for the order of its axes."""
+    if is_contiguous(tuple(shape), tuple(strides)):
+        return True
+    order = axis_order(shape, strides)
+    return is_contiguous(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
+
+
+def axis_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return the axes from the longest stride to the shortest."""
+    return tuple(sorted(range(len(shape)), key=lambda i: (-strides[i], -shape[i], i)))
 
 
 def place(spec: Spec, view: View) -> Spec:

@@ -177,8 +177,8 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
             if entry.op is not None and not named and _writes_directly(target, values):
                 dispatch.apply_into(entry.op, (target, *values), (), (target,))
                 return self
-            if (write := WRITES_IN_PLACE.get(entry.function)) is not None:
-                write(target, *values, **named)
+            write = WRITES_IN_PLACE.get(entry.function)
+            if write is not None and write(target, *values, **named) is not NotImplemented:
                 return self
             result = _drawn(entry.function, kwargs)(target, *values, **named)
             _check_fits(self, result)

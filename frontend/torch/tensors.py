@@ -20,7 +20,7 @@ from polyhal.hal.checks.poison import poison
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError
-from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent, is_contiguous
+from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent, is_dense
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
@@ -230,19 +230,6 @@ def check_overlap(target: Any, source: Any) -> None:
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
             "location. Please clone() the tensor before performing the operation."
         )
-
-
-def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether a layout is contiguous but for the order of its axes."""
-    if is_contiguous(tuple(shape), tuple(strides)):
-        return True
-    order = axis_order(shape, strides)
-    return is_contiguous(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
-
-
-def axis_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Return the axes from the longest stride to the shortest."""
-    return tuple(sorted(range(len(shape)), key=lambda i: (-strides[i], -shape[i], i)))
 
 
 def write(target: torch.Tensor, value: Any) -> None:

@@ -36,6 +36,21 @@ INDEXED: dict[str, Callable[[torch.Tensor, Any], Any]] = {
         (torch.tensor([1, 1], device=d),), torch.ones(2, 6, device=d), accumulate=True
     ),
     "index_fill_": lambda x, d: x.index_fill_(0, torch.tensor([1, 4], device=d), 2.0),
+    "scatter_": lambda x, d: x.scatter_(1, torch.tensor([[0, 5], [2, 1]], device=d), torch.ones(2, 2, device=d)),
+    "scatter_ of a number": lambda x, d: x.scatter_(0, torch.tensor([[3, 5]], device=d), 7.0),
+    "scatter_ with a product": lambda x, d: x.scatter_(0, torch.tensor([[3, 5], [3, 1]], device=d), 2.0, reduce="multiply"),
+    "scatter_add_": lambda x, d: x.scatter_add_(0, torch.tensor([[3, 5], [3, 1]], device=d), torch.ones(2, 2, device=d)),
+    "scatter_add_ of a transpose": lambda x, d: x.T.scatter_add_(
+        0, torch.tensor([[3, 5], [3, 1], [0, 2]], device=d), torch.ones(3, 2, device=d)
+    ),
+    "scatter_reduce_": lambda x, d: x.scatter_reduce_(
+        1, torch.tensor([[0, 5], [0, 1]], device=d), torch.full((2, 2), 9.0, device=d), "amax", include_self=False
+    ),
+    "masked_fill_": lambda x, d: x.masked_fill_(x > 20, 3.0),
+    "masked_fill_ of a transpose, by a tensor": lambda x, d: x.T.masked_fill_(x[0] > 2, torch.tensor(3.0, device=d)),
+    "masked_scatter_": lambda x, d: x.masked_scatter_(x > 20, torch.arange(36.0, device=d)),
+    "masked_scatter_ of a transpose": lambda x, d: x.T.masked_scatter_(x > 20, torch.arange(36.0, device=d)),
+    "rows of a transpose": lambda x, d: x.T.__setitem__(torch.tensor([1, -1], device=d), torch.ones(2, 6, device=d)),
     "index_copy_ of a transpose": lambda x, d: x.T.index_copy_(
         0, torch.tensor([1, 0], device=d), torch.ones(2, 6, device=d)
     ),
@@ -95,4 +110,8 @@ def test_an_indexed_write_takes_memory_proportional_to_the_written_elements(torc
     x[index] = rows
     x.index_add_(0, index, rows)
     x.index_copy_(0, index, rows)
+    x.scatter_(0, index[:, None], rows[:, :1])
+    x.scatter_add_(0, index[:, None], rows[:, :1])
+    x.T[:, index] = rows.T
+    x.T.index_add_(1, index, rows.T)
     assert pool.peak - used < 100_000

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CaptureError, UnsupportedDTypeError, UnsupportedOpError
+from polyhal.hal.layout import axis_order, is_dense
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.torch import tensors
@@ -23,7 +24,6 @@ from polyhal.torch.compiler.layouts import Symbols
 from polyhal.torch.private import decompositions as known_decompositions
 from polyhal.torch.registration import UnsupportedArgumentsError
 from polyhal.torch.table.operands import cast
-from polyhal.torch.tensors import axis_order, is_dense
 
 _REFUSALS = (UnsupportedArgumentsError, UnsupportedOpError, UnsupportedDTypeError, CaptureError)
 """What says that a function does not do this, here or at all; a CaptureError, that it would have to see elements."""

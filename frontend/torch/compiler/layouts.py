@@ -8,11 +8,10 @@ from typing import Any
 import torch
 
 from polyhal.hal import dispatch
-from polyhal.hal.layout import Ref, Spec, contiguous, extent
+from polyhal.hal.layout import Ref, Spec, axis_order, contiguous, extent, is_dense
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor, wrap
 from polyhal.torch.compiler import private
-from polyhal.torch.tensors import axis_order, is_dense
 
 
 class Symbols:

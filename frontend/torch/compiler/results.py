@@ -11,14 +11,13 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.hal.layout import Spec
+from polyhal.hal.layout import Spec, is_dense
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 from polyhal.torch import tensors
 from polyhal.torch.compiler.host import HostTensors
 from polyhal.torch.compiler.layouts import Symbols, same_layout, stored
 from polyhal.torch.device import NAME
-from polyhal.torch.tensors import is_dense
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from polyhal.torch.registration import aten
 from polyhal.torch.table.operands import F, arange, cast, pulled_back
+from polyhal.torch.table.pointwise import masked_fill
 
 
 @aten("masked_select")
@@ -177,11 +178,45 @@ def _add_in_place(x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> 
     return x.index_add_(dim, index, source, alpha=alpha)
 
 
+def _scatter_in_place(x: Any, dim: int, index: Any, src: Any) -> Any:
+    _same_dtype(x, src)
+    return x.scatter_(dim, index, src)
+
+
+def _scatter_add_in_place(x: Any, dim: int, index: Any, src: Any) -> Any:
+    _same_dtype(x, src)
+    return x.scatter_add_(dim, index, src)
+
+
+def _masked_scatter_in_place(x: Any, mask: Any, source: Any) -> Any:
+    return x if not source.size and not F["any"](mask).item() else x.masked_scatter_(mask, source)
+
+
+def _fill_in_place(x: Any, mask: Any, value: Any) -> Any:
+    fits = x.dtype.is_floating_point and mask.ndim <= x.ndim and not getattr(value, "shape", ())
+    if not fits or any(n not in (1, m) for n, m in zip(reversed(mask.shape), reversed(x.shape), strict=False)):
+        return NotImplemented
+    return x.masked_fill_(mask, value)
+
+
 WRITES_IN_PLACE: dict[Any, Any] = {
+    masked_fill: _fill_in_place,
+    scatter: _scatter_in_place,
+    scatter_value: lambda x, dim, index, value: x.scatter_(dim, index, value=value),
+    scatter_with: lambda x, dim, index, src, reduce: x.scatter_(dim, index, src, reduce=reduce),
+    scatter_value_with: lambda x, dim, index, value, *, reduce: x.scatter_(dim, index, value=value, reduce=reduce),
+    scatter_add: _scatter_add_in_place,
+    scatter_reduce: lambda x, dim, index, src, reduce, include_self=True: x.scatter_reduce_(
+        dim, index, src, reduce, include_self=include_self
+    ),
+    masked_scatter: _masked_scatter_in_place,
     index_put: _put_in_place,
     index_put_unsafe: _put_in_place,
     index_add: _add_in_place,
     index_copy: lambda x, dim, index, source: x.index_copy_(dim, index, source),
     index_fill: lambda x, dim, index, value: x.index_fill_(dim, index, value),
 }
-"""For each function, the method that writes to the named elements of the first argument, and to no others."""
+"""For each function, the method that writes to the named elements of the first argument, and to no others.
+
+It returns NotImplemented, and writes nothing, for arguments that it does not cover.
+"""

@@ -148,22 +148,32 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     is too short, IndexError on CPUs and in debug mode (`polyhal.debug`). With an empty source, waits for the device, and raises
     ShapeError for a hit.
     """
-    shape = broadcast_shapes(x.shape, _mask_of("masked_scatter", mask).shape)
-    x, mask = broadcast_to(x, shape), broadcast_to(mask, shape)
+    found = values_by_rank("masked_scatter", x, mask, source)
+    return _with_no_hit(x, mask, source) if found is None else selection.where(mask, found, x)
+
+
+def values_by_rank(name: str, x: Any, mask: Any, source: Any) -> Any:
+    """Return for each element of `x` and `mask`, broadcast, the element of `source` that replaces it if it is a hit.
+
+    None if there is no hit for certain: an empty mask, or an empty source.
+    """
+    shape = broadcast_shapes(x.shape, _mask_of(name, mask).shape)
     if not math.prod(shape):
-        return _with_no_hit(x, mask, source)
+        return None
     if source.dtype is not x.dtype:
-        raise TypeError(message("masked_scatter", f"the source is {source.dtype.name}", expected=x.dtype.name))
+        raise TypeError(message(name, f"the source is {source.dtype.name}", expected=x.dtype.name))
+    mask = broadcast_to(mask, shape)
     if not source.size:
-        if hit_positions("masked_scatter", mask).size:
-            raise ShapeError(message("masked_scatter", "the source is empty", expected="an element for each hit"))
-        return _with_no_hit(x, mask, source)
+        if hit_positions(name, mask).size:
+            raise ShapeError(message(name, "the source is empty", expected="an element for each hit"))
+        return None
     ranks = maximum(cumsum(reshape(mask, (-1,)), 0) - 1, 0)
-    return selection.where(mask, reshape(embedding(reshape(source, (-1, 1)), ranks), shape), x)
+    return reshape(embedding(reshape(source, (-1, 1)), ranks), shape)
 
 
 def _with_no_hit(x: Any, mask: Any, source: Any) -> Any:
-    """Return a copy of `x` that depends on the source on the tape, with gradients of zeros."""
+    """Return a copy of `x`, broadcast, that depends on the source on the tape, with gradients of zeros."""
+    x = broadcast_to(x, broadcast_shapes(x.shape, mask.shape))
     if source.dtype is not x.dtype or x.dtype.kind != "float":
         return copy(x)
     return selection.where(mask, sum_(source), x)
