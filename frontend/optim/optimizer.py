@@ -167,7 +167,7 @@ class Optimizer:
             return
         if not self.skippable:
             raise ValueError(message(type(self).__name__, "cannot leave steps out", fix="call step() without skip"))
-        trained = {p for p in real_parts_of(self._ordered()) if p.grad is not None}
+        trained = {p for p in real_parts_of(list(self._ordered())) if p.grad is not None}
         if not trained <= self._counted:
             self._apply_skipped()  # all parameters start to count skipped steps from 0
             self._counted |= trained
