@@ -207,10 +207,13 @@ class GradNode:
             )
 
     def free(self) -> None:
-        """Drop what is saved, so that its memory is free during the rest of the backward pass."""
+        """Drop what is saved, so that its memory is free during the rest of the backward pass.
+
+        A node that saved nothing, such as a view or a sum, may be visited again, as in PyTorch.
+        """
+        self.freed = self.freed or bool(self.saved) or self.region is not None or self.rule is not None
         self.saved.clear()
         self.region = None
-        self.freed = True
 
 
 def _only_reshaped(buffer: Buffer, version: int) -> bool:

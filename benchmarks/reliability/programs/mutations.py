@@ -14,6 +14,7 @@ from benchmarks.reliability.programs.known import explained
 from benchmarks.reliability.programs.modes import MODES
 from benchmarks.reliability.programs.program import Program
 from polyhal.hal import dispatch
+from polyhal.hal.memory.buffer import TAKEN
 
 
 class Mutation(NamedTuple):
@@ -45,7 +46,11 @@ def _module(name: str) -> Any:
 
 
 def _first_gradient_kept(stack: contextlib.ExitStack) -> None:
-    _replace(stack, _module("autograd.sinks"), "take", lambda g: True)
+    def take(g: Any) -> bool:
+        g.buffer.hold = TAKEN
+        return True
+
+    _replace(stack, _module("autograd.sinks"), "take", take)
 
 
 def _roll_returns_its_input(stack: contextlib.ExitStack) -> None:
