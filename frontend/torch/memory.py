@@ -15,6 +15,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME, check_ordinal
 from polyhal.torch.failures import as_pytorch
+from polyhal.torch.storages import Storage
 
 KERNELS: dict[str, Callable[..., Any]] = {}
 """By overload, as in `empty_strided.default`."""
@@ -114,8 +115,11 @@ def as_strided_in_place(
     """Another view of its memory; PyTorch makes `transpose_` and its kin of this one."""
     here: Any = x.storage_offset()
     there = here if offset is None else offset
-    _check_within(x, size, stride, there)
-    tensors.share(x, x.untyped_storage(), there, size, stride)
+    if isinstance(storage := x.untyped_storage(), Storage):
+        _check_within(x, size, stride, there)
+        tensors.share(x, storage, there, size, stride)
+    else:  # a tensor of PyTorch's compiler, which has no memory on the device
+        private.set_strides(x, size, stride, there)
     return x
 
 

@@ -64,6 +64,11 @@ def set_geometry(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int
     torch.ops.aten.set_.source_Storage_storage_offset.redispatch(_CPU, x, storage, offset, list(shape), list(strides))
 
 
+def set_strides(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> None:
+    """Describe the memory of a tensor in another way: the kernel of the CPU, which touches no element."""
+    torch.ops.aten.as_strided_.default.redispatch(_CPU, x, list(shape), list(strides), offset)
+
+
 def to_copy(x: torch.Tensor, **options: Any) -> torch.Tensor:
     """PyTorch's kernel of `_to_copy` for all devices, which calls `empty_strided` and `copy_`."""
     return on_any_device(torch.ops.aten._to_copy.default, x, **options)  # type: ignore[no-any-return]

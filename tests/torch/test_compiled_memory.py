@@ -47,6 +47,16 @@ def test_views_are_returned(place: str) -> None:
     compare(f, [(torch.randn(3, 4, requires_grad=True),)] * 2, place)
 
 
+def test_a_compiled_function_changes_the_shape_of_a_tensor_in_place(place: str) -> None:
+    def f(x: torch.Tensor) -> Any:
+        y = (x * 2).unsqueeze_(0).transpose_(1, 2)
+        view = y[0]
+        y.squeeze_(0).mul_(3)
+        return y.t_(), view, torch.quantile(x, 0.3, 1)
+
+    compare(f, [(torch.randn(3, 4),)] * 2, place)
+
+
 def test_results_in_one_memory_stay_so(place: str) -> None:
     @torch.compile(backend="polyhal")
     def f(x: torch.Tensor) -> Any:
