@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ CALLS = 3
 """Calls of a captured program: one that runs as it stands, one that is recorded, one that checks the recording or replays."""
 REFUSALS = (CaptureError, FallbackRefusedError, UnsupportedDTypeError, UnsupportedOpError)
 """Errors by which a device or a way of running says that it does not take a program."""
+_MADE_IN_CHECKPOINT = re.compile(r"checkpoint\(lambda.*torch\.(tensor|arange|eye|ones|zeros)\(")
 _DEVICE_REFUSES = ("on this device", "only being recorded")
 
 
@@ -66,6 +68,8 @@ def torch_recorded(program: Program, device: polyhal.Device) -> Outcome:
 
 def torch_compiled(program: Program, device: polyhal.Device) -> Outcome:
     """By PyTorch on the device, the forward pass as one function under `torch.compile(backend="polyhal")`."""
+    if any(_MADE_IN_CHECKPOINT.search(s.text) for s in program.statements):
+        return Outcome(refused="PyTorch's compiler makes tensors inside of checkpoints on the CPU")
     _choose(device)
     torch._dynamo.reset()
     forward = forward_only(program)
