@@ -81,7 +81,7 @@ def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
 
     def run(*values: Any, **params: Any) -> tuple[Any, ...]:
         if Trait.POINTWISE in op.traits:
-            values = _operands(op, values)
+            values = _operands(op, values, strategy.widen)
         if strategy.widen:
             values = tuple(v.cast(dtype=dtypes.float32) if _is_half(v) else v for v in values)
         result = strategy.function(*values, **params)
@@ -95,12 +95,12 @@ def _is_half(x: Any) -> bool:
     return hasattr(x, "spec") and isinstance(x.spec, Spec) and x.dtype in _HALF
 
 
-def _operands(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _operands(op: OpDef, values: tuple[Any, ...], widen: bool) -> tuple[Any, ...]:
     """The operands of an elementwise op as its decomposition takes them.
 
     Numbers become tensors of one element in the operands' dtype, because the decomposition would compute on them alone in the
-    default dtype. For an op that computes in another kind, as most do in floating point, so do tensors of other kinds: `-x` of
-    an unsigned integer would wrap.
+    default dtype. They become float32 where half precision is widened, which holds few numbers. For an op that computes in
+    another kind, as most do in floating point, so do tensors of other kinds: `-x` of an unsigned integer would wrap.
     """
     from polyhal.hal.ops.layout.creation import broadcast_scalar
     from polyhal.hal.ops.pointwise.promotion import operand_dtype
@@ -120,7 +120,7 @@ def _operands(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
 
     def operand(v: Any, s: Any) -> Any:
         if isinstance(s, ScalarSpec):
-            return broadcast_scalar(v, (), dtype)
+            return broadcast_scalar(v, (), dtypes.float32 if widen and dtype in _HALF else dtype)
         return v.cast(dtype=dtype) if lifted and s is not None and s.dtype.kind != dtype.kind else v
 
     return tuple(operand(v, s) for v, s in zip(values, specs, strict=True))

@@ -79,6 +79,23 @@ def test_a_number_meets_half_precision_in_float32(device: Device, captured: bool
             np.testing.assert_allclose(got, want.astype(got.dtype), rtol=2**-10)
 
 
+@pytest.mark.parametrize("captured", [False, True])
+def test_numbers_of_decompositions_and_losses_need_not_fit_half_precision(device: Device, captured: bool) -> None:
+    def results(x: Tensor) -> tuple[Tensor, ...]:
+        loss = F.smooth_l1_loss(x, x * 0, reduction="none", beta=1e-9)
+        return polyhal.lerp(x, x, 3e9), polyhal.lerp(x * 0, x * 1e-6, 1e5), loss
+
+    function = polyhal.jit(results) if captured else results
+    x = polyhal.tensor([0.0, 0.5, 2.0], dtype="float16", device=device)
+    for _ in range(3 if captured else 1):
+        same, moved, loss = (y.numpy().astype(np.float64) for y in function(x))
+    exact = np.array([0.0, 0.5, 2.0])
+    np.testing.assert_array_equal(same, exact)
+    # 5e-7 and 2e-6 are 8 and 34 units of float16's subnormal numbers: half a unit of rounding is at most a sixteenth.
+    np.testing.assert_allclose(moved, exact * 0.1, rtol=1 / 15)
+    np.testing.assert_allclose(loss, exact, rtol=2**-10)
+
+
 def test_a_half_is_divided_by_an_integer_that_does_not_fit_it(device: Device) -> None:
     x = polyhal.tensor([512.0], dtype="float16", device=device)
     count = polyhal.tensor([_COUNT], dtype="int32", device=device)

@@ -59,8 +59,9 @@ def smooth_l1_loss(
         raise ValueError(message("smooth_l1_loss", f"beta is {beta}", expected="0 or more"))
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
-    loss = _rounded_off(input - target, beta)
-    return reduce_loss(loss if beta == 1.0 else loss * (1.0 / beta), reduction)
+    size = ops.abs(input - target)
+    share = ops.minimum(size if beta == 1.0 else size * (1.0 / beta), 1.0)  # half precision may not hold beta itself
+    return reduce_loss(share * (size - share * (0.5 * beta)), reduction)
 
 
 def huber_loss(
