@@ -31,7 +31,7 @@ def test_a_source_that_includes_files_is_refused(included: str) -> None:
 @pytest.mark.parametrize("source", [b"bytes", 3, ["list"]])
 def test_a_source_must_be_text(language: str, source: Any) -> None:
     with pytest.raises(
-        TypeError, match=rf"\[double\] the {language} source is {type(source).__name__}; expected a str"
+        TypeError, match=rf"\[double\] the {language} source is a {type(source).__name__}; expected a str"
     ):
         _kernel("double", **{language: source})
 
