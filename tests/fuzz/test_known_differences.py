@@ -84,6 +84,11 @@ CASES = (
         {"x1": leaf([0.0, NAN], "float32"), "x2": leaf([0.5, 0.25], "float32")},
     ),
     _Case(
+        "one of several zeros",
+        "v1 = torch.topk(x1, 2)[0].sum()\nv1.backward()",
+        {"x1": leaf([[0.0, 1.0, 1.0, 0.0], [-1.0, 0.0, 0.0, 0.0], [0.0] * 4], "float32", requires_grad=True)},
+    ),
+    _Case(
         "the joint of prelu",
         """
         m1 = made(nn.PReLU(), 606)

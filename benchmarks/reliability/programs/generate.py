@@ -29,7 +29,6 @@ _REFUSALS = ("modified by an inplace operation", "backward through the graph a s
 _VIEW_OR_COPY = ("reshape", "flatten", "contiguous")
 _TARGET = re.compile(r"^ *([a-z]\d+)", re.MULTILINE)
 _PASSES = ("backward", "grad")
-_ROOT = re.compile(r"autograd\.grad\(([a-z]\d+)|^([a-z]\d+)\.backward")
 
 
 def generate(seed: int, *, doubles: bool = True) -> Program:
@@ -213,7 +212,6 @@ class _Generator:
         variables = session.variables | {leaf.name: self._leaf(leaf, session) for leaf in leaves}
         variables["raising"] = _Ignored
         self.draw.variables = variables
-        self.freed = set()
         for s in self.statements:
             if not s.at_setup:
                 self.execute(s)
@@ -235,19 +233,9 @@ class _Generator:
         ) or (parts and statement.text.count(target[1]) > 1 if target else False)
 
     def execute(self, statement: Statement) -> None:
-        """Run a statement. A backward pass over nodes that an earlier one freed raises in Polyhal always, in PyTorch if the
-        nodes had saved something: it is refused where PyTorch would compute."""
-        *head, last = statement.text.split("\n") if statement.op in _PASSES else [statement.text]
-        if head:
-            exec(code("\n".join(head)), self.draw.variables)
-        root = _ROOT.search(last) if statement.op in _PASSES else None
-        nodes = _nodes(self.draw.variables[root[1] or root[2]]) if root else set()
-        exec(code(last), self.draw.variables)
+        """Run a statement."""
+        exec(code(statement.text), self.draw.variables)
         self.library.refresh(self.draw.variables)
-        if nodes & self.freed:
-            raise UnfitError
-        if root and ".backward(" in last and "retain_graph=True" not in last:
-            self.freed |= nodes
 
     def _leaf(self, leaf: Leaf, session: Session) -> Any:
         return session.variables[leaf.name] if leaf.is_parameter else self.library.tensor(leaf, leaf.values)
@@ -268,18 +256,6 @@ class _Generator:
 
 def _layout(t: torch.Tensor) -> tuple[Any, ...]:
     return (t.storage_offset(), t.shape, t.stride())
-
-
-def _nodes(root: torch.Tensor) -> set[Any]:
-    """The nodes of the tape below a tensor, without those of leaves."""
-    found: set[Any] = set()
-    waiting: list[Any] = [root.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in found and node.next_functions:
-            found.add(node)
-            waiting += [n for n, _ in node.next_functions]
-    return found
 
 
 class _Ignored:

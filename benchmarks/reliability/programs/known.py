@@ -93,6 +93,13 @@ def _opposite(a: float, b: float) -> bool:
     return angles or a == -b or abs(a + b) <= 1e-5 * abs(b)
 
 
+def _ties(program: Program, difference: Difference) -> bool:
+    """A gradient of one of several zeros that are equally large: errors of the probes, which are relative, part no zeros."""
+    ops = re.search(r"topk\(|kthvalue\(|median\(", program.text())
+    zeros = any((leaf.values == 0).sum() > 1 for leaf in program.leaves)
+    return bool(ops) and zeros and difference.kind == "value" and difference.name.endswith(".grad")
+
+
 def _joint_of_prelu(program: Program, difference: Difference) -> bool:
     """A second derivative of `prelu`, which PyTorch takes from the other side at 0 than the first one."""
     text = _all_text(program)
@@ -129,14 +136,18 @@ def _zero_for_none(program: Program, difference: Difference) -> bool:
 
 
 _KEEP = frozenset(
-    ("attention", "attention_grad", "cross_entropy_rows", "mean_cross_entropy", "ndtr", "rms_norm", "tanhshrink")
+    (
+        *("attention", "attention_grad", "cross_entropy_rows", "mean_cross_entropy"),
+        *("gru", "lstm", "rnn", "ndtr", "rms_norm", "tanhshrink"),
+    )
 )
 """Ops with one kernel, where PyTorch records several ops and saves what is between them."""
 
 KNOWN = (
     Known(
         "keeps more for the gradient",
-        "Attention keeps its operands and its result and cross entropy its logits: PyTorch keeps probabilities. `tanhshrink` "
+        "Attention keeps its operands and its result and cross entropy its logits: PyTorch keeps probabilities. Recurrent "
+        "layers keep their result, a copy in PyTorch. `tanhshrink` "
         "and `ndtr` keep their operand, where PyTorch keeps the hyperbolic tangent and the scaled operand, and so does "
         "`rms_norm` for the gradient of its weight alone. A write to it between forward and backward pass is an error here and "
         "none there.",
@@ -178,6 +189,11 @@ KNOWN = (
         "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor, and norms and "
         "sums at indices of zeros have one sign or the other by the order of their terms; `copysign` and `atan2` show it.",
         _sign_of_zero,
+    ),
+    Known(
+        "one of several zeros",
+        "`topk`, `kthvalue` and `median` choose among equal elements, and the gradient goes there: PyTorch promises no order.",
+        _ties,
     ),
     Known(
         "the joint of prelu",

@@ -50,7 +50,7 @@ CALLS = (
         "kthvalue",
         lambda d: f"torch.kthvalue({(x := d.floats(1, nonempty=True))}, {d.rng.randint(1, length_of(x, -1))})[0]",
     ),
-    of_floats("median", "torch.median({x}, {a})[0]", "torch.median({x})", least=1, nonempty=True),
+    of_floats("median", "torch.median({x}.clone(), {a})[0]", "torch.median({x})", least=1, nonempty=True),
     of_floats("quantile", "torch.quantile({x}.to(torch.float32), 0.3, {a})", least=1, nonempty=True),
     of_floats("diff", "torch.diff({x}, dim={a})", "torch.diff({x}, n={m}, dim={a})".replace("{m}", "2"), least=1),
     of_floats("softmax", "torch.softmax({x}, {a})", "F.softmax({x}, {a})", least=1),
