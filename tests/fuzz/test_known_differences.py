@@ -63,6 +63,24 @@ CASES = (
         "torch eager",
     ),
     _Case(
+        "PyTorch copies",
+        """
+        m1 = made(nn.MultiheadAttention(2, 1, batch_first=True), 57)
+        v1 = x1 * 1.0
+        v2 = m1(v1, v1, v1, need_weights=False)[0]
+        v1.mul_(2.0)
+        v3 = v2.sum()
+        v3.backward()
+        """,
+        {"x1": leaf([[[0.5, 1.0], [2.0, -1.0]], [[1.5, 1.0], [2.5, -1.0]]], "float32")},
+    ),
+    _Case(
+        "PyTorch copies",
+        "v1 = x1 * 1.0\nv2 = F.cross_entropy(v1, x2)\nv1.add_(1.0)\nv3 = v2.sum()\nv3.backward()",
+        {"x1": X, "x2": leaf([0, 1], "int64")},
+        "torch eager",
+    ),
+    _Case(
         "a gradient is a broadcast",
         "v1 = x1.mean()\nv2 = torch.autograd.grad(v1, x1)[0]\nv2.mul_(2.0)",
         {"x1": X},
@@ -176,3 +194,8 @@ def test_numbers_of_ordinary_size_have_no_limit() -> None:
         program = program_of(f"v1 = x1 + 1.0  # {call}", x1=leaf([1.0, 2.0], "float32"))
         for found in ("nan at [0], expected 1.5, 1 of 2 wrong", "1.5 at [0], expected nan, 1 of 2 wrong"):
             assert not at_a_limit(program, Difference(0, "x1.grad", "value", found))
+
+
+def test_a_truth_value_is_not_at_a_limit() -> None:
+    program = program_of("v1 = torch.sign(x1) > 0.0", x1=leaf([NAN, 1.0], "float32"))
+    assert not at_a_limit(program, Difference(0, "v2", "value", "True at [0], expected False, 1 of 2 wrong"))

@@ -50,9 +50,11 @@ def _copied(program: Program, difference: Difference) -> bool:
         return False
     if re.search(r"\(\[matmul\] '\w+' was changed in place", difference.text):
         return "tensordot(" in program.text()
+    if re.search(r"\(\[linear\] 'x' was changed in place", difference.text):
+        return bool(re.search(r"batch_first=True|nn\.LSTM\(", _all_text(program)))
     if not re.search(r"modified by an inplace operation: \[polyhal", difference.text):
         return False
-    other_nodes = r"batch_first=True|[lL]inear\("
+    other_nodes = r"batch_first=True|[lL]inear\(|cross_entropy\("
     return "ScaledDotProd" in difference.text or bool(re.search(other_nodes, _all_text(program)))
 
 
@@ -161,9 +163,9 @@ KNOWN = (
     ),
     Known(
         "PyTorch copies",
-        "`tensordot` of axes of length 1 keeps sums in PyTorch, which are copies, and its operand here. Recurrent layers with "
-        "`batch_first` keep a copy of their input on PyTorch's CPU, and a view of it on the device; attention and linear "
-        "layers keep all operands there.",
+        "`tensordot` of axes of length 1 keeps sums in PyTorch, which are copies, and its operand here. LSTMs, and "
+        "layers with `batch_first`, keep a copy of their input on PyTorch's CPU, and a view of it here and on the device; "
+        "attention, linear layers and cross entropy keep all operands there.",
         _copied,
     ),
     Known(

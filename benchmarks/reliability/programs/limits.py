@@ -62,7 +62,7 @@ def at_a_limit(program: Program, difference: Difference) -> bool:
     found = re.match(r"(\S+) at .*, expected (\S+),", difference.text)
     if difference.kind != "value" or not found or not _is_special(program):
         return False
-    ours, theirs = (np.isnan(complex(number)) for number in found.groups())
+    ours, theirs = ("nan" in number for number in found.groups())
     kind = "other" if ours == theirs else "nan" if ours else "number"
     text = "\n".join(s.text for s in program.statements)
     is_gradient = difference.name.endswith(".grad") or "autograd.grad(" in text
