@@ -274,6 +274,22 @@ def test_winograd(
     check(device, "conv2d_input_grad", [g, kernel], dtype, ulps=16, shape=x, **params)
 
 
+@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 3)])
+def test_winograd_has_infinities_under_their_windows_alone(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int]
+) -> None:
+    _skip_where_composed(device, (36, 16), 2)
+    monkeypatch.setattr(cpu_winograd, "pays", lambda *_: True)
+    x, weight, params = (2, 32, 9, 12), (36, 16, 3, 3), DEFAULTS | {"padding": padding, "groups": 2}
+    check_infinities(device, rng, x, weight, params, np.float32)
+    image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(0.5, 1, weight), rng.uniform(-1, 1, 36)
+    for at, value in (((0, 3, 4, 4), np.inf), ((1, 20, 0, 11), np.nan), ((1, 9, 8, 3), -np.inf)):
+        image[at] = value
+    expected = OPS["conv2d"].reference(image, kernel, bias, **params)
+    (got,) = run(device, "conv2d", [a.astype(np.float32) for a in (image, kernel, bias)], **params)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_winograd_is_as_accurate(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its larger intermediate values cost no more than shorter sums gain: at most twice the error of the plain kernel."""
     _skip_where_composed(device, (64, 64), 1)
@@ -350,7 +366,6 @@ KINDS = ["planes", "product", "columns", "gpu"]
 def test_input_gradients_have_infinities_under_their_windows_alone(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int, kind: str
 ) -> None:
-    """Except by Winograd's algorithm, which multiplies sums of elements."""
     x, weight, more = CASES[case]
     params = DEFAULTS | more
     runtime = device.backend.runtime

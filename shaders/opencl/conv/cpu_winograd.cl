@@ -5,7 +5,8 @@
 // Tile (y, x) is column y * pitch + x of tap planes that conv/cpu_planes_pack.cl made of every second pixel, so that a vector
 // of tiles takes plain loads: pixel (r, s) of the tiles begins at tap_offsets[4 * r + s].
 //
-// A work-item makes TILE_COLUMNS tiles at a time, and keeps their transformed pixels of all channels in `scratch`.
+// A work-item makes TILE_COLUMNS tiles at a time, and keeps their transformed pixels of all channels in `scratch`. The transforms
+// subtract pixels, so that an infinite one makes a whole tile NaN: results that are not finite are computed again by their taps.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -131,7 +132,19 @@ static inline void transform_tiles(__global const REAL *plane, __global const in
     }
 }
 
+// Whether two rows of 2 * VECTORS vectors have neither an infinity nor a NaN, which 0 times is NaN.
+static inline bool all_finite(__private const V *lines) {
+    V zeros = (V)(0);
+#pragma unroll
+    for (uint v = 0; v < 4 * VECTORS; v++) zeros += lines[v] * (REAL)0;
+    REAL sum = 0;
+#pragma unroll
+    for (uint i = 0; i < WIDTH; i++) sum += ((__private const REAL *)&zeros)[i];
+    return sum == 0;
+}
+
 __kernel NO_AUTOVEC void conv_cpu_winograd(__global const REAL *planes, __global const REAL *weights,
+                                           __global const STORAGE(DTYPE) *w, const ulong w_offset,
 #if BIAS
                                            __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
 #endif
@@ -140,7 +153,9 @@ __kernel NO_AUTOVEC void conv_cpu_winograd(__global const REAL *planes, __global
                                            const uint groups, const uint channels, const uint filters, const uint pitch,
                                            const uint tiles_down, const uint tiles_across, const uint down,
                                            const uint across, const uint workers, const long planes_image,
-                                           const long planes_channel) {
+                                           const long planes_channel, const long w_start, const long w_group,
+                                           const long w_filter, const long w_channel, const long w_row,
+                                           const long w_column) {
     const uint worker = get_global_id(0);
     if (worker >= workers) return;
     const uint panels = (filters + ROWS - 1) / ROWS;
@@ -218,6 +233,22 @@ __kernel NO_AUTOVEC void conv_cpu_winograd(__global const REAL *planes, __global
                         high.odd = odd.hi;
                         lines[i][2 * v] = low;
                         lines[i][2 * v + 1] = high;
+                    }
+                }
+                if (!all_finite(&lines[0][0])) {
+                    __global const STORAGE(DTYPE) *taps =
+                        w + (long)w_offset + w_start + (long)group * w_group + (long)(panel * ROWS + r) * w_filter;
+                    for (uint i = 0; i < 4 * (end - first); i++) {
+                        const uint at = i / 4, y = (first + at) / pitch, x = first + at - y * pitch;
+                        const uint below = i % 4 / 2, right = i % 2;
+                        __private REAL *result = (__private REAL *)lines[below] + 2 * at + right;
+                        if (x >= tiles_across || 2 * x + right >= across || 2 * y + below >= down) continue;
+                        if (*result - *result == 0) continue;
+                        *result = ((__private const REAL *)&shift)[0];
+                        for (uint c = 0; c < channels && *result == *result; c++)
+                            for (uint t = 0; t < 9; t++)
+                                *result += LOAD(DTYPE, taps, c * w_channel + t / 3 * w_row + t % 3 * w_column) *
+                                           plane[c * planes_channel + tap_offsets[4 * (below + t / 3) + right + t % 3] + at];
                     }
                 }
                 __global STORAGE(OUT_DTYPE) *target =

@@ -1,7 +1,7 @@
 """Winograd convolution F(2x2, 3x3) on CPUs: windows of 3 by 3 and stride 1, where it is faster than conv/cpu_planes.cl.
 
-Its rounding errors are about those of the plain kernel, whose sums are longer. But an infinite pixel makes all results of its
-tiles NaN, including those whose windows do not contain it.
+Its rounding errors are about as large as in the plain kernel, whose sums are longer. Results that are not finite are computed
+again by their taps.
 """
 
 from __future__ import annotations
@@ -106,19 +106,21 @@ def _convolve(runtime: Runtime, g: Geometry, c: Convolution, weights: Weights, t
         "REAL": real, "WIDTH": width, "ROWS": tile.rows, "DTYPE": weights.spec.dtype.name
     }  # fmt: skip
     panels = ceil_div(g.filters, tile.rows)
+    kernel: Args = {
+        "w": Tensor(weights.tensor), "w_start": taps.start, "w_group": weights.group_step, "w_filter": weights.row_step,
+        "w_channel": weights.channel_step, "w_row": taps.row, "w_column": taps.column,
+    }  # fmt: skip
     transform = runtime.launch(
         "conv/cpu_winograd", definitions | {"BAND": BAND},
         {
-            "w": Tensor(weights.tensor), "packed": Workspace(workspace + 1), "groups": g.groups, "channels": g.channels,
-            "filters": g.filters, "w_start": taps.start, "w_group": weights.group_step, "w_filter": weights.row_step,
-            "w_channel": weights.channel_step, "w_row": taps.row, "w_column": taps.column,
+            **kernel, "packed": Workspace(workspace + 1), "groups": g.groups, "channels": g.channels, "filters": g.filters,
         },
         (ceil_div(g.channels, BAND), panels, g.groups), (1, 1, 1), kernel="winograd_weights",
     )  # fmt: skip
     weights_bytes = g.groups * panels * tile.rows * _TILE * g.channels * itemsize(real)
     workers = min(work_items(runtime), ceil_div(columns, tile.columns) * g.images * g.groups)
     args: Args = {
-        "planes": packed.memory, "weights": Workspace(workspace + 1), "out": Tensor(c.target),
+        **kernel, "planes": packed.memory, "weights": Workspace(workspace + 1), "out": Tensor(c.target),
         "scratch": Workspace(workspace + 2), "tap_offsets": Table(tiles.places), "images": g.images,
         "groups": g.groups, "channels": g.channels, "filters": g.filters, "pitch": planes.pitch,
         "tiles_down": tiles.down, "tiles_across": tiles.across, "down": g.result[0], "across": g.result[1],
