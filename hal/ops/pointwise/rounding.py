@@ -39,27 +39,6 @@ truncating_divide = elementwise(
 )
 
 
-truncated_quotient = elementwise(
-    "truncated_quotient",
-    lambda x, y: np.trunc(np.divide(x, y)),
-    "`x / y` rounded towards zero.",
-    promotion="float",
-    decompose=lambda x, y: trunc(divide(x, y)),
-    gradient=(lambda x_spec: zeros(x_spec), lambda y_spec: zeros(y_spec)),
-    samples=lambda rng: _quotient_samples(rng),
-    tolerance=Tolerance(0.0),
-    public=False,
-)
-
-
-def _quotient_samples(rng: np.random.Generator) -> list[Sample]:
-    """Draw quotients halfway between integers, so that rounding errors do not change the truncated quotient."""
-    divisor = rng.choice([-1.0, 1.0], (4, 3)) * rng.uniform(1.0, 4.0, (4, 3))
-    dividend = divisor * (rng.integers(-8, 8, (4, 3)) + 0.5)
-    special = np.array([1.0, -1.0, 0.0, np.inf, -np.inf, np.nan, 2.5])
-    return [Sample((dividend, divisor)), Sample(tuple(v.ravel() for v in np.meshgrid(special, special)), special=True)]
-
-
 _SPLIT: dict[str, float] = {"float64": 2.0**27 + 1, "float32": 2.0**12 + 1}
 """Factors that split numbers in two halves, whose products are exact (Dekker, Numerische Mathematik 18, 1971)."""
 _STEPS = 3
@@ -214,6 +193,27 @@ trunc: OpFunction = elementwise(
     decompose=lambda x: where(less(x, 0.0), ceil(x), floor(x)),
     gradient=lambda x_spec: zeros(x_spec),
     dtypes=dtypes.FLOATS,
+)
+
+
+def _quotient_samples(rng: np.random.Generator) -> list[Sample]:
+    """Draw quotients halfway between integers, so that rounding errors do not change the truncated quotient."""
+    divisor = rng.choice([-1.0, 1.0], (4, 3)) * rng.uniform(1.0, 4.0, (4, 3))
+    dividend = divisor * (rng.integers(-8, 8, (4, 3)) + 0.5)
+    special = np.array([1.0, -1.0, 0.0, np.inf, -np.inf, np.nan, 2.5])
+    return [Sample((dividend, divisor)), Sample(tuple(v.ravel() for v in np.meshgrid(special, special)), special=True)]
+
+
+truncated_quotient = elementwise(
+    "truncated_quotient",
+    lambda x, y: np.trunc(np.divide(x, y)),
+    "`x / y` rounded towards zero.",
+    promotion="float",
+    decompose=lambda x, y: trunc(divide(x, y)),
+    gradient=(lambda x_spec: zeros(x_spec), lambda y_spec: zeros(y_spec)),
+    samples=_quotient_samples,
+    tolerance=Tolerance(0.0),
+    public=False,
 )
 
 
