@@ -5,8 +5,9 @@
 // Tile (y, x) is column y * pitch + x of tap planes that conv/cpu_planes_pack.cl made of every second pixel, so that a vector
 // of tiles takes plain loads: pixel (r, s) of the tiles begins at tap_offsets[4 * r + s].
 //
-// A work-item makes TILE_COLUMNS tiles at a time, and keeps their transformed pixels of all channels in `scratch`. The transforms
-// subtract pixels, so that an infinite one makes a whole tile NaN: results that are not finite are computed again by their taps.
+// A work-item makes TILE_COLUMNS tiles at a time, and keeps their transformed pixels of all channels in `scratch`. The
+// transforms subtract pixels, so that an infinite one makes a whole tile NaN: results that are not finite are computed again
+// by their taps.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -64,11 +65,19 @@ typedef struct __attribute__((packed)) {
     t2 = (a - b + c) / 2;                          \
     t3 = c;
 
+// The first weight of the flipped or plain windows, and strides.
+typedef struct {
+    long w_start, w_group, w_filter, w_channel, w_row, w_column;
+} WeightStrides;
+#define DECLARE_WEIGHT_STRIDES                                                                                     \
+    const long w_start = strides.w_start, w_group = strides.w_group, w_filter = strides.w_filter;                  \
+    const long w_channel = strides.w_channel, w_row = strides.w_row, w_column = strides.w_column;
+
 // packed[group][panel][element][channel][row] = G w G^T of BAND channels for ROWS filters. Rows past the end are zeros.
 __kernel NO_AUTOVEC void winograd_weights(__global const STORAGE(DTYPE) *w, const ulong w_offset, __global REAL *packed,
-                                          const uint groups, const uint channels, const uint filters, const long w_start,
-                                          const long w_group, const long w_filter, const long w_channel, const long w_row,
-                                          const long w_column) {
+                                          const uint groups, const uint channels, const uint filters,
+                                          const WeightStrides strides) {
+    DECLARE_WEIGHT_STRIDES
     const uint first = get_global_id(0) * BAND, panel = get_global_id(1), group = get_global_id(2);
     const uint panels = (filters + ROWS - 1) / ROWS;
     if (first >= channels || panel >= panels || group >= groups) return;
@@ -153,9 +162,8 @@ __kernel NO_AUTOVEC void conv_cpu_winograd(__global const REAL *planes, __global
                                            const uint groups, const uint channels, const uint filters, const uint pitch,
                                            const uint tiles_down, const uint tiles_across, const uint down,
                                            const uint across, const uint workers, const long planes_image,
-                                           const long planes_channel, const long w_start, const long w_group,
-                                           const long w_filter, const long w_channel, const long w_row,
-                                           const long w_column) {
+                                           const long planes_channel, const WeightStrides strides) {
+    DECLARE_WEIGHT_STRIDES
     const uint worker = get_global_id(0);
     if (worker >= workers) return;
     const uint panels = (filters + ROWS - 1) / ROWS;
