@@ -95,8 +95,9 @@ class GradNode:
         self.location = UNKNOWN
         self.device = outs[0].device
         self.outputs = [outs[0].ref.spec] if len(outs) == 1 else [o.ref.spec for o in outs]
-        self.parents = parents = []
-        self.specs = specs = []
+        parents: list[Edge | None] = []
+        specs: list[Spec | None] = []
+        self.parents, self.specs = parents, specs
         self.saved = saved = {}
         mask, bit = 0, 1
         for x in inputs:
