@@ -15,7 +15,7 @@ def printable(text: str) -> str:
 
 
 def printable_line(text: str) -> str:
-    """Return `text` as `printable` does, with line ends replaced as well: a name takes one line."""
+    """Return `text` as `printable` does, with line ends replaced as well, so that names take one line."""
     return printable(text.replace("\n", _REPLACEMENT))
 
 

@@ -1,4 +1,4 @@
-"""Settings of a GPT: its own, and the ones of Hugging Face's `config.json` for `GPT2LMHeadModel`."""
+"""Settings of a GPT, also read from Hugging Face's `config.json` for `GPT2LMHeadModel`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = {
     "layer_norm_epsilon": "layer_norm_eps",
     "tie_word_embeddings": "tie_weights",
 }
-"""The names of settings here, by Hugging Face's."""
+"""Fields of `GPTConfig`, by Hugging Face's names."""
 
 _DROPOUTS = ("attn_pdrop", "embd_pdrop", "resid_pdrop")
 
@@ -30,13 +30,13 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "scale_attn_by_inverse_layer_idx": (False, None),
     "scale_attn_weights": (True, None),
 }
-"""Supported values of settings that have others, too."""
+"""Supported values of settings of which Hugging Face supports more."""
 
 _WITHOUT_EFFECT = {
     "initializer_range", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
     "summary_use_proj",
 }  # fmt: skip
-"""Settings of initial weights, and of heads that are not the one for the next token."""
+"""Settings of initial weights, and of heads other than the language model's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class GPTConfig:
 
 
 def _dropout(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the one probability of dropout, if Hugging Face's settings give any. Raises ValueError if they differ."""
+    """Return Hugging Face's dropout probability as a setting, if there is one. Raises ValueError if several differ."""
     rates = {name: data[name] for name in _DROPOUTS if name in data}
     if not rates:
         return {}

@@ -24,7 +24,7 @@ class GivenTensor:
     """Description of a result that a run finds instead of computing it."""
 
     source: int | Tensor | NewLeaf
-    """The position of the argument, the tensor that the function refers to, or a leaf that it makes."""
+    """The position of an argument, a captured tensor, or a leaf that the function creates."""
     spec: Spec
     distance: int
     """Elements between the first element of the source and the first element of the result."""
@@ -61,11 +61,11 @@ class GivenTensor:
 
 @dataclass(frozen=True, slots=True)
 class NewLeaf:
-    """Placeholder for a leaf that the function makes over older memory, by its number among these leaves."""
+    """Placeholder of a leaf that the function creates in older memory, by its number among these leaves."""
 
     index: int
     given: GivenTensor
-    """Description by which a run makes it."""
+    """Description by which a run creates it."""
 
 
 def given(
@@ -73,8 +73,8 @@ def given(
 ) -> GivenTensor | None:
     """Describe how a run finds a result that the function returned with these arguments; None for values that ops computed.
 
-    `is_new` is true if the function made the tensor, possibly over older memory. `new_leaf` finds a leaf among those that it
-    made, and returns None for others.
+    `is_new` is True if the function created the tensor, possibly in older memory. `new_leaf` returns the placeholder of a leaf
+    that the function created, and None for other tensors.
     """
     position = _position(x, arguments)
     if position is not None:

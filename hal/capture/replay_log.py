@@ -11,7 +11,7 @@ from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.dispatch import RandomSource
 
 RECORDED_SEED = -1
-"""The seed of a state that is a position in a recording."""
+"""Seed of states that are positions in a recording."""
 
 
 @dataclass(frozen=True, slots=True)

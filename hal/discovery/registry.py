@@ -153,7 +153,7 @@ class Registry:
                 self.failures += [f if f.fix else replace(f, fix=self.remedy(name)) for f in failures]
 
     def remedy(self, name: str) -> str:
-        """Return what to do about a failure of a backend that suggests nothing: it names its package. Empty for ours."""
+        """Return the fix for a failure of a plug-in without one, which names its package; empty for built-in backends."""
         point, origin = self._points.get(name), self.origins[name]
         is_foreign = origin.distribution and not (point is not None and plugins.is_ours(point))
         return f"update or uninstall {origin.distribution}" if is_foreign else ""

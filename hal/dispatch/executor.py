@@ -63,7 +63,7 @@ class RandomSource(Protocol):
         ...
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Continue from a state."""
+        """Set the state to one of `get_state`."""
         ...
 
 
@@ -152,11 +152,11 @@ class Executor(Protocol):
         ...
 
     def random_state(self, source: RandomSource) -> dict[str, int]:
-        """Return the state of a source; recording, a position among the words that each run draws, with the seed -1."""
+        """Return the state of a source; recording, a position in the words that each run draws, with the seed -1."""
         ...
 
     def set_random_state(self, source: RandomSource, state: Mapping[str, int]) -> None:
-        """Continue from a state of `random_state`. Recording, raises CaptureError for a state from outside."""
+        """Set the state to one of `random_state`. Recording, raises CaptureError for a state from outside."""
         ...
 
     def on_replay(self, action: Callable[[], object], undo: Callable[[], object] | None = None) -> None:

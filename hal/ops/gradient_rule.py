@@ -103,9 +103,9 @@ def linear_in(*names: str) -> Callable[[RuleFunction], RuleFunction]:
 
 
 def copies_results(function: RuleFunction) -> RuleFunction:
-    """Declare that a program may overwrite the results that the rule reads: the tape copies them before the first write.
+    """Declare that programs may write in place to results that the rule reads: the tape copies them before the first write.
 
-    PyTorch computes these ops by others, which save values of their own.
+    In PyTorch these ops are composed of others, which save intermediate values.
     """
     function.copies = True  # type: ignore[attr-defined]
     return function

@@ -1,4 +1,4 @@
-"""Results of recurrent layers that are overwritten before the backward pass: the gradients are those of the values before."""
+"""Results of recurrent layers that are overwritten before the backward pass: gradients use the values before the write."""
 
 from __future__ import annotations
 

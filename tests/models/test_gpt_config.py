@@ -1,4 +1,4 @@
-"""Hugging Face configurations of GPT-2: names of other spelling, and unsupported settings."""
+"""Hugging Face configurations of GPT-2: their names of settings, and unsupported settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions in pieces of some images each, by limits that small ones exceed."""
+"""Convolutions of large batches in chunks of images, with lowered limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESULT = (7, 4, 5, 8)
 
 @pytest.fixture(params=["too many elements", "too much workspace"])
 def limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two images are fewer elements than kernels address; workspace of any size is too much."""
+    """Lower the limit of elements to three images, or the limit of workspace to 0."""
     monkeypatch.setattr(conv_pieces, "_LARGE", 1)
     if request.param == "too many elements":
         monkeypatch.setattr(conv, "MAX_ELEMENTS", 3 * 6 * 9 * 8)
@@ -38,7 +38,7 @@ def limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def test_pieces_make_the_whole(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, dtype: dtypes.DType, gpu: bool
 ) -> None:
-    """Sums of pieces are rounded once, also of halves."""
+    """Sums of chunks are rounded once, also in half precision."""
     if gpu:
         monkeypatch.setattr(device.backend.runtime, "features", as_gpu(device.backend.runtime.features))
     x, weight, slope = (rng.uniform(-1, 1, shape) for shape in (X, WEIGHT, RESULT))

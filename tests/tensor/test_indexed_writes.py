@@ -65,9 +65,9 @@ WRITES: dict[str, Write] = {
     "masked_fill_ of columns": lambda x, t: x.masked_fill_(t(MASK[0, 0]), 0.5),
     "masked_scatter_": lambda x, t: x.masked_scatter_(t(MASK), t(_values(4, 5, 6))),
 }
+"""None of them names an element twice, unless it adds."""
 COUNTED = ("a mask", "index_put_ of a mask")
 """Writes of a value for each hit, whose number is read from the device."""
-"""None of them names an element twice, unless it adds."""
 READ_ON_HOST = {"a mask", "a mask of columns", "index_put_ of a mask", "rows by a list"}
 """Their hits are counted on the host, or they read the host's memory, which a captured step refuses or freezes."""
 
@@ -235,7 +235,7 @@ def test_a_leaf_that_requires_gradients_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in WRITES if "mask" in n and "of columns" not in n and n not in COUNTED])
-def test_a_mask_with_a_value_for_each_hit_alone_is_counted(device: ph.Device, name: str) -> None:
+def test_only_a_mask_with_a_value_for_each_hit_is_counted(device: ph.Device, name: str) -> None:
     def t(values: Any) -> ph.Tensor:
         return ph.tensor(values, device=device)
 

@@ -17,7 +17,7 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 Pair = tuple[int, int]
 
 MAX_ELEMENTS = 1 << 31
-"""Elements of an operand or a result that kernels do not address any more."""
+"""Number of elements of an operand or a result from which kernels' indices overflow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Convolutions in pieces of some images each, where all images are more than kernels address or need too much workspace."""
+"""Convolutions of large batches in chunks of images, within the limits of kernels' indices and of workspace."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous
 from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 MAX_WORKSPACE = 1 << 30
-"""Bytes of workspace from which on a convolution of several images is made in pieces."""
+"""Bytes of workspace above which a batch is split."""
 _LARGE = 1 << 26
-"""Elements of an operand from which on a refusal may be due to its size."""
+"""Elements of an operand above which a refusal may be due to its size."""
 
 AddUp = Callable[[Any, Spec, int, int, int], Launch]
-"""`add_up(runtime, out, parts, workspace, target)` returns the launch that adds up contiguous results of float32, or of float64
-for an `out` of float64, one behind the other in a workspace, to argument `target`."""
+"""`add_up(runtime, out, parts, workspace, target)` returns the launch that sums consecutive results in a workspace into the
+argument `target`. The results are float64 for an `out` of float64, and float32 otherwise."""
 Lower = Callable[[tuple[InputSpec | None, ...], tuple[Spec, ...], Mapping[str, Any]], Launch | Declined]
-"""`lower(inputs, outputs, params)` makes the launch of a convolution or of a gradient, or says why there is none."""
+"""`lower(inputs, outputs, params)` returns the launch of a convolution or of a gradient, or the reason why there is none."""
 
 
 def whole_or_pieces(
     op: str, lower: Lower, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any],
     add_up: Callable[[Spec, int, int, int], Launch] | None,
 ) -> Launch | Declined:  # fmt: skip
-    """Call `lower`, for some images at a time where all are too large. Gradients of weights need `add_up` for that."""
+    """Call `lower`, for chunks of images if the batch is too large. Weight gradients are split only with `add_up`."""
     launch = lower(inputs, outputs, params)
     first, (out,) = inputs[0], outputs
     if not isinstance(first, Spec) or first.shape[0] < 2 or not _too_large(launch, first, out):
@@ -107,7 +107,7 @@ def _added_up(
 
 
 def _divided(images: int, piece: Callable[[int, int], Launch | Declined]) -> tuple[list[Launch], int] | None:
-    """Return launches for as many images each as fit, and their number of images; the last one may have fewer."""
+    """Return launches for equal chunks of images that fit, and the images per chunk; the last chunk may be smaller."""
     each = images
     while True:
         each = ceil_div(each, 2)
@@ -124,11 +124,11 @@ def _divided(images: int, piece: Callable[[int, int], Launch | Declined]) -> tup
 
 
 def _images(spec: Spec, images: int, each: int) -> Spec:
-    """Return the spec of some images, which begin at a multiple of `each`."""
+    """Return the spec of a chunk of images that begins at a multiple of `each`."""
     aligned = spec.aligned and each * spec.strides[0] % ALIGNMENT == 0
     return Spec(spec.dtype, (images, *spec.shape[1:]), spec.strides, aligned)
 
 
 def _workspace(launches: list[Launch]) -> tuple[int, ...]:
-    """Return the bytes of workspaces that are enough for each launch: they run one after another."""
+    """Return the sizes of workspaces that launches share, in bytes: they run one after another."""
     return tuple(max(sizes) for sizes in zip_longest(*(launch.workspace for launch in launches), fillvalue=1))

@@ -89,7 +89,7 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 
 def packed(generator: random.Generator) -> torch.Tensor:
-    """Return the state of a generator as 16 bytes on the CPU; in a recorded step, a position that only the step can set."""
+    """Return the state of a generator as 16 bytes on the CPU; in a recorded step, a position that is valid within the step."""
     state = dispatch.thread.executor.random_state(generator)
     with private.without_modes(), private.without_functions():
         return torch.tensor([state["seed"], state["offset"]], dtype=torch.int64, device="cpu").view(torch.uint8)

@@ -1,6 +1,6 @@
-"""Masks as the only index of a write, with values that do not depend on the number of hits: a selection by `where`.
+"""Writes by one mask, of values that do not depend on its number of True elements: computed by `where`.
 
-Nothing is read from the device, so that captured steps can record it.
+They need no synchronization with the device, so that captured steps can record them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _is_whole(item: Any) -> bool:
 
 
 def _is_one_row(value: Any, ndim: int, may_have_hits: bool) -> bool:
-    """Return whether a value is the same for each hit. `may_have_hits` allows an axis of length 1 for the hits."""
+    """Return whether a value is one row for all hits. `may_have_hits` allows an axis of length 1 for the hits."""
     if not hasattr(value, "ref") or value.ndim <= ndim:
         return True
     return may_have_hits and value.ndim == ndim + 1 and value.shape[0] == 1
