@@ -10,6 +10,7 @@ import numpy as np
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.op_plugins import declared, op_plugins
 from polyhal.hal.dtypes import DType, as_dtype, float32
+from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef, OpFunction
@@ -28,7 +29,7 @@ def explain(
 
     `op` is the name of an op, of ours or of an installed package, or a function that `polyhal.kernel` returned. `shapes` are
     those of the inputs, or numbers; without them the op's own samples provide shapes and parameters. Raises KeyError for an
-    unknown op, naming close matches.
+    unknown op, naming close matches, and ShapeError if an input that the op needs has no shape.
     """
     definition = declared(op) if isinstance(op, str) else op.op
     if definition is None:
@@ -36,6 +37,11 @@ def explain(
     target, kind = Device(device), as_dtype(dtype)
     if shapes:
         absent = len(definition.schema.inputs) - len(shapes)
+        missing = [name for name in definition.schema.inputs[len(shapes) :] if name not in definition.schema.optional]
+        if missing and not definition.schema.variadic:
+            problem = f"no shape of {' and '.join(missing)}"
+            expected = f"a shape for each of {', '.join(definition.schema.inputs)}"
+            raise ShapeError(message(definition.name, problem, expected=expected))
         specs: tuple[Any, ...] = (
             *(type(s) if isinstance(s, bool | int | float) else contiguous(kind, tuple(s)) for s in shapes),
             *[None] * absent,
