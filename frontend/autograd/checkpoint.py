@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from polyhal.autograd.modes import enable_grad
-from polyhal.autograd.tape import GradNode, SavedInput, SavedOutput
+from polyhal.autograd.tape import GradNode, holds_memory
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 
@@ -51,13 +51,6 @@ class _NodeRecord(NamedTuple):
     """Versions of the memory of the op's inputs, which are equal in both runs unless something else wrote in between."""
 
 
-def _holds_memory(saved: Any) -> bool:
-    """Return whether a saved value is a tensor, or a tuple with one: other nodes need no second run."""
-    if type(saved) is tuple:
-        return any(map(_holds_memory, saved))
-    return isinstance(saved, SavedInput | SavedOutput)
-
-
 class Region(Generic[R]):
     """One checkpointed call: how to run it again, and what its nodes saved in the last run."""
 
@@ -89,7 +82,7 @@ class Region(Generic[R]):
         versions = tuple(x.buffer.version for x in inputs if hasattr(x, "ref"))
         record = _NodeRecord(node.op, node.params, versions)
         if self._recomputed is None:
-            if any(map(_holds_memory, node.saved.values())):
+            if any(map(holds_memory, node.saved.values())):  # others need no second run
                 node.region = self, len(self._nodes)
                 node.saved = {}
             self._nodes.append(record)

@@ -208,13 +208,22 @@ class GradNode:
             )
 
     def free(self) -> None:
-        """Drop what is saved, so that its memory is free during the rest of the backward pass.
+        """Drop saved tensors, so that their memory is free during the rest of the backward pass.
 
-        A node that saved nothing, such as a view or a sum, may be visited again, as in PyTorch.
+        A node without them, such as one of a view, a sum or a product with a number, may be visited again.
         """
-        self.freed = self.freed or bool(self.saved) or self.region is not None or self.rule is not None
+        if self.region is None and self.rule is None and not any(map(holds_memory, self.saved.values())):
+            return
+        self.freed = True
         self.saved.clear()
         self.region = None
+
+
+def holds_memory(saved: Any) -> bool:
+    """Return whether a saved value is a tensor, or a tuple with one."""
+    if type(saved) is tuple:
+        return any(map(holds_memory, saved))
+    return type(saved) is SavedInput or type(saved) is SavedOutput
 
 
 def _only_reshaped(buffer: Buffer, version: int) -> bool:

@@ -97,6 +97,14 @@ def test_nodes_that_saved_nothing_can_be_visited_again(device: Device) -> None:
     np.testing.assert_allclose(gradient(x), [[4 * (2 * 2 + 1 - np.tanh(2) ** 2)]], rtol=1e-6)
 
 
+def test_products_with_numbers_can_be_visited_again(device: Device) -> None:
+    x = leaf([1.0, 2.0], device)
+    y = polyhal.lerp(x * 0.5, x, 0.25).sum()
+    y.backward()
+    y.backward()
+    np.testing.assert_allclose(gradient(x), [1.25, 1.25], rtol=1e-6)  # twice 0.75 * 0.5 + 0.25
+
+
 def test_a_freed_graph_says_so(device: Device) -> None:
     x = leaf([3.0], device)
     y = (x * x).sum()

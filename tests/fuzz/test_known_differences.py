@@ -102,6 +102,11 @@ CASES = (
         {"x1": leaf([0.0, NAN], "float32"), "x2": leaf([0.5, 0.25], "float32")},
     ),
     _Case(
+        "a second backward pass",
+        "v1 = (x1 * 0.5).sum()\nv1.backward()\nv1.backward()",
+        {"x1": X},
+    ),
+    _Case(
         "one of several zeros",
         "v1 = torch.topk(x1, 2)[0].sum()\nv1.backward()",
         {"x1": leaf([[0.0, 1.0, 1.0, 0.0], [-1.0, 0.0, 0.0, 0.0], [0.0] * 4], "float32", requires_grad=True)},

@@ -95,6 +95,12 @@ def _opposite(a: float, b: float) -> bool:
     return angles or a == -b or abs(a + b) <= 1e-5 * abs(b)
 
 
+def _walked_again(program: Program, difference: Difference) -> bool:
+    """PyTorch's error at a second backward pass through nodes that saved no tensor here."""
+    again = r"no error \(.*expected \{.*Trying to backward through the graph a second time"
+    return difference.kind == "raises" and bool(re.search(again, difference.text))
+
+
 def _ties(program: Program, difference: Difference) -> bool:
     """A gradient of one of several zeros that are equally large: errors of the probes, which are relative, part no zeros."""
     ops = re.search(r"topk\(|kthvalue\(|median\(", program.text())
@@ -191,6 +197,12 @@ KNOWN = (
         "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor, and norms and "
         "sums at indices of zeros have one sign or the other by the order of their terms; `copysign` and `atan2` show it.",
         _sign_of_zero,
+    ),
+    Known(
+        "a second backward pass",
+        "A graph whose nodes saved no tensor can be walked again. PyTorch refuses that for products with numbers, and for "
+        "functions that save an operand although its shape is enough (`avg_pool2d`).",
+        _walked_again,
     ),
     Known(
         "one of several zeros",
