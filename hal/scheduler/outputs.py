@@ -45,7 +45,12 @@ class FinalCopies:
     plain: list[tuple[Device, Ref, Ref]] = field(default_factory=list)
 
     def add(self, device: Device, source: Ref, target: Ref, recorded: tuple[Ref, Ref]) -> None:
-        """Add a copy from `source` to `target`; `recorded` are the references to both in command buffers."""
+        """Add a copy from `source` to `target`; `recorded` are the references to both in command buffers.
+
+        No-op for empty values, which backends never receive.
+        """
+        if not target.size:
+            return
         self.calls.append(BoundCall(device, partial(device.backend.copy, *recorded), records(device)))
         self.plain.append((device, source, target))
 

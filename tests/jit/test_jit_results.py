@@ -141,6 +141,19 @@ def test_results_equal_the_results_of_an_eager_call(device: ph.Device, name: str
             assert facts(captured, device, w, is_leaf, tracked) == expected
 
 
+def test_equal_results_without_elements_are_not_copied(device: ph.Device) -> None:
+    """Backends never receive an empty reference, also where simplified ops make one value the result twice."""
+
+    @ph.jit
+    def step(x: Any, chosen: Any) -> Any:
+        order = ph.argsort(x, dim=0, stable=True)
+        return order, ph.where(chosen, order, order)
+
+    x = ph.zeros((0, 0, 3), device=device)
+    for _ in range(3):
+        assert [r.shape for r in step(x, x > 0)] == [(0, 0, 3), (0, 0, 3)]
+
+
 def test_a_result_that_is_an_argument_has_a_second_gradient(device: ph.Device) -> None:
     step = ph.jit(lambda h: h.T)
     for _ in range(4):
