@@ -26,12 +26,7 @@ def families() -> dict[str, tuple[Call, ...]]:
 NOT_OF_SPECIAL = (
     "rfft",
     "irfft", "trapezoid", "multi_margin_loss", "var", "std", "cdist", "median", "kthvalue", "argsort", "polynomial", "bessel",
-    "norm",
-    "igamma",
-    "zeta",
-    "searchsorted",
-    "attention",
-    "quantile", "embed",
+    "airy", "norm", "igamma", "zeta", "searchsorted", "attention", "quantile", "embed",
 )  # fmt: skip
 """Parts of the names of ops whose NaN and infinities in PyTorch follow from its algorithm, not from their definition: the mean
 of infinities is NaN in `var_mean`, a polynomial of NaN is 0, J0 of infinity is NaN."""
