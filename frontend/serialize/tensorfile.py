@@ -102,6 +102,10 @@ class TensorFile:
             self.names: list[str] = list(self._opened.keys())
             self.metadata: dict[str, str] = self._opened.metadata() or {}
         except SafetensorError as error:
+            if not _begins_as_safetensors(path):
+                formats = "a file of safetensors, PyTorch or NumPy"
+                problem = f"{path} is damaged, or its format is unknown"
+                raise CorruptFileError(message("load", problem, expected=formats)) from error
             raise CorruptFileError(
                 message(
                     "load", f"{path} is damaged: {_diagnose(path) or error}", expected="a complete safetensors file"
@@ -154,6 +158,12 @@ def _json(text: str, path: Path) -> dict[str, Any]:
             message("load", f"the header of {path} is damaged: {type(data).__name__}", expected="an object")
         )
     return data
+
+
+def _begins_as_safetensors(path: Path) -> bool:
+    """Return whether an object in JSON follows the length of the header, as far as the file goes."""
+    with path.open("rb") as file:
+        return file.read(9)[8:] in (b"", b"{")
 
 
 def _diagnose(path: Path) -> str:

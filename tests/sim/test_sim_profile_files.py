@@ -69,6 +69,15 @@ def test_a_key_that_is_missing_or_no_figure_is_named(table: str, key: str) -> No
         assert problem in str(error.value)
 
 
+def test_all_missing_keys_are_named_at_once() -> None:
+    tables: dict[str, Any] = copy.deepcopy(TABLES)
+    for table, key in REQUIRED:
+        del tables[table][key]
+    with pytest.raises(ValueError) as error:
+        check(tables)
+    assert all(key in str(error.value) for _, key in REQUIRED)
+
+
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
