@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
 import pytest
 from devices import TEST_DEVICES
 
@@ -12,10 +13,12 @@ from benchmarks.reliability.programs.execute import run
 from benchmarks.reliability.programs.generate import generate
 from benchmarks.reliability.programs.judge import Truth, differences
 from benchmarks.reliability.programs.libraries import Polyhal, PyTorch
-from benchmarks.reliability.programs.mutations import MUTATIONS, hunt, planted
+from benchmarks.reliability.programs.modes import MODES
+from benchmarks.reliability.programs.mutations import MUTATIONS, Mutation, hunt, planted
 from benchmarks.reliability.programs.ops import families
 from benchmarks.reliability.programs.reduce import as_test, reduced
 from benchmarks.reliability.programs.worker import one
+from benchmarks.reliability.programs.workers import results
 from polyhal import Device
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -71,7 +74,7 @@ def test_a_program_without_faults_differs_from_nothing() -> None:
     assert not differences(Truth(program), run(program, PyTorch()))
 
 
-@pytest.mark.parametrize("mutation", [MUTATIONS[0], MUTATIONS[5]], ids=lambda m: m.name)
+@pytest.mark.parametrize("mutation", [MUTATIONS[0], MUTATIONS[4]], ids=lambda m: m.name)
 def test_a_planted_fault_is_found_and_reduced(mutation: object, numpy_device: Device) -> None:
     assert isinstance(mutation, type(MUTATIONS[0]))
     found = hunt(mutation, numpy_device, 400)
@@ -85,6 +88,46 @@ def test_a_planted_fault_is_found_and_reduced(mutation: object, numpy_device: De
     small = reduced(found.program, fails, 400)
     assert len(small.statements) <= 6
     assert as_test(small).startswith("def test_")
+
+
+@pytest.mark.parametrize(
+    ("mutation", "text"),
+    [
+        (MUTATIONS[-2], "o1 = optim.Adam([p1], lr=0.05)\nv1 = (p1 * p1).sum()\nv1.backward()\no1.step()"),
+        (MUTATIONS[-1], "x2[0:] = x1[0:]\nx1.add_(1.0)"),
+    ],
+    ids=["replays", "compiled graphs"],
+)
+def test_a_planted_fault_of_a_mode_shows_in_that_mode(mutation: Mutation, text: str, numpy_device: Device) -> None:
+    leaves = {f"x{n}": leaf([[1.0, n], [3.0, 4.0]], "float32") for n in (1, 2)}
+    program = program_of(text, p1=leaf([0.5, 2.0], "float32", requires_grad=True), **leaves).without_unused_leaves()
+    mode = MODES[mutation.mode]
+    assert not mode(program, numpy_device).differences
+    with planted(mutation, numpy_device):
+        assert {d.kind for d in mode(program, numpy_device).differences} == {"value"}
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_a_finding_with_its_mode_and_program() -> None:
+    (result,) = results("no such device", iter([3]), jobs=1)
+    (finding,) = result["findings"]
+    assert finding.startswith("seed 3, start: the process ended with exit code 1")
+    assert "no such device" in finding
+    assert "def test_the_program_of_seed_3(" in finding
+
+
+def test_captured_results_of_no_elements_are_returned(device: Device) -> None:
+    assert_agrees(
+        device,
+        """
+        v1, v2 = torch.aminmax(p0, dim=-2)
+        v1.index_fill_(0, torch.tensor([0, 1]), 0.25)
+        v10, v11 = [part.clone() for part in torch.split(x3, 2, -4)]
+        """,
+        "captured forward",
+        p0=leaf(np.ones((3, 2)), "float32", requires_grad=True),
+        x3=leaf(np.ones((3, 2, 2, 0)), "float32"),
+    )
 
 
 def test_a_wrong_value_is_reported_with_its_place() -> None:
