@@ -16,9 +16,10 @@ parameters; there are
 `no_grad`, `detach`, checkpoints, hooks, control flow on shapes, several backward passes, second gradients and optimizers. A
 program runs eagerly, and some also captured (three calls with other data), with a backward pass outside, by PyTorch on
 `torch.device("polyhal")` (eagerly, recorded, compiled), and together with another one in a second thread. Values may be as
-far from PyTorch's in float64 as several times what PyTorch is in the program's own dtypes. Beyond, the program's condition
-is measured, by two dozen runs in float64 with errors of some units in the last place after each statement: elements of
-which these runs disagree are not judged. A failing program is reduced by itself to a few lines.
+far from PyTorch's in float64 as several times the error of PyTorch in the program's own dtypes. Beyond, the program's
+condition is measured, by up to two dozen runs in float64 with errors of some units in the last place after each statement:
+elements in which these runs disagree are not judged. A failing program is reduced automatically to a few lines. A process
+that dies is a finding with the mode and the stacks of its threads.
 
     python -m benchmarks.reliability fuzz --minutes 30                      # goes on with the next seeds
     python -m benchmarks.reliability fuzz --mutations --minutes 30
