@@ -82,8 +82,11 @@ def _best(x: np.ndarray, kernel: Any, stride: Any, padding: Any, dilation: Any, 
     view = np_windows(x, kernel, stride, padding, dilation, ceil_mode, _lowest(x.dtype))
     inside = np_windows(np.ones((1, 1, *x.shape[2:]), bool), kernel, stride, padding, dilation, ceil_mode, False)
     n, c, oh, ow, r, s = view.shape
-    hits = inside & ((view == view.max(axis=(4, 5), keepdims=True)) | (view != view))
-    best = np.argmax(hits.reshape(n, c, oh, ow, r * s), axis=-1)
+    best = np.argmax(view.reshape(n, c, oh, ow, r * s), axis=-1)
+    if not inside.all():  # padding is only found where no element of the window is larger than it
+        inside = inside.reshape(oh, ow, r * s)
+        found = inside[np.arange(oh)[:, None], np.arange(ow), best]
+        best = np.where(found, best, np.argmax(inside, axis=-1))
     rows = np.arange(oh)[:, None] * stride[0] + best // s * dilation[0]
     return rows, np.arange(ow)[None, :] * stride[1] + best % s * dilation[1]
 
