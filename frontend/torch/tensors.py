@@ -18,6 +18,7 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.checks.bounds import is_debug
 from polyhal.hal.checks.poison import poison
 from polyhal.hal.device import Device
+from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous, contiguous_strides, extent, is_dense
@@ -248,4 +249,6 @@ def write(target: torch.Tensor, value: Any) -> None:
     if isinstance(place, ComplexTensor) or dispatch.is_complex(value):
         complex_parts.overwrite(place, value)
     else:
+        if not hasattr(value, "ref"):
+            require_fit("fill_", value, place.dtype)
         dispatch.thread.executor.overwrite(place, value)

@@ -22,6 +22,7 @@ from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scopes import Scopes
 from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.dispatch import Array, RandomSource, TapeNode
+from polyhal.hal.dispatch.number_range import require_operands_fit
 from polyhal.hal.errors import CaptureError, ShapeError, message
 from polyhal.hal.ir.graph import CapturedConstant, Graph, Value
 from polyhal.hal.layout import Ref, Spec
@@ -78,6 +79,8 @@ class StepRecorder:
         if dispatch.thread.grad_enabled:
             self._leaves.note(inputs)
         outputs, view_offset = self._graph.add_node(op, operands, dispatch.freeze(params), device)
+        if op.stores_numbers:
+            require_operands_fit(op, inputs, self._graph.spec(outputs[0]).dtype)
         if view_offset is None:
             results = tuple(self._fake(value, device) for value in outputs)
         else:
@@ -91,6 +94,8 @@ class StepRecorder:
 
     def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
         operands = tuple(self._aliases.operand(x) for x in inputs)
+        if op.stores_numbers:
+            require_operands_fit(op, inputs, outs[0].ref.dtype)
         targets = [Value(self._aliases.value_of(out)) for out in outs]
         replaces = tuple(operands.index(t) if t in operands else -1 for t in targets)
         values, _ = self._graph.add_node(op, operands, dispatch.freeze(params), outs[0].device, replaces)

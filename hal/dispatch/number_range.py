@@ -25,6 +25,13 @@ def require_fit(op: str, value: Any, dtype: DType) -> None:
         raise NumberRangeError(message(op, f"{value} does not fit {dtype.name}", expected=expected))
 
 
+def require_operands_fit(op: OpDef, inputs: tuple[Any, ...], dtype: DType) -> None:
+    """Raise NumberRangeError for a number among the inputs that an op would store in a dtype that does not hold it."""
+    if op.stores_numbers and dtype.kind in ("int", "uint"):
+        for x in inputs:
+            require_fit(op.name, x, dtype)
+
+
 def in_64_bits(value: int) -> int:
     """Return the int64 with the bits of an integer. Raises NumberRangeError outside the ranges of int64 and uint64."""
     if not _LEAST <= value < _END:

@@ -70,6 +70,12 @@ def test_numbers_that_do_not_fit_are_refused(device: Device, name: str) -> None:
             _REFUSED[name](device)
 
 
+@pytest.mark.parametrize("name", _REFUSED)
+def test_numbers_that_do_not_fit_are_refused_in_captured_steps(device: Device, name: str) -> None:
+    with pytest.raises(NumberRangeError, match="expected"):
+        polyhal.jit(lambda: _REFUSED[name](device), warm_up=False)()
+
+
 def test_negative_numbers_wrap_to_unsigned_ones(device: Device) -> None:
     assert polyhal.full((1,), -1, dtype="uint8", device=device).item() == 255
     assert polyhal.tensor([-1], dtype="uint8", device=device).item() == 255

@@ -96,3 +96,22 @@ def test_gradients_are_unscaled_without_float64(without_doubles: str) -> None:
         assert scaler.get_scale() == 8.0
         parameters.append(weight.tolist())
     assert parameters[1] == pytest.approx(parameters[0], rel=1e-6)
+
+
+STORES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "fill_": lambda x: x.fill_(300),
+    "full_like": lambda x: torch.full_like(x, -300),
+    "clamp": lambda x: x.clamp(None, 200),
+    "masked_fill": lambda x: x.masked_fill(x > 0, 300),
+    "setitem": lambda x: x.__setitem__(0, 300),
+}
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("is_recorded", [False, True], ids=["eager", "recorded"])
+def test_numbers_that_a_dtype_does_not_hold_are_refused(torch_on_numpy: str, name: str, is_recorded: bool) -> None:
+    write = polyhal.torch.jit(STORES[name], warm_up=False) if is_recorded else STORES[name]
+    with pytest.raises(RuntimeError, match="does not fit int8"):
+        write(torch.ones(2, dtype=torch.int8, device=torch_on_numpy))
+    with pytest.raises(RuntimeError):
+        STORES[name](torch.ones(2, dtype=torch.int8))
