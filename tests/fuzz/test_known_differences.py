@@ -107,6 +107,18 @@ CASES = (
         {"x1": X},
     ),
     _Case(
+        "a hook of a view",
+        """
+        v1 = p1.permute([1, 0])
+        v1.register_hook(lambda g: -g)
+        with torch.no_grad():
+            p1.mul_(0.9)
+        v2 = torch.tanh(v1).sum()
+        v2.backward()
+        """,
+        {"p1": X},
+    ),
+    _Case(
         "one of several zeros",
         "v1 = torch.topk(x1, 2)[0].sum()\nv1.backward()",
         {"x1": leaf([[0.0, 1.0, 1.0, 0.0], [-1.0, 0.0, 0.0, 0.0], [0.0] * 4], "float32", requires_grad=True)},

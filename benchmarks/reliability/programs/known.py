@@ -101,6 +101,13 @@ def _walked_again(program: Program, difference: Difference) -> bool:
     return difference.kind == "raises" and bool(re.search(again, difference.text))
 
 
+def _hook_of_a_view(program: Program, difference: Difference) -> bool:
+    """A gradient through a view whose memory was written to without gradients after a hook was registered."""
+    hooked = [i for i, s in enumerate(program.body) if re.match(r"v\d+\.register_hook\(", s.text)]
+    written = any("torch.no_grad()" in s.text and "_(" in s.text for s in program.body[min(hooked, default=10**9) :])
+    return written and difference.kind == "value" and difference.name.endswith(".grad")
+
+
 def _ties(program: Program, difference: Difference) -> bool:
     """A gradient of one of several zeros that are equally large: errors of the probes, which are relative, part no zeros."""
     ops = re.search(r"topk\(|kthvalue\(|median\(", program.text())
@@ -203,6 +210,12 @@ KNOWN = (
         "A graph whose nodes saved no tensor can be walked again. PyTorch refuses that for products with numbers, and for "
         "functions that save an operand although its shape is enough (`avg_pool2d`).",
         _walked_again,
+    ),
+    Known(
+        "a hook of a view",
+        "PyTorch gives a view a new node when its base was written to, also without gradients, and drops its hooks; they stay "
+        "here, where the values of the tape are the same.",
+        _hook_of_a_view,
     ),
     Known(
         "one of several zeros",
