@@ -16,12 +16,12 @@ NAN, INF = float("nan"), float("inf")
 
 
 def leaf(values: Any, dtype: str, requires_grad: bool = False) -> Leaf:
-    """A tensor that a program begins with."""
+    """Return a tensor that a program begins with."""
     return Leaf("", dtype, np.asarray(values, dtype=np.float64 if "float" in dtype else dtype), requires_grad)
 
 
 def program_of(text: str, **leaves: Leaf) -> Program:
-    """The program of some lines of Python: each line that is not indented begins a statement."""
+    """Make a program of lines of Python: each line that is not indented begins a statement."""
     lines: list[str] = []
     for line in textwrap.dedent(text).strip().split("\n"):
         if line.startswith(" "):

@@ -85,7 +85,7 @@ def run(
 
 
 def _add(counts: dict[str, Any], ops: set[str], line: dict[str, Any]) -> list[str]:
-    """Add one program's results. Returns what was found."""
+    """Add one program's results. Returns its findings."""
     counts["programs"] += 1
     counts["statements"] += line["statements"]
     ops |= set(line["ops"])

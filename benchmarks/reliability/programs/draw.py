@@ -81,37 +81,37 @@ class Draw:
     # Choices
 
     def one(self, among: Sequence[Any]) -> Any:
-        """One of several."""
+        """Draw one of several."""
         if not among:
             raise UnfitError
         return self.rng.choice(among)
 
     def chance(self, probability: float) -> bool:
-        """True so often."""
+        """Draw True with this probability."""
         return self.rng.random() < probability
 
     def number(self) -> float:
-        """A Python number."""
+        """Draw a Python number."""
         return float(self.one((2, -1, 0.5, 0.3, -1.5, 3, 0.0, 1.0)))
 
     def axis(self, x: Var) -> int:
-        """An axis of x."""
+        """Draw an axis of x."""
         if not x.ndim:
             raise UnfitError
         return self.rng.randrange(-x.ndim, x.ndim)
 
     def axes(self, x: Var) -> tuple[int, ...]:
-        """Some axes of x, at least one."""
+        """Draw some axes of x, at least one."""
         if not x.ndim:
             raise UnfitError
         return tuple(sorted(self.rng.sample(range(x.ndim), self.rng.randint(1, x.ndim))))
 
     def length(self) -> int:
-        """The length of an axis."""
+        """Draw the length of an axis."""
         return int(self.one(self.style.lengths))
 
     def shape(self, least: int = 0, most: int = 4) -> tuple[int, ...]:
-        """A shape of at least and at most so many axes."""
+        """Draw a shape of at least and at most so many axes."""
         axes = self.one([n for n in (0, 1, 1, 2, 2, 2, 3, 3, 4) if least <= n <= most])
         made = tuple(self.length() for _ in range(axes))
         return made if math.prod(made) <= _LIMIT else made[:2]
@@ -119,18 +119,18 @@ class Draw:
     # Operands
 
     def every(self, suits: Callable[[torch.Tensor], bool]) -> list[Var]:
-        """All tensors that suit."""
+        """Return all tensors that suit."""
         return [Var(n, t) for n, t in self.variables.items() if type(t) in _TENSORS and suits(t)]
 
     def tensor(self, suits: Callable[[torch.Tensor], bool] = lambda t: True) -> Var:
-        """A tensor that suits, more often a late one."""
+        """Draw a tensor that suits, more often a late one."""
         found = self.every(suits)
         if not found:
             raise UnfitError
         return found[-min(len(found), 1 + int(self.rng.expovariate(0.25)))] if self.chance(0.6) else self.one(found)
 
     def floats(self, least: int = 0, most: int = 9, *, nonempty: bool = False) -> Var:
-        """A floating-point tensor of so many axes, a new leaf if there is none."""
+        """Draw a floating-point tensor of so many axes, a new leaf if none exists."""
 
         def suits(t: torch.Tensor) -> bool:
             return t.is_floating_point() and least <= t.ndim <= most and (t.numel() > 0 or not nonempty)
@@ -142,7 +142,7 @@ class Draw:
             return self.leaf(shape, self.one(self.style.dtypes))
 
     def fitting(self, shape: Sequence[int], dtype: torch.dtype) -> Var:
-        """A tensor of this shape and dtype, a new leaf if there is none."""
+        """Draw a tensor of this shape and dtype, a new leaf if none exists."""
         wanted = tuple(shape)
         found = self.every(lambda t: t.dtype is dtype and t.shape == wanted)
         if found and self.chance(0.8):
@@ -150,7 +150,7 @@ class Draw:
         return self.leaf(wanted, str(dtype).removeprefix("torch."))
 
     def beside(self, x: Var) -> Var:
-        """A tensor that broadcasts with x. One without axes has the dtype of x: there Polyhal differs, as its page says."""
+        """Draw a tensor that broadcasts with x. One without axes has the dtype of x: promotion of others differs by design."""
 
         def suits(t: torch.Tensor) -> bool:
             if t.dtype is not x.t.dtype and not (t.ndim and x.ndim and self.mixed):
@@ -169,11 +169,11 @@ class Draw:
         return self.leaf(tuple(shape[self.rng.randint(0, len(shape)) :] if self.chance(0.3) else shape), x)
 
     def mask(self, shape: Sequence[int]) -> Var:
-        """Bools of this shape."""
+        """Draw bools of this shape."""
         return self.fitting(shape, torch.bool)
 
     def index(self, shape: Sequence[int], below: int) -> Var:
-        """Indices below a length, as a new leaf."""
+        """Make a leaf of indices below a length."""
         if not below:
             raise UnfitError
         return self._add(tuple(shape), "int64", self._values.integers(0, below, tuple(shape)), False)
@@ -181,7 +181,7 @@ class Draw:
     # Leaves
 
     def leaf(self, shape: tuple[int, ...], dtype: str | Var) -> Var:
-        """A new leaf of this shape and dtype."""
+        """Make a leaf of this shape and dtype."""
         name = str(dtype.t.dtype).removeprefix("torch.") if isinstance(dtype, Var) else dtype
         if name.startswith("complex"):
             raise UnfitError
@@ -216,7 +216,7 @@ _TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 def _broadcast_elements(a: Sequence[int], b: Sequence[int]) -> float:
-    """The elements of what two shapes broadcast to; infinite if they do not."""
+    """Count the elements of the shape that two shapes broadcast to; infinite if they do not."""
     elements = 1
     for n, m in itertools.zip_longest(reversed(a), reversed(b), fillvalue=1):
         if n != m and 1 not in (n, m):

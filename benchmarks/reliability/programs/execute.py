@@ -23,7 +23,7 @@ Data = dict[str, np.ndarray]
 
 @dataclass
 class Observation:
-    """What one call of a program leaves."""
+    """Tensors and errors after one call of a program."""
 
     values: dict[str, Value] = field(default_factory=dict)
     """Tensors by their names, gradients of leaves and parameters by NAME.grad."""
@@ -35,12 +35,12 @@ class Observation:
 
 @functools.lru_cache(65536)
 def code(text: str) -> CodeType:
-    """The text of a statement, compiled once."""
+    """Compile the text of a statement once."""
     return compile(text, "<program>", "exec")
 
 
 def data_of(program: Program, call: int = 0) -> Data:
-    """The values of the leaves in a call: those of the program in the first one, others of their kind later."""
+    """Return the values of the leaves in a call: the program's own in the first one, permutations of them later."""
     if not call:
         return {leaf.name: leaf.values for leaf in program.leaves}
     rng = np.random.default_rng([program.seed, call])
@@ -81,7 +81,7 @@ class Session:
         return seen
 
     def function(self, *, detached: bool = False) -> Callable[..., dict[str, Any]]:
-        """The statements of a call as a function of the leaves that are not parameters.
+        """Make the statements of a call a function of the leaves that are not parameters.
 
         `detached` takes results off the tape, except those that statements after the function use.
         """
@@ -132,7 +132,7 @@ class Session:
                 seen.values[f"{name}.grad"] = value(tensor.grad)
 
     def _made(self, module: Any, seed: int) -> Any:
-        """A module whose parameters have values of their own, the same in each library."""
+        """Return a module whose parameters have values that depend on the seed alone, in each library."""
         rng = np.random.default_rng(seed)
         state = {n: rng.uniform(-1, 1, tuple(t.shape)).astype(np.float32) for n, t in sorted(module.named_parameters())}
         ready = self.library.module(module)
@@ -142,7 +142,7 @@ class Session:
 
 
 def _off_tape(is_tensor: Callable[[Any], bool], kept: frozenset[str], results: dict[str, Any]) -> dict[str, Any]:
-    """The tensors among the results of a function, all but the kept ones without their history."""
+    """Return the tensors among the results of a function, all but the kept ones without their history."""
     return {n: x if n in kept else x.detach() for n, x in results.items() if is_tensor(x)}
 
 

@@ -16,7 +16,7 @@ _INSIDE = frozenset({"backward", "grad", "read a gradient", "hook", "optimizer",
 
 
 def forward_only(program: Program) -> Program:
-    """The program without backward passes and optimizers, and one backward pass from its results at its end."""
+    """Replace backward passes and optimizers of a program by one backward pass from its results at its end."""
     kept = [s for s in program.statements if s.op not in _INSIDE and ".grad" not in s.text]
     forward = replace(program, statements=closed(kept, program.leaves)).without_unused_leaves()
     seen = run(forward, PyTorch())[0]
@@ -40,7 +40,7 @@ def forward_only(program: Program) -> Program:
 
 
 def with_parameters(program: Program) -> Program:
-    """The program with parameters in place of arguments that need gradients."""
+    """Replace arguments of a program that need gradients by parameters."""
     renamed = {x.name: f"p{x.name[1:]}" for x in program.leaves if x.requires_grad and not x.is_parameter}
     if not renamed:
         return program

@@ -32,7 +32,7 @@ _PASSES = ("backward", "grad")
 
 
 def generate(seed: int, *, doubles: bool = True) -> Program:
-    """The program of a seed, with float64 in it or without."""
+    """Make the program of a seed, with float64 in it or without."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _Generator(seed, doubles).program()
@@ -86,7 +86,7 @@ class _Generator:
         del self.draw.leaves[leaves:]
 
     def drawn(self) -> Statement | None:
-        """A statement, or None if it was added already."""
+        """Draw a statement. Returns None if it was added already."""
         kind = self.rng.random()
         if kind < 0.05:
             return self.part()
@@ -102,7 +102,7 @@ class _Generator:
         return self.call()
 
     def call(self) -> Statement | None:
-        """A call of an op, sometimes without gradients or in a checkpoint."""
+        """Draw a call of an op, sometimes without gradients or in a checkpoint."""
         modules = any(n[0] == "m" and n[1:].isdigit() for n in self.draw.variables)
         if modules and not self.style.special and self.rng.random() < 0.12:
             op, expression = "module", parts.call(self.draw)
@@ -136,7 +136,7 @@ class _Generator:
         return None
 
     def tried(self, expression: str) -> Sequence[torch.Tensor]:
-        """The results of an expression, none if a program should not go on with them; a list if it gives one in a tuple."""
+        """Evaluate an expression. Returns its results, none if they are wild; a list for a tuple of one."""
         try:
             result = eval(expression, self.draw.variables)
         except Exception:
@@ -147,7 +147,7 @@ class _Generator:
         return list(results) if len(results) == 1 and results[0] is not result else results
 
     def is_tame(self, t: torch.Tensor) -> bool:
-        """Whether a tensor is small enough, in elements and in magnitude."""
+        """Return whether a tensor is small enough, in elements and in magnitude."""
         if t.numel() > _ELEMENTS or t.ndim > 5 or t.is_complex():
             return False
         if self.style.special or not t.is_floating_point() or not t.numel():
@@ -155,7 +155,7 @@ class _Generator:
         return bool(t.detach().abs().max() <= _LARGEST.get(t.dtype, 5e3))  # false for NaN
 
     def part(self, kind: int | None = None) -> Statement | None:
-        """A module or an optimizer, or a step of one."""
+        """Draw a module or an optimizer, or a step of one."""
         kind = self.rng.randrange(6) if kind is None else kind
         setup: dict[int, Callable[[Draw], str]] = {
             0: lambda d: parts.module(d, self.number()),
@@ -173,7 +173,7 @@ class _Generator:
         return Statement(step, "optimizer")
 
     def wrong(self) -> Statement | None:
-        """A statement that fails here, and must fail everywhere."""
+        """Draw a statement that fails here, and must fail everywhere."""
         text = mistake(self.draw)
         before = len(self.statements)
         try:
@@ -217,7 +217,7 @@ class _Generator:
                 self.execute(s)
 
     def overlaps(self, statement: Statement) -> bool:
-        """Whether a write reads a part of the memory that it writes to: PyTorch leaves the result open."""
+        """Return whether a write reads a part of the memory that it writes to: PyTorch leaves the result open."""
         target = _TARGET.search(statement.text)
         x = self.draw.variables.get(target[1]) if target else None
         if not isinstance(x, torch.Tensor):
@@ -245,11 +245,11 @@ class _Generator:
         return text.replace("{v}", self.new()).replace("{w}", self.new())
 
     def new(self) -> str:
-        """The name of a new variable."""
+        """Return the name of a new variable."""
         return f"v{self.number()}"
 
     def number(self) -> int:
-        """A number that no variable has."""
+        """Return a number that no variable has."""
         self.count += 1
         return self.count
 

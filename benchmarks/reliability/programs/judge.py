@@ -33,7 +33,7 @@ _PROBES = (3, 7, 24)
 
 
 class Difference(NamedTuple):
-    """What differs, of which variable, in which call."""
+    """A difference of a variable in a call."""
 
     call: int
     name: str
@@ -55,21 +55,21 @@ class Truth:
 
     @functools.cached_property
     def native(self) -> Sequence[Observation]:
-        """In the program's own dtypes."""
+        """Runs in the program's own dtypes."""
         return self._run(PyTorch())
 
     @functools.cached_property
     def double(self) -> Sequence[Observation]:
-        """In double precision. Where PyTorch refuses a backward pass after writes, values are kept as they were saved."""
+        """Runs in double precision. Where PyTorch refuses a backward pass after writes, values are kept as they were saved."""
         return self._run(Double(lenient=self.is_refused))
 
     @property
     def is_refused(self) -> bool:
-        """Whether PyTorch refuses a statement of the program because a saved value was overwritten."""
+        """True if PyTorch refuses a statement of the program because a saved value was overwritten."""
         return any("modified by an inplace operation" in o.message for o in self.native)
 
     def probe(self, k: int) -> Sequence[Observation]:
-        """In double precision with errors of `sizes[k]` after each statement."""
+        """Run in double precision with errors of `sizes[k]` after each statement."""
         while len(self._probes) <= k:
             made = len(self._probes)
             self._probes.append(self._run(Double(self.sizes[made], made, lenient=self.is_refused)))
@@ -92,7 +92,7 @@ class Truth:
 
 
 def differences(truth: Truth, seen: Sequence[Observation], *, captured: bool = False) -> list[Difference]:
-    """How a device's observations differ from PyTorch's."""
+    """List the differences of a device's observations from PyTorch's."""
     with np.errstate(all="ignore"):
         return [d for number, o in enumerate(seen) for d in _of_call(truth, number, o, captured)]
 
@@ -145,7 +145,7 @@ def _errors(seen: Observation, expected: Observation) -> str:
 
 
 def _varies(truth: Truth, number: int, name: str, shape: tuple[int, ...]) -> bool:
-    """Whether errors change a shape, which depends on values."""
+    """Return whether errors change a shape, which depends on values."""
     runs = (truth.probe(k)[number].values for k in range(_PROBES[-1]))
     return any(name not in values or values[name].array.shape != shape for values in runs)
 
@@ -167,7 +167,7 @@ def _facts(
 
 
 def _is_near(found: Value, native: Value | None) -> bool:
-    """Whether a value is so near PyTorch's in the program's dtypes that it is right wherever PyTorch's is."""
+    """Return whether a value is so near PyTorch's in the program's dtypes that it is right wherever PyTorch's is."""
     if native is None or native.array.shape != found.array.shape:
         return False
     a, b = found.array, native.array
@@ -205,7 +205,7 @@ def _values(truth: Truth, number: int, name: str, found: Value) -> tuple[str, st
 
 
 def _wrong(found: Value, exact: np.ndarray, others: list[np.ndarray], ignored: np.ndarray) -> np.ndarray:
-    """Where found elements are farther from the exact ones than the others allow."""
+    """Mark found elements that are farther from the exact ones than the others allow."""
     a, b = found.array, exact
     if found.dtype not in UNITS:
         wrong = a != b
@@ -231,7 +231,7 @@ def _wrong(found: Value, exact: np.ndarray, others: list[np.ndarray], ignored: n
 
 
 def _unstable(exact: np.ndarray, others: list[np.ndarray], sizes: list[float]) -> np.ndarray:
-    """Elements that jump: errors change them from finite to not, or many times as much as values; integers that change."""
+    """Mark elements that jump: errors change them from finite to not, or many times as much as values; integers that change."""
     unstable = np.zeros(exact.shape, bool)
     for other, size in zip(others, sizes, strict=True):
         if exact.dtype.kind in "biu":

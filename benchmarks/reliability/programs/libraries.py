@@ -28,7 +28,7 @@ class Value(NamedTuple):
 
 
 def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Values as they are in a dtype; those of float16 and bfloat16 as float32."""
+    """Round values to a dtype; float16 and bfloat16 become float32."""
     if dtype == "bfloat16":
         return values.astype(ml_dtypes.bfloat16).astype(np.float32)
     if dtype == "float16":
@@ -37,31 +37,31 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def wide(array: np.ndarray) -> np.ndarray:
-    """A copy of the elements in the widest dtype of their kind: later calls write to state, such as counts of batches."""
+    """Copy elements to the widest dtype of their kind: later calls write to state, such as counts of batches."""
     if array.dtype == ml_dtypes.bfloat16 or array.dtype.kind == "f":
         return array.astype(np.float64)
     return array.astype(np.complex128) if array.dtype.kind == "c" else array.copy()
 
 
 class Library:
-    """How a program is run by one library. Names of a program's text are in `names`."""
+    """A library that runs programs. Names of a program's text are in `names`."""
 
     names: dict[str, Any]
 
     def tensor(self, leaf: Leaf, values: np.ndarray) -> Any:
-        """A leaf of these values."""
+        """Make a leaf of these values."""
         raise NotImplementedError
 
     def value(self, tensor: Any) -> Value:
-        """The elements of a tensor and facts about it."""
+        """Return the elements of a tensor and facts about it."""
         raise NotImplementedError
 
     def is_tensor(self, value: Any) -> bool:
-        """Whether a value is a tensor of this library."""
+        """Return whether a value is a tensor of this library."""
         raise NotImplementedError
 
     def module(self, module: Any) -> Any:
-        """A new module, in the library's dtype and on its device."""
+        """Move a new module to the library's dtype and device."""
         return module
 
     def fill(self, parameter: Any, values: np.ndarray) -> None:
@@ -70,11 +70,11 @@ class Library:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Settings while a program runs."""
+        """Apply settings while a program runs."""
         yield
 
     def after(self, statement: Statement, variables: dict[str, Any]) -> None:
-        """Called after each statement, with all variables."""
+        """Follow a statement, with all variables."""
 
 
 class PyTorch(Library):
@@ -89,7 +89,7 @@ class PyTorch(Library):
         return made.requires_grad_(leaf.requires_grad)
 
     def dtype(self, name: str) -> torch.dtype:
-        """The dtype of that name."""
+        """Return the dtype of that name."""
         found: torch.dtype = getattr(torch, name)
         return found
 
@@ -131,7 +131,7 @@ class PyTorch(Library):
 
 
 class _DoubleTorch:
-    """`torch` whose floating-point dtypes are all float64."""
+    """`torch` with float64 for all floating-point dtypes."""
 
     float16 = bfloat16 = float32 = float64 = torch.float64
     complex64 = complex128 = torch.complex128
@@ -141,7 +141,7 @@ class _DoubleTorch:
 
 
 SUMS = frozenset(call.op for name in ("reduction", "contraction", "networks") for call in families()[name]) | {"module"}
-"""Ops whose results are off by units of their operands, not only of themselves."""
+"""Ops with errors of some units of their operands, not only of their results."""
 
 
 class Double(PyTorch):
@@ -201,7 +201,7 @@ class Double(PyTorch):
 
 
 def _largest(x: Any) -> float:
-    """The largest finite magnitude in a tensor; 0 for other values."""
+    """Return the largest finite magnitude in a tensor; 0 for other values."""
     if not isinstance(x, torch.Tensor) or not x.is_floating_point() or not x.numel():
         return 0.0
     return float(torch.nan_to_num(x.detach(), 0.0, 0.0, 0.0).abs().max())

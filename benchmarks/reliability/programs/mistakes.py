@@ -6,7 +6,7 @@ from benchmarks.reliability.programs.draw import Draw, UnfitError, Var
 
 
 def mistake(d: Draw) -> str:
-    """A statement with a mistake."""
+    """Draw a statement with a mistake."""
     return str(d.one(_MISTAKES)(d))
 
 

@@ -29,7 +29,7 @@ _DEVICE_REFUSES = ("on this device", "only being recorded")
 
 
 class Outcome(NamedTuple):
-    """How a program went in one mode."""
+    """The result of a program in one mode."""
 
     differences: Sequence[Difference] = ()
     refused: str = ""
@@ -40,28 +40,28 @@ Mode = Callable[[Program, polyhal.Device], Outcome]
 
 
 def eager(program: Program, device: polyhal.Device) -> Outcome:
-    """Op by op."""
+    """Run op by op."""
     return _judged(_truth(program), run(program, Polyhal(device)))
 
 
 def captured(program: Program, device: polyhal.Device) -> Outcome:
-    """As one function under `polyhal.jit`."""
+    """Run as one function under `polyhal.jit`."""
     return _as_function(program, Polyhal(device), polyhal.jit)
 
 
 def captured_forward(program: Program, device: polyhal.Device) -> Outcome:
-    """The forward pass as one function under `polyhal.jit`, the backward pass outside."""
+    """Run the forward pass as one function under `polyhal.jit`, the backward pass outside."""
     return _as_function(forward_only(program), Polyhal(device), polyhal.jit)
 
 
 def torch_eager(program: Program, device: polyhal.Device) -> Outcome:
-    """By PyTorch, on `torch.device("polyhal")`."""
+    """Run by PyTorch, on `torch.device("polyhal")`."""
     _choose(device)
     return _judged(_truth(program), run(program, PyTorch("polyhal")))
 
 
 def torch_recorded(program: Program, device: polyhal.Device) -> Outcome:
-    """By PyTorch on the device, as one function under `polyhal.torch.jit`."""
+    """Run by PyTorch on the device, as one function under `polyhal.torch.jit`."""
     _choose(device)
     changed = with_parameters(program)
     outcome = _as_function(changed, PyTorch("polyhal"), polyhal.torch.jit, detached=True)
@@ -69,7 +69,7 @@ def torch_recorded(program: Program, device: polyhal.Device) -> Outcome:
 
 
 def torch_compiled(program: Program, device: polyhal.Device) -> Outcome:
-    """By PyTorch on the device, the forward pass as one function under `torch.compile(backend="polyhal")`."""
+    """Run by PyTorch on the device, the forward pass as one function under `torch.compile(backend="polyhal")`."""
     if any(_MADE_IN_CHECKPOINT.search(s.text) for s in program.statements):
         return Outcome(refused="PyTorch's compiler makes tensors inside of checkpoints on the CPU")
     _choose(device)
@@ -86,7 +86,7 @@ def torch_compiled(program: Program, device: polyhal.Device) -> Outcome:
 
 
 def _without_those_of(outcome: Outcome, plain: Callable[[], Outcome]) -> Outcome:
-    """The outcome without differences that PyTorch has on the CPU as well when it runs the program in the same form.
+    """Drop differences that PyTorch has on the CPU as well when it runs the program in the same form.
 
     As one function it takes some views for leaves after writes to their bases, and its compiler loses some aliases.
     """
@@ -98,7 +98,7 @@ def _without_those_of(outcome: Outcome, plain: Callable[[], Outcome]) -> Outcome
 
 
 def together(programs: Sequence[Program], device: polyhal.Device) -> list[Outcome]:
-    """Eagerly, each program in a thread of its own, all at once."""
+    """Run programs eagerly at the same time, each in a thread of its own."""
     truths = [_truth(p) for p in programs]
     seen: list[Sequence[Observation]] = [()] * len(programs)
 
@@ -125,7 +125,7 @@ MODES: dict[str, Mode] = {
 
 @functools.lru_cache(2)
 def _truth(program: Program) -> Truth:
-    """PyTorch's runs of one call, for all modes that make one."""
+    """Return PyTorch's runs of one call, for all modes that make one."""
     return Truth(program)
 
 
@@ -140,7 +140,7 @@ def _judged(truth: Truth, seen: Sequence[Observation], *, as_function: bool = Fa
 
 
 def _is_refusal(seen: Observation) -> bool:
-    """Whether the last error of a run says that the device or the mode does not take the program."""
+    """Return whether the last error of a run says that the device or the mode does not take the program."""
     last = seen.raised.get(max(seen.raised)) if seen.raised else ""
     named = last in ("CaptureError", "RefusedError", "FallbackRefusedError", "UnsupportedOpError")
     return named or any(text in seen.message for text in _DEVICE_REFUSES)

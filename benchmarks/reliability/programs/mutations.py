@@ -17,7 +17,7 @@ from polyhal.hal import dispatch
 
 
 class Mutation(NamedTuple):
-    """A fault, the mode that runs it, and what plants it until the stack is left."""
+    """A fault, the mode that shows it, and a function that plants it until the stack is left."""
 
     name: str
     mode: str
@@ -25,7 +25,7 @@ class Mutation(NamedTuple):
 
 
 class Hunt(NamedTuple):
-    """How a fault was looked for."""
+    """The course of the search for a fault."""
 
     mode: str
     tried: int
@@ -158,7 +158,7 @@ MUTATIONS = (
 
 @contextlib.contextmanager
 def planted(mutation: Mutation, device: polyhal.Device) -> Iterator[None]:
-    """A fault in Polyhal, with plans that are made with it."""
+    """Plant a fault in Polyhal, with plans that are made with it."""
     with contextlib.ExitStack() as stack:
         device.plans.clear()
         stack.callback(device.plans.clear)

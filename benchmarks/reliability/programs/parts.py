@@ -21,7 +21,7 @@ _OPTIMIZERS = (
 
 
 def module(d: Draw, number: int) -> str:
-    """A statement that makes module `number`, for some tensor of the program."""
+    """Draw a statement that makes module `number`, for some tensor of the program."""
     x = _input(d)
     last = x.shape[-1]
     kinds = [
@@ -52,7 +52,7 @@ def _input(d: Draw) -> Var:
 
 
 def call(d: Draw) -> str:
-    """An expression that calls a module, or uses its weight."""
+    """Draw an expression that calls a module, or uses its weight."""
     name = d.one([n for n, m in d.variables.items() if isinstance(m, torch.nn.Module)])
     m = d.variables[name]
     if hasattr(m, "weight") and m.weight is not None and d.chance(0.2):
@@ -64,7 +64,7 @@ def call(d: Draw) -> str:
 
 
 def shared(d: Draw) -> str:
-    """A statement after which two linear modules have one weight."""
+    """Draw a statement after which two linear modules have one weight."""
     modules = [n for n, m in d.variables.items() if isinstance(m, torch.nn.Linear)]
     pairs = [(a, b) for a in modules for b in modules if a < b and _shape(d, a) == _shape(d, b)]
     a, b = d.one(pairs)
@@ -76,7 +76,7 @@ def _shape(d: Draw, name: str) -> tuple[int, ...]:
 
 
 def optimizer(d: Draw, number: int) -> str:
-    """A statement that makes optimizer `number`, of parameters and modules."""
+    """Draw a statement that makes optimizer `number`, of parameters and modules."""
     parameters = [n for n, t in d.variables.items() if n[0] == "p" and n[1:].isdigit()]
     parameters += [f"*{n}.parameters()" for n, m in d.variables.items() if isinstance(m, torch.nn.Module)]
     if not parameters:
@@ -86,6 +86,6 @@ def optimizer(d: Draw, number: int) -> str:
 
 
 def use_optimizer(d: Draw) -> str:
-    """A statement that steps, or drops gradients."""
+    """Draw a statement that steps, or drops gradients."""
     name = d.one([n for n, o in d.variables.items() if isinstance(o, torch.optim.Optimizer)])
     return f"{name}.{d.one(('step()', 'step()', 'zero_grad()'))}"

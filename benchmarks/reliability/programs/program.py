@@ -17,7 +17,7 @@ NAME = re.compile(r"\b[a-z]\d+\b")
 _TARGETS = re.compile(r"^ *([a-z]\d+(?:, [a-z]\d+)*) = ", re.MULTILINE)
 
 DOUBLES = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "float64": "float64"}
-"""The dtype that stands for each floating-point one in the run in double precision."""
+"""The dtype of each floating-point one in the run in double precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Leaf:
 
     @property
     def is_parameter(self) -> bool:
-        """The leaf is made once, before the first call, and keeps its gradient from call to call."""
+        """True if the leaf is made once, before the first call, and keeps its gradient from call to call."""
         return self.name.startswith("p")
 
 
@@ -81,17 +81,17 @@ class Program:
         return tuple(s for s in self.statements if not s.at_setup)
 
     def text(self) -> str:
-        """The statements of each call, as Python."""
+        """Return the statements of each call, as Python."""
         return "\n".join(s.text for s in self.body)
 
     def without_unused_leaves(self) -> Program:
-        """The same program without leaves that no statement mentions."""
+        """Drop leaves that no statement mentions."""
         used = frozenset[str]().union(*(s.names for s in self.statements))
         return Program(self.seed, tuple(leaf for leaf in self.leaves if leaf.name in used), self.statements)
 
 
 def closed(statements: Iterable[Statement], leaves: Iterable[Leaf]) -> tuple[Statement, ...]:
-    """The statements that can run: those whose variables exist when it is their turn."""
+    """Return the statements whose variables exist when it is their turn."""
     known = {leaf.name for leaf in leaves}
     kept = []
     for s in sorted(statements, key=lambda s: not s.at_setup):

@@ -14,11 +14,11 @@ from benchmarks.reliability.programs.program import Leaf, Program, Statement, cl
 
 _CHECKPOINT = re.compile(r"torch\.utils\.checkpoint\.checkpoint\(lambda ([^:]*): (.*), \1, use_reentrant=False\)")
 Fails = Callable[[Program], bool]
-"""Whether a program still fails in the way that is looked for."""
+"""Tells a program that still fails in the way that is looked for."""
 
 
 def reduced(program: Program, fails: Fails, tries: int = 600) -> Program:
-    """The smallest program found by so many tries."""
+    """Return the smallest program found by so many tries."""
     budget = iter(range(tries))
     before = None
     while before is not program:
@@ -52,7 +52,7 @@ def _fails(candidate: Program, fails: Fails) -> bool:
 
 
 def _fewer_statements(program: Program) -> Iterator[Program]:
-    """Without a stretch of statements, long ones first, and without those that needed them."""
+    """Drop a stretch of statements, long ones first, and the statements that needed them."""
     size = len(program.statements) // 2
     while size:
         for begin in range(len(program.statements) - size, -1, -size):
@@ -62,7 +62,7 @@ def _fewer_statements(program: Program) -> Iterator[Program]:
 
 
 def _values_for_statements(program: Program) -> Iterator[Program]:
-    """With a leaf in place of a statement that makes a tensor."""
+    """Replace a statement that makes a tensor by a leaf."""
     library = PyTorch()
     values = run(program, library)[0].values
     for position in range(len(program.statements) - 1, -1, -1):
@@ -79,7 +79,7 @@ def _values_for_statements(program: Program) -> Iterator[Program]:
 
 
 def _one_line_less(program: Program) -> Iterator[Program]:
-    """Without the guard, the checkpoint or the `no_grad` around a statement; with fewer terms in a sum of results."""
+    """Drop the checkpoint or the `no_grad` around a statement, or terms of a sum of results."""
     for position, s in enumerate(program.statements):
         for text in _simpler_texts(s.text):
             changed = (
@@ -103,7 +103,7 @@ def _simpler_texts(text: str) -> Iterator[str]:
 
 
 def _simpler_leaves(program: Program) -> Iterator[Program]:
-    """With a leaf that needs no gradient, is no parameter, or has plainer values; with all floats in float32."""
+    """Make all floats float32, or a leaf one that needs no gradient or has plainer values."""
     if any(leaf.dtype in ("float16", "bfloat16", "float64") for leaf in program.leaves):
         yield replace(
             program,
@@ -125,7 +125,7 @@ def _simpler(leaf: Leaf) -> Iterator[Leaf]:
 
 
 def _shorter_axes(program: Program) -> Iterator[Program]:
-    """With all axes of one length cut to a shorter one."""
+    """Cut all axes of one length to a shorter one."""
     lengths = sorted({n for leaf in program.leaves for n in leaf.values.shape if n > 1}, reverse=True)
     for length in lengths:
         for shorter in (1, 2):
@@ -139,7 +139,7 @@ def _cut(leaf: Leaf, length: int, shorter: int) -> Leaf:
 
 
 def as_test(program: Program, name: str = "") -> str:
-    """A test of the program, to be pasted."""
+    """Return a test of the program, to be pasted."""
     lines = [f"def test_{name or f'the_program_of_seed_{program.seed}'}(device: Device) -> None:", "    assert_agrees("]
     lines.append("        device,")
     lines.append('        """')

@@ -27,7 +27,7 @@ that dies is a finding with the mode and the stacks of its threads.
 
 
 def section(result: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of the section."""
+    """Yield the lines of the section."""
     yield _ABOUT
     runs = result.get("runs", {})
     if runs:

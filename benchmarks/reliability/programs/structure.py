@@ -21,17 +21,17 @@ class Kind(NamedTuple):
 
 
 def _writable(d: Draw) -> Var:
-    """A floating-point tensor that may be overwritten."""
+    """Draw a floating-point tensor that may be overwritten."""
     return d.tensor(lambda t: t.is_floating_point() and _is_writable(t))
 
 
 def _is_writable(t: torch.Tensor) -> bool:
-    """Whether PyTorch takes writes: not to a leaf that needs a gradient, nor to memory that is seen twice."""
+    """Return whether PyTorch takes writes: not to a leaf that needs a gradient, nor to elements that share memory."""
     return not (t.requires_grad and t.is_leaf) and _seen_once(t) and not _is_view_of_leaf(t)
 
 
 def _seen_once(t: torch.Tensor) -> bool:
-    """Whether no two elements share memory, as those of a broadcast and of overlapping windows do."""
+    """Return whether no two elements share memory, as in a broadcast and in overlapping windows."""
     reach = 0
     for stride, n in sorted(zip(t.stride(), t.shape, strict=True)):
         if n > 1 and stride <= reach:
@@ -46,13 +46,13 @@ def _is_view_of_leaf(t: torch.Tensor) -> bool:
 
 
 def _operand(d: Draw, x: Var) -> str:
-    """A tensor that broadcasts to the shape of x."""
+    """Draw a tensor that broadcasts to the shape of x."""
     found = d.every(lambda t: t.dtype is x.t.dtype and t.ndim <= x.ndim and _broadcasts(t, x))
     return str(d.one(found)) if found and d.chance(0.85) else str(d.fitting(x.shape, x.t.dtype))
 
 
 def _seen(d: Draw, y: str, x: Var) -> str:
-    """An operand in the shape of x, sometimes as a view that PyTorch makes where the operand is used."""
+    """Draw the form of an operand in the shape of x: itself, or a view that is made where it is used."""
     shape = tuple(d.variables[y].shape)
     if not x.ndim or shape != x.shape or not d.chance(0.4):
         return y
@@ -120,7 +120,7 @@ def _write_slice(d: Draw) -> str:
 
 
 def _write_copy(d: Draw) -> str:
-    """A copy of a tensor, or of a view of it, to another one, and a write to the source after it."""
+    """Draw a copy of a tensor, or of a view of it, to another one, and a write to the source after it."""
     x = _writable(d)
     y = d.tensor(lambda t: t.dtype is x.t.dtype and t.shape == x.shape and t is not x.t and _is_writable(t))
     place = d.one((f"{x}[0:]", f"{x}[...]", f"{x}[:]")) if x.ndim else f"{x}[...]"
@@ -141,7 +141,7 @@ def _write_parameter(d: Draw) -> str:
 
 
 def _root(d: Draw) -> str:
-    """A number that depends on some results."""
+    """Draw a number that depends on some results."""
     roots = d.every(
         lambda t: t.requires_grad and t.grad_fn is not None and t.numel() > 0 and bool(torch.isfinite(t).all())
     )
@@ -156,7 +156,7 @@ def _root(d: Draw) -> str:
 
 
 def backward(d: Draw) -> str:
-    """A backward pass from some results."""
+    """Draw a backward pass from some results."""
     return f"{{v}} = {_root(d)}\n{{v}}.backward({'retain_graph=True' if d.chance(0.4) else ''})"
 
 
@@ -207,7 +207,7 @@ _USES = (
 
 
 def _several_uses(d: Draw) -> str:
-    """A leaf or a result that is an operand several times, some of them of sums, whose gradients share memory."""
+    """Draw several uses of a leaf or a result, some of them in sums, whose gradients share memory."""
     x = d.tensor(lambda t: t.requires_grad and t.is_leaf and t.is_floating_point()) if d.chance(0.6) else d.floats()
     return f"{{v}} = {d.one(_USES).format(x=x, y=d.fitting(x.shape, x.t.dtype))}"
 
@@ -218,7 +218,7 @@ def _delete(d: Draw) -> str:
 
 
 def in_checkpoint(expression: str) -> str:
-    """An expression that is computed again in the backward pass."""
+    """Make an expression one that is computed again in the backward pass."""
     names = ", ".join(dict.fromkeys(NAME.findall(expression)))
     if not names:
         raise UnfitError

@@ -58,7 +58,7 @@ def one(seed: int, device: polyhal.Device, begins: Callable[[str], object] = lam
 
 
 def _finding(program: Program, mode: str, device: polyhal.Device, outcome: Outcome) -> str:
-    """The first difference, with the smallest program that shows it; empty if there is none."""
+    """Describe the first difference, with the smallest program that shows it; empty if nothing differs."""
     differences = [d for d in outcome.differences if not explained(program, d)]
     if not differences:
         return ""

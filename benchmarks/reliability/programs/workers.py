@@ -122,7 +122,7 @@ def _text(seed: int) -> str:
 
 
 def nothing(seed: int) -> Result:
-    """The result of a program that did not run."""
+    """Return the result of a program that did not run."""
     return {
         "seed": seed, "statements": 0, "ops": [], "modes": {}, "refused": 0, "known": {}, "findings": [], "last": False,
     }  # fmt: skip

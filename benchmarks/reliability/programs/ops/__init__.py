@@ -11,7 +11,7 @@ from benchmarks.reliability.programs.ops.elementwise import elementwise
 
 @functools.cache
 def families() -> dict[str, tuple[Call, ...]]:
-    """All calls by family."""
+    """Return all calls by family."""
     return {
         "elementwise": elementwise(),
         "movement": movement.CALLS,

@@ -18,12 +18,12 @@ class Call(NamedTuple):
 
 
 def of_floats(op: str, *forms: str, least: int = 0, most: int = 9, nonempty: bool = False) -> Call:
-    """Calls of one floating-point tensor of so many axes, in one of the forms, see `filled`."""
+    """Declare calls of one floating-point tensor of so many axes, in one of the forms, see `filled`."""
     return Call(op, lambda d: filled(d, d.floats(least, most, nonempty=nonempty), d.one(forms)))
 
 
 def of_any(op: str, *forms: str, least: int = 0) -> Call:
-    """Calls of one tensor of any dtype but bool, uint8 and complex ones, in one of the forms."""
+    """Declare calls of one tensor of any dtype but bool, uint8 and complex ones, in one of the forms."""
 
     def draw(d: Draw) -> str:
         def suits(t: torch.Tensor) -> bool:
@@ -35,7 +35,7 @@ def of_any(op: str, *forms: str, least: int = 0) -> Call:
 
 
 def of_tensors(op: str, *forms: str, least: int = 0, most: int = 9, nonempty: bool = False) -> Call:
-    """Calls of one tensor of any dtype but complex ones, in one of the forms."""
+    """Declare calls of one tensor of any dtype but complex ones, in one of the forms."""
 
     def suits(t: torch.Tensor) -> bool:
         return least <= t.ndim <= most and not t.is_complex() and (t.numel() > 0 or not nonempty)
@@ -44,7 +44,7 @@ def of_tensors(op: str, *forms: str, least: int = 0, most: int = 9, nonempty: bo
 
 
 def of_fit(op: str, suits: Callable[[torch.Tensor], bool], *forms: str) -> Call:
-    """Calls of one tensor that suits, in one of the forms."""
+    """Declare calls of one tensor that suits, in one of the forms."""
     return Call(op, lambda d: filled(d, d.tensor(suits), d.one(forms)))
 
 
@@ -73,7 +73,7 @@ def filled(d: Draw, x: Var, form: str) -> str:
 
 
 def length_of(x: Var, axis: int) -> int:
-    """The length of an axis, which must not be empty."""
+    """Return the length of an axis, which must not be empty."""
     if not x.shape[axis]:
         raise UnfitError
     return x.shape[axis]

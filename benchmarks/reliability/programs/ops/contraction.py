@@ -20,7 +20,7 @@ def _matmul(d: Draw) -> str:
 
 
 def _of(d: Draw, form: str, first: int, *shapes: str) -> str:
-    """A product: x has `first` axes, whose lengths are a, b, c in the shapes of the others; n is a length of its own."""
+    """Draw a product: x has `first` axes, whose lengths are a, b, c in the shapes of the others; n and k are drawn."""
     x = d.floats(first, first)
     lengths = dict(zip("abc", x.shape, strict=False)) | {"n": d.length(), "k": d.length()}
     others = [d.fitting([lengths[s] for s in shape], x.t.dtype) for shape in shapes]
@@ -36,14 +36,14 @@ def _square(d: Draw) -> Var:
 
 
 def _solid(x: Var) -> str:
-    """A matrix that is far from singular, made of any square one."""
+    """Return a matrix that is far from singular, made of any square one."""
     if not torch.isfinite(x.t).all():
         raise UnfitError
     return f"torch.tanh({x}) + 4 * torch.eye({x.shape[-1]}, dtype={x.t.dtype})"
 
 
 def _of_solid(op: str, form: str) -> Call:
-    """Calls of a matrix {s} that is far from singular, with {y} of its shape."""
+    """Declare calls of a matrix {s} that is far from singular, with {y} of its shape."""
 
     def draw(d: Draw) -> str:
         x = _square(d)

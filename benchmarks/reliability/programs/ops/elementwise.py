@@ -19,7 +19,7 @@ _NOT_HERE = frozenset({"nextafter", "where", "clip", "binary_cross_entropy", "th
 
 
 def elementwise() -> tuple[Call, ...]:
-    """A call for each elementwise op that PyTorch has under the same name."""
+    """Return a call for each elementwise op that PyTorch has under the same name."""
     made = []
     for op in OPS:
         name = _name(op.name)
@@ -84,7 +84,7 @@ _TAKE_NUMBERS = frozenset(
 
 
 def _is_differentiable(name: str, arity: int) -> bool:
-    """Whether PyTorch has gradients of an op, in all of its operands."""
+    """Return whether PyTorch has gradients of an op, in all of its operands."""
     x = torch.full((1,), 0.5, requires_grad=True)
     try:
         function = eval(name, dict(_PLACES))
@@ -99,7 +99,7 @@ def _is_integer(t: torch.Tensor) -> bool:
 
 
 def _intervals(op: OpDef) -> list[tuple[float, float]]:
-    """The interval of each operand in the samples of an op."""
+    """Return the interval of each operand in the samples of an op."""
     samples = op.tests.samples
     drawn = [s for s in samples(np.random.default_rng(0)) if not s.special and not s.note] if samples else []
     found = []
@@ -110,7 +110,7 @@ def _intervals(op: OpDef) -> list[tuple[float, float]]:
 
 
 def _within(d: Draw, x: Var, interval: tuple[float, float]) -> str:
-    """The text of an operand, brought into an interval if values elsewhere would be NaN or infinite."""
+    """Bring an operand into an interval if values elsewhere would be NaN or infinite."""
     low, high = interval
     if not x.t.is_floating_point() or (low < -1.5 and high > 1.5) or d.chance(0.05):
         return x

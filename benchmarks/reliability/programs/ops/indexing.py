@@ -27,7 +27,7 @@ def _index_select(d: Draw) -> str:
 
 
 def _along(op: str, form: str, *, floats: bool = True) -> Call:
-    """Calls with indices {i} along axis {a}, in the shape of {x}, and values {y}."""
+    """Declare calls with indices {i} along axis {a}, in the shape of {x}, and values {y}."""
 
     def draw(d: Draw) -> str:
         x = d.floats(1, nonempty=True) if floats else _any(d)
@@ -38,7 +38,7 @@ def _along(op: str, form: str, *, floats: bool = True) -> Call:
 
 
 def _by_rows(op: str, form: str) -> Call:
-    """Calls with rows {i}, each once, and values {s} for them."""
+    """Declare calls with rows {i}, each once, and values {s} for them."""
 
     def draw(d: Draw) -> str:
         x = d.floats(1, nonempty=True)

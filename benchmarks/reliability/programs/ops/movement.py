@@ -13,7 +13,7 @@ def _any(d: Draw, least: int = 0) -> Var:
 
 
 def _reshaped(d: Draw, x: Var) -> tuple[int, ...]:
-    """Another shape of as many elements."""
+    """Draw another shape of as many elements."""
     n = x.t.numel()
     fits = [(n,), (-1,) if n else (0,), (1, n), (n, 1), *((k, n // k) for k in (2, 3, 4) if n % k == 0)]
     if n % 6 == 0:
@@ -26,7 +26,7 @@ def _permutation(d: Draw, x: Var) -> list[int]:
 
 
 def slices(d: Draw, x: Var) -> str:
-    """Brackets with slices, integers, `None` and `...` that select a part of x."""
+    """Draw slices, integers, `None` and `...` that select a part of x."""
     items = []
     for n in x.shape:
         kind = d.rng.randrange(6)
@@ -54,7 +54,7 @@ def _split(d: Draw) -> str:
 
 
 def _parts(d: Draw, x: Var, views: str) -> str:
-    """Several views of x, or copies: PyTorch refuses writes to one of several views if gradients are needed."""
+    """Return several views of x, or copies: PyTorch refuses writes to one of several views if gradients are needed."""
     return f"[part.clone() for part in {views}]" if x.t.requires_grad or d.chance(0.2) else views
 
 

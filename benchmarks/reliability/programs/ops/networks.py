@@ -9,7 +9,7 @@ from benchmarks.reliability.programs.ops.call import Call, filled, of_floats
 
 
 def _image(d: Draw, axes: int) -> Var:
-    """A tensor of batch, channels and so many axes more, none of them short."""
+    """Draw a tensor of batch, channels and so many axes more, none of them short."""
 
     def suits(t: torch.Tensor) -> bool:
         return t.is_floating_point() and t.ndim == axes + 2 and t.numel() > 0 and min(t.shape[2:]) >= 2
@@ -39,12 +39,12 @@ def _batch_norm(d: Draw) -> str:
 
 
 def _of_image(op: str, axes: int, *forms: str) -> Call:
-    """Calls of an image of so many axes besides batch and channels, in one of the forms."""
+    """Declare calls of an image of so many axes besides batch and channels, in one of the forms."""
     return Call(op, lambda d: filled(d, _image(d, axes), d.one(forms)))
 
 
 def _norm(op: str, form: str) -> Call:
-    """Calls of a norm over the last axis, of length {s}, with weight {w} and bias {v}."""
+    """Declare calls of a norm over the last axis, of length {s}, with weight {w} and bias {v}."""
 
     def draw(d: Draw) -> str:
         x = d.floats(1, nonempty=True)
@@ -62,7 +62,7 @@ def _attention(d: Draw) -> str:
 
 
 def _of_classes(op: str, form: str) -> Call:
-    """Calls of a loss of {x} against the classes {i}."""
+    """Declare calls of a loss of {x} against the classes {i}."""
 
     def draw(d: Draw) -> str:
         x = d.floats(2, 2, nonempty=True)
