@@ -174,3 +174,16 @@ def test_a_hook_on_a_view_that_was_written_runs_once_with_the_whole_gradient() -
         h.register_hook(lambda g, seen=seen: seen.append(g.tolist()))
         (h.sin() * 0 + h * h).sum().backward(retain_graph=True)
         assert seen == [[12.0] * 3]
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "batch"), [(0, 3, 2), (3, 0, 2), (3, 2, 0)])
+def test_linear_layers_with_an_axis_of_length_0_have_gradients(
+    torch_on_numpy: str, inputs: int, outputs: int, batch: int
+) -> None:
+    found = []
+    for place in ("cpu", torch_on_numpy):
+        shapes = (2, batch, inputs), (outputs, inputs), (outputs,)
+        x, w, b = (torch.ones(s, device=place, requires_grad=True) for s in shapes)
+        F.linear(x, w, b).sum().backward()
+        found.append([None if t.grad is None else t.grad.tolist() for t in (x, w, b)])
+    assert found[0] == found[1]

@@ -54,7 +54,7 @@ def _copied(program: Program, difference: Difference) -> bool:
         return bool(re.search(r"batch_first=True|nn\.LSTM\(", _all_text(program)))
     if not re.search(r"modified by an inplace operation: \[polyhal", difference.text):
         return False
-    other_nodes = r"batch_first=True|[lL]inear\(|cross_entropy\("
+    other_nodes = r"batch_first=True|[lL]inear\(|cross_entropy\(|scaled_dot_product_attention\("
     return "ScaledDotProd" in difference.text or bool(re.search(other_nodes, _all_text(program)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from polyhal.torch.registration import aten
@@ -32,11 +33,12 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 @aten("linear_backward")
 def linear_backward(x: Any, grad: Any, weight: Any, mask: Any) -> Any:
     """Gradients of the input, the weight and the bias."""
-    rows = F["reshape"](grad, (-1, grad.shape[-1]))
+    count = math.prod(grad.shape[:-1])
+    rows = F["reshape"](grad, (count, grad.shape[-1]))
     dx = F["reshape"](F["matmul"](rows, weight), x.shape) if mask[0] else None
     if not mask[1]:
         return dx, None, F["sum"](rows, 0) if mask[2] else None
-    inputs = F["reshape"](x, (-1, x.shape[-1]))
+    inputs = F["reshape"](x, (count, x.shape[-1]))
     if mask[2]:
         return (dx, *F["linear_weight_grad"](rows, inputs))
     return dx, F["matmul"](F["permute"](rows, (1, 0)), inputs), None
