@@ -110,6 +110,11 @@ class PartialCollector(LeafAccumulator):
         share(g)
 
 
+def _without_repeats(g: Tensor) -> Tensor:
+    """Copy the gradient of a sum, whose elements are one in memory: the caller may write to some of them."""
+    return _copy(g) if 0 in g.strides and g.size > 1 and not g.is_contiguous else g
+
+
 class GradientCollector:
     """Collects the gradients of chosen tensors, which need not be leaves."""
 
@@ -120,8 +125,8 @@ class GradientCollector:
         self._totals: dict[tuple[int, int], Tensor] = {}
 
     def gradients(self) -> list[Tensor | None]:
-        """One gradient for each tensor; None if there is no path."""
-        return [self._totals.get(key) for key in self._keys]
+        """Return one gradient for each tensor, without repeated elements; None if there is no path."""
+        return [None if g is None else _without_repeats(g) for g in map(self._totals.get, self._keys)]
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
         """Take the gradient of a leaf along one path."""

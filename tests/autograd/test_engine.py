@@ -41,6 +41,14 @@ def test_gradients_add_up_until_they_are_cleared(device: Device) -> None:
     assert x.grad is None
 
 
+def test_a_write_to_a_part_of_a_returned_gradient_changes_that_part(device: Device) -> None:
+    x = leaf([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device)
+    for result, value in ((x.sum(), 1.0), (x.mean(), 1 / 6), (x.mean(0).sum(), 0.5)):
+        (g,) = polyhal.grad(result, x)
+        g[:1, :1] = -1.0
+        np.testing.assert_allclose(g.numpy(), [[-1, value, value], [value, value, value]], rtol=1e-6)
+
+
 def test_broadcast_inputs_get_gradients_of_their_shape(device: Device) -> None:
     a, b, c = leaf(np.ones((2, 3)), device), leaf(np.ones((3,)), device), leaf(2.0, device)
     (a * b + c).sum().backward()
