@@ -24,8 +24,8 @@ OPTIONAL_UNARY: frozenset[str] = frozenset({
 OPTIONAL_BINARY: frozenset[str] = frozenset({
     # comparisons and extrema
     "min", "fmax", "fmin", "not_equal", "greater", "greater_equal", "less_equal",
-    # division, powers and signs; floor_divide and remainder round towards minus infinity
-    "floor_divide", "remainder", "fmod", "pow", "hypot", "atan2", "copysign", "heaviside",
+    # division, powers and signs; floor_divide and remainder round towards minus infinity, truncated_quotient towards zero
+    "floor_divide", "remainder", "truncated_quotient", "fmod", "pow", "hypot", "atan2", "copysign", "heaviside",
     # logarithms and entropies
     "logaddexp", "logaddexp2", "xlogy", "xlog1py", "binary_cross_entropy",
     # gradients: of the gradient of the result, and the input or the result

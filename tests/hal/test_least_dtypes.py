@@ -48,7 +48,7 @@ def test_a_decomposition_through_a_dtype_that_is_not_stored_is_refused(monkeypat
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
     reduced = core_only(Device("numpy"), dtypes.REQUIRED)
     x = place_input(np.ones(3, np.float32), InputLayout.CONTIGUOUS, reduced)
-    with pytest.raises(FallbackRefusedError, match="it takes int16, which the device does not store"):
+    with pytest.raises(FallbackRefusedError, match="it needs int16, which the device does not store"):
         apply(op, (x,), (), reduced)
 
 

@@ -244,7 +244,9 @@ def test_clones_and_sizes() -> None:
 
 
 def test_the_default_device_is_set_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry(), "_default", registry()._default)
+    for name in ("_default", "_chosen"):
+        monkeypatch.setattr(registry(), name, getattr(registry(), name))
+    ph.set_default_device(None)
     first = ph.get_default_device()
     ph.set_default_device("numpy:no_f64")
     assert ph.get_default_device() is ph.Device("numpy:no_f64") is ph.Device.default()

@@ -116,4 +116,4 @@ def atan(x: Any, where: Op, less: Op, absolute: Op) -> Any:
     base = (big.cast(dtype=x.dtype) + less(0.66, size).cast(dtype=x.dtype)) * (math.pi / 4)
     z = reduced * reduced
     angle = base + (reduced + reduced * (z * (_horner(z, _ATAN[0]) / _horner(z, _ATAN[1]))))
-    return where(less(x, 0.0), -angle, angle)
+    return where(less(x, 0.0), -angle, where(less(0.0, x), angle, x))  # -0 stays -0

@@ -116,7 +116,7 @@ def _sinh(x: Any) -> Any:
     e = expm1(abs_(x))
     # Beyond 20 the second term rounds away; e / (e + 1) would end as inf / inf.
     half = where(less(20.0, abs_(x)), e, e + e / (e + 1.0)) * 0.5
-    return where(less(x, 0.0), -half, half)
+    return where(less(x, 0.0), -half, where(less(0.0, x), half, x))  # -0 stays -0
 
 
 sinh = elementwise(
@@ -144,7 +144,7 @@ cosh: OpFunction = elementwise(
 def _tanh(x: Any) -> Any:
     e = expm1(abs_(x) * -2.0)
     half = -e / (e + 2.0)
-    return where(less(x, 0.0), -half, half)
+    return where(less(x, 0.0), -half, where(less(0.0, x), half, x))  # -0 stays -0
 
 
 tanh_grad = elementwise(
