@@ -135,7 +135,7 @@ def _candidate() -> Candidate:
 
 
 def _result_path() -> Path:
-    return benchmark_cache._folder() / benchmark_cache._digest(BenchmarkCache().key(_candidate()))
+    return benchmark_cache._folders()[0] / benchmark_cache._digest(BenchmarkCache().key(_candidate()))
 
 
 def _result() -> Any:
