@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -185,87 +184,6 @@ def test_a_gradient_penalty(device: Device) -> None:
     expected = 2 * s * s * wv + (xv.T @ (-4 * s * s * t)) * norm
     assert w.grad is not None
     np.testing.assert_allclose(w.grad.numpy(), expected, rtol=2e-4, atol=1e-9)
-
-
-def test_no_grad_records_nothing(device: Device) -> None:
-    x = leaf([1.0], device)
-    with polyhal.no_grad():
-        assert not polyhal.is_grad_enabled()
-        assert not (x * 2).requires_grad
-        with polyhal.enable_grad():
-            assert (x * 2).requires_grad
-    assert polyhal.is_grad_enabled()
-
-    @polyhal.no_grad()
-    def inference(v: Tensor) -> Tensor:
-        return v * 2
-
-    assert not inference(x).requires_grad
-    assert not inference(x).requires_grad
-    with polyhal.set_grad_enabled(False):
-        assert not (x * 2).requires_grad
-
-
-def test_set_grad_enabled_switches_at_once() -> None:
-    polyhal.set_grad_enabled(False)
-    try:
-        assert not polyhal.is_grad_enabled()
-        with polyhal.set_grad_enabled(True):
-            assert polyhal.is_grad_enabled()
-        assert not polyhal.is_grad_enabled()
-        with polyhal.no_grad():
-            polyhal.set_grad_enabled(True)
-            assert polyhal.is_grad_enabled()
-        assert not polyhal.is_grad_enabled()
-    finally:
-        polyhal.set_grad_enabled(True)
-    assert polyhal.is_grad_enabled()
-
-
-def test_set_grad_enabled_on_a_function_leaves_the_mode_outside() -> None:
-    @polyhal.set_grad_enabled(False)
-    def mode() -> bool:
-        return polyhal.is_grad_enabled()
-
-    assert polyhal.is_grad_enabled()
-    assert not mode()
-    assert not mode()
-    assert polyhal.is_grad_enabled()
-
-
-def test_the_mode_of_a_set_grad_enabled_block_is_restored_however_often_it_is_entered() -> None:
-    off = polyhal.set_grad_enabled(False)
-    for _ in range(2):
-        with off:
-            assert not polyhal.is_grad_enabled()
-        assert polyhal.is_grad_enabled()
-
-
-def test_a_decorated_function_in_two_threads_keeps_the_mode_of_each() -> None:
-    inside, leave = threading.Event(), threading.Event()
-    modes: list[bool] = []
-
-    @polyhal.no_grad()
-    def call(body: Callable[[], object]) -> None:
-        body()
-
-    def other() -> None:
-        with polyhal.no_grad():
-            call(lambda: (inside.set(), leave.wait(10)))
-            modes.append(polyhal.is_grad_enabled())
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    assert inside.wait(10)
-    call(lambda: (leave.set(), thread.join()))
-    assert polyhal.is_grad_enabled()
-    assert modes == [False]
-
-
-def test_no_grad_ends_with_an_exception() -> None:
-    with pytest.raises(KeyError), polyhal.no_grad():
-        raise KeyError
-    assert polyhal.is_grad_enabled()
 
 
 # --- values that changed --------------------------------------------------------------------------------------------
