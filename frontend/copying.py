@@ -118,7 +118,7 @@ def _deep(x: Any, memo: dict[int, Any]) -> Any:
 
 
 def _replace_memory(x: Any, value: Any) -> None:
-    """Replace memory, shape, dtype and device of `x` by those of `value`.
+    """Replace `x` by `value`: memory, shape, dtype and device.
 
     Raises TypeError unless `value` is a tensor, complex if `x` is. Raises CaptureError in a captured step.
     """

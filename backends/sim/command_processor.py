@@ -43,7 +43,7 @@ class CommandProcessor:
         while True:
             try:
                 queue = self._await_packet()
-            except Exception as error:  # without this thread, the host would wait for ever
+            except Exception as error:  # the host would deadlock without this thread
                 text = str(error) if isinstance(error, InvalidPacketError) else f"{type(error).__name__}: {error}"
                 self._executor.halt(self._fetching, None, text)  # without the bus: halting wakes other devices
                 continue

@@ -66,7 +66,7 @@ class PacketExecutor:
                     self._complete(queue, packet, ready, ready)
         except PageFaultError as error:
             self.halt(queue, packet, str(error), address=error.address)
-        except Exception as error:  # no packet may end the processor's thread: the host would wait for ever
+        except Exception as error:  # no packet may end the processor's thread: the host would deadlock
             self.halt(queue, packet, f"{type(error).__name__}: {error}")
 
     def _is_struck(self, queue: int, packet: Packet) -> bool:

@@ -125,7 +125,7 @@ class GradientCollector:
         self._totals: dict[tuple[int, int], Tensor] = {}
 
     def gradients(self) -> list[Tensor | None]:
-        """Return one gradient for each tensor, without repeated elements; None if there is no path."""
+        """Return one gradient for each tensor, without repeated elements; None without a path."""
         return [None if g is None else _without_repeats(g) for g in map(self._totals.get, self._keys)]
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:

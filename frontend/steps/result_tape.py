@@ -125,7 +125,7 @@ class ResultTape:
 
 @contextmanager
 def _kept(nodes: Sequence[GradNode]) -> Iterator[None]:
-    """Let nodes have the same saved values after a block, which may compute those of checkpointed regions again."""
+    """Let nodes have the same saved values after a block, which may recompute the values of checkpointed regions."""
     before = [(node, node.region, node.saved) for node in nodes]
     try:
         yield

@@ -31,7 +31,7 @@ def _keeps_more(program: Program, difference: Difference) -> bool:
 
 
 def _fails_first(difference: Difference) -> bool:
-    """Whether Polyhal raised before PyTorch did. Positions of guarded statements, which go on, count from 1000."""
+    """Return whether Polyhal raised before PyTorch did. Positions of guarded statements, which go on, count from 1000."""
     ours, _, theirs = difference.text.rpartition("expected ")
     positions = [int(p) for p in re.findall(r"(-?\d+): '", ours) if len(p) < 4]
     later = [int(p) for p in re.findall(r"(\d+): '", theirs) if len(p) < 4]
@@ -80,7 +80,7 @@ def _sign_of_zero(program: Program, difference: Difference) -> bool:
 
 
 def _opposite(a: float, b: float) -> bool:
-    """Whether numbers have opposite signs, or are the angles 0 and pi."""
+    """Return whether numbers have opposite signs, or are the angles 0 and pi."""
     angles = abs(max(abs(a), abs(b)) - math.pi) < 1e-2 and min(abs(a), abs(b)) == 0.0
     return angles or a == -b or abs(a + b) <= 1e-5 * abs(b)
 
@@ -220,7 +220,7 @@ KNOWN = (
     Known(
         "a gradient that PyTorch does not have",
         "Derivatives that PyTorch does not implement are defined here: zeros almost everywhere (`heaviside`, `floor_divide`), "
-        "second derivatives (`cdist`, `hardsigmoid`), those of sorted elements (`unique`).",
+        "second derivatives (`cdist`, `hardsigmoid`), derivatives of sorted elements (`unique`).",
         _defined_gradient,
     ),
     Known(

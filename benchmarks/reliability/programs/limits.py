@@ -58,7 +58,7 @@ LIMITS = (
 
 
 def at_a_limit(program: Program, difference: Difference) -> bool:
-    """Whether a value differs at an infinity, NaN or a very large number, in a program with an op of the table."""
+    """Return whether a value differs at an infinity, NaN or a very large number, in a program with an op of the table."""
     found = re.match(r"(\S+) at .*, expected (\S+),", difference.text)
     if difference.kind != "value" or not found or not _is_special(program):
         return False
@@ -73,7 +73,7 @@ def at_a_limit(program: Program, difference: Difference) -> bool:
 
 
 def _is_special(program: Program) -> bool:
-    """Whether an infinity, NaN or a very large number is among the program's values in PyTorch."""
+    """Return whether an infinity, NaN or a very large number is among the program's values in PyTorch."""
     arrays = [leaf.values for leaf in program.leaves]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

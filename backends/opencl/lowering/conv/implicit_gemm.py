@@ -72,7 +72,7 @@ class _PackedProduct:
 
     @property
     def absent_taps(self) -> bool:
-        """Whether rows of different phases have zeros for taps that only other phases have."""
+        """Return whether rows of one phase are padded with zeros for taps of other phases."""
         return not self.separate and self.output.phases != (1, 1)
 
     def tap_args(self) -> Args:
