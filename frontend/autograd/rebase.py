@@ -177,23 +177,34 @@ def _refused(method: str, kind: str) -> AutogradError:
 def _history(x: Tensor) -> History | None:
     if x.index < 0:
         return None
-    detached = _detached_history(x)
-    if detached is not None:
-        return detached.history
     history: History | None = getattr(x.buffer, "history", None)
-    return history
+    detached: tuple[DetachedHistory, ...] = getattr(x.buffer, "detached", ())
+    if history is None and not detached:
+        return None
+    found = _own_history(x, detached)
+    if isinstance(found, DetachedHistory):
+        return found.history
+    return history if found is None else None
 
 
 def _detached_history(x: Tensor) -> DetachedHistory | None:
     """Return the history of `x` if it, or the tensor that it is a view of, was detached before."""
-    found: tuple[DetachedHistory, ...] = getattr(x.buffer, "detached", ())
+    detached: tuple[DetachedHistory, ...] = getattr(x.buffer, "detached", ())
+    found = _own_history(x, detached) if detached else None
+    return found if isinstance(found, DetachedHistory) else None
+
+
+def _own_history(x: Tensor, detached: tuple[DetachedHistory, ...]) -> DetachedHistory | Tensor | None:
+    """Follow the views on the tape from `x` back to a detached history, or to a leaf, which is not written to on the tape."""
     node = x.node
-    while found and node is not None:
-        for one in found:
+    while node is not None:
+        for one in detached:
             if node.order in one.orders:
                 return one
         parent = node.parents[0] if node.rule is None and node.op.view is not None else None
-        node = parent[0] if isinstance(parent, tuple) else None
+        if parent is not None and not isinstance(parent, tuple):
+            return parent
+        node = None if parent is None else parent[0]
     return None
 
 

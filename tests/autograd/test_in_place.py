@@ -210,6 +210,41 @@ def test_leaves_refuse_operators_and_writes_through_views(device: Device) -> Non
     assert p.tolist() == [[1.0, 2.0]]
 
 
+def test_leaves_in_memory_that_the_tape_wrote_to_refuse_writes_through_views(device: Device) -> None:
+    x, y = Tensor([2.0], device=device), Tensor([3.0], device=device, requires_grad=True)
+    x.copy_(y)
+    leaf = x.detach().requires_grad_()
+    for view in (leaf[0:], leaf.view(1, 1)):
+        with pytest.raises(AutogradError, match="a view of a leaf that requires gradients"):
+            view.add_(1.0)
+    with pytest.raises(AutogradError, match="a view of a leaf that requires gradients"):
+        leaf[0] = 1.0
+    assert x.tolist() == [3.0]
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_view_of_a_leaf_stays_one_after_a_write_to_the_tensor_it_was_detached_from(
+    device: Device, captured: bool
+) -> None:
+    def step(x: Any, y: Any) -> tuple[Any, Any, Any]:
+        made = x * 1.0
+        leaf = made.detach().requires_grad_()
+        view = leaf[0:]
+        made.copy_(y)
+        ((view * view).sum() + 5.0 * made.sum()).backward()
+        return leaf.grad, y.grad, view
+
+    def operands(library: Any, **where: Any) -> tuple[Any, Any]:
+        return library.tensor([2.0], **where), library.tensor([3.0], requires_grad=True, **where)
+
+    expected = [t.tolist() for t in step(*operands(torch))]
+    x, y = operands(polyhal, device=device)
+    run = polyhal.jit(step) if captured else step
+    for _ in range(3):
+        y.grad = None
+        assert [t.tolist() for t in run(x, y)] == expected
+
+
 def test_detached_tensors_stay_off_the_tape(device: Device) -> None:
     x = Tensor([1.0, 2.0], device=device, requires_grad=True)
     y = x * 2
