@@ -106,6 +106,44 @@ def test_state_goes_both_ways(device: ph.Device, name: str, settings: dict[str, 
         np.testing.assert_array_equal(p.numpy(), q.numpy())
 
 
+@pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("SGD", {"momentum": 0.9}), ("Adam", {}), ("AdamW", {"weight_decay": 0.0}), ("Adam", {"amsgrad": True}),
+        ("Adagrad", {}), ("Adadelta", {}), ("RMSprop", {"momentum": 0.5}), ("Adamax", {}), ("NAdam", {}), ("RAdam", {}),
+        ("Rprop", {}), ("ASGD", {"lr": 0.1, "t0": 1}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_infinite_parameters_stay_infinite_without_weight_decay(
+    device: ph.Device, name: str, settings: dict[str, Any], captured: bool
+) -> None:
+    values = np.array([np.inf, -np.inf, 0.5, -2.0], np.float32)
+    gradient = np.array([0.25, -0.5, 1.0, 0.0], np.float32)
+    many = [values] * 3
+    ours = [nn.Parameter(ph.tensor(v, device=device)) for v in many]
+    theirs = [torch.nn.Parameter(torch.tensor(v)) for v in many]
+    a, b = getattr(optim, name)(ours, **settings), getattr(torch.optim, name)(theirs, **settings)
+    scale = ph.tensor(gradient, device=device)
+
+    def step() -> None:
+        for p in ours:
+            p.grad = scale * 1.0
+        a.step()
+
+    run = ph.jit(step) if captured else step
+    for _ in range(4):
+        run()
+        for q in theirs:
+            q.grad = torch.tensor(gradient)
+        b.step()
+    check(ours, theirs)
+    if name == "ASGD":
+        for p, q in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a.state[p]["ax"].numpy(), b.state[q]["ax"].numpy(), rtol=1e-5)
+
+
 def test_groups(device: ph.Device) -> None:
     ours, theirs = pair(device)
     mine = [{"params": ours[:3], "weight_decay": 0.5}, {"params": ours[3:], "lr": 0.2}]

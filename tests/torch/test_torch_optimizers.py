@@ -54,6 +54,21 @@ def test_fused_steps_are_those_of_the_cpu(torch_device: str, kind: str, scaled: 
     assert not polyhal.torch.report().on_cpu, str(polyhal.torch.report())
 
 
+@pytest.mark.parametrize("rate_on_device", [False, True])
+@pytest.mark.parametrize("kind", ["Adam", "AdamW", "SGD", "Adagrad"])
+def test_fused_steps_keep_infinite_parameters(torch_on_numpy: str, kind: str, rate_on_device: bool) -> None:
+    def run(device: str) -> torch.Tensor:
+        p = torch.nn.Parameter(torch.tensor([torch.inf, -torch.inf, 1.0], device=device))
+        rate: Any = torch.tensor(0.1, device=device) if rate_on_device else 0.1
+        optimizer: Any = getattr(torch.optim, kind)([p], lr=rate, weight_decay=0.0, fused=True)
+        for _ in range(2):
+            p.grad = torch.tensor([0.5, 0.25, 1.0], device=device)
+            optimizer.step()
+        return p.detach().cpu()
+
+    torch.testing.assert_close(run(torch_on_numpy), run("cpu"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rate_on_the_device(torch_on_numpy: str, kind: str) -> None:
     expected, _ = _steps(kind, "cpu")

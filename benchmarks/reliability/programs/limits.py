@@ -49,7 +49,6 @@ LIMITS = (
         "NaN at NaN, where PyTorch has the one or the other by the position in the tensor",
         gradients_alone=True,
     ),
-    Limit(r"optim\.\w+\(", "nan", "a weight decay of 0 times an infinite parameter is NaN; PyTorch leaves it out"),
     Limit(
         r"searchsorted\(|bucketize\(", "other", "NaN is the largest element, where PyTorch takes it for the smallest"
     ),

@@ -26,7 +26,8 @@ def _any_rate(step: Callable[..., None]) -> Callable[..., None]:
         ends = OPS["copies"].call(list(params))
         step(ends, *lists, **{**options, "lr": 1.0})
         for p, end in zip(params, ends, strict=True):
-            assign(p, F["lerp"](p, end, cast(F["reshape"](rate, ()), p.dtype)))
+            moved = F["lerp"](p, end, cast(F["reshape"](rate, ()), p.dtype))
+            assign(p, F["where"](F["equal"](p, end), p, moved))  # an infinity that stays has no difference
 
     return run
 

@@ -10,6 +10,7 @@ import numpy as np
 from polyhal.hal.ops.declare import Output, Sample, Specs
 from polyhal.hal.ops.optim.multi_tensor import SHAPES, checked_groups, draw, groups_of, multi_tensor
 from polyhal.hal.ops.optim.step import as_tensor, where_stepping
+from polyhal.hal.ops.optim.update_rule import SYMBOLS, with_decay
 from polyhal.hal.ops.pointwise.exponential import expm1, log, sqrt
 
 
@@ -32,7 +33,7 @@ def _adam_step(*xs: Any, count: int = 0, decoupled: bool = True, counted: bool =
         correction1, correction2 = rest if step is None else (1 - beta1 ** float(step), 1 - beta2 ** float(step))
         if decoupled:
             p = p * (1 - lr * decay)
-        else:
+        elif decay:
             g = g + decay * p
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g * g
@@ -57,9 +58,9 @@ def _decomposed(*xs: Any, count: int, decoupled: bool, counted: bool) -> Any:
         correction1, correction2 = rest if step is None else distinct[id(step)]
         p, g = _cast(param, m), _cast(grad, m)
         if decoupled:
-            p = p - p * (lr * decay)
+            p = p * (1.0 - lr * decay)
         else:
-            g = g + p * decay
+            g = with_decay(SYMBOLS, g, p, decay)
         first = m * beta1 + g * (1.0 - beta1)
         second = v * beta2 + (g * g) * (1.0 - beta2)
         p = p - (first * (lr / correction1)) / (sqrt(second) / sqrt(correction2) + eps)

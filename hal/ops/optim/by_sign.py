@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal.ops.optim.update_rule import update_rule
+from polyhal.hal.ops.optim.update_rule import update_rule, with_decay
 
 
 def _rprop(
@@ -63,10 +63,11 @@ def _asgd(
     weight_decay: Any,
 ) -> Any:
     """One step of averaged SGD. Source: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992)."""
-    g = g + p * weight_decay
+    g = with_decay(ops, g, p, weight_decay)
     eta = lr / ops.pow(1.0 + lambd * lr * (t - 1.0), alpha)
     p = p * (1.0 - lambd * eta) - g * eta
-    return p, ax + (p - ax) / ops.maximum(t - 1.0 - t0, 1.0)
+    count = ops.maximum(t - 1.0 - t0, 1.0)
+    return p, ops.where(count > 1.0, ax + (p - ax) / count, p)
 
 
 asgd_step = update_rule(

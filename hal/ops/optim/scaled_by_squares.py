@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal.ops.optim.update_rule import update_rule
+from polyhal.hal.ops.optim.update_rule import update_rule, with_decay
 
 
 def _adagrad(ops: Any, p: Any, g: Any, sum: Any, *, t: Any, lr: Any, lr_decay: Any, weight_decay: Any, eps: Any) -> Any:  # noqa: A002
     """One step of Adagrad. Source: Duchi, Hazan and Singer, JMLR 12 (2011)."""
-    g = g + p * weight_decay
+    g = with_decay(ops, g, p, weight_decay)
     total = sum + g * g
     return p - g * (lr / (1.0 + (t - 1.0) * lr_decay)) / (ops.sqrt(total) + eps), total
 
@@ -28,7 +28,7 @@ def _adadelta(
     ops: Any, p: Any, g: Any, square_avg: Any, acc_delta: Any, *, t: Any, lr: Any, rho: Any, eps: Any, weight_decay: Any
 ) -> Any:
     """One step of Adadelta. Source: Zeiler, arXiv:1212.5701."""
-    g = g + p * weight_decay
+    g = with_decay(ops, g, p, weight_decay)
     square_avg = square_avg * rho + (g * g) * (1.0 - rho)
     delta = ops.sqrt(acc_delta + eps) / ops.sqrt(square_avg + eps) * g
     acc_delta = acc_delta * rho + (delta * delta) * (1.0 - rho)
@@ -61,7 +61,7 @@ def _rmsprop(
     has_momentum: bool = False,
 ) -> Any:
     """One step of RMSprop. Source: Tieleman and Hinton, lecture 6.5 of "Neural networks for machine learning" (2012)."""
-    g = g + p * weight_decay
+    g = with_decay(ops, g, p, weight_decay)
     square_avg = square_avg * alpha + (g * g) * (1.0 - alpha)
     rest = list(others)
     buffer = rest.pop(0) if has_momentum else None
@@ -107,7 +107,7 @@ def _adamax(
     weight_decay: Any,
 ) -> Any:
     """One step of Adamax. Source: Kingma and Ba, arXiv:1412.6980, section 7."""
-    g = g + p * weight_decay
+    g = with_decay(ops, g, p, weight_decay)
     exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
     exp_inf = ops.maximum(exp_inf * beta2, ops.abs(g) + eps)
     return p - exp_avg / exp_inf * (lr / _correction(ops, beta1, t)), exp_avg, exp_inf
@@ -148,7 +148,7 @@ def _nadam(
 
     The weights contain the schedule of the momentum: (1 - mu_t) / (1 - prod mu) and mu_{t+1} / (1 - prod mu).
     """
-    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, g + p * weight_decay)
+    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, with_decay(ops, g, p, weight_decay))
     exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
     exp_avg_sq = exp_avg_sq * beta2 + (g * g) * (1.0 - beta2)
     scale = ops.sqrt(exp_avg_sq / _correction(ops, beta2, t)) + eps
@@ -182,7 +182,7 @@ def _radam(
     decoupled: bool = False,
 ) -> Any:
     """One step of RAdam. Source: Liu et al., arXiv:1908.03265."""
-    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, g + p * weight_decay)
+    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, with_decay(ops, g, p, weight_decay))
     exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
     exp_avg_sq = exp_avg_sq * beta2 + (g * g) * (1.0 - beta2)
     correction1, correction2 = _correction(ops, beta1, t), _correction(ops, beta2, t)
@@ -222,7 +222,7 @@ def _amsgrad(
     decoupled: bool = False,
 ) -> Any:
     """One step of AMSGrad, or AdamW with its maximum. Source: Reddi, Kale and Kumar, ICLR 2018."""
-    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, g + p * weight_decay)
+    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, with_decay(ops, g, p, weight_decay))
     exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
     exp_avg_sq = exp_avg_sq * beta2 + (g * g) * (1.0 - beta2)
     max_exp_avg_sq = ops.maximum(max_exp_avg_sq, exp_avg_sq)

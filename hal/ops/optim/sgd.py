@@ -10,6 +10,7 @@ import numpy as np
 from polyhal.hal.ops.declare import Output, Sample, Specs
 from polyhal.hal.ops.optim.multi_tensor import SHAPES, checked_groups, draw, groups_of, multi_tensor
 from polyhal.hal.ops.optim.step import as_tensor, where_stepping
+from polyhal.hal.ops.optim.update_rule import SYMBOLS, with_decay
 from polyhal.hal.ops.pointwise.logic import greater
 from polyhal.hal.ops.pointwise.selection import where
 
@@ -35,7 +36,7 @@ def _sgd_step(*xs: Any, count: int = 0, nesterov: bool = False, counted: bool = 
         dampening = 0.0
     params, buffers = [], []
     for i, (p, g) in enumerate(zip(groups[0], groups[1], strict=True)):
-        g = g + decay * p
+        g = g + decay * p if decay else g
         if kinds == 3:
             b = momentum * groups[2][i] + (1 - dampening) * g
             g = g + momentum * b if nesterov else b
@@ -54,7 +55,7 @@ def _decomposed(*xs: Any, count: int, nesterov: bool, counted: bool) -> Any:
         dampening = where(greater(step, 1), dampening, 0.0)
     params, buffers = [], []
     for i, (p, g) in enumerate(zip(groups[0], groups[1], strict=True)):
-        g = g + p * decay
+        g = with_decay(SYMBOLS, g, p, decay)
         if kinds == 3:
             b = groups[2][i] * momentum + g * (1.0 - dampening)
             g = g + b * momentum if nesterov else b

@@ -21,6 +21,7 @@ from polyhal.hal.ops.optim.step import as_tensor, where_stepping
 from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
 from polyhal.hal.ops.pointwise.cast import in_dtype
 from polyhal.hal.ops.pointwise.exponential import exp, expm1, log, pow_, sqrt
+from polyhal.hal.ops.pointwise.logic import not_equal
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
 from polyhal.hal.ops.schema import REQUIRED, Schema, tensors
 
@@ -35,15 +36,21 @@ SYMBOLS = SimpleNamespace(
     log=log,
     maximum=maximum,
     minimum=minimum,
+    not_equal=not_equal,
     pow=pow_,
     sign=sign,
     sqrt=sqrt,
     where=where,
 )
 ARRAYS = SimpleNamespace(
-    abs=np.abs, exp=np.exp, expm1=np.expm1, log=np.log, maximum=np.maximum, minimum=np.minimum, pow=np.power, sign=np.sign,
-    sqrt=np.sqrt, where=np.where,
+    abs=np.abs, exp=np.exp, expm1=np.expm1, log=np.log, maximum=np.maximum, minimum=np.minimum, not_equal=np.not_equal,
+    pow=np.power, sign=np.sign, sqrt=np.sqrt, where=np.where,
 )  # fmt: skip
+
+
+def with_decay(ops: Any, g: Any, p: Any, weight_decay: Any) -> Any:
+    """A gradient plus the weight decay of its parameter. A decay of 0 is left out: times an infinity it would be NaN."""
+    return ops.where(ops.not_equal(weight_decay, 0.0), g + p * weight_decay, g)
 
 
 def update_rule(

@@ -37,7 +37,8 @@
 #define STEP(T, READ_AS, WRITE_AS) \
     { \
         T value = READ_AS(PARAMETER_DTYPE, p, i); \
-        T gradient = READ_AS(GRADIENT_DTYPE, g, i) + value * coupled; \
+        T gradient = READ_AS(GRADIENT_DTYPE, g, i); \
+        if (coupled != 0) gradient = gradient + value * coupled; \
         value *= shrink; \
         const T first_moment = READ_AS(STATE_DTYPE, m, i) * beta1 + gradient * one_minus_beta1; \
         const T second_moment = READ_AS(STATE_DTYPE, v, i) * beta2 + gradient * gradient * one_minus_beta2; \

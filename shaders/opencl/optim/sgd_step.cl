@@ -44,7 +44,8 @@
 #define STEP(T, READ_AS, WRITE_AS) \
     { \
         const T value = READ_AS(PARAMETER_DTYPE, p, i); \
-        T gradient = READ_AS(GRADIENT_DTYPE, g, i) + value * decay; \
+        T gradient = READ_AS(GRADIENT_DTYPE, g, i); \
+        if (decay != 0) gradient = gradient + value * decay; \
         APPLY_MOMENTUM(T, READ_AS, WRITE_AS) \
         WRITE_AS(PARAMETER_DTYPE, value - gradient * rate, p, i); \
     }

@@ -35,7 +35,8 @@ fn one_minus_exp(x: f32) -> f32 {
 {% endif %}
 {% call(s) slots.for_elements() %}
             let value = {{ slots.load("p", s) }};
-            let grad = {{ slots.load("g", s) }} + value * p.coupled;
+            let given = {{ slots.load("g", s) }};
+            let grad = select(given, given + value * p.coupled, p.coupled != 0.0);
             let first = {{ slots.load("m", s) }} * p.beta1 + grad * p.one_minus_beta1;
             let second = {{ slots.load("v", s) }} * p.beta2 + grad * grad * p.one_minus_beta2;
             let updated = value * p.shrink - first * step / (sqrt(second) * correction + p.eps);

@@ -25,7 +25,8 @@
 {% endif %}
 {% call(s) slots.for_elements() %}
             let value = {{ slots.load("p", s) }};
-            let grad = {{ slots.load("g", s) }} + value * p.decay;
+            let given = {{ slots.load("g", s) }};
+            let grad = select(given, given + value * p.decay, p.decay != 0.0);
 {% if MOMENTUM %}
             let buffer = {{ slots.load("b", s) }} * p.momentum + grad * gradient_weight;
             let direction = {{ "grad + buffer * p.momentum" if NESTEROV else "buffer" }};

@@ -43,7 +43,7 @@ KERNEL adam_step(const __grid_constant__ SlotTable slots, STEP_COUNT_PARAMETER r
     const Chunk<GRADIENT_DTYPE> gradients(slots, 1, slot);
     const Chunk<STATE_DTYPE> firsts(slots, 2, slot), seconds(slots, 3, slot);
     const auto update = [&](real &p, real g, real &m, real &v) {
-        g += p * coupled;
+        if (coupled != 0) g += p * coupled;
         m = m * beta1 + g * one_minus_beta1;
         v = v * beta2 + g * g * one_minus_beta2;
         p = p * shrink - m * step / (sqrt(v) * correction + eps);

@@ -44,7 +44,8 @@ KERNEL sgd_step(const __grid_constant__ SlotTable slots, STEP_COUNT_PARAMETER co
     const Chunk<GRADIENT_DTYPE> gradients(slots, 1, slot);
     for (uint32 i = threadIdx.x; i < count; i += BLOCK) {
         const real p = parameters.load(i);
-        real g = gradients.load(i) + p * decay;
+        real g = gradients.load(i);
+        if (decay != 0) g += p * decay;
 #if MOMENTUM
         const Chunk<STATE_DTYPE> buffers(slots, 2, slot);
         const real buffer = buffers.load(i) * momentum + g * gradient_weight;
