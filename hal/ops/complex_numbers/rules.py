@@ -53,6 +53,7 @@ def _rule_by_parts(op: OpDef, but: Collection[str]) -> Callable[..., Any]:
     def rule(*inputs: Any, **params: Any) -> Any:
         kept = [x is None or (not op.schema.variadic and names[i] in but) for i, x in enumerate(inputs)]
         parts = [tuple(x if keep else part(x) for x, keep in zip(inputs, kept, strict=True)) for part in (real, imag)]
-        return join(*(dispatch.apply(op, part, tuple(params.values())) for part in parts))
+        found = [dispatch.apply(op, part, tuple(params.values())) for part in parts]
+        return tuple(map(join, *found)) if op.schema.returns_tuple else join(*found)
 
     return rule

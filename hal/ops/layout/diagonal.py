@@ -29,7 +29,8 @@ def _diagonal_view(x: Any, *, offset: int = 0, dim1: int = 0, dim2: int = 1) -> 
     return np.diagonal(x, offset, dim1, dim2)
 
 
-def _view(spec: Spec, params: Params) -> View:
+def view_of_diagonal(spec: Spec, params: Params) -> View:
+    """Return the diagonal that `diagonal_view` takes, as a view. Axes count from 0."""
     a, b, offset = params["dim1"], params["dim2"], params["offset"]
     rest = [i for i in range(spec.ndim) if i not in (a, b)]
     rows, columns = spec.shape[a] - max(-offset, 0), spec.shape[b] - max(offset, 0)
@@ -45,7 +46,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if a == b:
         raise ValueError(f"axes {params['dim1']} and {params['dim2']} are the same; expected two")
     params.update(dim1=a, dim2=b)
-    return [(spec.dtype, _view(spec, params).shape)]
+    return [(spec.dtype, view_of_diagonal(spec, params).shape)]
 
 
 def _gradient(g: Any, x_spec: Spec, *, offset: int, dim1: int, dim2: int) -> Any:
@@ -62,7 +63,7 @@ diagonal_view: OpFunction = declare(
     name="diagonal_view",
     family="movement",
     infer=_infer,
-    lowering=AsView(_view),
+    lowering=AsView(view_of_diagonal),
     public=False,
     gradient=_gradient,
     samples=_samples,
@@ -92,7 +93,7 @@ def _infer_embed(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 def _embed_regions(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[OutputRegion]:
     out = outputs[0]
-    return [OutputRegion(View(out.shape, out.strides), value=0), OutputRegion(_view(out, params), 0)]
+    return [OutputRegion(View(out.shape, out.strides), value=0), OutputRegion(view_of_diagonal(out, params), 0)]
 
 
 embed_diagonal: OpFunction = declare(
@@ -128,7 +129,7 @@ def _infer_identity(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 def _identity_regions(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[OutputRegion]:
     out = outputs[0]
-    ones = _view(out, {"dim1": out.ndim - 2, "dim2": out.ndim - 1, "offset": 0})
+    ones = view_of_diagonal(out, {"dim1": out.ndim - 2, "dim2": out.ndim - 1, "offset": 0})
     return [OutputRegion(View(out.shape, out.strides), value=0), OutputRegion(ones, value=1)]
 
 

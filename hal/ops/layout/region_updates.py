@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.layout import normalize_axis
+from polyhal.hal.layout import View, contiguous, normalize_axis, slice_view
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.axes import unsqueeze
-from polyhal.hal.ops.layout.creation import full
-from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal
+from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal, view_of_diagonal
 from polyhal.hal.ops.layout.regions import copy
-from polyhal.hal.ops.layout.slicing import unslice
 from polyhal.hal.ops.layout.views import reshape
-from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.layout.window import overwrite
 
 
 def _checked_source(name: str, x: Any, src: Any, shape: tuple[int, ...]) -> Any:
     if src.shape != shape:
         raise ShapeError(message(name, f"the source has shape {src.shape}", expected=str(shape)))
     return src if src.dtype is x.dtype else src.cast(dtype=x.dtype)
+
+
+def _with_region(x: Any, src: Any, region: View) -> Any:
+    """`x` with a region of its row-major memory replaced by `src`. The tape saves neither tensor."""
+    return overwrite(x, src, region.shape, region.strides, region.offset)[0]
 
 
 @composite()
@@ -38,11 +40,7 @@ def slice_scatter(
     if not src.size:
         return copy(x)
     starts, steps = (tuple(v if k == axis else other for k in range(x.ndim)) for v, other in ((first, 0), (step, 1)))
-    line = [1] * x.ndim
-    line[axis] = count
-    ones = full(tuple(line), True, dtypes.bool_, device=x.device)
-    line[axis] = x.shape[axis]
-    return where(unslice(ones, tuple(line), starts, steps), unslice(src, x.shape, starts, steps), x)
+    return _with_region(x, src, slice_view(contiguous(x.dtype, x.shape), starts, src.shape, steps))
 
 
 @composite()
@@ -69,9 +67,8 @@ def diagonal_scatter(x: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int
     src = _checked_source("diagonal_scatter", x, src, diagonal_view(x, offset, dim1, dim2).shape)
     if not src.size:
         return copy(x)
-    ones = full(src.shape, True, dtypes.bool_, device=x.device)
-    inside, placed = (embed_diagonal(v, x.shape, offset, dim1, dim2) for v in (ones, src))
-    return where(inside, placed, x)
+    params = {"offset": offset, "dim1": normalize_axis(dim1, x.ndim), "dim2": normalize_axis(dim2, x.ndim)}
+    return _with_region(x, src, view_of_diagonal(contiguous(x.dtype, x.shape), params))
 
 
 @composite()

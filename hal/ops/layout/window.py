@@ -6,12 +6,14 @@ A window is given by shape, strides and offset, in elements of a contiguous tens
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, View, contiguous_strides, extent
+from polyhal.hal.ops.batching import BatchedCall
 from polyhal.hal.ops.declare import (
     AsView,
     Decompose,
@@ -90,6 +92,13 @@ def _window_view(spec: Spec, params: Params) -> View | None:
     return View(params["shape"], params["strides"], params["offset"]) if spec.is_contiguous else None
 
 
+def _batched(call: BatchedCall) -> Any:
+    """Apply `window` or `overwrite` to a batch, whose tensors follow each other in memory."""
+    shape, strides = (tuple(call.params[name]) for name in ("shape", "strides"))
+    inputs = [call.expanded(i) for i in range(len(call.inputs))]
+    return call.apply(*inputs, shape=(call.size, *shape), strides=(math.prod(call.shape(0)), *strides))
+
+
 window: OpFunction = declare(
     _window,
     name="window",
@@ -99,6 +108,7 @@ window: OpFunction = declare(
         AsView(_window_view),
         Decompose(lambda x, *, shape, strides, offset: window(contiguous(x), shape, strides, offset)),
     ),
+    batching=_batched,
     public=False,
     gradient=_window_gradient,
     samples=lambda rng: [
@@ -150,9 +160,18 @@ def _overwrite_samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
-def _overwrite_gradient(g: Any, needs: tuple[bool, ...], *, shape: Any, strides: Any, offset: Any) -> Any:
-    replaced = overwrite(g, 0.0, shape, strides, offset)[0] if needs[0] else None
-    return replaced, window(g, shape, strides, offset) if needs[1] else None
+def _overwrite_gradient(
+    g: Any, needs: tuple[bool, ...], x_spec: Spec, *, shape: Any, strides: Any, offset: Any
+) -> Any:
+    before = _gradient_before(g, x_spec, shape, strides, offset) if needs[0] else None
+    return before, window(g, shape, strides, offset) if needs[1] else None
+
+
+def _gradient_before(g: Any, x_spec: Spec, shape: Any, strides: Any, offset: int) -> Any:
+    """`g` with zeros in the window; zeros, which do not depend on `g`, if the window is the whole tensor."""
+    if shape == x_spec.shape and strides == contiguous_strides(shape):
+        return full(shape, 0, x_spec.dtype)
+    return overwrite(g, 0.0, shape, strides, offset)[0]
 
 
 overwrite: OpFunction = declare(
@@ -162,6 +181,7 @@ overwrite: OpFunction = declare(
     mutates=(0,),
     infer=_infer_overwrite,
     lowering=Regions(_overwrite_regions),
+    batching=_batched,
     public=False,
     gradient=_overwrite_gradient,
     samples=_overwrite_samples,
