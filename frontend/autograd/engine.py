@@ -22,6 +22,7 @@ from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
 
 if TYPE_CHECKING:
+    from polyhal.autograd.checkpoint import Region
     from polyhal.tensor import Tensor
 
 _full, _copy = FUNCTIONS["full"], FUNCTIONS["copy"]
@@ -184,6 +185,7 @@ def _walk(
     With `paths`, only the gradient rules of nodes on them are applied.
     """
     pending = _Pending()
+    regions: set[Region[Any]] = set()
     executor = dispatch.thread.executor
     with GradMode(create_graph), autocast(enabled=False), executor.differentiating():
         for out, seed in zip(outputs, seeds, strict=True):
@@ -195,10 +197,17 @@ def _walk(
             sink.visit(node, grads)
             if paths is not None and not paths.leads(node):
                 continue
+            if node.region is not None:
+                regions.add(node.region[0])
+                node.restore()
             for parent, g in input_gradients(node, grads, paths):
                 _deliver(parent, g, pending, sink)
-            if not retain_graph:
+            if retain_graph:
+                node.drop_recomputed()
+            else:
                 node.free()
+        for region in regions:
+            region.forget()
         sink.run_hooks()
 
 

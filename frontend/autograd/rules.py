@@ -48,8 +48,6 @@ def input_gradients(
     `grads` are the gradients of the outputs, None for an output without one. With `paths`, only inputs on them need a gradient.
     """
     parents: Parents = node.parents if paths is None else [p if paths.follows(p) else None for p in node.parents]
-    if node.region is not None:
-        node.restore()
     thread = dispatch.thread
     previous, thread.device = thread.device, node.device
     try:

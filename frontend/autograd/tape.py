@@ -133,7 +133,6 @@ class GradNode:
         """Compute again what a checkpointed region dropped."""
         if self.region is not None:
             region, position = self.region
-            self.region = None
             self.saved = region.saved(position)
 
     def load(self, name: str) -> Any:
@@ -206,6 +205,11 @@ class GradNode:
                     fix="use the function that returns a view, without the underscore",
                 )
             )
+
+    def drop_recomputed(self) -> None:
+        """Drop the saved values that a checkpointed region can compute again, as after each pass over a retained graph."""
+        if self.region is not None:
+            self.saved = {}
 
     def free(self) -> None:
         """Drop saved tensors, so that their memory is free during the rest of the backward pass.

@@ -127,6 +127,24 @@ def test_a_second_backward_pass_with_retained_graph() -> None:
         y.backward()
 
 
+def test_each_pass_over_a_retained_graph_recomputes_and_keeps_nothing() -> None:
+    device = ph.Device(DEVICE)
+    x = ph.ones((4,), device=device).requires_grad_()
+    runs: list[int] = []
+
+    def function(v: ph.Tensor) -> ph.Tensor:
+        runs.append(1)
+        return ph.exp(ph.sin(v))
+
+    y = ph.checkpoint(function, x).sum()
+    before = device.memory_stats().used
+    for passes in (1, 2):
+        y.backward(retain_graph=True)
+        x.grad = None
+        assert len(runs) == 1 + passes
+        assert device.memory_stats().used == before
+
+
 def test_a_function_that_does_something_else_is_noticed() -> None:
     device = ph.Device(DEVICE)
     x = ph.ones((4,), device=device).requires_grad_()
