@@ -77,7 +77,8 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         count = 5 if ctx.mode == "lstm" else 4 if ctx.mode == "gru" else 3
-        inputs, outputs = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        saved = ctx.saved_tensors  # read once: a checkpoint computes it at each read
+        inputs, outputs = saved[:count], saved[count:]
         grads = tuple(torch.zeros_like(o) if g is None else g for o, g in zip(outputs[:2], grads[:2], strict=True))
         if torch.is_grad_enabled():
             return None, None, None, *_differentiable(ctx.mode, ctx.reverse, inputs, grads)
