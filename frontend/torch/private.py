@@ -34,6 +34,11 @@ def reinterpret(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], o
     return _reinterpret(x, tuple(shape), tuple(strides), offset_increment)
 
 
+def negative_view(x: torch.Tensor) -> torch.Tensor:
+    """The tensor with all signs changed, without a copy."""
+    return torch._neg_view(x)
+
+
 def without_autocast() -> AbstractContextManager[Any]:
     """A block whose ops are not cast, for kernels that have cast their operands."""
     keys: Any = torch._C.DispatchKey

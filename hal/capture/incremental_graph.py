@@ -74,6 +74,17 @@ class IncrementalGraph:
         self._nodes.append(Node(op, operands, tuple(bound.values()), outputs, origin, replaces))
         return outputs, None if view is None else view.offset
 
+    def set_parameter(self, value: int, name: str, content: Any) -> bool:
+        """Change a parameter of the node that makes a value. Returns False if no node has it."""
+        for position in range(len(self._nodes) - 1, -1, -1):
+            node = self._nodes[position]
+            if value in node.outputs:
+                bound = node.bound
+                if name in bound:
+                    self._nodes[position] = node._replace(params=tuple((bound | {name: content}).values()))
+                return name in bound
+        return False
+
     def spec_of(self, operand: Operand) -> Any:
         """The spec of an operand; None for an absent one."""
         if isinstance(operand, Value):

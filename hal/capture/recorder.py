@@ -157,6 +157,9 @@ class StepRecorder:
     def require_execution(self, op: str, problem: str, fix: str = "") -> None:
         raise CaptureError(message(op, f"{problem}, at {user_line()}", fix=fix))
 
+    def require_success(self, info: Array) -> bool:
+        return self._graph.set_parameter(self._aliases.value_of(info), "check", True)
+
     # --- what differs from run to run -------------------------------------------------------------------------------
 
     def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> RuntimeScalar:

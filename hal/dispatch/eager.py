@@ -166,6 +166,9 @@ class EagerExecutor:
     def require_execution(self, op: str, problem: str, fix: str = "") -> None:
         """Ops are executed here."""
 
+    def require_success(self, info: Array) -> bool:
+        return False
+
     def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> Any:
         return compute()
 

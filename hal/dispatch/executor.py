@@ -134,6 +134,10 @@ class Executor(Protocol):
         """Raise CaptureError with this message if ops are only recorded."""
         ...
 
+    def require_success(self, info: Array) -> bool:
+        """Let the recorded op that returns `info` raise its error when it runs. Returns False if no such op can be changed."""
+        ...
+
     # --- what differs from run to run -------------------------------------------------------------------------------
 
     def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> Any:

@@ -71,6 +71,9 @@ class ForwardingExecutor:
     def require_execution(self, op: str, problem: str, fix: str = "") -> None:
         self.base.require_execution(op, problem, fix)
 
+    def require_success(self, info: Array) -> bool:
+        return self.base.require_success(info)
+
     def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> Any:
         return self.base.runtime_scalar(compute, name, increment)
 

@@ -78,11 +78,31 @@ def test_a_recorded_step_may_compute_with_complex_numbers_inside(torch_device: s
     recorded = polyhal.torch.jit(power)
     for k in range(3):
         torch.testing.assert_close(recorded((x + k).to(torch_device)).cpu(), power(x + k))
-    z = torch.fft.rfft(x.to(torch_device))
-    doubled = polyhal.torch.jit(lambda z: z * 2)
-    assert torch.equal(doubled(z), z * 2)  # the first call runs as it is
-    with pytest.raises(TypeError, match="complex64 is not supported"):
-        doubled(z)
+
+
+STEPS: dict[str, Callable[..., Any]] = {
+    "computed": lambda z: (z * 2, z.abs(), z.conj() + 1, torch.fft.fft(z), torch.linalg.eigvals(z.real[:3, :3])),
+    "views": lambda z: (z, z.conj(), z.t(), z[1:, ::2], z.real, z.imag[0], z.conj().imag),
+    "written": lambda z: (z.mul_(2j), z.imag.add_(1), z[0].fill_(1j), z * 1),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("layout", ["itself", "transposed", "conjugate", "part"])
+def test_a_recorded_step_takes_and_returns_complex_numbers(
+    torch_device: str, name: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+    views = {"itself": lambda z: z, "transposed": torch.t, "conjugate": torch.conj, "part": lambda z: z[:, 1:]}
+    view, step = views[layout], polyhal.torch.jit(STEPS[name])
+    for k in range(4):
+        z = _numbers(4, 4).detach() + k
+        there = z.to(torch_device)
+        for found, expected in zip(step(view(there)), STEPS[name](view(z)), strict=True):
+            torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(there.cpu(), z)
+    assert step.graphs
 
 
 def test_files(torch_device: str) -> None:

@@ -155,3 +155,20 @@ def test_tensors_filled_with_numbers_that_change() -> None:
     for i in range(5):
         assert step(torch.zeros(3, device="polyhal"), i - 0.5).tolist() == [i - 0.5] * 3
     assert len(step.steps) == 1
+
+
+@pytest.mark.parametrize("make", [torch.clone, torch.detach, lambda a: a.new_ones(2)])
+def test_gradients_of_leaves_that_a_step_makes_are_those_of_the_call(make: Callable[..., torch.Tensor]) -> None:
+    def step(a: torch.Tensor) -> Any:
+        leaf = make(a).requires_grad_()
+        (leaf * leaf * a).sum().backward()
+        first, leaf.grad = leaf.grad, None
+        (leaf * a).sum().backward()
+        return first, leaf.grad
+
+    recorded = polyhal.torch.jit(step)
+    for k in range(5):
+        a = torch.tensor([1.0, 3.0]) + k
+        for found, expected in zip(recorded(a.to("polyhal")), step(a), strict=True):
+            assert torch.equal(found.cpu(), expected)
+    assert len(recorded.graphs) == 1

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from polyhal import random
-from polyhal.hal import dtypes
+from polyhal.hal import dispatch, dtypes
 from polyhal.torch.registration import full_name
 from polyhal.torch.table.operands import F, cast, default_dtype
 from polyhal.torch.table.random import normal_numbers, uniform_numbers
@@ -163,8 +163,9 @@ def constant_pad(x: Any, pad: Any, value: Any = 0) -> Any:
 
 
 @_recorded("_linalg_check_errors")
-def unchecked(info: Any, api_name: str, *, is_matrix: bool) -> None:
-    """PyTorch asks here whether a decomposition has failed. Programs read no elements; NaN shows it."""
+def check_errors(info: Any, api_name: str, *, is_matrix: bool) -> None:
+    """Let the decomposition that returns `info` raise an error when it fails. NaN shows it if another program has computed it."""
+    dispatch.thread.executor.require_success(info)
 
 
 def filled_to(x: Any, shape: tuple[int, ...]) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from polyhal.hal import dispatch
 from polyhal.hal.errors import CaptureError
-from polyhal.torch import private
+from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.steps.host import Slot, resolved
 from polyhal.torch.steps.numbers import LiveNumber
@@ -25,6 +26,8 @@ _SETTLING = frozenset(
 )
 _ESCAPES = frozenset({torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torch.Tensor.__dlpack__})
 _GRADIENT: Any = torch.Tensor.grad
+_CHECK_ERRORS = torch.ops.aten._linalg_check_errors.default
+"""The check after a decomposition, which raises if a number of its result `info` is not 0."""
 
 
 class FunctionWatch(TorchFunctionMode):
@@ -119,6 +122,8 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
     def _on_device(self, func: Any, args: Any, kwargs: Any, used: list[torch.Tensor]) -> Any:
         watch = self._watch
         watch.calls += 1
+        if func is _CHECK_ERRORS and dispatch.thread.executor.require_success(tensors.unwrap(args[0])):
+            return None
         node = private.current_node()
         if node is not None:
             watch.differentiated.add(node)
@@ -144,9 +149,14 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
         if unused:
             problem = f"{func} reads a CPU tensor in a way that a replay would not repeat"
             raise refusal(problem, fix=f"move the tensor first: x.to({NAME!r})")
-        for x in _written(func, args, kwargs):
+        written = _written(func, args, kwargs)
+        for x in written:
             if id(x.untyped_storage()) in watch.memories:
                 watch.written[id(x)] = x
+        if not written:
+            for x in leaves(out):
+                if isinstance(x, torch.Tensor):
+                    watch.note_result(x)
         return out
 
     def _numbers_of(self, host: list[torch.Tensor], func: Any) -> list[LiveNumber]:

@@ -44,7 +44,7 @@ class Results:
         """Raises CaptureError for tensors whose gradients are still to be computed."""
         self._watch = watch
         self._arguments = {id(x): i for i, x in enumerate(arguments)}
-        self._storages = {private.storage_key(x): i for i, x in reversed(list(enumerate(arguments)))}
+        self._buffers = {id(tensors.root_of(x).buffer): i for i, x in reversed(list(enumerate(arguments)))}
         self._tensors = list(arguments)
         self._kept = {id(x.grad) for x, _ in watch.leaves.values() if x.grad is not None}
         self.count = 0
@@ -81,6 +81,13 @@ class Results:
         self._check_gradient(x)
         if not isinstance(tensors.root_of(x).buffer, FakeBuffer):
             return self._outside(x)
+        if x.is_complex():
+            parts = self._made(torch.view_as_real(x.detach().resolve_conj()))
+            return Filled(lambda run: torch.view_as_complex(parts.get(run)), *parts.what, "complex")
+        return self._made(x)
+
+    def _made(self, x: torch.Tensor) -> Filled:
+        """A tensor of real numbers that the graph returns."""
         self._watch.recording.results([tensors.unwrap(x)])
         number = self.count
         self.count += 1
@@ -88,15 +95,22 @@ class Results:
 
     def _outside(self, x: torch.Tensor) -> Any:
         """A tensor in memory that the step did not make."""
-        position = self._storages.get(private.storage_key(x))
+        position = self._buffers.get(id(tensors.root_of(x).buffer))
         if position is None:
             return x.detach() if x.grad_fn is not None else x
+        of_part = self._tensors[position].is_complex() and not x.is_complex()
+        base = _parts(self._tensors[position]) if of_part else self._tensors[position]
         shape, strides = x.shape, x.stride()
-        offset: Any = x.storage_offset() - self._tensors[position].storage_offset()
-        return Filled(
-            lambda run: private.reinterpret(run.arguments[position], shape, strides, offset),
-            "view", position, shape, strides, offset,
-        )  # fmt: skip
+        offset: Any = x.storage_offset() - base.storage_offset()
+        is_conjugate, is_negative = x.is_conj() != base.is_conj(), x.is_neg() != base.is_neg()
+
+        def view(run: Run) -> torch.Tensor:
+            argument = run.arguments[position]
+            out = private.reinterpret(_parts(argument) if of_part else argument, shape, strides, offset)
+            out = out.conj() if is_conjugate else out
+            return private.negative_view(out) if is_negative else out
+
+        return Filled(view, "view", position, shape, strides, offset, of_part, is_conjugate, is_negative)
 
     def _check_gradient(self, x: torch.Tensor) -> None:
         if x.grad_fn is not None and x.grad_fn not in self._watch.differentiated:
@@ -105,3 +119,8 @@ class Results:
                 expected="backward() inside of the step, or no gradients at all",
                 fix="call backward() inside, return x.detach(), or call the step under torch.no_grad()",
             )
+
+
+def _parts(x: torch.Tensor) -> torch.Tensor:
+    """The real and imaginary parts of complex numbers as they lie in memory."""
+    return torch.view_as_real(x.conj() if x.is_conj() else x)

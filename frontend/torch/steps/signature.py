@@ -101,7 +101,7 @@ class Call:
             alias = self._storages.setdefault(storage, len(self.on_device))
             offset = x.storage_offset()
             here = offset if alias != len(self.on_device) else offset % ALIGNMENT == 0
-            self.key.append((x.shape, x.stride(), x.dtype, alias, here))
+            self.key.append((x.shape, x.stride(), x.dtype, x.is_conj(), x.is_neg(), alias, here))
             self.on_device.append(x)
         elif kind == "cpu":
             self.key.append((kind, x.shape, x.stride(), x.dtype))

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 
 from polyhal.hal.capture.result import CapturedGraph
+from polyhal.hal.errors import LinAlgError
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, extent
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.tensor import wrap
 from polyhal.torch import private, tensors
+from polyhal.torch.failures import translated
 from polyhal.torch.steps.guards import Guards
 from polyhal.torch.steps.host import HostProgram, Slot, same
 from polyhal.torch.steps.results import Results, Run
@@ -23,16 +25,19 @@ _PRESENT = object()
 
 
 def dense_span(x: torch.Tensor) -> Any:
-    """The memory that a tensor of the device spans, as an array without gaps, of which it is a view."""
+    """The memory that a tensor of the device spans, as an array without gaps, of which it is a view: parts of complex numbers."""
     root = tensors.root_of(x)
-    shape, strides = x.shape, x.stride()
+    shape, strides = tuple(x.shape), x.stride()
     offset: Any = x.storage_offset()
+    if x.is_complex():
+        shape, strides, offset = (*shape, 2), (*(2 * s for s in strides), 1), 2 * offset
+    dtype = tensors.dtype_of(x.dtype.to_real())
     if x.is_contiguous():
-        spec = Spec(tensors.dtype_of(x.dtype), tuple(shape), strides, offset % ALIGNMENT == 0)
+        spec = Spec(dtype, shape, strides, offset % ALIGNMENT == 0)
     else:
-        low, high = extent(tuple(shape), strides)
+        low, high = extent(shape, strides)
         offset += low
-        spec = Spec(tensors.dtype_of(x.dtype), (high - low + 1,), (1,), offset % ALIGNMENT == 0)
+        spec = Spec(dtype, (high - low + 1,), (1,), offset % ALIGNMENT == 0)
     return wrap(root.device, root.buffer, Ref(root.ref.handle, spec, offset))
 
 
@@ -106,10 +111,13 @@ class RecordedStep:
         return [m.storage for m in self._memories if m.storage.root.buffer is not m.buffer]
 
     def run(self, call: Call) -> Any:
-        """Run once. Raises DecisionChangedError, before the device does anything."""
+        """Run once. Raises DecisionChangedError before the device computes, and PyTorch's LinAlgError for singular matrices."""
         host = self.host
         host.run(call.host)
-        made = self.executable.run([self._argument(x, call) for x in self._inputs], self.results.count)
+        try:
+            made = self.executable.run([self._argument(x, call) for x in self._inputs], self.results.count)
+        except LinAlgError as error:
+            raise translated(error) from error
         for leaf, final in zip(self._leaves, self._finals, strict=True):
             if leaf.grad is not final:
                 leaf.grad = final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,8 @@ class StepWatch:
         """Nodes of PyTorch's graph whose gradient was computed."""
         self.arguments: set[int] = set()
         """The storages of the call's tensors."""
+        self._made: dict[int, weakref.ref[torch.Tensor]] = {}
+        """Tensors that ops of the step returned, by identity."""
         self._slots: dict[int, Slot] = {}
         self._kept: list[torch.Tensor] = []
         """Keeps identities taken."""
@@ -160,10 +163,15 @@ class StepWatch:
         self.program.values[slot.index] = x
 
     def note_leaf(self, x: torch.Tensor) -> None:
-        """Remember the gradient of a leaf before the step changes it."""
-        if id(x) not in self.leaves:
+        """Remember the gradient of a leaf before the step changes it. A leaf that the step makes has none."""
+        made = self._made.get(id(x))
+        if id(x) not in self.leaves and (made is None or made() is not x):
             with private.without_functions():
                 self.leaves[id(x)] = (x, x.grad)
+
+    def note_result(self, x: torch.Tensor) -> None:
+        """Note a tensor that an op of the step returned."""
+        self._made[id(x)] = weakref.ref(x)
 
     def note_use(self, x: torch.Tensor) -> None:
         """Note a tensor of the device that an op uses."""
