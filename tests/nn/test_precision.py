@@ -57,3 +57,26 @@ def test_gpt_in_bfloat16(device: ph.Device) -> None:
     model.to(ph.bfloat16)
     np.testing.assert_allclose(model(ids).to("float32").numpy(), expected, atol=0.05)
     assert len(generate(model, [1], 12, seed=0)) == 12
+
+
+def test_a_bilinear_map_of_half_precision_sums_terms_that_half_precision_cannot_hold(device: ph.Device) -> None:
+    x, y = np.array([[300.0, 1.0]]), np.array([[400.0, 400.0]])
+    weight = np.array([[[1.0, 2.0**-8 - 1.0], [0.5, 0.25]]])
+    half = [ph.tensor(a, dtype="float16", device=device, requires_grad=True) for a in (x, y, weight)]
+    for function in (nn.functional.bilinear, ph.jit(nn.functional.bilinear)):
+        out = function(*half)
+        assert out.dtype is ph.float16
+        kept = [a.detach().numpy().astype(np.float64) for a in half]
+        expected = np.einsum("ni,kij,nj->nk", kept[0], kept[2], kept[1])
+        assert 0 < np.abs(expected).max() < 2.0**12  # of the terms 120,200 and -119,431
+        np.testing.assert_allclose(out.numpy().astype(np.float64), expected, rtol=2.0**-10)
+    found = ph.autograd.grad(nn.functional.bilinear(*half).sum(), half)
+    gradients = [
+        np.einsum("kij,nj->ni", kept[2], kept[1]),
+        np.einsum("ni,kij->nj", kept[0], kept[2]),
+        np.einsum("ni,nj->ij", kept[0], kept[1])[None],
+    ]
+    for g, wanted in zip(found, gradients, strict=True):
+        assert g.dtype is ph.float16
+        limited = np.where(np.abs(wanted) < 65504, wanted, np.inf * np.sign(wanted))
+        np.testing.assert_allclose(g.numpy().astype(np.float64), limited, rtol=2.0**-9, atol=0.5)

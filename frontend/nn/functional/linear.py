@@ -49,7 +49,8 @@ def _is_fused(activation: str, *inputs: Tensor | None) -> bool:
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`sum_ij input1[i] * weight[k, i, j] * input2[j] + bias[k]`: (..., in1) and (..., in2) to (..., out).
 
-    `weight` is (out, in1, in2) and `bias` (out,). Raises ShapeError.
+    `weight` is (out, in1, in2) and `bias` (out,). In half precision products are float32, and the sum is rounded once. Raises
+    ShapeError.
     """
     out, in1, in2 = weight.shape
     if input1.shape[:-1] != input2.shape[:-1] or input1.shape[-1] != in1 or input2.shape[-1] != in2:
@@ -62,10 +63,14 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         )
     lead = input1.shape[:-1]
     rows = math.prod(lead)
-    first = ops.matmul(ops.reshape(input1, (rows, in1)), ops.reshape(weight.permute(1, 0, 2), (in1, out * in2)))
+    left, right = ops.reshape(input1, (rows, in1)), ops.reshape(weight.permute(1, 0, 2), (in1, out * in2))
+    dtype = dtypes.promote(left.dtype, right.dtype)
+    wide = dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else None
+    first = ops.matmul(left, right, out_dtype=wide)
     joined = ops.reshape(first, (rows, out, in2)) * ops.reshape(input2, (rows, 1, in2))
     result = ops.reshape(ops.sum(joined, -1, dtype=joined.dtype), (*lead, out))
-    return result if bias is None else result + bias
+    result = result if bias is None else result + bias
+    return result.to(dtypes.promote(dtype, input2.dtype)) if wide else result
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
