@@ -164,7 +164,7 @@ def constant_pad(x: Any, pad: Any, value: Any = 0) -> Any:
 
 @_recorded("_linalg_check_errors")
 def check_errors(info: Any, api_name: str, *, is_matrix: bool) -> None:
-    """Let the decomposition that returns `info` raise an error when it fails. NaN shows it if another program has computed it."""
+    """Let the factorization that returns `info` raise an error when it fails. NaN shows it if it is in another program."""
     dispatch.thread.executor.require_success(info)
 
 

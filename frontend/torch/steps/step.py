@@ -25,7 +25,7 @@ _PRESENT = object()
 
 
 def dense_span(x: torch.Tensor) -> Any:
-    """The memory that a tensor of the device spans, as an array without gaps, of which it is a view: parts of complex numbers."""
+    """The memory that a tensor of the device spans, as an array without gaps: of parts, for complex numbers."""
     root = tensors.root_of(x)
     shape, strides = tuple(x.shape), x.stride()
     offset: Any = x.storage_offset()
