@@ -525,7 +525,7 @@ def index_reduce(
     """`x` with the slices along `axis` that `index` names combined with those of `source`, by prod, mean, amax or amin."""
 
 def index_select(x: Any, axis: int, index: Any, *, dim: Any = ...) -> Tensor:
-    """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
+    """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`. Returns a copy."""
 
 def inner(x: Any, other: Any) -> Tensor:
     """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""

@@ -21,10 +21,10 @@ from polyhal.inplace import apply_in_place, function_in_place, overwrite, update
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
-_arange, _broadcast_to, _cast, _embedding, _less, _permute, _replace_rows, _reshape, _where = (
-    FUNCTIONS[n]
-    for n in ("arange", "broadcast_to", "cast", "embedding", "less", "permute", "replace_rows", "reshape", "where")
+_arange, _broadcast_to, _cast, _less, _replace_rows, _where = (
+    FUNCTIONS[n] for n in ("arange", "broadcast_to", "cast", "less", "replace_rows", "where")
 )
+_contiguous, _embedding, _permute, _reshape = (FUNCTIONS[n] for n in ("contiguous", "embedding", "permute", "reshape"))
 
 
 def select(x: Tensor, index: Any) -> Tensor:
@@ -47,7 +47,7 @@ def select(x: Tensor, index: Any) -> Tensor:
     result = _reshape(_embedding(flat, positions), (*positions.shape, *rest))
     if gather.place:
         k, place = positions.ndim, gather.place
-        result = _permute(result, (*range(k, k + place), *range(k), *range(k + place, result.ndim)))
+        result = _contiguous(_permute(result, (*range(k, k + place), *range(k), *range(k + place, result.ndim))))
     return result
 
 

@@ -361,7 +361,7 @@ class Methods:
     ) -> Self:
         """`x` with the slices along `axis` that `index` names combined with those of `source`, by prod, mean, amax or amin."""
     def index_select(self, axis: int, index: Any, *, dim: Any = ...) -> Self:
-        """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
+        """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`. Returns a copy."""
     def inner(self, other: Any) -> Self:
         """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
     def inverse(self) -> Self:

@@ -21,7 +21,7 @@ class Returns(enum.Enum):
     NEW = ""
     """New memory, because the function computes elements."""
     COPY = "Returns a copy."
-    """New memory, also where no element has to be computed."""
+    """New memory in row-major order, also where no element has to be computed."""
     VIEW = "Returns a view."
     """The memory of an argument."""
     EITHER = "Returns a view, or the tensor itself, where nothing has to be computed; else a copy."
@@ -29,7 +29,10 @@ class Returns(enum.Enum):
 
 
 def returns(kind: Returns) -> Callable[[F], F]:
-    """Declare the memory of a function's result, add the sentence to the docstring, and copy a view that must be a `COPY`."""
+    """Declare the memory of a function's result, add the sentence to the docstring, and copy a view that must be a `COPY`.
+
+    A `COPY` whose axes are in another order in memory is copied, too, so that `reshape` and `view` of it are views.
+    """
 
     def declare(function: F) -> F:
         declared = _copying(function) if kind is Returns.COPY else function
@@ -58,37 +61,37 @@ def with_sentence(doc: str | None, kind: Returns, *, several: bool = False) -> s
 
 
 def _copying(function: F) -> F:
-    """Wrap a function so that its results never share memory with its arguments."""
+    """Wrap a function so that its results never share memory with its arguments, and are row-major."""
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
         out = function(*args, **keywords)
-        return _separate(out, {id(b) for b in _buffers((args, keywords))})
+        return _separate(out, {id(x.buffer) for x in _tensors((args, keywords))})
 
     return call  # type: ignore[return-value]
 
 
 def _separate(out: Any, taken: set[int]) -> Any:
-    """Return `out` with copies of all tensors in buffers that are `taken`."""
+    """Return `out` with copies of all tensors that are in buffers that are `taken`, or not row-major."""
     if isinstance(out, tuple):
         parts = [_separate(x, taken) for x in out]
         return type(out)(*parts) if hasattr(out, "_fields") else tuple(parts)
-    if any(id(b) in taken for b in _buffers(out)):
+    if any(id(x.buffer) in taken or not x.is_contiguous for x in _tensors(out)):
         from polyhal.hal.ops.opdef import OPS
 
         return OPS["copy"].call(out)
     return out
 
 
-def _buffers(value: Any) -> Iterator[Any]:
-    """Yield the buffers of all tensors in arguments or results. Tensors that are only traced have none."""
+def _tensors(value: Any) -> Iterator[Any]:
+    """Yield all tensors in arguments or results, of complex ones both parts. Traced ones have no memory, and are skipped."""
     if isinstance(value, (tuple, list)):
         for x in value:
-            yield from _buffers(x)
+            yield from _tensors(x)
     elif isinstance(value, dict):
-        yield from _buffers(tuple(value.values()))
+        yield from _tensors(tuple(value.values()))
     elif hasattr(value, "ref"):
         if value.dtype.is_complex:
-            yield from _buffers((value.real, value.imag))
+            yield from _tensors((value.real, value.imag))
         else:
-            yield value.buffer
+            yield value

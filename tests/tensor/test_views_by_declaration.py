@@ -224,3 +224,34 @@ def test_a_view_is_another_tensor_even_of_the_whole(numpy_device: ph.Device) -> 
         assert y is not x
         y.unsqueeze_(0)
         assert x.shape == (3,)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("x[:, :, i]", "x[:, i]", "x[..., [1, 0]]", "x[:, [True, False, True]]", "lib.index_select(x, -1, i)"),
+        *("lib.repeat_interleave(x, lib.tensor([1, 2, 0]), 1)", "F.pad(x, (-1, 0, 0, -1), mode='replicate')"),
+        *("F.pad(x, (1, 1), mode='reflect')", "F.conv3d(v, v)", "F.conv_transpose3d(v, v, padding=1)"),
+    ],
+)
+def test_a_view_of_a_new_result_is_written_with_it(device: ph.Device, text: str, captured: bool) -> None:
+    """Results are row-major where PyTorch's are, so that `view` never copies there."""
+    array = np.arange(12, dtype=np.float32).reshape(2, 3, 2) - 2.0
+
+    def program(lib: Any, x: Any, i: Any, v: Any) -> Any:
+        result = eval(text, {"lib": lib, "F": lib.nn.functional, "x": x, "i": i, "v": v})
+        flat = result.view(-1)
+        flat[1:] *= 2.0
+        return result
+
+    def ours(x: Any, i: Any, v: Any) -> Any:
+        return program(ph, x, i, v)
+
+    arrays = (array, np.array([1, 0]), np.resize(array, (2, 2, 3, 2, 3)) * 0.5)
+    step = ph.jit(ours) if captured else ours
+    with device:
+        found = [step(*(ph.tensor(a, device=device) for a in arrays)).numpy() for _ in range(2)]
+    expected = program(torch, *map(torch.tensor, arrays)).numpy()
+    for values in found:
+        np.testing.assert_allclose(values, expected, rtol=1e-5)

@@ -133,7 +133,7 @@ def _conv3d(
     planes = ops.permute(deep, (0, 4, 1, 5, 2, 3)).reshape((n * slices, channels * depth, height, width))
     flat = weight.reshape((filters, weight.shape[1] * depth, *weight.shape[3:]))
     out = _conv2d(planes, flat, bias, stride[1:], padding[1:], dilation[1:], groups)
-    return ops.permute(out.reshape((n, slices, *out.shape[1:])), (0, 2, 1, 3, 4))
+    return ops.contiguous(ops.permute(out.reshape((n, slices, *out.shape[1:])), (0, 2, 1, 3, 4)))
 
 
 def conv_transpose1d(
@@ -244,4 +244,4 @@ def _transposed3d(
     deep = out.reshape((n, slices, filters * groups, depth, *out.shape[2:]))
     length = (slices - 1) * stride[0] + dilation[0] * (depth - 1) + 1
     folded: Tensor = _fold_windows(ops.permute(deep, (0, 2, 4, 5, 1, 3)), (length,), stride[:1], dilation[:1])
-    return ops.permute(padded(folded, (-padding[0], extra[0] - padding[0])), (0, 1, 4, 2, 3))
+    return ops.contiguous(ops.permute(padded(folded, (-padding[0], extra[0] - padding[0])), (0, 1, 4, 2, 3)))

@@ -10,7 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, normalize_axis
 from polyhal.hal.ops.batching import BatchedCall
-from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.declare import (
     CoreCall,
     CoreInput,
@@ -174,9 +174,14 @@ scatter_rows: OpFunction = declare(
 )
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def take(x: Any, index: Any, axis: int = 0) -> Any:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
+    return slices_at(x, index, axis)
+
+
+def slices_at(x: Any, index: Any, axis: int) -> Any:
+    """Return the result of `take`, for callers that only read it: the axes of `index` come first in its memory."""
     axis = normalize_axis(axis, x.ndim)
     length = x.shape[axis]
     front = moveaxis(x, axis, 0)

@@ -9,7 +9,7 @@ from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.indexing import along_axis
 from polyhal.hal.ops.indexing.brackets import basic_index
-from polyhal.hal.ops.indexing.rows import take
+from polyhal.hal.ops.indexing.rows import slices_at, take
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.selection import where
 
@@ -80,12 +80,12 @@ def _like_index(name: str, x: Any, axis: int, index: Any) -> Any:
     return basic_index(x, tuple(slice(None) if k == axis else slice(0, m) for k, m in enumerate(index.shape)))
 
 
-@composite()
+@composite(returns=Returns.COPY)
 def index_select(x: Any, axis: int, index: Any) -> Any:
     """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
     if not x.ndim:
         return reshape(take(reshape(x, (1,)), reshape(index, (-1,))), ())
-    return take(x, reshape(index, (-1,)), axis)
+    return slices_at(x, reshape(index, (-1,)), axis)
 
 
 @composite()

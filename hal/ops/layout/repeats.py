@@ -11,7 +11,7 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.memory.host_memory import check_host_memory
 from polyhal.hal.ops.composite import Returns, composite
-from polyhal.hal.ops.indexing.rows import take
+from polyhal.hal.ops.indexing.rows import slices_at
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.rearrange import ravel
 from polyhal.hal.ops.layout.regions import pad as add_border
@@ -54,7 +54,7 @@ def _taken_often(x: Any, counts: list[int], axis: int) -> Any:
         problem = f"counts {counts} for an axis of length {x.shape[axis]}"
         raise ValueError(f"[repeat_interleave] {problem}; expected one of 0 or more for each place")
     places = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
-    return take(x, _positions(places, x), axis)
+    return slices_at(x, _positions(places, x), axis)
 
 
 def _positions(numbers: Any, x: Any) -> Any:

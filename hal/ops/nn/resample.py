@@ -24,7 +24,7 @@ from polyhal.hal.ops.declare import (
     declare,
     tensor_at,
 )
-from polyhal.hal.ops.indexing.rows import take
+from polyhal.hal.ops.indexing.rows import slices_at
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.nn.resample_tables import Band, Method, resampling_band
@@ -112,7 +112,7 @@ def _banded_decomposed(x: Any, starts: Any, weights: Any, *, axis: int) -> Any:
     for tap in range(taps):
         factor = reshape(slice_(weights, (0, tap), (rows, 1), (1, 1)), (rows, *[1] * (x.ndim - 1 - axis)))
         factor = factor if factor.dtype is x.dtype else factor.cast(dtype=x.dtype)
-        term = where(equal(factor, 0.0), 0.0, take(x, starts + tap, axis) * factor)
+        term = where(equal(factor, 0.0), 0.0, slices_at(x, starts + tap, axis) * factor)
         total = term if total is None else total + term
     return total
 
