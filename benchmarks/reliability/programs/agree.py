@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 import polyhal
-from benchmarks.reliability.programs.known import explained
 from benchmarks.reliability.programs.modes import MODES
 from benchmarks.reliability.programs.program import Leaf, Program, Statement
 
@@ -34,8 +33,7 @@ def program_of(text: str, **leaves: Leaf) -> Program:
 
 def assert_agrees(device: polyhal.Device, text: str, mode: str = "eager", **leaves: Leaf) -> None:
     """Run a program on a device, and fail if it differs from PyTorch."""
-    program = program_of(text, **leaves)
-    outcome = MODES[mode](program, device)
+    outcome = MODES[mode](program_of(text, **leaves), device)
     assert not outcome.refused, outcome.refused
-    found = [str(d) for d in outcome.differences if not explained(program, d)]
-    assert not found, "\n".join(found)
+    found = outcome.findings()
+    assert not found, "\n".join(map(str, found))

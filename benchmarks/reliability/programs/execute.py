@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,16 +21,27 @@ Data = dict[str, np.ndarray]
 """The values of leaves by name."""
 
 
+class Raised(NamedTuple):
+    """An error of a statement."""
+
+    type: str
+    """The name of its class."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.type} ({self.message[:240]})"
+
+
 @dataclass
 class Observation:
     """Tensors and errors after one call of a program."""
 
     values: dict[str, Value] = field(default_factory=dict)
     """Tensors by their names, gradients of leaves and parameters by NAME.grad."""
-    raised: dict[int, str] = field(default_factory=dict)
-    """The classes of errors by the positions of the statements that raised them."""
-    message: str = ""
-    """The text of the last error."""
+    raised: dict[int, Raised] = field(default_factory=dict)
+    """Errors by the positions of the statements that raised them, in the order of the program; -1 in a function."""
+    end: int | None = None
+    """The position of the error that ended the call. None after errors of mistakes alone, where the program goes on."""
 
 
 @functools.lru_cache(65536)
@@ -66,15 +77,15 @@ class Session:
         """Run the statements of a call one by one. A statement that fails ends it, unless it is guarded."""
         seen = Observation()
         variables = dict(self.variables)
-        variables["raising"] = functools.partial(_raising, seen)
         with self.library.running():
             variables |= self._arguments(number)
+            self.library.begin(variables)
             for position, statement in enumerate(self.program.body):
+                variables["raising"] = functools.partial(_raising, seen, position)
                 try:
                     exec(code(statement.text), variables)
                 except Exception as error:
-                    seen.raised[position] = type(error).__name__
-                    seen.message = str(error)
+                    seen.end, seen.raised[position] = position, _described(error)
                     break
                 self.library.after(statement, variables)
             self._observe(variables, seen)
@@ -110,8 +121,7 @@ class Session:
                         exec(code(s.text), variables := self.variables | arguments | results)
                         results |= {t: variables[t] for t in s.targets}
             except Exception as error:
-                seen.raised[-1] = type(error).__name__
-                seen.message = str(error)
+                seen.end, seen.raised[-1] = -1, _described(error)
                 return seen
             self._observe(self.variables | arguments | results, seen)
         return seen
@@ -126,10 +136,8 @@ class Session:
 
     def _observe(self, variables: dict[str, Any], seen: Observation) -> None:
         value = self.library.value
-        for name, tensor in _named_tensors(variables, self.library):
+        for name, tensor in tensors_of(variables, self.library):
             seen.values[name] = value(tensor)
-            if tensor.is_leaf and tensor.grad is not None:
-                seen.values[f"{name}.grad"] = value(tensor.grad)
 
     def _made(self, module: Any, seed: int) -> Any:
         """Return a module whose parameters have values that depend on the seed alone, in each library."""
@@ -146,6 +154,14 @@ def _off_tape(is_tensor: Callable[[Any], bool], kept: frozenset[str], results: d
     return {n: x if n in kept else x.detach() for n, x in results.items() if is_tensor(x)}
 
 
+def tensors_of(variables: dict[str, Any], library: Library) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors of a program by their names, those of modules by MODULE.NAME, and their gradients by NAME.grad."""
+    for name, tensor in _named_tensors(variables, library):
+        yield name, tensor
+        if tensor.is_leaf and tensor.grad is not None:
+            yield f"{name}.grad", tensor.grad
+
+
 def _named_tensors(variables: dict[str, Any], library: Library) -> Iterator[tuple[str, Any]]:
     for name, value in variables.items():
         if not name[-1].isdigit():
@@ -158,13 +174,16 @@ def _named_tensors(variables: dict[str, Any], library: Library) -> Iterator[tupl
 
 
 @contextlib.contextmanager
-def _raising(seen: Observation, number: int) -> Iterator[None]:
-    """Note the error of a statement that may fail, and go on."""
+def _raising(seen: Observation, position: int, number: int) -> Iterator[None]:
+    """Note the error of a mistake, a statement that may fail, and go on. `number` is part of the statement's text alone."""
     try:
         yield
     except Exception as error:
-        seen.raised[number] = type(error).__name__
-        seen.message = str(error)
+        seen.raised[position] = _described(error)
+
+
+def _described(error: Exception) -> Raised:
+    return Raised(type(error).__name__, str(error))
 
 
 def run(program: Program, library: Library, calls: int = 1) -> Sequence[Observation]:

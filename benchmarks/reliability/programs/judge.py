@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.reliability.programs.difference import Difference, Extra, Missing, OneError, WrongFact, WrongValue
 from benchmarks.reliability.programs.execute import Observation, run
 from benchmarks.reliability.programs.libraries import Double, PyTorch, Value
 from benchmarks.reliability.programs.program import Program
@@ -30,19 +30,6 @@ _JUMP = 512.0
 """The condition of an element from which on it is not judged."""
 _PROBES = (3, 7, 24)
 """Runs with errors: a value that so many do not explain is judged by more, and a difference is believed after the last."""
-
-
-class Difference(NamedTuple):
-    """A difference of a variable in a call."""
-
-    call: int
-    name: str
-    kind: str
-    """`value`, `dtype`, `shape`, `requires_grad`, `missing`, `raises`, `does not raise`."""
-    text: str
-
-    def __str__(self) -> str:
-        return f"call {self.call}, {self.name}: {self.kind}: {self.text}"
 
 
 class Truth:
@@ -66,7 +53,7 @@ class Truth:
     @property
     def is_refused(self) -> bool:
         """True if PyTorch refuses a statement of the program because a saved value was overwritten."""
-        return any("modified by an inplace operation" in o.message for o in self.native)
+        return any("modified by an inplace operation" in e.message for o in self.native for e in o.raised.values())
 
     def probe(self, k: int) -> Sequence[Observation]:
         """Run in double precision with errors of `sizes[k]` after each statement."""
@@ -102,46 +89,45 @@ def _of_call(truth: Truth, number: int, seen: Observation, captured: bool) -> It
     lenient = truth.is_refused and set(seen.raised) != set(native.raised)
     expected = truth.double[number] if lenient else native
     if captured:
-        if bool(seen.raised) != bool(set(expected.raised) - _guarded(truth.program)):
-            yield Difference(number, "call", "raises", _errors(seen, expected))
         if seen.raised:
+            yield OneError(number, "call", -1, seen.raised[-1], is_ours=True)
             return
-    elif set(seen.raised) != set(expected.raised):
-        yield Difference(number, "errors", "raises", _errors(seen, expected))
+    elif seen.raised.keys() != expected.raised.keys():
+        yield from _errors(number, seen, expected)
         return
-    failed = any(0 <= position < 1000 for position in expected.raised)
+    failed = expected.end is not None
     for name, value in expected.values.items():
         if failed and name.endswith(".grad"):
             continue  # a backward pass that fails leaves some gradients
         found = seen.values.get(name)
         if found is None:
-            if name[0] != "v" or not name.endswith(
-                ".grad"
-            ):  # some functions return their argument in one library alone
-                yield Difference(number, name, "missing", f"expected {value.dtype}{list(value.array.shape)}")
+            if not _is_argument_gradient(name):
+                yield Missing(number, name, value)
             continue
         reference = native.values.get(name, value)
         problem = _facts(truth, number, name, found, reference if not lenient else None, captured)
         if problem is None and not _is_near(found, native.values.get(name)):
             problem = _values(truth, number, name, found)
         if problem is not None:
-            yield Difference(number, name, *problem)
-    extra = seen.values.keys() - expected.values.keys()
-    for name in sorted(extra):
-        if not failed and (name[0] != "v" or not name.endswith(".grad")):
-            zeros = "only zeros: " if captured and not seen.values[name].array.any() else ""
-            yield Difference(
-                number, name, "extra", f"{zeros}{seen.values[name].dtype}{list(seen.values[name].array.shape)}"
-            )
+            yield problem
+    for name in sorted(seen.values.keys() - expected.values.keys()):
+        if not failed and not _is_argument_gradient(name):
+            yield Extra(number, name, seen.values[name], captured)
 
 
-def _guarded(program: Program) -> set[int]:
-    return set(range(1000, 1100)) if program else set()
+def _errors(number: int, seen: Observation, expected: Observation) -> Iterator[OneError]:
+    """Yield the errors of one library alone, up to the first that ended a call: the other one went on alone after it."""
+    last = min((o.end for o in (seen, expected) if o.end is not None), default=None)
+    for position in sorted(seen.raised.keys() ^ expected.raised.keys()):
+        if last is None or position <= last:
+            is_ours = position in seen.raised
+            error = (seen if is_ours else expected).raised[position]
+            yield OneError(number, "errors", position, error, is_ours)
 
 
-def _errors(seen: Observation, expected: Observation) -> str:
-    found = f"{seen.raised or 'no error'} ({seen.message[:240]})"
-    return f"{found}, expected {expected.raised or 'none'} ({expected.message[:240]})"
+def _is_argument_gradient(name: str) -> bool:
+    """Return whether a gradient is of a result: some functions return their argument in one library alone."""
+    return name[0] == "v" and name.endswith(".grad")
 
 
 def _varies(truth: Truth, number: int, name: str, shape: tuple[int, ...]) -> bool:
@@ -152,17 +138,17 @@ def _varies(truth: Truth, number: int, name: str, shape: tuple[int, ...]) -> boo
 
 def _facts(
     truth: Truth, number: int, name: str, found: Value, expected: Value | None, captured: bool
-) -> tuple[str, str] | None:
+) -> WrongFact | None:
     if expected is None:
         return None
-    if found.array.shape != expected.array.shape:
-        if _varies(truth, number, name, expected.array.shape):
-            return None
-        return "shape", f"{found.array.shape}, expected {expected.array.shape}"
+    shape = expected.array.shape
+    if found.array.shape != shape:
+        varies = _varies(truth, number, name, shape)
+        return None if varies else WrongFact(number, name, "shape", found.array.shape, shape)
     if found.dtype != expected.dtype:
-        return "dtype", f"{found.dtype}, expected {expected.dtype}"
+        return WrongFact(number, name, "dtype", found.dtype, expected.dtype)
     if found.requires_grad != expected.requires_grad and not captured:
-        return "requires_grad", f"{found.requires_grad}, expected {expected.requires_grad}"
+        return WrongFact(number, name, "requires_grad", found.requires_grad, expected.requires_grad)
     return None
 
 
@@ -178,14 +164,14 @@ def _is_near(found: Value, native: Value | None) -> bool:
     return bool(same.all())
 
 
-def _values(truth: Truth, number: int, name: str, found: Value) -> tuple[str, str] | None:
+def _values(truth: Truth, number: int, name: str, found: Value) -> Difference | None:
     if name not in truth.double[number].values:
         return None
     exact = truth.double[number].values[name].array
     native = truth.native[number].values.get(name)
     if exact.shape != found.array.shape:
         varies = _varies(truth, number, name, exact.shape)
-        return None if varies else ("shape", f"{found.array.shape}, expected {exact.shape}")
+        return None if varies else WrongFact(number, name, "shape", found.array.shape, exact.shape)
     others = [exact if native is None or native.array.shape != exact.shape else native.array]
     wrong = _wrong(found, exact, others, np.zeros(exact.shape, bool))
     for count in _PROBES:
@@ -199,9 +185,7 @@ def _values(truth: Truth, number: int, name: str, found: Value) -> tuple[str, st
         wrong = _wrong(found, exact, others, _unstable(exact, others, [truth.sizes[0], *truth.sizes[:count]]))
     if not wrong.any():
         return None
-    place = tuple(int(i) for i in np.argwhere(wrong)[0])
-    shown, expected = (int(x[place]) if x.dtype == bool else x[place] for x in (found.array, exact))
-    return "value", f"{shown} at {list(place)}, expected {expected}, {wrong.sum()} of {wrong.size} wrong"
+    return WrongValue(number, name, found.array[wrong], exact[wrong], np.argwhere(wrong), wrong.size, found.dtype)
 
 
 def _wrong(found: Value, exact: np.ndarray, others: list[np.ndarray], ignored: np.ndarray) -> np.ndarray:

@@ -73,8 +73,11 @@ class Library:
         """Apply settings while a program runs."""
         yield
 
+    def begin(self, variables: dict[str, Any]) -> None:
+        """Follow the start of a call, with the leaves. No-op: some libraries watch."""
+
     def after(self, statement: Statement, variables: dict[str, Any]) -> None:
-        """Follow a statement, with all variables."""
+        """Follow a statement, with all variables. No-op: some libraries watch."""
 
 
 class PyTorch(Library):

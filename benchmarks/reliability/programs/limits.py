@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.reliability.programs.execute import run
-from benchmarks.reliability.programs.judge import Difference
-from benchmarks.reliability.programs.libraries import PyTorch
+from benchmarks.reliability.programs.difference import Difference, WrongValue
 from benchmarks.reliability.programs.program import Program
+from benchmarks.reliability.programs.trace import Step, trace
 
 _LARGE = 1e4
 
@@ -22,7 +19,7 @@ class Limit(NamedTuple):
     calls: str
     """A pattern of their text."""
     ours: str
-    """Polyhal's number: `nan`, `number` (which PyTorch has not), or `other`: neither library has NaN."""
+    """Polyhal's number: `nan`, `number` (PyTorch has NaN), `finite` (PyTorch has an infinity), or `other`: none has NaN."""
     reason: str
     gradients_alone: bool = False
 
@@ -33,6 +30,7 @@ LIMITS = (
     Limit(r"airy_ai\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA),
     Limit(r"batch_norm\(|layer_norm\(|LayerNorm\(|BatchNorm\w+\(|prod\(", "number", _FORMULA),
     Limit(r"scaled_dot_product_attention\(|MultiheadAttention\(", "number", "excluded keys and values are not read"),
+    Limit(r"soft_margin_loss\(", "finite", "the logarithm of a sum of exponentials that are infinite in PyTorch"),
     Limit(
         r"torch\.complex\(", "number", "the gradient of an infinite absolute value is the limit", gradients_alone=True
     ),
@@ -57,24 +55,30 @@ LIMITS = (
 
 
 def at_a_limit(program: Program, difference: Difference) -> bool:
-    """Return whether a value differs at an infinity, NaN or a very large number, in a program with an op of the table."""
-    found = re.match(r"(\S+) at .*, expected (\S+),", difference.text)
-    if difference.kind != "value" or not found or not _is_special(program):
+    """Return whether a value differs at an infinity, NaN or a very large number of an op of the table that it depends on."""
+    if not isinstance(difference, WrongValue) or difference.ours.dtype.kind == "c":
         return False
-    ours, theirs = ("nan" in number for number in found.groups())
-    kind = "other" if ours == theirs else "nan" if ours else "number"
-    text = "\n".join(s.text for s in program.statements)
-    is_gradient = difference.name.endswith(".grad") or "autograd.grad(" in text
+    is_nan, theirs_is_nan = np.isnan(difference.ours), np.isnan(difference.theirs)
+    marked = {
+        "nan": is_nan & ~theirs_is_nan,
+        "number": ~is_nan & theirs_is_nan,
+        "finite": np.isfinite(difference.ours) & np.isinf(difference.theirs),
+        "other": ~is_nan & ~theirs_is_nan,
+    }
+    kinds = {kind for kind, mark in marked.items() if mark.all()}
+    if not kinds:
+        return False
+    steps = trace(program, difference.call).behind(difference.name)
+    is_gradient = difference.is_gradient or any(s.calls(r"autograd\.grad\(") for s in steps)
+    special = [s for s in steps if _is_special(s)]
     return any(
-        limit.ours == kind and re.search(limit.calls, text) and (is_gradient or not limit.gradients_alone)
+        limit.ours in kinds
+        and (is_gradient or not limit.gradients_alone)
+        and any(s.calls(limit.calls) for s in special)
         for limit in LIMITS
     )
 
 
-def _is_special(program: Program) -> bool:
-    """Return whether an infinity, NaN or a very large number is among the program's values in PyTorch."""
-    arrays = [leaf.values for leaf in program.leaves]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        arrays += [v.array for v in run(program, PyTorch())[0].values.values()]
-    return any((~(np.abs(a.astype(float)) < _LARGE)).any() for a in arrays if a.dtype.kind != "c")
+def _is_special(step: Step) -> bool:
+    """Return whether an infinity, NaN or a very large number is among a statement's operands and results."""
+    return any((~(np.abs(a.astype(float)) < _LARGE)).any() for a in step.arrays() if a.dtype.kind != "c")

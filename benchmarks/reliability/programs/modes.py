@@ -13,9 +13,11 @@ from typing import NamedTuple
 import torch
 
 import polyhal.torch
-from benchmarks.reliability.programs.execute import Observation, Session, run
+from benchmarks.reliability.programs.difference import Difference
+from benchmarks.reliability.programs.execute import Observation, Raised, Session, run
 from benchmarks.reliability.programs.forms import forward_only, with_parameters
-from benchmarks.reliability.programs.judge import Difference, Truth, differences
+from benchmarks.reliability.programs.judge import Truth, differences
+from benchmarks.reliability.programs.known import explained
 from benchmarks.reliability.programs.libraries import Library, Polyhal, PyTorch
 from benchmarks.reliability.programs.program import Program
 from polyhal.hal.errors import CaptureError, FallbackRefusedError, UnsupportedDTypeError, UnsupportedOpError
@@ -31,9 +33,19 @@ _DEVICE_REFUSES = ("on this device", "only being recorded")
 class Outcome(NamedTuple):
     """The result of a program in one mode."""
 
+    program: Program
+    """The program in the form in which it ran."""
     differences: Sequence[Difference] = ()
     refused: str = ""
     """The error by which the program was refused; empty if it ran."""
+
+    def findings(self) -> list[Difference]:
+        """Return the differences that no known one explains."""
+        return [d for d in self.differences if not explained(self.program, d)]
+
+    def known(self) -> set[str]:
+        """Return the names of the known differences that the program shows."""
+        return {explained(self.program, d) for d in self.differences} - {""}
 
 
 Mode = Callable[[Program, polyhal.Device], Outcome]
@@ -71,7 +83,7 @@ def torch_recorded(program: Program, device: polyhal.Device) -> Outcome:
 def torch_compiled(program: Program, device: polyhal.Device) -> Outcome:
     """Run by PyTorch on the device, the forward pass as one function under `torch.compile(backend="polyhal")`."""
     if any(_MADE_IN_CHECKPOINT.search(s.text) for s in program.statements):
-        return Outcome(refused="PyTorch's compiler makes tensors inside of checkpoints on the CPU")
+        return Outcome(program, refused="PyTorch's compiler makes tensors inside of checkpoints on the CPU")
     _choose(device)
     torch._dynamo.reset()
     forward = forward_only(program)
@@ -94,7 +106,9 @@ def _without_those_of(outcome: Outcome, plain: Callable[[], Outcome]) -> Outcome
         return outcome
     theirs = {(d.call, d.name, d.kind) for d in plain().differences}
     left = [d for d in outcome.differences if (d.call, d.name, d.kind) not in theirs]
-    return Outcome(left) if left else Outcome(refused="PyTorch differs from itself in this form")
+    if left:
+        return outcome._replace(differences=left)
+    return Outcome(outcome.program, refused="PyTorch differs from itself in this form")
 
 
 def together(programs: Sequence[Program], device: polyhal.Device) -> list[Outcome]:
@@ -135,15 +149,16 @@ def _choose(device: polyhal.Device) -> None:
 
 
 def _judged(truth: Truth, seen: Sequence[Observation], *, as_function: bool = False) -> Outcome:
-    refused = next((o.message for o in seen if _is_refusal(o)), "")
-    return Outcome(refused=refused) if refused else Outcome(differences(truth, seen, captured=as_function))
+    ends = (o.raised[o.end] for o in seen if o.end is not None)
+    refused = next((e.message for e in ends if _is_refusal(e)), "")
+    found = [] if refused else differences(truth, seen, captured=as_function)
+    return Outcome(truth.program, found, refused)
 
 
-def _is_refusal(seen: Observation) -> bool:
-    """Return whether the last error of a run says that the device or the mode does not take the program."""
-    last = seen.raised.get(max(seen.raised)) if seen.raised else ""
-    named = last in ("CaptureError", "RefusedError", "FallbackRefusedError", "UnsupportedOpError")
-    return named or any(text in seen.message for text in _DEVICE_REFUSES)
+def _is_refusal(error: Raised) -> bool:
+    """Return whether an error says that the device or the mode does not take the program."""
+    named = error.type in ("CaptureError", "RefusedError", "FallbackRefusedError", "UnsupportedOpError")
+    return named or any(text in error.message for text in _DEVICE_REFUSES)
 
 
 def _as_function(
@@ -151,11 +166,11 @@ def _as_function(
 ) -> Outcome:
     """Run a program's calls by a transformed function. One that PyTorch refuses is not run: there is nothing to compare."""
     plain = replace(
-        program, statements=tuple(s for s in program.statements if s.op != "mistake")
+        program, statements=tuple(s for s in program.statements if not s.is_mistake)
     ).without_unused_leaves()
     truth = Truth(plain, CALLS)
     if any(o.raised for o in truth.native):
-        return Outcome(refused="PyTorch refuses it")
+        return Outcome(plain, refused="PyTorch refuses it")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = Session(plain, library)

@@ -57,6 +57,11 @@ class Statement:
         return frozenset(NAME.findall(self.text))
 
     @property
+    def is_mistake(self) -> bool:
+        """True if an error of the statement does not end the program."""
+        return self.text.startswith("with raising(")
+
+    @property
     def operands(self) -> frozenset[str]:
         """The variables that it reads or writes to, without new ones."""
         return self.names - set(self.targets) if self.targets else self.names

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import polyhal
 from benchmarks.reliability.programs.generate import generate
-from benchmarks.reliability.programs.known import explained
 from benchmarks.reliability.programs.modes import MODES, Outcome, together
 from benchmarks.reliability.programs.program import Program
 from benchmarks.reliability.programs.reduce import as_test, reduced
@@ -43,30 +42,27 @@ def one(seed: int, device: polyhal.Device, begins: Callable[[str], object] = lam
         begins("threads")
         before = generate(seed - 1, doubles=not device.name.startswith("wgpu"))
         seen["threads"], other = together([program, before], device)
-        findings += [f"seed {seed}, threads: {d}" for d in seen["threads"].differences if not explained(program, d)][:1]
-        findings += [f"seed {seed - 1}, threads: {d}" for d in other.differences if not explained(before, d)][:1]
+        findings += [f"seed {seed}, threads: {d}" for d in seen["threads"].findings()][:1]
+        findings += [f"seed {seed - 1}, threads: {d}" for d in other.findings()][:1]
     return nothing(seed) | {
         "statements": len(program.statements),
         "ops": sorted({s.op for s in program.statements}),
         "modes": {mode: 1 for mode, o in seen.items() if not o.refused},
         "refused": sum(bool(o.refused) for o in seen.values()),
-        "known": Counter(
-            name for o in seen.values() for name in {explained(program, d) for d in o.differences} if name
-        ),
+        "known": Counter(name for o in seen.values() for name in o.known()),
         "findings": findings,
     }
 
 
 def _finding(program: Program, mode: str, device: polyhal.Device, outcome: Outcome) -> str:
     """Describe the first difference, with the smallest program that shows it; empty if nothing differs."""
-    differences = [d for d in outcome.differences if not explained(program, d)]
+    differences = outcome.findings()
     if not differences:
         return ""
     kind = differences[0].kind
 
     def fails(candidate: Program) -> bool:
-        found = MODES[mode](candidate, device).differences
-        return any(d.kind == kind and not explained(candidate, d) for d in found)
+        return any(d.kind == kind for d in MODES[mode](candidate, device).findings())
 
     small = reduced(program, fails, 400 if mode == "eager" else 60)
     return f"seed {program.seed}, {mode}: {differences[0]}\n{as_test(small)}"

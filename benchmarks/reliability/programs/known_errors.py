@@ -1,0 +1,76 @@
+"""Errors of one library alone that are meant: each rule looks at one statement. `known.py` has the reasons."""
+
+from __future__ import annotations
+
+import re
+
+from benchmarks.reliability.programs.difference import Difference, OneError
+from benchmarks.reliability.programs.program import Program
+from benchmarks.reliability.programs.trace import trace
+
+_KEEP = frozenset(
+    (
+        *("attention", "attention_grad", "cross_entropy_rows", "mean_cross_entropy"),
+        *("gru", "lstm", "rnn", "ndtr", "rms_norm", "tanhshrink"),
+    )
+)
+"""Ops with one kernel, where PyTorch records several ops and saves what is between them."""
+_CHANGED = re.compile(r"^\[(\w+)\] '(\w+)' was changed in place after it was saved")
+_OTHER_NODES = r"batch_first=True|[lL]inear\(|cross_entropy\(|scaled_dot_product_attention\("
+
+
+def keeps_more(program: Program, difference: Difference) -> bool:
+    """An error here, by an op that saves an operand or its result where PyTorch saves numbers in between."""
+    return _saved(difference)[0] in _KEEP
+
+
+def unnoticed(program: Program, difference: Difference) -> bool:
+    """An error here at a write to an operand of `kron`, which is a product."""
+    return _saved(difference) in (("multiply", "x"), ("multiply", "y")) and _is_behind(program, difference, r"kron\(")
+
+
+def copied(program: Program, difference: Difference) -> bool:
+    """An error on the device alone, by an op whose operand PyTorch copies, or does not keep, on the CPU."""
+    op, operand = _saved(difference)
+    if op == "matmul":
+        return _is_behind(program, difference, r"tensordot\(")
+    if (op, operand) == ("linear", "x"):
+        return _is_behind(program, difference, r"batch_first=True|nn\.LSTM\(")
+    message = _message(difference, is_ours=True)
+    if "modified by an inplace operation: [polyhal" not in message:
+        return False
+    return "ScaledDotProd" in message or _is_behind(program, difference, _OTHER_NODES)
+
+
+def broadcast_in_pytorch(program: Program, difference: Difference) -> bool:
+    """PyTorch's error at a write to what `autograd.grad` returned."""
+    shared = "more than one element of the written-to tensor" in _message(difference, is_ours=False)
+    return shared and _is_behind(program, difference, r"autograd\.grad\(")
+
+
+def walked_again(program: Program, difference: Difference) -> bool:
+    """PyTorch's error at a second backward pass through nodes that saved no tensor here."""
+    return _message(difference, is_ours=False).startswith("Trying to backward through the graph a second time")
+
+
+def defined_gradient(program: Program, difference: Difference) -> bool:
+    """An error of PyTorch, which has no derivative of an op."""
+    return bool(re.search(r"derivative for '?(aten::)?\w+'? is not implemented", _message(difference, is_ours=False)))
+
+
+def _message(difference: Difference, *, is_ours: bool) -> str:
+    """Return the text of an error of one library; empty for other differences."""
+    return difference.error.message if isinstance(difference, OneError) and difference.is_ours is is_ours else ""
+
+
+def _saved(difference: Difference) -> tuple[str, str]:
+    """Return the op and the operand by whose change Polyhal refused a gradient; empty for other differences."""
+    found = _CHANGED.match(_message(difference, is_ours=True))
+    return (found[1], found[2]) if found else ("", "")
+
+
+def _is_behind(program: Program, difference: Difference, calls: str) -> bool:
+    """Return whether the statement of an error depends on a call of a pattern."""
+    assert isinstance(difference, OneError)
+    steps = trace(program, difference.call).behind_statement(difference.position)
+    return any(s.calls(calls) for s in steps)

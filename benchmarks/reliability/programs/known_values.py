@@ -1,0 +1,176 @@
+"""Values and facts that differ from PyTorch's on purpose: each rule looks at all wrong elements. `known.py` has the reasons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.reliability.programs.difference import Difference, Extra, WrongFact, WrongValue
+from benchmarks.reliability.programs.execute import run
+from benchmarks.reliability.programs.judge import UNITS
+from benchmarks.reliability.programs.libraries import Double, PyTorch
+from benchmarks.reliability.programs.program import Program
+from benchmarks.reliability.programs.trace import Step, trace
+
+_ZERO_MAKERS = r"softshrink\(|_norm\(|Norm\w*\(|scatter_add\(|index_add_?\("
+_SIGN_SHOWERS = r"(copysign|atan2|angle|reciprocal)_?\("
+_CANCELLING = r"linalg\.(cross|inv|solve)\(|logaddexp2?\(|lgamma\(|kl_div\("
+_ZERO_COUNTERS = r"argwhere|nonzero|unique|\.all\(|\.any\("
+_DIVIDERS = r"remainder|fmod|floor_divide"
+_PARTED = 24
+"""Runs with zeros that are a little off."""
+_OFF = 1e-9
+
+
+def edge_of_padding(program: Program, difference: Difference) -> bool:
+    """A gradient of padding that requires a gradient in PyTorch alone: second derivatives are zeros there."""
+    if not isinstance(difference, WrongFact) or (difference.fact, difference.ours) != ("requires_grad", False):
+        return False
+    steps = trace(program, difference.call).behind(difference.name)
+    padded = any(s.calls(r"F\.pad\(.*mode='(reflect|replicate)'") for s in steps)
+    return padded and any(s.calls("create_graph=True") for s in steps)
+
+
+def sign_of_zero(program: Program, difference: Difference) -> bool:
+    """Opposite numbers where `softshrink`, a norm or a sum made a zero, and another op shows its sign."""
+    if not isinstance(difference, WrongValue) or not _opposite(difference.ours, difference.theirs).all():
+        return False
+    return any(_has_zero(maker) for maker, _ in _pairs(program, difference, _ZERO_MAKERS, _SIGN_SHOWERS))
+
+
+def hook_of_a_view(program: Program, difference: Difference) -> bool:
+    """A gradient through a view whose memory was written to without gradients after a hook that PyTorch dropped."""
+    if not isinstance(difference, WrongValue) or not difference.is_gradient:
+        return False
+    steps = trace(program, difference.call).steps
+    behind = trace(program, difference.call).behind(difference.name)
+    for number, hook in enumerate(steps):
+        if hook in behind and hook.calls(r"^v\d+\.register_hook\("):
+            later = steps[number + 1 :]
+            written = any(s.calls(r"torch\.no_grad\(\).*\n.*_\(") and s.places & hook.places for s in later)
+            if written and _is_same_without(program, hook.position, difference):
+                return True
+    return False
+
+
+def one_of_several_zeros(program: Program, difference: Difference) -> bool:
+    """A gradient of one of several zeros that are equally large: errors of the probes, which are relative, part no zeros."""
+    if not isinstance(difference, WrongValue) or not difference.is_gradient:
+        return False
+    steps = trace(program, difference.call).behind(difference.name)
+    chosen = any(s.calls(r"topk\(|kthvalue\(|median\(") and _has_zero(s) for s in steps)
+    return chosen and _is_of_parted_zeros(program, difference)
+
+
+def joint_of_prelu(program: Program, difference: Difference) -> bool:
+    """A second derivative of `prelu`, which PyTorch takes from the other side at 0 than the first one."""
+    if not isinstance(difference, WrongValue) or not difference.is_gradient:
+        return False
+    steps = trace(program, difference.call).behind(difference.name)
+    is_second = any(s.calls("create_graph=True") for s in steps)
+    return is_second and any(s.calls(r"PReLU\(|prelu\(") and _has_zero(s) for s in steps)
+
+
+def less_exact(program: Program, difference: Difference) -> bool:
+    """A value in double precision of a function that PyTorch computes less exactly."""
+    if not isinstance(difference, WrongValue) or difference.dtype != "float64":
+        return False
+    names = r"bessel_|airy_|digamma|hardsigmoid" if difference.is_gradient else "bessel_|airy_"
+    with np.errstate(all="ignore"):
+        off = np.abs(difference.ours - difference.theirs) / np.maximum(1.0, np.abs(difference.theirs))
+    is_near = bool((off < 1e-6).all())
+    return is_near and any(s.calls(names) for s in trace(program, difference.call).behind(difference.name))
+
+
+def rounding_decides(program: Program, difference: Difference) -> bool:
+    """A sum that cancels is 0 in one library alone, and an op looks at it: one that counts zeros, or divides by it."""
+    if isinstance(difference, WrongFact):
+        looks = _ZERO_COUNTERS if difference.fact == "shape" else ""
+    else:
+        counts = isinstance(difference, WrongValue) and difference.dtype not in UNITS
+        looks = (_ZERO_COUNTERS if counts else _DIVIDERS) if isinstance(difference, WrongValue) else ""
+    return bool(looks) and any(_cancels(c) for c, _ in _pairs(program, difference, _CANCELLING, looks))
+
+
+def zero_for_none(program: Program, difference: Difference) -> bool:
+    """A gradient of zeros after a captured forward pass, where PyTorch has none."""
+    return (
+        isinstance(difference, Extra)
+        and difference.in_function
+        and difference.is_gradient
+        and not difference.ours.array.any()
+    )
+
+
+def _pairs(program: Program, difference: Difference, first: str, second: str) -> Iterator[tuple[Step, Step]]:
+    """Yield pairs of calls behind a tensor, in which the second one depends on the first."""
+    run = trace(program, difference.call)
+    behind = run.behind(difference.name)
+    makers = {n: s for n, s in enumerate(run.steps) if s in behind and s.calls(first)}
+    for user in behind:
+        if user.calls(second):
+            yield from ((makers[n], user) for n in sorted(makers.keys() & user.behind))
+
+
+def _has_zero(step: Step) -> bool:
+    """Return whether a zero is among a statement's operands and results."""
+    return any((a == 0).any() for a in step.arrays())
+
+
+def _cancels(step: Step) -> bool:
+    """Return whether a result is as near to 0 as the errors of its operands."""
+    scale = max((float(np.abs(a[np.isfinite(a)]).max(initial=1.0)) for a in step.before.values()), default=1.0) ** 2
+    results = (a for n, a in step.after.items() if n not in step.before and a.dtype.kind == "f")
+    return any((np.abs(a) <= 64 * UNITS["float32"] * scale).any() for a in results)
+
+
+def _opposite(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Mark numbers of opposite signs, and the angles 0 and pi."""
+    if a.dtype.kind != "f":
+        return np.zeros(a.shape, bool)
+    large, small = np.maximum(np.abs(a), np.abs(b)), np.minimum(np.abs(a), np.abs(b))
+    with np.errstate(all="ignore"):
+        return (np.abs(large - math.pi) < 1e-2) & (small == 0) | (a == -b) | (np.abs(a + b) <= 1e-5 * np.abs(b))
+
+
+def _is_same_without(program: Program, position: int, difference: WrongValue) -> bool:
+    """Return whether PyTorch computes the same value without a statement."""
+    dropped = program.body[position]
+    others = tuple(s for s in program.statements if s is not dropped)
+    runs = [run(p, PyTorch(), difference.call + 1) for p in (program, replace(program, statements=others))]
+    values = [r[difference.call].values.get(difference.name) for r in runs]
+    return (
+        values[1] is not None and values[0] is not None and np.array_equal(*(v.array for v in values), equal_nan=True)
+    )
+
+
+def _is_of_parted_zeros(program: Program, difference: WrongValue) -> bool:
+    """Return whether each wrong element is PyTorch's in a run in which zeros are a little off, each by another amount."""
+    found = np.zeros(len(difference.ours), bool)
+    for seed in range(_PARTED):
+        seen = run(program, _PartedZeros(seed), difference.call + 1)[difference.call].values.get(difference.name)
+        if seen is None:
+            continue
+        theirs = seen.array[tuple(difference.places.T)]
+        found |= np.abs(theirs - difference.ours) <= 1e-3 * np.maximum(np.abs(theirs), 1.0)
+    return bool(found.all())
+
+
+class _PartedZeros(Double):
+    """PyTorch in double precision, with zeros that are a little off after each statement."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(_OFF, seed)
+
+    def nudge(self, tensor: object, scale: float = 0.0) -> None:
+        """Change zeros by random amounts, without a trace on the tape."""
+        import torch
+
+        assert isinstance(tensor, torch.Tensor)
+        t = tensor.data
+        if t.is_floating_point() and t.numel() and 0 not in t.stride():
+            noise = 2 * torch.rand(t.shape, generator=self.random, dtype=torch.float64) - 1
+            t.add_(self.unit * noise * (t == 0))
