@@ -16,6 +16,7 @@ from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.hits import coordinates, hit_positions
 from polyhal.hal.ops.indexing.row_masks import mask_of_rows
 from polyhal.hal.ops.indexing.row_updates import wrap_index
+from polyhal.hal.ops.returns import own
 from polyhal.inplace import apply_in_place, function_in_place, overwrite, update_in_place
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def select(x: Tensor, index: Any) -> Tensor:
     if gather.place:
         k, place = positions.ndim, gather.place
         result = _contiguous(_permute(result, (*range(k, k + place), *range(k), *range(k + place, result.ndim))))
-    return result
+    return own(result)  # type: ignore[no-any-return]
 
 
 def _is_one_truth(items: tuple[Any, ...]) -> bool:

@@ -131,6 +131,8 @@ def function_in_place(method: str, function: Callable[..., Any], x: Any, *args: 
 def _rebind(method: str, x: Tensor, base: History | None, compute: Callable[[Tensor], Any]) -> None:
     """Write a result that was made elsewhere over `x`. What its gradient keeps of `x` is kept as a copy."""
     old: Any = x
+    if base is None and dispatch.thread.grad_enabled and x.requires_grad:
+        base = base_of(x, method)
     if dispatch.thread.grad_enabled and (x.requires_grad or base is not None):
         old = _copy(x.detach())
         old.node, old.index, old.requires_grad = x.node, max(x.index, 0), x.requires_grad

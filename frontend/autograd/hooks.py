@@ -11,6 +11,7 @@ from polyhal.autograd.ownership import share
 from polyhal.hal.errors import AutogradError, message
 
 if TYPE_CHECKING:
+    from polyhal.autograd.tape import GradNode
     from polyhal.tensor import Tensor
 
 Hook = Callable[["Tensor"], "Tensor | None"]
@@ -115,6 +116,12 @@ def retain_gradient(tensor: Tensor) -> None:
 def retains_gradient(tensor: Tensor) -> bool:
     """Whether a tensor is the result of an op and keeps its gradient."""
     return _retaining(tensor) is not None
+
+
+def retaining(node: GradNode, output: int) -> list[Tensor]:
+    """Return the tensors that keep the gradient of an output of a node."""
+    hooks = (node.hooks or {}).get(output, {}).values()
+    return [t for h in hooks if isinstance(h, RetainedGradient) and (t := h.tensor()) is not None]
 
 
 def stop_retaining(tensor: Tensor) -> bool:

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.autograd.hooks import retain_gradient, stop_retaining
+from polyhal.autograd.hooks import retain_gradient, retaining, stop_retaining
 from polyhal.autograd.tape import GradNode, record
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
@@ -117,8 +117,7 @@ def refreshed(x: Tensor) -> Tensor:
     history = _history(x)
     if history is None or history.node is None or x.node is None or x.node.order >= history.node.order:
         return x
-    dispatch.thread.executor.before_rebase(x, TapePlace)
-    _refresh(x, history)
+    _renew(x, history)
     return x
 
 
@@ -131,19 +130,25 @@ def follow(x: Tensor, other: Tensor) -> Tensor:
     """Return `x`, with a node for the memory that it shares with `other` if the memory was written on the tape."""
     history = history_of(other)
     if history is not None and history.node is not None:
-        _refresh(x, history)
+        _refresh(x, history, is_view=True)
     return x
 
 
 def base_of(x: Tensor, method: str) -> History:
-    """Return the history of the memory that `x` is a view of. Raises AutogradError for leaves that require gradients."""
+    """Return the history of the memory that `x` is a view of. Raises AutogradError for leaves that require gradients.
+
+    If `x` is a view that a gradient would reach through nodes with hooks, it gets a new node: as in PyTorch, a write to a view
+    is a write to a part of its base, and its gradient does not pass through the tensors in between.
+    """
     if x.requires_grad and x.node is None:
         raise _refused(method, "a leaf that requires gradients")
     refreshed(x)
     history = _history(x)
-    if history is not None:
-        return history
-    return _constant_base(x) if x.node is None else _recorded_base(x, method)
+    if history is None:
+        history = _constant_base(x) if x.node is None else _recorded_base(x, method)
+    if _has_hooks(x, history):
+        _renew(x, history)
+    return history
 
 
 def rebase(x: Tensor, base: History, value: Any, *, is_result: bool, others: Sequence[Tensor] = ()) -> None:
@@ -154,20 +159,22 @@ def rebase(x: Tensor, base: History, value: Any, *, is_result: bool, others: Seq
     """
     with dispatch.enabled_grad():
         if is_result and base.is_at(x) and value.ref.spec.dtype is x.ref.spec.dtype and value.node is not None:
+            value.node.is_view = False
             history = base._replace(node=value.node, output=value.index)
         else:
             written = base._replace(node=None).tensor(x)
             record(_OVERWRITE, (base.tensor(x), value), base.window(x), (written,))
             history = base._replace(node=written.node, output=0)
         views = _views(x)
-        known = [x, *others]
         off_tape = (v for v in views if not v.requires_grad and v.dtype is x.dtype)
-        tensors = [*known, *(v for v in off_tape if not any(v is t for t in known))]
+        kept = () if base.node is None else retaining(base.node, base.output)
+        tensors = list({id(t): t for t in (x, *others, *off_tape, *kept)}.values())
         for t in tensors:
             dispatch.thread.executor.before_rebase(t, TapePlace)
         _keep(x, history, tensors)
-        for view in tensors:
-            _refresh(view, history)
+        for t in tensors:
+            # The first tensor in the list is the one that the others are views of.
+            _refresh(t, history, is_view=any(t is v for v in views[1:]) if t.node is None else t.node.is_view)
 
 
 def _refused(method: str, kind: str) -> AutogradError:
@@ -201,7 +208,7 @@ def _own_history(x: Tensor, detached: tuple[DetachedHistory, ...]) -> DetachedHi
         for one in detached:
             if node.order in one.orders:
                 return one
-        parent = node.parents[0] if node.rule is None and node.op.view is not None else None
+        parent = node.parents[0] if node.is_view else None
         if parent is not None and not isinstance(parent, tuple):
             return parent
         node = None if parent is None else parent[0]
@@ -233,9 +240,28 @@ def _keep(x: Tensor, history: History, tensors: list[Tensor]) -> None:
     buffer.views = [ref for ref in listed if (v := ref()) is not None and not any(v is t for t in tensors)] or None
 
 
-def _refresh(x: Tensor, history: History) -> None:
+def _has_hooks(x: Tensor, base: History) -> bool:
+    """Return whether a node between `x` and its base has hooks."""
+    node = x.node
+    while node is not None and node.is_view and node is not base.node:
+        if node.hooks is not None and any(node.hooks.values()):
+            return True
+        parent = node.parents[0]
+        node = parent[0] if isinstance(parent, tuple) else None
+    return False
+
+
+def _renew(x: Tensor, history: History) -> None:
+    """Give a tensor on the tape a new node for the contents of its memory."""
+    dispatch.thread.executor.before_rebase(x, TapePlace)
+    assert x.node is not None
+    _refresh(x, history, is_view=x.node.is_view)
+
+
+def _refresh(x: Tensor, history: History, *, is_view: bool) -> None:
+    """Put `x` on the tape: as a view of the memory with a node of its own, or as the tensor that the memory belongs to."""
     retained = stop_retaining(x)
-    if history.is_at(x):
+    if history.is_at(x) and not (is_view and history.spec.is_contiguous):
         x.node, x.index, x.requires_grad = history.node, history.output, True
     else:
         x.index = 0
@@ -270,7 +296,7 @@ def _within(x: Tensor, whole: Tensor) -> bool:
 def _recorded_base(x: Tensor, method: str) -> History:
     """Follow the views on the tape back to the tensor that they are of."""
     node, index, spec, offset = x.node, x.index, x.ref.spec, x.ref.offset
-    while node is not None and node.rule is None and node.op.view is not None:
+    while node is not None and node.is_view:
         parent, source = node.parents[0], node.specs[0]
         bound = node.op.bind(dispatch.freeze(node.params))
         if parent is None or source is None:
@@ -283,4 +309,6 @@ def _recorded_base(x: Tensor, method: str) -> History:
             raise _refused(method, "a view of a leaf that requires gradients")
         spec, offset = source, offset - view.offset
         node, index = parent
+    if node is not None:
+        node.is_view = False  # such as a reshape that copied
     return History(spec, offset, node, index)

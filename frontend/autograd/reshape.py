@@ -46,7 +46,7 @@ def reshape_in_place(method: str, x: Any, view_of: Callable[[Any], Any]) -> Any:
 def detach_in_place(x: Tensor) -> Tensor:
     """Take `x` itself off the tape. Raises AutogradError for views, whose later changes in place belong to the tape."""
     _check("detach_", x)
-    if x.node is not None and x.node.rule is None and x.node.op.view is not None:
+    if x.node is not None and x.node.is_view:
         problem = "the tensor is a view of another, whose history it shares"
         raise AutogradError(message("detach_", problem, fix="use .detach(), which returns a tensor off the tape"))
     if x.node is not None:

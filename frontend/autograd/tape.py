@@ -57,6 +57,7 @@ class GradNode:
         "freed",
         "fresh",
         "hooks",
+        "is_view",
         "location",
         "op",
         "order",
@@ -74,6 +75,8 @@ class GradNode:
     """Whether `rule` returns memory that nobody else keeps."""
     hooks: dict[int, dict[int, Hook]] | None
     """Hooks of outputs, by number."""
+    is_view: bool
+    """Whether the result is a view for programs: of memory that other tensors use, too (see `own` in hal/ops/returns.py)."""
     location: SourceLocation
     """The user's line that called the op, as far as an executor notes it: where steps are recorded or checked."""
     outputs: list[Spec]
@@ -92,6 +95,7 @@ class GradNode:
         self.params = params
         self.fresh = self.freed = False
         self.hooks = self.region = self.rule = None
+        self.is_view = op.view is not None
         self.location = UNKNOWN
         self.device = outs[0].device
         self.outputs = [outs[0].ref.spec] if len(outs) == 1 else [o.ref.spec for o in outs]

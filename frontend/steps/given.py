@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.autograd.rebase import detached_index, follow, history_of, note_view, refreshed
-from polyhal.autograd.tape import GradNode
 from polyhal.hal import dispatch
 from polyhal.hal.capture.fake_buffer import FakeBuffer
 from polyhal.hal.layout import Ref, Spec
@@ -116,7 +115,7 @@ def _on_tape(
         owner = next((i for i, a in enumerate(arguments) if a.node is node and a.index == output), None)
         if owner is not None:
             return _view(x, owner, arguments[owner], views)
-        parent = node.parents[0] if _is_view(node) else None
+        parent = node.parents[0] if node.is_view else None
         if parent is None:
             return None
         views.append((node.op, node.params))
@@ -133,10 +132,6 @@ def _view(x: Tensor, source: int | Tensor | NewLeaf, base: Tensor, views: Sequen
         return None
     distance = x.ref.offset - base.ref.offset
     return GivenTensor(source, x.spec, distance, tuple(reversed(views)), follows=not views)
-
-
-def _is_view(node: GradNode) -> bool:
-    return node.rule is None and node.op.view is not None
 
 
 def _position(x: Tensor, arguments: Sequence[Tensor]) -> int | None:

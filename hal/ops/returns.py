@@ -60,6 +60,17 @@ def with_sentence(doc: str | None, kind: Returns, *, several: bool = False) -> s
     return f"{first}\n\n{sentence}{separator}{rest}".rstrip()
 
 
+def own(x: Any) -> Any:
+    """Return `x`, a view of memory that a function allocated and nothing else uses: for programs it is not a view.
+
+    In-place writes on the tape therefore keep its node, and the hooks that programs registered with it.
+    """
+    node = getattr(x, "node", None)
+    if node is not None and x.ref.spec.is_contiguous:
+        node.is_view = False
+    return x
+
+
 def _copying(function: F) -> F:
     """Wrap a function so that its results never share memory with its arguments, and are row-major."""
 
@@ -80,7 +91,7 @@ def _separate(out: Any, taken: set[int]) -> Any:
         from polyhal.hal.ops.opdef import OPS
 
         return OPS["copy"].call(out)
-    return out
+    return own(out)
 
 
 def _tensors(value: Any) -> Iterator[Any]:

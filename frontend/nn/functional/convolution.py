@@ -11,6 +11,7 @@ from typing import Literal
 from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.returns import own
 from polyhal.nn.functional.padding import padded
 from polyhal.nn.functional.spatial import Numbers, on_batch, per_axis
 from polyhal.tensor import Tensor
@@ -88,8 +89,8 @@ def _convolve(
     else:
         sides = per_axis(padding, axes, "padding")
     function = {1: _conv1d, 2: _conv2d, 3: _conv3d}[axes]
-    out: Tensor = on_batch(op, x, axes, lambda batch: function(batch, weight, bias, steps, sides, spread, groups))
-    return out
+    out = on_batch(op, x, axes, lambda batch: function(batch, weight, bias, steps, sides, spread, groups))
+    return own(out)  # type: ignore[no-any-return]
 
 
 def _check_weight(op: str, axes: int, weight: Tensor) -> None:

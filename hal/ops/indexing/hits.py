@@ -26,6 +26,7 @@ from polyhal.hal.ops.pointwise.selection import maximum, minimum
 from polyhal.hal.ops.reductions.scan import cumsum
 from polyhal.hal.ops.reductions.search import searchsorted
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.returns import own
 
 
 def _flat_mask(x: Any) -> Any:
@@ -137,7 +138,7 @@ def masked_select(x: Any, mask: Any) -> Any:
     """
     shape = broadcast_shapes(x.shape, _mask_of("masked_select", mask).shape)
     positions = hit_positions("masked_select", broadcast_to(mask, shape))
-    return reshape(embedding(reshape(broadcast_to(x, shape), (-1, 1)), positions), (-1,))
+    return own(reshape(embedding(reshape(broadcast_to(x, shape), (-1, 1)), positions), (-1,)))
 
 
 @composite()

@@ -20,6 +20,7 @@ from polyhal.hal.ops.indexing.row_updates import (
 )
 from polyhal.hal.ops.keywords import takes_both_spellings
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.returns import own
 
 _COMBINE = {"sum": add_rows, "prod": multiply_rows, "amax": maximum_rows}
 
@@ -84,4 +85,4 @@ def updated(x: Any, update: TableUpdate | None) -> Any:
     from polyhal.hal.ops.layout.regions import copy
     from polyhal.hal.ops.layout.views import reshape
 
-    return copy(x) if update is None else reshape(update.applied(), x.shape)
+    return copy(x) if update is None else own(reshape(update.applied(), x.shape))

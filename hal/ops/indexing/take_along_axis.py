@@ -12,6 +12,7 @@ from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.rows import slices_at, take
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.returns import own
 
 
 @composite()
@@ -60,9 +61,9 @@ def gather(x: Any, axis: int, index: Any) -> Any:
     [[2], [3]]
     """
     if not index.size:
-        return reshape(take(reshape(x, (-1,)), reshape(index, (-1,))), index.shape)
+        return own(reshape(take(reshape(x, (-1,)), reshape(index, (-1,))), index.shape))
     if not x.ndim:
-        return reshape(gather(reshape(x, (1,)), 0, reshape(index, (-1,))), index.shape)
+        return own(reshape(gather(reshape(x, (1,)), 0, reshape(index, (-1,))), index.shape))
     axis = normalize_axis(axis, x.ndim)
     return along_axis.take_along_axis(_like_index("gather", x, axis, index), index, axis)
 

@@ -63,6 +63,8 @@ def _window(x: Any, *, shape: Any, strides: Any, offset: Any) -> Any:
 
 def _window_gradient(g: Any, x_spec: Spec, *, shape: Any, strides: Any, offset: Any) -> Any:
     """Zeros with `g` in the window; elements that the window repeats get the sum."""
+    if math.prod(shape) == x_spec.size and strides == contiguous_strides(shape):
+        return reshape(g, x_spec.shape)
     repeated = tuple(axis for axis, (n, step) in enumerate(zip(shape, strides, strict=True)) if n > 1 and step == 0)
     if repeated:
         g = sum_(g, repeated, keepdims=True)

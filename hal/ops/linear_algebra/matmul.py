@@ -30,6 +30,7 @@ from polyhal.hal.ops.declare import (
 from polyhal.hal.ops.layout.axes import transpose
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.cast import cast
+from polyhal.hal.ops.returns import own
 from polyhal.hal.protocol import ComputeBackend
 
 
@@ -180,4 +181,4 @@ def matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     out = op_matmul(rows, columns, out_dtype)
     if nx == 1:
         out = reshape(out, (*out.shape[:-2], out.shape[-1]))
-    return reshape(out, out.shape[:-1]) if ny == 1 else out
+    return own(reshape(out, out.shape[:-1]) if ny == 1 else out)

@@ -16,6 +16,7 @@ from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.pointwise.arithmetic import multiply
 from polyhal.hal.ops.reductions.sums import sum_
+from polyhal.hal.ops.returns import own
 
 
 def require_axes(name: str, *expected: tuple[Any, int]) -> None:
@@ -28,7 +29,7 @@ def require_axes(name: str, *expected: tuple[Any, int]) -> None:
 
 def _product_of_vectors(name: str, x: Any, y: Any) -> Any:
     require_axes(name, (x, 1), (y, 1))
-    return reshape(op_matmul(reshape(x, (1, x.shape[0])), reshape(y, (y.shape[0], 1))), ())
+    return own(reshape(op_matmul(reshape(x, (1, x.shape[0])), reshape(y, (y.shape[0], 1))), ()))
 
 
 @composite()
@@ -47,7 +48,7 @@ def vdot(x: Any, y: Any) -> Any:
 def mv(x: Any, vec: Any) -> Any:
     """The product of a matrix (n, m) and a vector (m,)."""
     require_axes("mv", (x, 2), (vec, 1))
-    return reshape(op_matmul(x, reshape(vec, (vec.shape[0], 1))), (x.shape[0],))
+    return own(reshape(op_matmul(x, reshape(vec, (vec.shape[0], 1))), (x.shape[0],)))
 
 
 @composite()
@@ -140,7 +141,7 @@ def kron(x: Any, other: Any) -> Any:
         reshape(x, tuple(n for length in a for n in (length, 1))),
         reshape(other, tuple(n for length in b for n in (1, length))),
     )
-    return reshape(blocks, tuple(n * m for n, m in zip(a, b, strict=True)))
+    return own(reshape(blocks, tuple(n * m for n, m in zip(a, b, strict=True))))
 
 
 def vector_product(name: str, x: Any, y: Any, axis: int) -> Any:

@@ -31,6 +31,7 @@ from polyhal.hal.ops.reductions.shares import shared
 from polyhal.hal.ops.reductions.sort import sort, sort_pairs
 from polyhal.hal.ops.reductions.sums import sum_
 from polyhal.hal.ops.results import SelectionResult
+from polyhal.hal.ops.returns import own
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
@@ -43,7 +44,7 @@ def _picked(x: Any, order: Any, place: Any, axis: int, keepdims: bool, ndim: int
     """The elements at a place of the sorted order, (..., 1, ...) along `axis`, and their positions in `x`."""
     index = take_along_axis(order, place, axis)
     shape = reduced_shape(x.shape, (axis,), keepdims) if ndim else ()
-    return SelectionResult(reshape(take_along_axis(x, index, axis), shape), reshape(index, shape))
+    return SelectionResult(own(reshape(take_along_axis(x, index, axis), shape)), reshape(index, shape))
 
 
 def _count_nan(x: Any, axis: Any) -> Any:
@@ -244,8 +245,8 @@ def _quantile(op: str, x: Any, q: Any, dim: int | None, keepdim: bool, interpola
         ranks = where(equal(missing, 0), ranks, length - 1)
     values = _interpolated(ordered, ranks, interpolation)
     if not q.ndim:
-        return reshape(values, shape)
-    return reshape(moveaxis(values, -1, 0), (q.shape[0], *shape))
+        return own(reshape(values, shape))
+    return own(reshape(moveaxis(values, -1, 0), (q.shape[0], *shape)))
 
 
 def _interpolated(ordered: Any, ranks: Any, interpolation: str) -> Any:
