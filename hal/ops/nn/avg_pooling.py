@@ -22,12 +22,12 @@ from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.slicing import unslice
 from polyhal.hal.ops.layout.sliding_windows import windows
 from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.nn.pooling_in_numpy import reduce_windows, spread_windows, window_axes
 from polyhal.hal.ops.nn.pooling_windows import (
     CASES,
     borders,
     image,
     kernel_size,
-    np_windows,
     padded,
     padded_shape,
     pooled,
@@ -69,7 +69,9 @@ def _avg_pool2d(
     With `ceil_mode` the last windows may reach beyond the padding, where nothing counts. A `divisor` replaces the counts.
     """
     x = np.asarray(x)
-    total = np_windows(x, kernel, stride, padding, (1, 1), ceil_mode, 0).sum(axis=(4, 5))
+    total = x
+    for axis in window_axes(x.shape, kernel, stride, padding, (1, 1), ceil_mode):
+        total = reduce_windows(np.add, total, axis, 0)
     return total / _np_counts(x.shape, kernel, stride, padding, count_include_pad, ceil_mode, divisor)
 
 
@@ -138,14 +140,9 @@ def _avg_pool2d_grad(
     """Gradient of avg_pool2d with respect to its input of `shape`."""
     grad = np.asarray(grad)
     each = grad / _np_counts(shape, kernel, stride, padding, count_include_pad, ceil_mode, divisor)
-    oh, ow = grad.shape[2:]
-    out = np.zeros(padded_shape(shape, borders(shape, kernel, stride, padding, (1, 1), ceil_mode)), each.dtype)
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            out[:, :, i : i + stride[0] * (oh - 1) + 1 : stride[0], j : j + stride[1] * (ow - 1) + 1 : stride[1]] += (
-                each
-            )
-    return out[:, :, padding[0] : padding[0] + shape[2], padding[1] : padding[1] + shape[3]]
+    for axis in window_axes(shape, kernel, stride, padding, (1, 1), ceil_mode):
+        each = spread_windows(each, axis)
+    return each
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:

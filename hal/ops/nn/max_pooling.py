@@ -22,14 +22,13 @@ from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.slicing import slice_, unslice
 from polyhal.hal.ops.layout.sliding_windows import windows
 from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.nn.pooling_in_numpy import WindowAxis, first_taps, reduce_windows, window_axes
 from polyhal.hal.ops.nn.pooling_windows import (
     CASES,
     borders,
     image,
     kernel_size,
-    np_windows,
     padded,
-    padded_shape,
     pooled,
     pooled_sample,
     positions,
@@ -59,7 +58,9 @@ def _max_pool2d(
     With `ceil_mode` the last windows may reach beyond the padding, but each begins in the image or before it.
     """
     x = np.asarray(x)
-    return np_windows(x, kernel, stride, padding, dilation, ceil_mode, _lowest(x.dtype)).max(axis=(4, 5))
+    for axis in window_axes(x.shape, kernel, stride, padding, dilation, ceil_mode):
+        x = reduce_windows(np.maximum, x, axis, _lowest(x.dtype))
+    return x
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -77,18 +78,22 @@ def _decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: 
 # --- gradient -------------------------------------------------------------------------------------------------------
 
 
-def _best(x: np.ndarray, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    """Return row and column, in the padded image, of each window's first largest element, which is never padding."""
-    view = np_windows(x, kernel, stride, padding, dilation, ceil_mode, _lowest(x.dtype))
-    inside = np_windows(np.ones((1, 1, *x.shape[2:]), bool), kernel, stride, padding, dilation, ceil_mode, False)
-    n, c, oh, ow, r, s = view.shape
-    best = np.argmax(view.reshape(n, c, oh, ow, r * s), axis=-1)
-    if not inside.all():  # padding is only found where no element of the window is larger than it
-        inside = inside.reshape(oh, ow, r * s)
-        found = inside[np.arange(oh)[:, None], np.arange(ow), best]
-        best = np.where(found, best, np.argmax(inside, axis=-1))
-    rows = np.arange(oh)[:, None] * stride[0] + best // s * dilation[0]
-    return rows, np.arange(ow)[None, :] * stride[1] + best % s * dilation[1]
+def _best(x: np.ndarray, rows: WindowAxis, columns: WindowAxis) -> tuple[np.ndarray, np.ndarray]:
+    """Return row and column of each window's first largest element, which is never padding.
+
+    Rows of the image are searched first. A window of padding alone, which dilation may leave, has its first place there.
+    """
+    n, c, height, _ = x.shape
+    in_rows = reduce_windows(np.maximum, x, columns, _lowest(x.dtype))
+    best = reduce_windows(np.maximum, in_rows, rows, _lowest(x.dtype))
+    row = first_taps(in_rows, best, rows) * np.intp(rows.dilation) + rows.starts()
+    row_in_image = np.arange(n * c).reshape(n, c, 1, 1) * height + row
+    places = row_in_image * columns.count + np.arange(columns.count)
+    column = first_taps(x, in_rows, columns).take(places, mode="clip") * np.intp(columns.dilation) + columns.starts()
+    if max(rows.dilation, columns.dilation) > 1:
+        in_padding = (row < 0) | (column < 0)
+        row, column = np.where(in_padding, rows.starts(), row), np.where(in_padding, columns.starts(), column)
+    return row, column
 
 
 def _max_pool2d_grad(
@@ -102,13 +107,14 @@ def _max_pool2d_grad(
     ceil_mode: bool = False,
 ) -> Any:
     """Gradient of max_pool2d: each window's gradient goes to its first largest element, row by row."""
-    x = np.asarray(x)
+    x, grad = np.asarray(x), np.asarray(grad)
     n, c, height, width = x.shape
-    rows, columns = _best(x, kernel, stride, padding, dilation, ceil_mode)
-    frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
-    out = np.zeros(padded_shape(x.shape, frame), np.asarray(grad).dtype)
-    np.add.at(out, (np.arange(n)[:, None, None, None], np.arange(c)[None, :, None, None], rows, columns), grad)
-    return out[:, :, padding[0] : padding[0] + height, padding[1] : padding[1] + width]
+    row, column = _best(x, *window_axes(x.shape, kernel, stride, padding, dilation, ceil_mode))
+    if max(dilation) > 1:  # the elements of a window may all be padding
+        grad = np.where((row >= 0) & (column >= 0), grad, 0)
+    out = np.zeros(x.size, grad.dtype)
+    np.add.at(out, ((np.arange(n * c).reshape(n, c, 1, 1) * height + row) * width + column).reshape(-1), grad.reshape(-1))
+    return out.reshape(x.shape)
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -154,8 +160,8 @@ def _max_pool2d_indices(
 ) -> Any:
     """Row-major positions, in the plane H x W, of each window's first largest element."""
     x = np.asarray(x)
-    rows, columns = _best(x, kernel, stride, padding, dilation, ceil_mode)
-    return (rows - padding[0]) * x.shape[3] + columns - padding[1]
+    row, column = _best(x, *window_axes(x.shape, kernel, stride, padding, dilation, ceil_mode))
+    return row * x.shape[3] + column
 
 
 def _infer_indices(specs: Specs, params: dict[str, Any]) -> list[Output]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import Params, Specs, tensor_at
 from polyhal.hal.ops.layout.regions import pad
@@ -80,16 +78,6 @@ def padded_shape(shape: tuple[int, ...], frame: tuple[Pair, ...]) -> tuple[int, 
 def without_borders(x: Any, frame: tuple[Pair, ...], shape: tuple[int, ...]) -> Any:
     """Images of `shape` inside these borders. A view."""
     return slice_(x, (0, 0, frame[0][0], frame[1][0]), shape, (1, 1, 1, 1))
-
-
-def np_windows(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, value: float) -> Any:
-    """All windows of padded images: (N, C, OH, OW, KH, KW)."""
-    x = np.asarray(x)
-    frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
-    x = np.pad(x, ((0, 0), (0, 0), *frame), constant_values=value)
-    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
-    view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=(2, 3))
-    return view[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
 
 
 def positions(kernel: Pair, stride: Pair, dilation: Pair) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
