@@ -5,6 +5,7 @@ One axis is an image of height 1. Three axes are pooled as planes first, and the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -230,7 +231,10 @@ def lp_pool1d(
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The norm `sum(x ** p) ** (1 / p)` of each window of images (N, C, H, W); p is `norm_type`."""
+    """The norm `sum(x ** p) ** (1 / p)` of each window of images (N, C, H, W); p is `norm_type`.
+
+    At infinity it is the largest absolute value, at -infinity the smallest. Windows whose sum is 0 have the gradient 0.
+    """
     return _lp_pool("lp_pool2d", 2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -244,9 +248,12 @@ def lp_pool3d(
 def _lp_pool(
     op: str, axes: int, x: Tensor, norm_type: float, kernel_size: Numbers, stride: Numbers | None, ceil_mode: bool
 ) -> Tensor:
-    size = 1
-    for k in per_axis(kernel_size, axes, "kernel_size"):
-        size *= k
-    mean = _avg_pool(op, axes, x**norm_type, kernel_size, stride, 0, ceil_mode, True, None)
+    if math.isinf(norm_type):
+        sign = math.copysign(1.0, norm_type)
+        out: Tensor = _max_pool(op, axes, abs(x) * sign, kernel_size, stride, 0, 1, ceil_mode, False) * sign
+        return out
+    size = math.prod(per_axis(kernel_size, axes, "kernel_size"))
     # As in PyTorch, windows that ceil mode clips are scaled to the size of a whole one.
-    return (mean * size) ** (1.0 / norm_type)
+    total = _avg_pool(op, axes, x**norm_type, kernel_size, stride, 0, ceil_mode, True, None) * size
+    # The root of zero has no finite derivative; windows of sum 0 have the gradient 0.
+    return ops.where(total == 0, 0.0, total) ** (1.0 / norm_type)

@@ -19,23 +19,24 @@ from polyhal.hal.ops.declare import (
     flat_in,
 )
 from polyhal.hal.ops.layout.creation import arange, full
-from polyhal.hal.ops.layout.slicing import slice_, unslice
+from polyhal.hal.ops.layout.slicing import unslice
 from polyhal.hal.ops.layout.sliding_windows import windows
 from polyhal.hal.ops.layout.views import reshape
-from polyhal.hal.ops.nn.pooling_in_numpy import WindowAxis, first_taps, reduce_windows, window_axes
+from polyhal.hal.ops.nn.pooling_in_numpy import WindowAxis, reduce_windows, taps_of_maxima, window_axes
 from polyhal.hal.ops.nn.pooling_windows import (
     CASES,
     borders,
     image,
     kernel_size,
     padded,
+    padded_shape,
     pooled,
     pooled_sample,
     positions,
     without_borders,
 )
 from polyhal.hal.ops.nn.window_shape import Pair, require_floats
-from polyhal.hal.ops.pointwise.logic import equal, logical_and, logical_not, not_equal
+from polyhal.hal.ops.pointwise.logic import equal, logical_and, not_equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.extrema import max_
 from polyhal.hal.ops.reductions.positions import argmax
@@ -79,17 +80,17 @@ def _decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: 
 
 
 def _best(x: np.ndarray, rows: WindowAxis, columns: WindowAxis) -> tuple[np.ndarray, np.ndarray]:
-    """Return row and column of each window's first largest element, which is never padding.
+    """Return row and column of each window's maximum, which is never padding: the first of equal elements, the last NaN.
 
     Rows of the image are searched first. A window of padding alone, which dilation may leave, has its first place there.
     """
     n, c, height, _ = x.shape
     in_rows = reduce_windows(np.maximum, x, columns, _lowest(x.dtype))
     best = reduce_windows(np.maximum, in_rows, rows, _lowest(x.dtype))
-    row = first_taps(in_rows, best, rows) * np.intp(rows.dilation) + rows.starts()
+    row = taps_of_maxima(in_rows, best, rows) * np.intp(rows.dilation) + rows.starts()
     row_in_image = np.arange(n * c).reshape(n, c, 1, 1) * height + row
     places = row_in_image * columns.count + np.arange(columns.count)
-    column = first_taps(x, in_rows, columns).take(places, mode="clip") * np.intp(columns.dilation) + columns.starts()
+    column = taps_of_maxima(x, in_rows, columns).take(places, mode="clip") * np.intp(columns.dilation) + columns.starts()
     if max(rows.dilation, columns.dilation) > 1:
         in_padding = (row < 0) | (column < 0)
         row, column = np.where(in_padding, rows.starts(), row), np.where(in_padding, columns.starts(), column)
@@ -106,7 +107,7 @@ def _max_pool2d_grad(
     dilation: Any = (1, 1),
     ceil_mode: bool = False,
 ) -> Any:
-    """Gradient of max_pool2d: each window's gradient goes to its first largest element, row by row."""
+    """Gradient of max_pool2d: each window's gradient goes to its first largest element, row by row, or to its last NaN."""
     x, grad = np.asarray(x), np.asarray(grad)
     n, c, height, width = x.shape
     row, column = _best(x, *window_axes(x.shape, kernel, stride, padding, dilation, ceil_mode))
@@ -126,28 +127,26 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(x.dtype, x.shape)]
 
 
-def _inside(x: Any, frame: tuple[Pair, ...]) -> Any:
-    """Return a mask (1, 1, H, W) that is false in the padding, which is never a maximum; None without padding."""
-    if all(w == (0, 0) for w in frame):
-        return None
-    return padded(full((1, 1, *x.shape[2:]), True, dtypes.bool_), frame, False)
+def _taps(x: Any, frame: tuple[Pair, ...], kernel: Pair, stride: Pair, dilation: Pair) -> Any:
+    """Return the number, in the kernel, of each window's maximum: the first of equal elements, or of NaN the last."""
+    view = windows(padded(x, frame, _lowest(x.dtype)), kernel, stride, dilation)
+    n, c, oh, ow, r, s = view.shape
+    largest = equal(view, max_(view, (4, 5), True))
+    if any(w != (0, 0) for w in frame):  # padding is never a maximum
+        inside = padded(full((1, 1, *x.shape[2:]), True, dtypes.bool_), frame, False)
+        largest = logical_and(largest, windows(inside, kernel, stride, dilation))
+    later = reshape(arange(2, r * s + 2, 1, dtypes.int32), (r, s))
+    rank = where(not_equal(view, view), later, largest.cast(dtype=dtypes.int32))
+    return argmax(reshape(rank, (n, c, oh, ow, r * s)), -1)
 
 
 def _grad_decomposed(
     grad: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
 ) -> Any:
     frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
-    whole, inside = padded(x, frame, -float("inf")), _inside(x, frame)
-    best = max_(windows(whole, kernel, stride, dilation), (4, 5))
-    free = equal(grad, grad).logical_or(True)
-    total = None
-    for starts, steps in positions(kernel, stride, dilation):
-        x_at = slice_(whole, starts, grad.shape, steps)
-        hit = logical_and(equal(x_at, best).logical_or(not_equal(x_at, x_at)), free)
-        if inside is not None:
-            hit = logical_and(hit, slice_(inside, starts, (1, 1, *grad.shape[2:]), steps))
-        free = logical_and(free, logical_not(hit))
-        part = unslice(where(hit, grad, 0.0), whole.shape, starts, steps)
+    chosen, total = _taps(x, frame, kernel, stride, dilation), None
+    for tap, (starts, steps) in enumerate(positions(kernel, stride, dilation)):
+        part = unslice(where(equal(chosen, tap), grad, 0.0), padded_shape(x.shape, frame), starts, steps)
         total = part if total is None else total + part
     return without_borders(total, frame, x.shape)
 
@@ -158,7 +157,7 @@ def _grad_decomposed(
 def _max_pool2d_indices(
     x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), dilation: Any = (1, 1), ceil_mode: bool = False
 ) -> Any:
-    """Row-major positions, in the plane H x W, of each window's first largest element."""
+    """Row-major positions, in the plane H x W, of each window's first largest element, or of its last NaN."""
     x = np.asarray(x)
     row, column = _best(x, *window_axes(x.shape, kernel, stride, padding, dilation, ceil_mode))
     return row * x.shape[3] + column
@@ -170,15 +169,10 @@ def _infer_indices(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 def _indices_decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> Any:
     frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
-    view = windows(padded(x, frame, _lowest(x.dtype)), kernel, stride, dilation)
-    n, c, oh, ow, r, s = view.shape
-    inside = _inside(x, frame)
-    if inside is not None:
-        hits = equal(view, max_(view, (4, 5), True)).logical_or(not_equal(view, view))
-        view = logical_and(hits, windows(inside, kernel, stride, dilation)).cast(dtype=dtypes.int32)
-    best = argmax(reshape(view, (n, c, oh, ow, r * s)), -1)
-    row = best // s
-    column = best - row * s
+    best = _taps(x, frame, kernel, stride, dilation)
+    oh, ow = best.shape[2:]
+    row = best // kernel[1]
+    column = best - row * kernel[1]
     rows = row * dilation[0] + reshape(arange(0, oh, 1, dtypes.int64), (oh, 1)) * stride[0] - padding[0]
     return rows * x.shape[3] + column * dilation[1] + arange(0, ow, 1, dtypes.int64) * stride[1] - padding[1]
 
@@ -198,6 +192,8 @@ _DILATED = (
 _AT_BORDERS = {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "ceil_mode": False}
 _INFINITE = np.full((1, 1, 3, 3), -np.inf)
 """An image of -infinity, with windows that begin in the padding."""
+_MIXED = np.array([[[[np.nan, 1.0, np.nan], [2.0, np.nan, 0.0], [0.0, 2.0, 2.0]]]])
+"""An image with windows of several NaN and of equal numbers."""
 _CASES = [*((s, {**p, "dilation": (1, 1)}) for s, p in CASES), _DILATED]
 _ERRORS = [
     ErrorSample(
@@ -223,6 +219,7 @@ max_pool2d_grad = declare(
             for s, p in _CASES[:-1]
         ),
         Sample((np.ones((1, 1, 2, 2)), _INFINITE), _AT_BORDERS, special=True, note="-infinity at the border"),
+        Sample((np.arange(1.0, 5.0).reshape(1, 1, 2, 2), _MIXED), _AT_BORDERS, special=True, note="several NaN"),
     ],
     tolerance=Tolerance(2.0, terms=kernel_size),
 )
@@ -253,6 +250,7 @@ max_pool2d_indices = declare(
     samples=lambda rng: [
         *(Sample(s.inputs, s.params, differentiable=False) for s in _samples(rng)),
         Sample((_INFINITE,), _AT_BORDERS, special=True, note="-infinity at the border"),
+        Sample((_MIXED,), _AT_BORDERS, special=True, note="several NaN"),
     ],
     tolerance=Tolerance(0.0),
 )

@@ -28,22 +28,18 @@ class WindowAxis:
     padding: int
     dilation: int
 
-    def taps(self) -> Iterator[tuple[Index, Index]]:
-        """Index, for each tap, the windows whose element is in the axis, and these elements."""
+    def taps(self) -> Iterator[tuple[int, Index, Index]]:
+        """Yield each tap with the indices of the windows whose element is in the axis, and of these elements."""
         for tap in range(self.kernel):
             offset = tap * self.dilation - self.padding
             first, last = max(0, -(offset // self.stride)), min(self.count, (self.length - 1 - offset) // self.stride + 1)
             if first < last:
                 begin, end = first * self.stride + offset, (last - 1) * self.stride + offset + 1
-                yield self._index(slice(first, last)), self._index(slice(begin, end, self.stride))
+                yield tap, self._index(slice(first, last)), self._index(slice(begin, end, self.stride))
 
     def starts(self) -> np.ndarray:
-        """Return where each window begins; shaped for an array of windows."""
-        return self.aligned(np.arange(self.count) * self.stride - self.padding)
-
-    def aligned(self, values: np.ndarray) -> np.ndarray:
-        """Return one value per window in a shape that broadcasts to an array of windows."""
-        return values.reshape(-1, *(1,) * self.after)
+        """Return where each window begins, in a shape that broadcasts to an array of windows."""
+        return (np.arange(self.count) * self.stride - self.padding).reshape(-1, *(1,) * self.after)
 
     def windows_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of one value per window, for an array of `shape`."""
@@ -73,7 +69,7 @@ def window_axes(
 def reduce_windows(combine: np.ufunc, x: np.ndarray, axis: WindowAxis, neutral: float) -> np.ndarray:
     """Combine the elements of each window along an axis: np.maximum or np.add, with its neutral element."""
     out = np.full(axis.windows_shape(x.shape), neutral, x.dtype)
-    for windows, elements in axis.taps():
+    for _, windows, elements in axis.taps():
         combine(out[windows], x[elements], out=out[windows])
     return out
 
@@ -81,13 +77,13 @@ def reduce_windows(combine: np.ufunc, x: np.ndarray, axis: WindowAxis, neutral: 
 def spread_windows(values: np.ndarray, axis: WindowAxis) -> np.ndarray:
     """Add each window's value to all of its elements along an axis: the transpose of a sum."""
     out = np.zeros(axis.elements_shape(values.shape), values.dtype)
-    for windows, elements in axis.taps():
+    for _, windows, elements in axis.taps():
         out[elements] += values[windows]
     return out
 
 
-def first_taps(x: np.ndarray, best: np.ndarray, axis: WindowAxis) -> np.ndarray:
-    """Return the first tap at which each window along an axis has its maximum `best`; a NaN is a maximum.
+def taps_of_maxima(x: np.ndarray, best: np.ndarray, axis: WindowAxis) -> np.ndarray:
+    """Return the tap at which each window along an axis has its maximum `best`: the first, or of NaN the last.
 
     Windows with no element in the axis have tap 0.
     """
@@ -95,11 +91,11 @@ def first_taps(x: np.ndarray, best: np.ndarray, axis: WindowAxis) -> np.ndarray:
     leading[axis.starts() + leading * axis.dilation >= axis.length] = 0
     out = np.empty(best.shape, np.min_scalar_type(axis.kernel))
     out[...] = leading
-    pending, any_nan = np.ones(best.shape, bool), bool(np.isnan(best).any())
-    for windows, elements in axis.taps():
-        part, still = x[elements], pending[windows]
-        still &= part != best[windows]
-        if any_nan:
-            still &= part == part
-        out[windows] += still
+    pending = np.ones(best.shape, bool)
+    for _, windows, elements in axis.taps():
+        pending[windows] &= x[elements] != best[windows]
+        out[windows] += pending[windows]
+    if np.isnan(best).any():
+        for tap, windows, elements in axis.taps():
+            out[windows][np.isnan(x[elements])] = tap
     return out

@@ -35,8 +35,8 @@ typedef struct {
 #define STRIDES(name) const long name##_image, const long name##_channel, const long name##_row, const long name##_column
 #define PLANE_OF(name, plane) \
     (name + name##_offset + (long)((plane) / channels) * name##_image + (long)((plane) % channels) * name##_channel)
-// Whether `later`, after `value` in a window, replaces it as the maximum: a NaN replaces any number, and nothing a NaN.
-#define REPLACES(later, value) (~((later) <= (value)) & ((value) == (value)))
+// Whether `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
+#define REPLACES(later, value) (((later) > (value)) | ((later) != (later)))
 
 // A frame has some vectors to spare at its end, so its rows may be filled by whole vectors.
 FORCE_INLINE void fill(__global REAL *frame, const REAL value, const int length) {
@@ -100,7 +100,7 @@ __kernel NO_AUTOVEC void conv_cpu_max_pool(__global const STORAGE(DTYPE) *x, con
 // The index, in a window that begins at `start` with steps of `step`, of the first element inside the image.
 FORCE_INLINE int first_inside(const int start, const int step) { return start < 0 ? (step - 1 - start) / step : 0; }
 
-// A window's gradient goes to its first maximum: the last element that replaces those before it, or, if all are -infinity, the
+// A window's gradient goes to its maximum: the last element that replaces those before it, or, if all are -infinity, the
 // first one inside the image.
 __kernel NO_AUTOVEC void conv_cpu_max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                                 __global const STORAGE(DTYPE) *x, const ulong x_offset,

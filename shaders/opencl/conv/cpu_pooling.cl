@@ -28,8 +28,8 @@ typedef CONCAT(MASK, HALF) Choice;
     if (left == WIDTH) { LOAD_CONTIGUOUS(DTYPE, r, p) } else { LOAD_CONTIGUOUS_PART(DTYPE, r, p) }
 #define STORE_ROW(r, p) \
     if (left == WIDTH) { STORE_CONTIGUOUS(DTYPE, r, p) } else { STORE_CONTIGUOUS_PART(DTYPE, r, p) }
-// Whether `later`, after `value` in a window, replaces it as the maximum: a NaN replaces any number, and nothing a NaN.
-#define REPLACES(later, value) (~((later) <= (value)) & ((value) == (value)))
+// Whether `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
+#define REPLACES(later, value) (((later) > (value)) | ((later) != (later)))
 
 __kernel NO_AUTOVEC void max_pool_2x2(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                       __global STORAGE(DTYPE) *out, const ulong out_offset, LENGTHS, STRIDES(x)) {
@@ -54,7 +54,7 @@ __kernel NO_AUTOVEC void max_pool_2x2(__global const STORAGE(DTYPE) *x, const ul
     }
 }
 
-// A window's gradient goes to its first maximum: an element that no later one replaces and that replaces all before it.
+// A window's gradient goes to its maximum: an element that no later one replaces and that replaces all before it.
 __kernel NO_AUTOVEC void max_pool_2x2_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                            __global const STORAGE(DTYPE) *x, const ulong x_offset,
                                            __global STORAGE(DTYPE) *dx, const ulong dx_offset, LENGTHS, STRIDES(g),

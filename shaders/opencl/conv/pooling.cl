@@ -30,6 +30,9 @@ typedef struct {
 #define PLANE_OF(name, plane) \
     ((long)name##_offset + (long)((plane) / channels) * name##_image + (long)((plane) % channels) * name##_channel)
 
+// Whether `later`, after `value` in a window, replaces it as the maximum: of NaN, the last is the maximum.
+static inline bool replaces(const REAL later, const REAL value) { return later > value || isnan(later); }
+
 __kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
                        const ulong out_offset, STRIDES(x), const PoolingGeometry geometry) {
     DECLARE_GEOMETRY;
@@ -43,16 +46,12 @@ __kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, _
             const int ty = y + r * dilation_h, tx = at + s * dilation_w;
             if (ty < 0 || ty >= height || tx < 0 || tx >= width) continue;
             const REAL value = LOAD(DTYPE, x, ty * x_row + tx * x_column);
-            // A NaN replaces any number, and nothing replaces a NaN.
-            if (!(value <= best) && !isnan(best)) best = value;
+            if (replaces(value, best)) best = value;
         }
     STORE(DTYPE, best, out, out_offset + (ulong)plane * down * across + pixel);
 }
 
-// Whether `later`, after `value` in a window, replaces it as the maximum: a NaN replaces any number, and nothing a NaN.
-static inline bool replaces(const REAL later, const REAL value) { return !(later <= value) && !isnan(value); }
-
-// A window's gradient goes to its first maximum: an element that no later one replaces and that replaces all before it.
+// A window's gradient goes to its maximum: an element that no later one replaces and that replaces all before it.
 __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
                             const ulong x_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset, STRIDES(g),
                             STRIDES(x), const PoolingGeometry geometry) {
@@ -72,15 +71,15 @@ __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offs
         for (int px = max(0, (at - reach_w + stride_w - 1) / stride_w); px < across && px * stride_w <= at; px++) {
             const int left = px * stride_w - padding_w;
             if (dilation_w > 1 && (my_x - left) % dilation_w) continue;
-            bool first = true;
+            bool chosen = true;
             for (int ty = top; ty <= top + reach_h; ty += dilation_h)
                 for (int tx = left; tx <= left + reach_w; tx += dilation_w) {
-                    if (ty < 0 || ty >= height || tx < 0 || tx >= width) continue;
+                    if (ty < 0 || ty >= height || tx < 0 || tx >= width || (ty == my_y && tx == my_x)) continue;
                     const REAL other = LOAD(DTYPE, x, ty * x_row + tx * x_column);
                     const bool before = ty < my_y || (ty == my_y && tx < my_x);
-                    first &= before ? replaces(mine, other) : !replaces(other, mine);
+                    chosen &= before ? replaces(mine, other) : !replaces(other, mine);
                 }
-            if (first) sum += LOAD(DTYPE, g, py * g_row + px * g_column);
+            if (chosen) sum += LOAD(DTYPE, g, py * g_row + px * g_column);
         }
     }
     STORE(DTYPE, sum, dx, dx_offset + (ulong)plane * height * width + pixel);

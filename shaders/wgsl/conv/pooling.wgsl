@@ -32,8 +32,8 @@ fn {{ name }}_pixel(plane: u32, y: i32, x: i32) -> f32 {
 {% endfor %}
 {% if OPERATION.startswith("max") %}
 fn inside(y: i32, x: i32) -> bool { return y >= 0 && y < p.height && x >= 0 && x < p.width; }
-// NaN wins over any number and is never replaced.
-fn beats(value: f32, best: f32) -> bool { return (isnan_f32(value) || value > best) && !isnan_f32(best); }
+// Of NaN, the last is the maximum.
+fn beats(value: f32, best: f32) -> bool { return isnan_f32(value) || value > best; }
 {% endif %}
 {% if OPERATION == "max_pool" %}
 fn pool(plane: u32, row: i32, column: i32) -> f32 {
@@ -54,7 +54,7 @@ fn pool(plane: u32, row: i32, column: i32) -> f32 {
     return best;
 }
 {% elif OPERATION == "max_pool_grad" %}
-// Row and column, in the kernel, of the first largest element of a window, which receives the window's gradient.
+// Row and column, in the kernel, of the maximum of a window, which receives the window's gradient.
 fn largest(plane_offset: u32, top: i32, left: i32) -> vec2<i32> {
     var position = vec2<i32>();
     var best = 0.0f;
