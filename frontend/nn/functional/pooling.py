@@ -249,9 +249,9 @@ def _lp_pool(
     op: str, axes: int, x: Tensor, norm_type: float, kernel_size: Numbers, stride: Numbers | None, ceil_mode: bool
 ) -> Tensor:
     if math.isinf(norm_type):
-        sign = math.copysign(1.0, norm_type)
-        out: Tensor = _max_pool(op, axes, abs(x) * sign, kernel_size, stride, 0, 1, ceil_mode, False) * sign
-        return out
+        sizes = abs(x) if norm_type > 0 else -abs(x)
+        out: Tensor = _max_pool(op, axes, sizes, kernel_size, stride, 0, 1, ceil_mode, False)
+        return out if norm_type > 0 else -out
     size = math.prod(per_axis(kernel_size, axes, "kernel_size"))
     # As in PyTorch, windows that ceil mode clips are scaled to the size of a whole one.
     total = _avg_pool(op, axes, x**norm_type, kernel_size, stride, 0, ceil_mode, True, None) * size

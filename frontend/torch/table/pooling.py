@@ -54,7 +54,7 @@ def max_pool3d(
 def max_pool2d_backward(
     grad: Any, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool, indices: Any
 ) -> Any:
-    """By a kernel that finds the maxima again, and needs no indices: both are the first largest elements."""
+    """By a kernel that finds the maxima again, and needs no indices: both name the same elements."""
     if not grad.size:
         return zeros(x.shape, grad.dtype, grad.device)
     window = [per_axis(v, 2, "window") for v in (kernel, stride or kernel, padding, dilation)]

@@ -89,8 +89,8 @@ def _best(x: np.ndarray, rows: WindowAxis, columns: WindowAxis) -> tuple[np.ndar
     best = reduce_windows(np.maximum, in_rows, rows, _lowest(x.dtype))
     row = taps_of_maxima(in_rows, best, rows) * np.intp(rows.dilation) + rows.starts()
     row_in_image = np.arange(n * c).reshape(n, c, 1, 1) * height + row
-    places = row_in_image * columns.count + np.arange(columns.count)
-    column = taps_of_maxima(x, in_rows, columns).take(places, mode="clip") * np.intp(columns.dilation) + columns.starts()
+    taps = taps_of_maxima(x, in_rows, columns).take(row_in_image * columns.count + np.arange(columns.count), mode="clip")
+    column = taps * np.intp(columns.dilation) + columns.starts()
     if max(rows.dilation, columns.dilation) > 1:
         in_padding = (row < 0) | (column < 0)
         row, column = np.where(in_padding, rows.starts(), row), np.where(in_padding, columns.starts(), column)
@@ -114,7 +114,8 @@ def _max_pool2d_grad(
     if max(dilation) > 1:  # the elements of a window may all be padding
         grad = np.where((row >= 0) & (column >= 0), grad, 0)
     out = np.zeros(x.size, grad.dtype)
-    np.add.at(out, ((np.arange(n * c).reshape(n, c, 1, 1) * height + row) * width + column).reshape(-1), grad.reshape(-1))
+    places = (np.arange(n * c).reshape(n, c, 1, 1) * height + row) * width + column
+    np.add.at(out, places.reshape(-1), grad.reshape(-1))
     return out.reshape(x.shape)
 
 

@@ -32,7 +32,8 @@ class WindowAxis:
         """Yield each tap with the indices of the windows whose element is in the axis, and of these elements."""
         for tap in range(self.kernel):
             offset = tap * self.dilation - self.padding
-            first, last = max(0, -(offset // self.stride)), min(self.count, (self.length - 1 - offset) // self.stride + 1)
+            first = max(0, -(offset // self.stride))
+            last = min(self.count, (self.length - 1 - offset) // self.stride + 1)
             if first < last:
                 begin, end = first * self.stride + offset, (last - 1) * self.stride + offset + 1
                 yield tap, self._index(slice(first, last)), self._index(slice(begin, end, self.stride))
