@@ -61,8 +61,8 @@ def window_axes(
 ) -> tuple[WindowAxis, WindowAxis]:
     """Return the windows along the rows' and the columns' axis of images of `shape`."""
     rows, columns = (
-        WindowAxis(1 - axis, n, output_length(n, *window, ceil_mode), *window)
-        for axis, (n, *window) in enumerate(zip(shape[2:], kernel, stride, padding, dilation, strict=True))
+        WindowAxis(1 - axis, n, output_length(n, k, s, p, d, ceil_mode), k, s, p, d)
+        for axis, (n, k, s, p, d) in enumerate(zip(shape[2:], kernel, stride, padding, dilation, strict=True))
     )
     return rows, columns
 
