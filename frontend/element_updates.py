@@ -14,10 +14,10 @@ import numpy as np
 
 from polyhal.hal import dtypes, layout
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.hal.ops.indexing.table_updates import TableUpdate
-from polyhal.indexing import cast_to, check_numbers, is_basic, is_mask, placed_items, result_axis, without_masks
+from polyhal.index_items import check_numbers, indexed_axes, is_basic, is_mask
+from polyhal.indexing import cast_to
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
@@ -36,17 +36,12 @@ def element_update(name: str, x: Tensor, items: tuple[Any, ...], value: Any, red
     if len(items) == 1 and hasattr(items[0], "ref") and items[0].dtype.is_integral and x.ndim and x.is_contiguous:
         return _row_update(name, x, items[0], value, reduce)
     distinct = all(is_basic(i) or is_mask(i) for i in items)
-    items = tuple(without_masks(x, items))
-    basic = [item if is_basic(item) else slice(None) for item in items]
-    part = basic_index(x, tuple(basic if Ellipsis in basic else [*basic, Ellipsis]))
-    placed = placed_items(items, part.ndim)
-    axes = [axis for item, axis in placed if not is_basic(item)]
-    front = _permute(part, (*axes, *(i for i in range(part.ndim) if i not in axes)))
-    count = len(axes)
+    front, arrays, place = indexed_axes(x, items)
+    count = len(arrays)
     lengths, rest = front.shape[:count], front.shape[count:]
-    indices = [_index(i, n, x) for i, n in zip((i for i in items if not is_basic(i)), lengths, strict=True)]
+    indices = [_index(i, n, x) for i, n in zip(arrays, lengths, strict=True)]
     shape = layout.broadcast_shapes(*(i.shape for i in indices))
-    values = _values(x, value, shape, rest, result_axis(placed))
+    values = _values(x, value, shape, rest, place)
     if not values.size or not x.size:
         return None
     rows = (math.prod(lengths), math.prod(rest))

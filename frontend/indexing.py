@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from polyhal.hal.dispatch.number_range import require_fit
 from polyhal.hal.layout import is_dense
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.indexing.brackets import basic_index
-from polyhal.hal.ops.indexing.hits import coordinates, hit_positions
 from polyhal.hal.ops.indexing.row_masks import mask_of_rows
 from polyhal.hal.ops.indexing.row_updates import wrap_index
 from polyhal.hal.ops.returns import own
+from polyhal.index_items import axes_of, check_numbers, indexed_axes, is_basic, is_mask, truths_as_masks
 from polyhal.inplace import apply_in_place, function_in_place, overwrite, update_in_place
 
 if TYPE_CHECKING:
@@ -35,29 +35,17 @@ def select(x: Tensor, index: Any) -> Tensor:
     if all(map(is_basic, items)):
         result = basic_index(x, items)
         return _reshape(x, x.shape) if result is x else result
-    if _is_one_truth(items):  # as a mask over a new axis of length 1
-        lifted = _reshape(x, (1, *x.shape))
-        if isinstance(items[0], (bool, np.bool_)):
-            return FUNCTIONS["copy"](lifted if items[0] else lifted[:0])  # type: ignore[no-any-return]
-        return select(lifted, _reshape(items[0], (1,)))
-    gather = _gather(x, items)
-    x, positions = gather.x, gather.positions
-    rest = x.shape[gather.axes :]
-    rows = _reshape(x, (math.prod(x.shape[: gather.axes]), *rest)) if gather.axes else x
+    front, indices, place = indexed_axes(x, items)
+    count = len(indices)
+    positions = _flat_positions(front, indices)
+    rest = front.shape[count:]
+    rows = _reshape(front, (math.prod(front.shape[:count]), *rest))
     flat = _reshape(rows, (rows.shape[0], -1 if rows.size else 0))
     result = _reshape(_embedding(flat, positions), (*positions.shape, *rest))
-    if gather.place:
-        k, place = positions.ndim, gather.place
+    if place:
+        k = positions.ndim
         result = _contiguous(_permute(result, (*range(k, k + place), *range(k), *range(k + place, result.ndim))))
     return own(result)  # type: ignore[no-any-return]
-
-
-def _is_one_truth(items: tuple[Any, ...]) -> bool:
-    """Return whether an index is a single bool, or a bool tensor without axes."""
-    (item,) = items if len(items) == 1 else (None,)
-    if isinstance(item, (bool, np.bool_)):
-        return True
-    return hasattr(item, "ref") and not item.shape and item.dtype is dtypes.bool_  # type: ignore[union-attr]
 
 
 def assign(x: Tensor, index: Any, value: Any) -> None:
@@ -71,10 +59,8 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
         value = as_tensor(value, device=x.device)
     if all(map(is_basic, items)):
         overwrite(basic_index(x, items), value, "setitem")
-    elif _is_one_truth(items):
-        function_in_place("setitem", lambda x, value: FUNCTIONS["where"](items[0], value, x), x, value)
     else:
-        _assign_elements(x, items, value)
+        _assign_elements(*truths_as_masks(x, items), value)
 
 
 def _assign_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> None:
@@ -95,7 +81,7 @@ def _mask_of_rows(x: Tensor, items: tuple[Any, ...], value: Any) -> Any:
     """Return a mask that is the only item, with axes of length 1 for the rest of `x`; None if the values depend on its hits."""
     from polyhal.tensor import as_tensor
 
-    if not is_mask(items[0]) or x.ndim < _axes_of(items[0]):
+    if not is_mask(items[0]) or x.ndim < axes_of(items[0]):
         return None
     mask = as_tensor(items[0], device=x.device)
     if len(items) == 1 and mask.shape != x.shape[: mask.ndim]:
@@ -135,80 +121,6 @@ def cast_to(value: Any, x: Tensor, method: str = "setitem") -> Any:
     return np.asarray(value).astype(x.dtype.numpy).item()
 
 
-def is_mask(item: Any) -> bool:
-    """Return whether an item is a tensor or an array of bool."""
-    array = item if hasattr(item, "ref") else np.asarray(item)
-    return not is_basic(item) and array.dtype in (dtypes.bool_, np.bool_)
-
-
-# --- kinds of items -------------------------------------------------------------------------------------------------
-
-
-def _is_integer(item: Any) -> bool:
-    return isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_))
-
-
-def is_basic(item: Any) -> bool:
-    """Return whether an item selects a view: an integer, a slice, None or an ellipsis."""
-    return item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item)
-
-
-def _is_advanced(item: Any) -> bool:
-    """Whether NumPy counts an item as an advanced index if there is an index tensor: integers are then, too."""
-    return _is_integer(item) or not is_basic(item)
-
-
-def _axes_of(item: Any) -> int:
-    """How many axes an index tensor indexes: all those of a mask, else one."""
-    array = item if hasattr(item, "ref") else np.asarray(item)
-    return int(array.ndim) if array.dtype in (dtypes.bool_, np.bool_) else 1
-
-
-# --- index tensors --------------------------------------------------------------------------------------------------
-
-
-class _Gather(NamedTuple):
-    """Advanced indexing as a lookup of rows."""
-
-    x: Tensor
-    """The indexed axes come first."""
-    positions: Tensor
-    """Row numbers, counted through all indexed axes."""
-    axes: int
-    """How many axes are indexed."""
-    place: int
-    """Where the axes of `positions` belong in the result."""
-
-
-def _gather(x: Tensor, items: tuple[Any, ...]) -> _Gather:
-    items = tuple(without_masks(x, items))
-    basic = [item if is_basic(item) else slice(None) for item in items]
-    x = basic_index(x, tuple(basic if Ellipsis in basic else [*basic, Ellipsis]))
-    placed = placed_items(items, x.ndim)
-    axes = [axis for item, axis in placed if not is_basic(item)]
-    x = _permute(x, (*axes, *(i for i in range(x.ndim) if i not in axes)))
-    positions = _flat_positions(x, [item for item in items if not is_basic(item)])
-    return _Gather(x, positions, len(axes), result_axis(placed))
-
-
-def placed_items(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
-    """Each item with the axis that it begins at, in a tensor of `ndim` axes from which integers have selected."""
-    explicit = sum(1 for i in items if i is not Ellipsis and not _is_integer(i))
-    placed: list[tuple[Any, int]] = []
-    axis = 0
-    for item in items:
-        placed.append((item, axis))
-        axis += ndim - explicit if item is Ellipsis else 0 if _is_integer(item) else 1
-    return placed
-
-
-def result_axis(placed: Sequence[tuple[Any, int]]) -> int:
-    """Where indexed axes belong in the result: where they were if they are adjacent, else in front."""
-    advanced = [i for i, (item, _) in enumerate(placed) if _is_advanced(item)]
-    adjacent = advanced[-1] - advanced[0] == len(advanced) - 1
-    return placed[advanced[0]][1] if adjacent else 0
-
-
 def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
     """One number per element for positions in the first axes of `x`. Raises IndexError for positions outside."""
     from polyhal.tensor import Tensor, as_tensor
@@ -222,48 +134,5 @@ def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
         several = len(indices) > 1
         positive: Tensor = wrap_index(index, length) if several else _where(_less(index, 0), index + length, index)
         flat = positive if flat is None else flat * length + positive
-    if flat is None:
-        raise IndexError("[getitem] no index tensors")
+    assert flat is not None
     return flat
-
-
-def check_numbers(method: str, item: np.ndarray, length: int) -> None:
-    """Raise IndexError for an index of the host with numbers outside of an axis."""
-    if item.size and not (-length <= item.min() and item.max() < length):
-        problem = f"an index has numbers from {item.min()} to {item.max()}"
-        raise IndexError(f"[{method}] {problem}; the axis it indexes has length {length}")
-
-
-def without_masks(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
-    """The items with masks replaced by the positions of their hits. Raises IndexError for masks that do not fit, and floats."""
-    from polyhal.tensor import Tensor
-
-    indexed = sum(1 if is_basic(i) else _axes_of(i) for i in items if i is not None and i is not Ellipsis)
-    expanded: list[Any] = []
-    axis = 0
-    for item in items:
-        if is_basic(item):
-            expanded.append(item)
-            axis += x.ndim - indexed if item is Ellipsis else 0 if item is None else 1
-            continue
-        array = item if isinstance(item, Tensor) else np.asarray(item)
-        if not isinstance(array, Tensor) and not array.size and array.dtype.kind == "f":
-            array = array.astype(np.int64)  # an empty list
-        kind = dtypes.as_dtype(array.dtype)
-        if kind is dtypes.bool_:
-            expanded += _hits(array, x.shape[axis : axis + array.ndim])
-        elif kind.is_integral:
-            expanded.append(array)
-        else:
-            raise IndexError(f"[getitem] an index tensor is {kind.name}; expected integers or bool")
-        axis += _axes_of(item)
-    return expanded
-
-
-def _hits(mask: Any, shape: tuple[int, ...]) -> Sequence[Any]:
-    """Where a mask is true, one vector per axis. Raises CaptureError for a tensor in a captured step."""
-    if mask.shape != shape:
-        raise IndexError(f"[getitem] a mask of shape {mask.shape} does not fit axes {shape}")
-    if hasattr(mask, "ref"):
-        return coordinates(hit_positions("getitem", mask), shape)
-    return [hits.astype(np.int64) for hits in np.nonzero(mask)]

@@ -73,6 +73,11 @@ CASES: list[tuple[str, Any]] = [
     ("no rows", lambda a: np.array([], np.int64)),
     ("list", lambda a: [0, 2]),
     ("empty mask", lambda a: np.zeros(3, bool)),
+    ("true", lambda a: True),
+    ("false", lambda a: (None, False, 1)),
+    ("number and true", lambda a: (1, np.array(True))),
+    ("true and columns", lambda a: (slice(None), True, np.array([1, 3]))),
+    ("columns and true", lambda a: (..., np.array([1, 3]), None, np.array(True))),
 ]
 
 
