@@ -77,6 +77,37 @@ def test_powers_of_special_values_are_pytorchs(device: ph.Device, exponent: comp
         np.testing.assert_allclose(got.numpy(), np.where(exponent == 0, 1, expected), rtol=2e-6, atol=2e-6)
 
 
+def check_powers(got: np.ndarray, x: Any, y: Any) -> None:
+    """Compare with PyTorch, whose powers are C99's; but not its NaN for exponents of 0 and for powers of 0 that vanish.
+
+    Finite results are at most e^(3 pi / 2), and have an error of some units in the last place of that.
+    """
+    x, y = (np.array(a, np.complex128) for a in np.broadcast_arrays(x, y))
+    expected = (torch.tensor(x) ** torch.tensor(y)).numpy()
+    expected = np.where(y == 0, 1.0, np.where((x == 0) & (y.real > 0), 0.0, expected))
+    for part, want in ((got.real, expected.real), (got.imag, expected.imag)):
+        np.testing.assert_allclose(part, want, rtol=5e-6, atol=8 * 2.0**-23 * np.exp(1.5 * np.pi))
+
+
+_FEW = (-np.inf, -1.0, 0.0, 2.0, np.inf, np.nan)
+_FEW_NUMBERS = np.array([complex(a, b) for a in _FEW for b in _FEW])
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+def test_powers_at_infinities_are_those_of_c99(device: ph.Device) -> None:
+    x, y = (a.ravel().astype(np.complex64) for a in np.meshgrid(_FEW_NUMBERS, _FEW_NUMBERS))
+    check_powers((ph.tensor(x, device=device) ** ph.tensor(y, device=device)).numpy(), x, y)
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+@pytest.mark.parametrize("number", [complex(np.inf, np.inf), complex(-np.inf, 2), complex(2, np.inf), 2j], ids=str)
+def test_powers_with_infinite_numbers_are_those_of_c99(device: ph.Device, number: complex) -> None:
+    z = ph.tensor(_FEW_NUMBERS.astype(np.complex64), device=device)
+    check_powers((z**number).numpy(), _FEW_NUMBERS, number)
+    if np.isfinite(number):
+        check_powers((number**z).numpy(), number, _FEW_NUMBERS)
+
+
 @pytest.mark.parametrize("name", [*FUNCTIONS, "reciprocal", "rsqrt", "square"])
 def test_gradients_on_the_axes_are_finite_differences(name: str) -> None:
     """Beside the branch cuts: acosh has one on the real axis up to 1, others have theirs from 1 or up to 0 or -1."""

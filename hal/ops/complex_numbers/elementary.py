@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable
 from typing import Any
@@ -121,17 +122,50 @@ def _pow(x: Any, y: Any) -> Any:
 
 
 def _power(x: Any, y: Any) -> Any:
-    """Return `exp(y * log(x))`, but 0 and without a gradient where it vanishes because `x` is 0."""
+    """Return `exp(y * log(x))` with C99's product, but 0 and without a gradient where it vanishes because `x` is 0."""
     base = x.cast(dtype=dtypes.to_complex(x.dtype)) if hasattr(x, "ref") and not is_complex(x) else x
     positive = less(0.0, real(y)) if hasattr(y, "ref") else real(y) > 0
     if not hasattr(x, "ref"):
         if x:
-            return exp(y * _log_of_number(x))
+            return exp(_product_of_infinities(_like(y, _log_of_number(x)), y))
         return where(positive, 0.0, exp(where(positive, 1.0, y) * complex(-math.inf, 0.0)))
     if positive is False:
-        return exp(log(base) * y)
+        return exp(_product_of_infinities(log(base), y))
     zero = equal(x, 0) if positive is True else logical_and(equal(x, 0), positive)
-    return where(zero, 0.0, exp(log(where(zero, 1.0, base)) * y))
+    return where(zero, 0.0, exp(_product_of_infinities(log(where(zero, 1.0, base)), y)))
+
+
+def _product_of_infinities(x: Any, y: Any) -> Any:
+    """Return `x * y`; infinite where a factor is, even if it has a NaN part (C99, Annex G). `y` may be a number."""
+    product = x * y
+    if not hasattr(y, "ref"):
+        if cmath.isfinite(y):  # the logarithm of a number times a finite one
+            return product
+        y = _like(x, y)
+    elif not is_complex(y):
+        y = y.cast(dtype=dtypes.to_complex(y.dtype))
+    lost = logical_and(isnan(product.real), isnan(product.imag))
+    infinite = logical_and(lost, logical_or(isinf(x), isinf(y)))
+    way = _direction(x) * _direction(y)
+    return where(infinite, join(way.real * math.inf, way.imag * math.inf), product)
+
+
+def _direction(x: Any) -> Any:
+    """Return 1 for infinite and 0 for finite parts of infinite numbers, with their signs; in others, 0 for NaN."""
+    infinite = isinf(x)
+
+    def part(value: Any) -> Any:
+        value = value.detach()
+        size = where(infinite, isinf(value), where(isnan(value), 0.0, abs_(value)))
+        return copysign(size, value)
+
+    return join(part(x.real), part(x.imag))
+
+
+def _like(x: Any, number: complex) -> Any:
+    """Return a number as a tensor like `x`."""
+    number = complex(number)
+    return join(constant_in(real(x), number.real), constant_in(real(x), number.imag))
 
 
 _SIMPLE_POWERS: dict[complex, Callable[[Any], Any]] = {
