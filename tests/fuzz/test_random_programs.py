@@ -50,6 +50,12 @@ def test_a_seed_is_one_program() -> None:
         assert texts[0] == texts[1]
 
 
+def test_a_program_ends_before_a_statement_that_relied_on_a_rejected_one() -> None:
+    program = generate(2010119)
+    assert len(program.statements) > 5
+    assert run(program, PyTorch())[0].end is None
+
+
 def test_programs_are_of_all_families_and_of_five_to_sixty_statements() -> None:
     programs = [generate(seed) for seed in range(150)]
     ops = {s.op for p in programs for s in p.statements}

@@ -206,15 +206,23 @@ class _Generator:
         return True
 
     def replay(self) -> None:
-        """Make all variables again from the statements."""
+        """Make all variables again from the statements. The program ends before a statement that fails now.
+
+        It relied on a change by a rejected statement of several lines, which failed after the first one.
+        """
         leaves = tuple(self.draw.leaves)
         session = Session(Program(self.seed, leaves, tuple(self.statements)), self.library)
         variables = session.variables | {leaf.name: self._leaf(leaf, session) for leaf in leaves}
         variables["raising"] = _Ignored
         self.draw.variables = variables
-        for s in self.statements:
-            if not s.at_setup:
-                self.execute(s)
+        for position, s in enumerate(self.statements):
+            try:
+                if not s.at_setup:
+                    self.execute(s)
+            except Exception:
+                del self.statements[position:]
+                self.ended = True
+                return
 
     def overlaps(self, statement: Statement) -> bool:
         """Return whether a write reads a part of the memory that it writes to: PyTorch leaves the result open."""

@@ -6,7 +6,7 @@ import re
 
 from benchmarks.reliability.programs.difference import Difference, OneError
 from benchmarks.reliability.programs.program import Program
-from benchmarks.reliability.programs.trace import trace
+from benchmarks.reliability.programs.trace import Step, trace
 
 _KEEP = frozenset(
     (
@@ -26,26 +26,27 @@ def keeps_more(program: Program, difference: Difference) -> bool:
 
 def unnoticed(program: Program, difference: Difference) -> bool:
     """An error here at a write to an operand of `kron`, which is a product."""
-    return _saved(difference) in (("multiply", "x"), ("multiply", "y")) and _is_behind(program, difference, r"kron\(")
+    return _saved(difference) in (("multiply", "x"), ("multiply", "y")) and bool(_steps(program, difference, r"kron\("))
 
 
 def copied(program: Program, difference: Difference) -> bool:
     """An error on the device alone, by an op whose operand PyTorch copies, or does not keep, on the CPU."""
     op, operand = _saved(difference)
     if op == "matmul":
-        return _is_behind(program, difference, r"tensordot\(")
+        products = _steps(program, difference, r"matmul\(| @ ")
+        return bool(_steps(program, difference, r"tensordot\(")) or any(map(_is_folded, products))
     if (op, operand) == ("linear", "x"):
-        return _is_behind(program, difference, r"batch_first=True|nn\.LSTM\(")
+        return bool(_steps(program, difference, r"batch_first=True|nn\.LSTM\("))
     message = _message(difference, is_ours=True)
     if "modified by an inplace operation: [polyhal" not in message:
         return False
-    return "ScaledDotProd" in message or _is_behind(program, difference, _OTHER_NODES)
+    return "ScaledDotProd" in message or bool(_steps(program, difference, _OTHER_NODES))
 
 
 def broadcast_in_pytorch(program: Program, difference: Difference) -> bool:
     """PyTorch's error at a write to what `autograd.grad` returned."""
     shared = "more than one element of the written-to tensor" in _message(difference, is_ours=False)
-    return shared and _is_behind(program, difference, r"autograd\.grad\(")
+    return shared and bool(_steps(program, difference, r"autograd\.grad\("))
 
 
 def walked_again(program: Program, difference: Difference) -> bool:
@@ -69,8 +70,13 @@ def _saved(difference: Difference) -> tuple[str, str]:
     return (found[1], found[2]) if found else ("", "")
 
 
-def _is_behind(program: Program, difference: Difference, calls: str) -> bool:
-    """Return whether the statement of an error depends on a call of a pattern."""
-    assert isinstance(difference, OneError)
-    steps = trace(program, difference.call).behind_statement(difference.position)
-    return any(s.calls(calls) for s in steps)
+def _steps(program: Program, difference: Difference, calls: str) -> list[Step]:
+    """Return the calls of a pattern that the statement of an error depends on."""
+    if not isinstance(difference, OneError):
+        return []
+    return [s for s in trace(program, difference.call).behind_statement(difference.position) if s.calls(calls)]
+
+
+def _is_folded(step: Step) -> bool:
+    """Return whether an operand of a product has axes that PyTorch joins, in an order for which it copies."""
+    return any(x.ndim > 2 and step.is_joined_by_a_copy(n) for n, x in step.before.items())

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.reliability.programs.difference import Difference, Extra, WrongFact, WrongValue
+from benchmarks.reliability.programs.difference import Difference, Extra, OneError, WrongFact, WrongValue
 from benchmarks.reliability.programs.execute import run
 from benchmarks.reliability.programs.judge import UNITS
 from benchmarks.reliability.programs.libraries import Double, PyTorch
@@ -18,7 +18,8 @@ from benchmarks.reliability.programs.trace import Step, trace
 _ZERO_MAKERS = r"softshrink\(|_norm\(|Norm\w*\(|scatter_add\(|index_add_?\("
 _SIGN_SHOWERS = r"(copysign|atan2|angle|reciprocal)_?\("
 _CANCELLING = r"linalg\.(cross|inv|solve)\(|logaddexp2?\(|lgamma\(|kl_div\("
-_ZERO_COUNTERS = r"argwhere|nonzero|unique|\.all\(|\.any\("
+_ZERO_COUNTERS = r"argwhere|nonzero|unique|\.all\(|\.any\(|logical_\w+\("
+_SELECTORS = r"argwhere|nonzero\(|unique"
 _DIVIDERS = r"remainder|fmod|floor_divide"
 _PARTED = 24
 """Runs with zeros that are a little off."""
@@ -78,7 +79,7 @@ def less_exact(program: Program, difference: Difference) -> bool:
     """A value in double precision of a function that PyTorch computes less exactly."""
     if not isinstance(difference, WrongValue) or difference.dtype != "float64":
         return False
-    names = r"bessel_|airy_|digamma|hardsigmoid" if difference.is_gradient else "bessel_|airy_"
+    names = r"special\.bessel_|airy_ai\(" + (r"|digamma|hardsigmoid" if difference.is_gradient else "")
     with np.errstate(all="ignore"):
         off = np.abs(difference.ours - difference.theirs) / np.maximum(1.0, np.abs(difference.theirs))
     is_near = bool((off < 1e-6).all())
@@ -87,12 +88,35 @@ def less_exact(program: Program, difference: Difference) -> bool:
 
 def rounding_decides(program: Program, difference: Difference) -> bool:
     """A sum that cancels is 0 in one library alone, and an op looks at it: one that counts zeros, or divides by it."""
-    if isinstance(difference, WrongFact):
-        looks = _ZERO_COUNTERS if difference.fact == "shape" else ""
+    if isinstance(difference, WrongValue):
+        looks = _DIVIDERS if difference.dtype in UNITS else _ZERO_COUNTERS
+    elif isinstance(difference, OneError):
+        looks = _SELECTORS if difference.error.type == "ShapeError" else ""
     else:
-        counts = isinstance(difference, WrongValue) and difference.dtype not in UNITS
-        looks = (_ZERO_COUNTERS if counts else _DIVIDERS) if isinstance(difference, WrongValue) else ""
+        looks = _SELECTORS if isinstance(difference, WrongFact) and difference.fact == "shape" else ""
     return bool(looks) and any(_cancels(c) for c, _ in _pairs(program, difference, _CANCELLING, looks))
+
+
+def windows_overlap(program: Program, difference: Difference) -> bool:
+    """A value after `select_scatter` and its like of windows that overlap in memory, where PyTorch's writes reach several."""
+    if not isinstance(difference, WrongValue):
+        return False
+    steps = trace(program, difference.call).behind(difference.name)
+    return any(s.calls(r"(select|slice|diagonal)_scatter\(") and any(map(s.overlaps, s.before)) for s in steps)
+
+
+def differences_of_nothing(program: Program, difference: Difference) -> bool:
+    """A gradient that an empty tensor requires in PyTorch alone: `diff` of an axis of length 0 returned it, as it was."""
+    if not isinstance(difference, WrongFact) or (difference.fact, difference.ours) != ("requires_grad", False):
+        return False
+    return any(
+        difference.name in (n, result)
+        for step in trace(program, difference.call).steps
+        if step.calls(r"torch\.diff\(")
+        for result in step.after.keys() - step.before.keys()
+        for n, x in step.before.items()
+        if not x.size and x.shape == step.after[result].shape
+    )
 
 
 def zero_for_none(program: Program, difference: Difference) -> bool:
@@ -108,7 +132,8 @@ def zero_for_none(program: Program, difference: Difference) -> bool:
 def _pairs(program: Program, difference: Difference, first: str, second: str) -> Iterator[tuple[Step, Step]]:
     """Yield pairs of calls behind a tensor, in which the second one depends on the first."""
     run = trace(program, difference.call)
-    behind = run.behind(difference.name)
+    at = difference.position if isinstance(difference, OneError) else None
+    behind = run.behind(difference.name) if at is None else [s for s in run.behind_statement(at) if s.position != at]
     makers = {n: s for n, s in enumerate(run.steps) if s in behind and s.calls(first)}
     for user in behind:
         if user.calls(second):

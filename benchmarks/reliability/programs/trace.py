@@ -6,6 +6,7 @@ Rules for known differences look at them: which op made a value, and of which op
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import warnings
 from collections.abc import Iterable, Mapping
@@ -29,9 +30,10 @@ class _State(NamedTuple):
 
     values: dict[str, np.ndarray]
     places: dict[str, Place]
+    strides: dict[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """A statement that ran."""
 
@@ -43,14 +45,31 @@ class Step:
     """The tensors that it mentions, before it."""
     after: Mapping[str, np.ndarray]
     """These tensors and its results, after it."""
+    strides: Mapping[str, tuple[int, ...]]
+    """The strides of its operands in PyTorch."""
     places: frozenset[Place]
-    """The memory of all of them."""
+    """The memory of all of these."""
     behind: frozenset[int]
     """The numbers of the steps that its results depend on, and its own."""
 
     def calls(self, pattern: str) -> bool:
         """Return whether the text matches a pattern."""
         return bool(re.search(pattern, self.text))
+
+    def is_joined_by_a_copy(self, name: str) -> bool:
+        """Return whether PyTorch copies an operand to make one axis of all but its last one."""
+        shape, strides = self.before[name].shape[:-1], self.strides[name][:-1]
+        axes = [(n, stride) for n, stride in zip(shape, strides, strict=True) if n != 1]
+        return any(outer != n * stride for (_, outer), (n, stride) in itertools.pairwise(axes))
+
+    def overlaps(self, name: str) -> bool:
+        """Return whether elements of an operand share PyTorch's memory, as in a broadcast and in overlapping windows."""
+        reach = 0
+        for stride, n in sorted(zip(self.strides[name], self.before[name].shape, strict=True)):
+            if n > 1 and stride <= reach:
+                return True
+            reach += (n - 1) * stride
+        return False
 
     def arrays(self) -> Iterable[np.ndarray]:
         """Yield the values of all tensors, before and after."""
@@ -128,6 +147,7 @@ class Trace:
             "\n".join([statement.text, *(self._setup[n] for n in sorted(statement.names) if n in self._setup)]),
             {n: before.values[n] for n in mentioned},
             {n: after.values[n] for n in seen},
+            {n: before.strides[n] for n in mentioned},
             frozenset([*(before.places[n] for n in mentioned), *(after.places[n] for n in seen)]),
             behind,
         )
@@ -157,10 +177,11 @@ class _Watched(PyTorch):
         self._note(variables)
 
     def _note(self, variables: dict[str, Any]) -> None:
-        state = _State({}, {})
+        state = _State({}, {}, {})
         for name, tensor in tensors_of(variables, self):
             self._alive.append(tensor)
             state.values[name] = self.value(tensor).array
+            state.strides[name] = tensor.stride()
             state.places[name] = tensor.untyped_storage().data_ptr() or name
         self.calls[-1].append(state)
 
