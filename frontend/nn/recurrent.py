@@ -14,7 +14,6 @@ import numpy as np
 
 from polyhal import functions as ops
 from polyhal.creation import empty, zeros
-from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
@@ -22,10 +21,11 @@ from polyhal.nn import init
 from polyhal.nn.functional.dropout import dropout as drop
 from polyhal.nn.module import Module
 from polyhal.nn.parameter import Parameter
+from polyhal.nn.recurrent_cell import lstm_steps
 from polyhal.nn.utils.rnn import PackedSequence, packed, padded, sequence_lengths
 from polyhal.tensor import Tensor
 
-_lstm, _gru, _rnn = (FUNCTIONS[name] for name in ("lstm", "gru", "rnn"))
+_gru, _rnn = FUNCTIONS["gru"], FUNCTIONS["rnn"]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
@@ -335,10 +335,7 @@ class LSTM(RNNBase):
         self, x: Tensor, weights: _Weights, states: tuple[Tensor, ...], lengths: Tensor | None, reverse: bool
     ) -> tuple[Tensor, ...]:
         gates = weights.project(x, True)
-        needed = (gates, weights.weight_hh, *states, weights.weight_hr)
-        taped = dispatch.thread.grad_enabled and any(t is not None and t.requires_grad for t in needed)
-        out, cells, _ = _lstm(gates, weights.weight_hh, *states, weights.weight_hr, lengths, reverse, taped)
-        return out, cells
+        return lstm_steps(gates, weights.weight_hh, states, weights.weight_hr, lengths, reverse)
 
     def forward(
         self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None

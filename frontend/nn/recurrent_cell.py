@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from polyhal import functions as ops
 from polyhal.creation import empty, zeros
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
@@ -15,6 +17,21 @@ from polyhal.nn.parameter import Parameter
 from polyhal.tensor import Tensor
 
 _lstm, _gru, _rnn = (FUNCTIONS[name] for name in ("lstm", "gru", "rnn"))
+
+
+def lstm_steps(
+    gates: Tensor,
+    weight: Tensor,
+    states: Sequence[Tensor],
+    projection: Tensor | None = None,
+    lengths: Tensor | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the hidden and cell states after each time step. On the tape the gates are kept for the gradient."""
+    needed = (gates, weight, *states, projection)
+    taped = dispatch.thread.grad_enabled and any(t is not None and t.requires_grad for t in needed)
+    out, cells, _ = _lstm(gates, weight, *states, projection, lengths, reverse, taped)
+    return out, cells
 
 
 class RNNCellBase(Module):
@@ -145,5 +162,5 @@ class LSTMCell(RNNCellBase):
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """The next hidden and cell states, each (B, hidden_size) or (hidden_size,)."""
         x, states = self._start(input, *((None, None) if hx is None else hx))
-        out, cells, _ = _lstm(ops.linear(x, self.weight_ih, self._joint_bias()), self.weight_hh, *states)
+        out, cells = lstm_steps(ops.linear(x, self.weight_ih, self._joint_bias()), self.weight_hh, states)
         return _result(out, input), _result(cells, input)

@@ -87,9 +87,8 @@ class _Layer(torch.autograd.Function):
         if ctx.mode == "lstm":
             out, cells, *kept = _unwrapped(outputs)
             found = FUNCTIONS["lstm_grad"](
-                *_unwrapped(grads), gates, weight, hidden, others[0], out, cells, others[1], None, *(kept or [None]),
-                ctx.reverse,
-            )  # fmt: skip
+                *_unwrapped(grads), kept[0], weight, hidden, others[0], out, cells, others[1], None, None, ctx.reverse
+            )
         elif ctx.mode == "gru":
             found = FUNCTIONS["gru_grad"](
                 *_unwrapped(grads), gates, weight, hidden, *_unwrapped(outputs), others[0], None, ctx.reverse

@@ -14,6 +14,7 @@ import torch
 import polyhal as ph
 from polyhal import nn
 from polyhal.hal.errors import ShapeError
+from polyhal.hal.ops import FUNCTIONS
 
 from .compare import array, close
 
@@ -211,3 +212,28 @@ def test_lstm_learns_like_pytorchs(device: ph.Device, captured: bool) -> None:
     assert losses[-1][1] < 0.8 * losses[0][1]
     for found, expected in losses:
         assert abs(found - expected) <= 0.01 * expected
+
+
+def test_the_tape_of_an_lstm_keeps_the_gates_and_not_their_terms(device: ph.Device) -> None:
+    length, batch, hidden = 8, 4, 32
+    layer = nn.LSTM(8, hidden, device=device)
+    x = ph.ones((length, batch, 8), device=device)
+
+    def kept() -> int:
+        before = device.memory_stats().used
+        out, _ = layer(x)
+        used = device.memory_stats().used - before
+        out.sum().backward()
+        return used
+
+    kept()  # makes plans and gradients of parameters
+    # Gates (T, B, 4 H), hidden and cell states (T, B, H), and in less than half as much memory: initial and final states.
+    states = length * batch * hidden * 4
+    assert 6 * states <= kept() < 9 * states
+
+
+def test_the_gates_must_be_kept_for_gradients(device: ph.Device) -> None:
+    x, weight = (ph.ones(s, device=device, requires_grad=True) for s in ((2, 1, 4), (4, 1)))
+    out, _, _ = FUNCTIONS["lstm"](x, weight, ph.zeros((1, 1), device=device), ph.zeros((1, 1), device=device))
+    with pytest.raises(ValueError, match="pass keep_gates=True"):
+        out.sum().backward()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.errors import message
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
@@ -141,7 +142,7 @@ def _factors(gates: list[Any], cells_before: Any, cells: Any, in_use: Any) -> _F
 def _lstm_grad(
     grad: Any,
     grad_cells: Any,
-    x: Any,
+    gates: Any,
     weight: Any,
     hidden: Any,
     cell: Any,
@@ -149,20 +150,20 @@ def _lstm_grad(
     cells: Any,
     projection: Any = None,
     lengths: Any = None,
-    gates: Any = None,
+    grad_gates: Any = None,
     *,
     reverse: bool = False,
 ) -> Any:
     """Gradients of `lstm` with respect to x, weight, hidden, cell and projection (no rows without one), from its results.
 
-    `gates` are those that it kept; without them they are computed again.
+    `grad_gates` is the gradient of the gates, which second gradients have.
     """
     before, cells_before = np_states_before(hidden, outs, reverse), np_states_before(cell, cells, reverse)
-    in_use = np_steps_in_use(lengths, *x.shape[:2])
-    d_x, d_hidden, d_cell = np.zeros(x.shape), np.zeros(hidden.shape), np.zeros(cell.shape)
+    in_use = np_steps_in_use(lengths, *gates.shape[:2])
+    d_x, d_hidden, d_cell = np.zeros(gates.shape), np.zeros(hidden.shape), np.zeros(cell.shape)
     d_projection = np.zeros((0 if projection is None else len(projection), cell.shape[1]))
-    for t in reversed(time_order(len(x), reverse)):
-        i, f, g, o = np.split(x[t] + before[t] @ weight.T if gates is None else np.asarray(gates[t]), 4, -1)
+    for t in reversed(time_order(len(gates), reverse)):
+        i, f, g, o = np.split(np.asarray(gates[t]), 4, -1)
         i, f, g, o = np_sigmoid(i), np_sigmoid(f), np.tanh(g), np_sigmoid(o)
         bounded = np.tanh(cells[t])
         d_out, d_cell = d_hidden + grad[t], d_cell + grad_cells[t]
@@ -173,6 +174,7 @@ def _lstm_grad(
         d_c = d_cell * in_use[t] + d_new * o * (1 - bounded**2)
         slopes = (g * i * (1 - i) * d_c, cells_before[t] * f * (1 - f) * d_c, i * (1 - g**2) * d_c)
         d_x[t] = np.concatenate([*slopes, bounded * o * (1 - o) * d_new], -1)
+        d_x[t] += 0 if grad_gates is None else grad_gates[t]
         d_hidden = d_x[t] @ weight + np.where(in_use[t], 0, d_out)
         d_cell = np.where(in_use[t], d_c * f, d_cell)
     return d_x, np.tensordot(d_x, before, ((0, 1), (0, 1))), d_hidden, d_cell, d_projection
@@ -182,7 +184,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     length, batch, width, size = _check(specs[2:6] + specs[8:10], (2, 3), 4)
     for name, at, shape in (("grad", 0, width), ("grad_cells", 1, size), ("outs", 6, width), ("cells", 7, size)):
         check(name, tensor_at(specs, at), (length, batch, shape))
-    check("gates", specs[10], (length, batch, 4 * size))
+    check("grad_gates", specs[10], (length, batch, 4 * size))
     dtype = tensor_at(specs, 2).dtype
     shapes = [tensor_at(specs, i).shape for i in range(2, 6)]
     return [(dtype, s) for s in (*shapes, (0 if specs[8] is None else width, size))]
@@ -191,7 +193,7 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 def _grad_decomposed(
     grad: Any,
     grad_cells: Any,
-    x: Any,
+    gates: Any,
     weight: Any,
     hidden: Any,
     cell: Any,
@@ -199,19 +201,17 @@ def _grad_decomposed(
     cells: Any,
     projection: Any,
     lengths: Any,
-    gates: Any,
+    grad_gates: Any,
     *,
     reverse: bool,
 ) -> Any:
     length, batch, size = cells.shape
     in_use = steps_in_use(lengths, length)
     before = rows(states_before(hidden, outs, reverse))
-    if gates is None:
-        gates = reshape(fused_linear(before, weight, None, rows(x)), x.shape)
-    if projection is None and lengths is None:
+    if projection is None and lengths is None and grad_gates is None:
         d_x, d_hidden, d_cell = lstm_steps_grad(grad, grad_cells, gates, weight, cell, cells, reverse)
         d_weight = op_matmul(permute(rows(d_x), (1, 0)), before)
-        return d_x, d_weight, d_hidden, d_cell, full((0, size), 0.0, x.dtype)
+        return d_x, d_weight, d_hidden, d_cell, full((0, size), 0.0, gates.dtype)
     factors = _factors(parts(gates, 4), states_before(cell, cells, reverse), cells, in_use)
     slopes = reshape(factors.gates, (length, batch, 4, size))
     is_output_gate = equal(reshape(arange(0, 4, 1, dtypes.int32), (1, 4, 1)), 3)
@@ -224,6 +224,8 @@ def _grad_decomposed(
         d_cell = d_cell + d_new * step_of(factors.hidden, t)
         selected = where(is_output_gate, reshape(d_new, (batch, 1, size)), reshape(d_cell, (batch, 1, size)))
         d_gates[t] = reshape(step_of(slopes, t) * selected, (batch, 4 * size))
+        if grad_gates is not None:
+            d_gates[t] = d_gates[t] + step_of(grad_gates, t)
         d_hidden, d_cell = op_matmul(d_gates[t], weight), d_cell * step_of(factors.cell, t)
         d_outs[t] = d_out
         if in_use is not None:
@@ -232,7 +234,7 @@ def _grad_decomposed(
     d_x = stacked(d_gates)
     d_weight = op_matmul(permute(rows(d_x), (1, 0)), before)
     if projection is None:
-        d_projection = full((0, size), 0.0, x.dtype)
+        d_projection = full((0, size), 0.0, gates.dtype)
     else:
         d_projection = op_matmul(permute(rows(stacked(d_outs)), (1, 0)), rows(factors.unprojected))
     return d_x, d_weight, d_hidden, d_cell, d_projection
@@ -241,7 +243,7 @@ def _grad_decomposed(
 def _samples(rng: np.random.Generator) -> list[Sample]:
     def case(
         length: int, batch: int, size: int, width: int = 0, lengths: Any = None, reverse: bool = False,
-        keep_gates: bool = False,
+        keep_gates: bool = True,
     ) -> Sample:  # fmt: skip
         def draw(*shape: int) -> Any:
             return rng.uniform(-1, 1, shape)
@@ -251,23 +253,24 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         states = draw(batch, width), draw(batch, size)
         ends = None if lengths is None else np.array(lengths)
         inputs = (draw(length, batch, 4 * size), draw(4 * size, width), *states, projection, ends)
-        return Sample(inputs, {"reverse": reverse, "keep_gates": keep_gates})
+        return Sample(inputs, {"reverse": reverse, "keep_gates": keep_gates}, differentiable=keep_gates)
 
     return [
-        case(3, 2, 4, keep_gates=True),
+        case(3, 2, 4),
+        case(3, 1, 2, keep_gates=False),
         case(1, 1, 3, reverse=True),
         case(3, 2, 3, width=2, lengths=[1, 3], reverse=True),
-        case(2, 3, 2, lengths=[2, 1, 0], keep_gates=True),
+        case(2, 3, 2, lengths=[2, 1, 0]),
     ]
 
 
 def _grad_samples(rng: np.random.Generator) -> list[Sample]:
     results = []
-    for number, s in enumerate(_samples(rng)):
+    for number, s in enumerate(s for s in _samples(rng) if s.params["keep_gates"]):
         outs, cells, gates = _lstm(*s.inputs, **s.params)
         grads = rng.uniform(-1, 1, outs.shape), rng.uniform(-1, 1, cells.shape)
-        kept = gates if s.params["keep_gates"] else None
-        inputs = (*grads, *s.inputs[:4], outs, cells, *s.inputs[4:], kept)
+        grad_gates = rng.uniform(-1, 1, gates.shape) if number else None
+        inputs = (*grads, gates, *s.inputs[1:4], outs, cells, *s.inputs[4:], grad_gates)
         results.append(Sample(inputs, {"reverse": s.params["reverse"]}, differentiable=number == 2))
     return results
 
@@ -290,7 +293,7 @@ lstm_grad = declare(
 def _gradient(
     g: Any,
     g_cells: Any,
-    x: Any,
+    g_gates: Any,
     weight: Any,
     hidden: Any,
     cell: Any,
@@ -303,10 +306,13 @@ def _gradient(
     reverse: bool,
     keep_gates: bool,
 ) -> Any:
+    if not keep_gates:
+        raise ValueError(message("lstm", "the gates, which its gradient reads, were not kept", fix="pass keep_gates=True"))
     if g_cells is None:
         g_cells = full(cells.shape, 0.0, cells.dtype)
-    kept = gates if keep_gates else None
-    *grads, d_projection = lstm_grad(g, g_cells, x, weight, hidden, cell, out, cells, projection, lengths, kept, reverse)
+    *grads, d_projection = lstm_grad(
+        g, g_cells, gates, weight, hidden, cell, out, cells, projection, lengths, g_gates, reverse
+    )
     return (*grads, None if projection is None else d_projection)
 
 
