@@ -9,9 +9,10 @@ import argparse
 import itertools
 import json
 import os
+import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks import result_files
@@ -20,6 +21,9 @@ from benchmarks.reliability.programs.workers import results
 
 RESULT = ROOT / "benchmarks" / "results" / "programs.json"
 DEVICES = ("numpy", "opencl:intel", "opencl:pocl", "wgpu")
+_SEED = re.compile(r"seed (\d+)")
+_SHOWN_EACH = 60.0
+"""Seconds after which results are written, so that a campaign that is stopped loses little."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,6 +38,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="the first seed (default: after the last one that ran)")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results of these devices")
     parser.add_argument(
+        "--again",
+        action="store_true",
+        help="run only the programs of earlier findings, and drop findings that are mended",
+    )
+    parser.add_argument(
         "--mutations", action="store_true", help="plant faults instead, and count programs until one is found"
     )
     options = parser.parse_args(arguments)
@@ -46,14 +55,21 @@ def main(arguments: Sequence[str]) -> int:
     found = 0
     for name in devices:
         counts = earlier.get(name) or _nothing()
-        new = run(name, 60 * options.minutes / len(devices), counts, options.jobs, options.programs, options.seed)
+        if options.again:
+            found += again(name, counts, options.jobs)
+            _with_page({"runs": _read().get("runs", {}) | {name: counts}})
+            continue
+        new: list[str] = []
+        for _ in run(
+            name, 60 * options.minutes / len(devices), counts, new, options.jobs, options.programs, options.seed
+        ):
+            _with_page({"runs": _read().get("runs", {}) | {name: counts}})
         found += len(new)
         print(
             f"{name}: {counts['programs']:,} programs, {counts['rate']} a second, {len(new)} new findings",
             *new,
             sep="\n\n",
         )
-        _with_page({"runs": _read().get("runs", {}) | {name: counts}})
     return 1 if found else 0
 
 
@@ -65,23 +81,47 @@ def _nothing() -> dict[str, Any]:
 
 
 def run(
-    device: str, seconds: float, counts: dict[str, Any], jobs: int, programs: int, first: int | None = None
-) -> list[str]:
-    """Run programs on a device until the time is over, and add to its counts. Returns the new findings."""
-    begin, before = time.monotonic(), counts["programs"]
+    device: str,
+    seconds: float,
+    counts: dict[str, Any],
+    new: list[str],
+    jobs: int,
+    programs: int,
+    first: int | None = None,
+) -> Iterator[None]:
+    """Run programs on a device until the time is over, and add to its counts and findings. Yields each minute and last."""
+    begin, before, earlier = time.monotonic(), counts["programs"], list(counts["findings"])
     seeds = itertools.count(counts["next_seed"] if first is None else first)
     wanted = itertools.islice(seeds, max(0, programs - before))
-    new: list[str] = []
     ops = set(counts["ops"])
+    until, shown = counts["seconds"], begin
     for result in results(device, itertools.takewhile(lambda _: time.monotonic() - begin < seconds, wanted), jobs):
         new += _add(counts, ops, result)
         counts["next_seed"] = max(counts["next_seed"], result["seed"] + 1)
-    spent = time.monotonic() - begin
-    counts["ops"] = sorted(ops)
-    counts["findings"] += new
-    counts["seconds"] = round(counts["seconds"] + spent, 1)
-    counts["rate"] = round((counts["programs"] - before) / spent / jobs, 1)
-    return new
+        spent = time.monotonic() - begin
+        counts |= {
+            "ops": sorted(ops),
+            "findings": earlier + new,
+            "seconds": round(until + spent, 1),
+            "rate": round((counts["programs"] - before) / spent / jobs, 1),
+        }
+        if time.monotonic() - shown > _SHOWN_EACH:
+            shown = time.monotonic()
+            yield
+    yield
+
+
+def again(device: str, counts: dict[str, Any], jobs: int) -> int:
+    """Run the programs of a device's findings again, and replace the findings. Returns the number that are left."""
+    seeds = sorted({int(found[1]) for text in counts["findings"] if (found := _SEED.match(text))})
+    before, counts["findings"] = len(counts["findings"]), []
+    for result in results(device, iter(seeds), jobs):
+        counts["findings"] += result["findings"]
+        counts["known"] = dict(Counter(counts["known"]) + Counter(result["known"]))
+    left = len(counts["findings"])
+    counts["mended"] = counts.get("mended", 0) + before - left
+    print(f"{device}: {before} findings again, {left} left", *counts["findings"], sep="\n\n")
+    return left
 
 
 def _add(counts: dict[str, Any], ops: set[str], line: dict[str, Any]) -> list[str]:

@@ -22,8 +22,14 @@ elements in which these runs disagree are not judged. A failing program is reduc
 that dies is a finding with the mode and the stacks of its threads.
 
     python -m benchmarks.reliability fuzz --minutes 30                      # goes on with the next seeds
+    python -m benchmarks.reliability fuzz --again                           # only the programs with findings
     python -m benchmarks.reliability fuzz --mutations --minutes 30
 """
+
+_COLUMNS = (
+    *("device", "programs", "statements", "kinds", "programs/s per process", "refused", "known differences"),
+    *("found and mended", "unexplained"),
+)
 
 
 def section(result: Mapping[str, Any]) -> Iterator[str]:
@@ -33,13 +39,13 @@ def section(result: Mapping[str, Any]) -> Iterator[str]:
     if runs:
         yield f"{result['date']}, on {result['cores']} cores of {result['processor']}:"
         yield ""
-        yield "| device | programs | statements | kinds | programs/s per process | refused | known differences | unexplained |"
-        yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+        yield f"| {' | '.join(_COLUMNS)} |"
+        yield f"|---|{'---:|' * (len(_COLUMNS) - 1)}"
         for name, c in runs.items():
             known = sum(c["known"].values())
             yield (
                 f"| `{name}` | {c['programs']:,} | {c['statements']:,} | {len(c['ops'])} | {c['rate']} | {c['refused']:,} "
-                f"| {known:,} | {len(c['findings']):,} |"
+                f"| {known:,} | {c.get('mended', 0):,} | {len(c['findings']):,} |"
             )
         yield ""
         modes = list(dict.fromkeys(m for c in runs.values() for m in c["modes"]))

@@ -25,6 +25,8 @@ _TURNS = {
     "torch compiled": (512, 14),
 }
 """A program whose seed has this remainder also runs in the mode; every one runs eagerly."""
+_COMPILED_PERIOD = 32
+"""Minimum period of modes on devices that compile kernels: a captured program needs several that no other program has."""
 _TOGETHER = (16, 9)
 """A program whose seed has this remainder runs at the same time as the one before it, in another thread."""
 
@@ -32,7 +34,7 @@ _TOGETHER = (16, 9)
 def one(seed: int, device: polyhal.Device, begins: Callable[[str], object] = lambda mode: None) -> Result:
     """Run the program of a seed in the modes whose turn it is, each announced by `begins`. Returns counts and findings."""
     program = generate(seed, doubles=not device.name.startswith("wgpu"))
-    modes = ["eager", *(m for m, (period, turn) in _TURNS.items() if seed % period == turn)]
+    modes = ["eager", *(m for m, turn in _TURNS.items() if _is_turn(seed, *turn, device))]
     seen = {}
     for mode in modes:
         begins(mode)
@@ -43,7 +45,7 @@ def one(seed: int, device: polyhal.Device, begins: Callable[[str], object] = lam
         before = generate(seed - 1, doubles=not device.name.startswith("wgpu"))
         seen["threads"], other = together([program, before], device)
         findings += [f"seed {seed}, threads: {d}" for d in seen["threads"].findings()][:1]
-        findings += [f"seed {seed - 1}, threads: {d}" for d in other.findings()][:1]
+        findings += [f"seed {seed}, threads, program of seed {seed - 1}: {d}" for d in other.findings()][:1]
     return nothing(seed) | {
         "statements": len(program.statements),
         "ops": sorted({s.op for s in program.statements}),
@@ -52,6 +54,11 @@ def one(seed: int, device: polyhal.Device, begins: Callable[[str], object] = lam
         "known": Counter(name for o in seen.values() for name in o.known()),
         "findings": findings,
     }
+
+
+def _is_turn(seed: int, period: int, turn: int, device: polyhal.Device) -> bool:
+    """Return whether the program of a seed runs in the mode of this turn."""
+    return seed % (period if device.name.startswith("numpy") else max(period, _COMPILED_PERIOD)) == turn
 
 
 def _finding(program: Program, mode: str, device: polyhal.Device, outcome: Outcome) -> str:
