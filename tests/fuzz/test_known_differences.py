@@ -101,6 +101,16 @@ CASES = (
     ),
     _Case(
         "at infinities and NaN",
+        """
+        v1 = torch.copysign(x1, x2).sum()
+        v2 = torch.autograd.grad(v1, x1, create_graph=True)[0]
+        v3 = (v2 * v2).sum()
+        v3.backward()
+        """,
+        {"x1": leaf([1.0, 0.0], "float32", True), "x2": leaf([1.0, 1.0], "float32")},
+    ),
+    _Case(
+        "at infinities and NaN",
         "v1 = torch.searchsorted(x1, x2)",
         {"x1": leaf([0.0, NAN], "float32"), "x2": leaf([0.5, 0.25], "float32")},
     ),
@@ -156,6 +166,16 @@ CASES = (
         "PyTorch copies",
         "v1 = x1.permute([1, 0, 2]) * 1.0\nv2 = torch.matmul(v1, x2)\nv1.mul_(2.0)\nv3 = v2.sum()\nv3.backward()",
         {"x1": leaf([[[1.0, 2.0], [3.0, 4.0]]] * 2, "float32"), "x2": leaf([1.0, 2.0], "float32", True)},
+    ),
+    _Case(
+        "windows that overlap",
+        "v1 = x1.unfold(0, 2, 1)\nv2 = torch.select_scatter(v1, x2, 0, 0)",
+        {"x1": leaf([1.0, 2.0, 3.0], "float32"), "x2": leaf([4.0, 5.0], "float32")},
+    ),
+    _Case(
+        "differences of nothing",
+        "v1 = torch.diff(x1, dim=0)\nv1[:] = x2",
+        {"x1": leaf([], "float32"), "x2": leaf([1.0], "float32", True)},
     ),
     _Case(
         "rounding decides",

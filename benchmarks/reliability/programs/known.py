@@ -38,7 +38,8 @@ KNOWN = (
     ),
     Known(
         "PyTorch copies",
-        "`tensordot` of axes of length 1 keeps sums in PyTorch, which are copies, and its operand here. LSTMs, and "
+        "`tensordot` of axes of length 1 keeps sums in PyTorch, which are copies, and `matmul` of three and more permuted "
+        "axes a copy in which they are joined; here both keep their operands. LSTMs, and "
         "layers with `batch_first`, keep a copy of their input on PyTorch's CPU, and a view of it here and on the device; "
         "attention, linear layers and cross entropy keep all operands there.",
         errors.copied,
@@ -103,9 +104,21 @@ KNOWN = (
     ),
     Known(
         "rounding decides",
-        "A sum that cancels, as in `cross(x, x)`, an inverse or `logaddexp(-1, -1)`, is 0 or a unit in the last place: "
-        "`argwhere`, `unique` and `remainder` show which.",
+        "A sum that cancels, as in `cross(x, x)`, an inverse, `logaddexp(-1, -1)` or the divergence of equal distributions, "
+        "is 0 or a unit in the last place: `argwhere`, `unique` and `remainder` show which, and errors of their shapes.",
         values.rounding_decides,
+    ),
+    Known(
+        "windows that overlap",
+        "`select_scatter`, `slice_scatter` and `diagonal_scatter` write to one element of a copy here. In PyTorch the copy of "
+        "windows that share memory, such as `unfold` makes, shares memory in the same way, so that a write reaches several.",
+        values.windows_overlap,
+    ),
+    Known(
+        "differences of nothing",
+        "`diff` along an axis of length 0 returns its argument in PyTorch, which then requires a gradient after a write to the "
+        "result. It returns a new tensor here, as always.",
+        values.differences_of_nothing,
     ),
     Known(
         "zeros for no gradient",

@@ -22,6 +22,8 @@ class Limit(NamedTuple):
     """Polyhal's number: `nan`, `number` (PyTorch has NaN), `finite` (PyTorch has an infinity), or `other`: none has NaN."""
     reason: str
     gradients_alone: bool = False
+    at_zero: bool = False
+    """Zeros among the operands are enough."""
 
 
 _FORMULA = "the limit, where PyTorch's formula is a difference, a quotient or a product of infinities and zeros"
@@ -30,6 +32,7 @@ LIMITS = (
     Limit(r"airy_ai\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA),
     Limit(r"batch_norm\(|layer_norm\(|LayerNorm\(|BatchNorm\w+\(|prod\(", "number", _FORMULA),
     Limit(r"scaled_dot_product_attention\(|MultiheadAttention\(", "number", "excluded keys and values are not read"),
+    Limit(r"copysign_?\(", "number", "the second derivative is 0", gradients_alone=True, at_zero=True),
     Limit(r"soft_margin_loss\(", "finite", "the logarithm of a sum of exponentials that are infinite in PyTorch"),
     Limit(
         r"torch\.complex\(", "number", "the gradient of an infinite absolute value is the limit", gradients_alone=True
@@ -70,15 +73,14 @@ def at_a_limit(program: Program, difference: Difference) -> bool:
         return False
     steps = trace(program, difference.call).behind(difference.name)
     is_gradient = difference.is_gradient or any(s.calls(r"autograd\.grad\(") for s in steps)
-    special = [s for s in steps if _is_special(s)]
-    return any(
-        limit.ours in kinds
-        and (is_gradient or not limit.gradients_alone)
-        and any(s.calls(limit.calls) for s in special)
-        for limit in LIMITS
-    )
+    limits = [x for x in LIMITS if x.ours in kinds and (is_gradient or not x.gradients_alone)]
+    return any(s.calls(x.calls) and (_is_special(s) or (x.at_zero and _has_zero(s))) for x in limits for s in steps)
 
 
 def _is_special(step: Step) -> bool:
     """Return whether an infinity, NaN or a very large number is among a statement's operands and results."""
     return any((~(np.abs(a.astype(float)) < _LARGE)).any() for a in step.arrays() if a.dtype.kind != "c")
+
+
+def _has_zero(step: Step) -> bool:
+    return any((a == 0).any() for a in step.before.values())
