@@ -38,12 +38,14 @@ class OuterTape:
                     pending.append(node)
         return list(seen)
 
+    def is_freed(self, x: Tensor) -> bool:
+        """Return whether a backward pass within the recording has freed a node that a tensor depends on."""
+        return any(node.freed for node in self.nodes_of([x]))
+
     def leaves_of(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return the leaves that tensors depend on; empty if a node was freed."""
+        """Return the leaves that tensors depend on."""
         leaves: dict[int, Tensor] = {}
         for node in self.nodes_of(outputs):
-            if node.freed:
-                return []
             node.parents = [self._leaf(edge, node) for edge in node.parents]
             leaves.update((id(x), x) for x in node.parents if isinstance(x, Tensor))
         return list(leaves.values())

@@ -63,12 +63,12 @@ class ResultTape:
         arguments: RecordedArguments,
         given: Sequence[tuple[Tensor, GivenTensor]],
     ) -> ResultTape | None:
-        """Record the gradients of all differentiable results; None if there are none, or the tape was freed already."""
+        """Record the gradients of all differentiable results whose part of the tape is not freed; None if there are none."""
         recorder = recording.recorder
         written, contents = written_by(recorder.places, arguments.tensors, recorder.made)
         outer = OuterTape(arguments.start, [*recorder.places, *map(TapePlace, recorder.tensors_read())])
         tensors = [*results, *contents]
-        outputs = [i for i, x in enumerate(tensors) if x.requires_grad and x.node is not None]
+        outputs = [i for i, x in enumerate(tensors) if x.requires_grad and x.node is not None and not outer.is_freed(x)]
         ends = [tensors[i] for i in outputs]
         made: list[tuple[Tensor, int | GivenTensor]] = [
             *given,

@@ -304,3 +304,21 @@ def test_a_refused_gradient_does_not_spoil_the_checkpoints_of_the_others(device:
             gradients.append([g.numpy() for g in (x.grad, w.grad) if g is not None])
         for eager, captured in zip(*gradients, strict=True):
             np.testing.assert_allclose(captured, eager, rtol=1e-5)
+
+
+def test_a_backward_pass_inside_leaves_the_gradients_of_other_results(device: ph.Device) -> None:
+    x = ph.tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
+
+    @ph.jit
+    def step(x: Any) -> Any:
+        h = x * 3.0
+        loss = (x * x).sum()
+        loss.backward()
+        return h, loss
+
+    for _ in range(3):
+        h, _ = step(x)
+        x.grad = None
+        h.sum().backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == [3.0, 3.0, 3.0]
