@@ -351,6 +351,7 @@ def test_pooling(
     x.flat[::5] = np.nan
     check(device, "max_pool2d", [x], dtype, ulps=0, **common, dilation=dilation)
     check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
+    check(device, "max_pool2d_indices", [x], dtype, **common, dilation=dilation)
     for include in (True, False):
         check(device, "avg_pool2d", [x], dtype, **common, count_include_pad=include)
         pooled = OPS["avg_pool2d"].reference(x, **common, count_include_pad=include)

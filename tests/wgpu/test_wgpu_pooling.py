@@ -33,6 +33,7 @@ def test_max(device: Any, rng: Any, dtype: dtypes.DType, case: dict[str, Any]) -
     check(device, "max_pool2d", [x], dtype, ulps=0, **params)
     g = rng.integers(-9, 9, _pooled("max_pool2d", x, params).shape).astype(np.float64)
     check(device, "max_pool2d_grad", [g, x], dtype, ulps=0, **params)
+    check(device, "max_pool2d_indices", [x], dtype, **params)
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16], ids=lambda d: d.name)
@@ -53,6 +54,7 @@ def test_views_dilation_and_special_values(device: Any, rng: Any) -> None:
     x = x.copy()
     x[0, 0, 3, 4], x[1, 1] = np.nan, -np.inf
     check(device, "max_pool2d", [x], ulps=0, **params)
+    check(device, "max_pool2d_indices", [x], **params)
     check(device, "max_pool2d_grad", [rng.uniform(-1, 1, _pooled("max_pool2d", x, params).shape), x], **params)
 
 

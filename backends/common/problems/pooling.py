@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec
 
@@ -15,6 +16,8 @@ from polyhal.hal.protocol import Declined, InputSpec
 class Pooling:
     """The output has `planes` planes of `pixels` elements, `channels` of them per image of the batch."""
 
+    dtype: DType
+    """The dtype of the images."""
     planes: int
     pixels: int
     channels: int
@@ -29,9 +32,9 @@ def describe(
 ) -> Pooling | Declined:
     """Describe a pooling. With `gradient`, the first input is the output's gradient, and `out` has the shape of the image."""
     tensors = [s for s in inputs if isinstance(s, Spec)]
-    if len(tensors) != len(inputs) or any(s.dtype is not out.dtype for s in tensors):
+    if len(tensors) != len(inputs) or any(s.dtype is not tensors[0].dtype for s in tensors):
         return Declined("operands of different dtypes")
-    if not out.dtype.is_floating_point:
+    if not tensors[0].dtype.is_floating_point:
         return Declined("the kernels are for floats")
     if params.get("divisor") is not None:
         return Declined("the kernels divide by the size of the window")
@@ -43,4 +46,4 @@ def describe(
         *image.shape[2:], *pooled.shape[2:], *params["kernel"], *params["stride"], *params["padding"],
         *params.get("dilation", (1, 1)),
     )  # fmt: skip
-    return Pooling(planes, pixels, out.shape[1], lengths, tuple(v for s in tensors for v in s.strides))
+    return Pooling(tensors[0].dtype, planes, pixels, out.shape[1], lengths, tuple(v for s in tensors for v in s.strides))

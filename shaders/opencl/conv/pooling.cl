@@ -7,6 +7,10 @@
 #ifndef REAL
 #define REAL float
 #endif
+// The dtype of positions.
+#ifndef OUT_DTYPE
+#define OUT_DTYPE int64
+#endif
 // Whether averages count the padding.
 #ifndef INCLUDE_PADDING
 #define INCLUDE_PADDING 1
@@ -49,6 +53,30 @@ __kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, _
             if (replaces(value, best)) best = value;
         }
     STORE(DTYPE, best, out, out_offset + (ulong)plane * down * across + pixel);
+}
+
+// The position of each window's maximum in its plane; a window of padding alone has its first place.
+__kernel void max_pool_indices(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(OUT_DTYPE) *out,
+                               const ulong out_offset, STRIDES(x), const PoolingGeometry geometry) {
+    DECLARE_GEOMETRY;
+    const uint pixel = get_global_id(0), plane = get_global_id(1);
+    if (pixel >= (uint)(down * across)) return;
+    x += PLANE_OF(x, plane);
+    const int y = (int)(pixel / across) * stride_h - padding_h, at = (int)(pixel % across) * stride_w - padding_w;
+    REAL best = 0;
+    bool found = false;
+    int place = y * width + at;
+    for (int r = 0; r < kernel_h; r++)
+        for (int s = 0; s < kernel_w; s++) {
+            const int ty = y + r * dilation_h, tx = at + s * dilation_w;
+            if (ty < 0 || ty >= height || tx < 0 || tx >= width) continue;
+            const REAL value = LOAD(DTYPE, x, ty * x_row + tx * x_column);
+            if (found && !replaces(value, best)) continue;
+            found = true;
+            best = value;
+            place = ty * width + tx;
+        }
+    STORE(OUT_DTYPE, place, out, out_offset + (ulong)plane * down * across + pixel);
 }
 
 // A window's gradient goes to its maximum: an element that no later one replaces and that replaces all before it.

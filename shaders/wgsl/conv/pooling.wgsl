@@ -1,20 +1,21 @@
-{#- Max and average pooling of images (planes, height, width) and their gradients: OPERATION is max_pool, max_pool_grad, avg_pool or
-    avg_pool_grad. Each invocation computes LANES elements of the result. The gradients gather over all windows that contain their
+{#- Max and average pooling of images (planes, height, width) and their gradients: OPERATION is max_pool, max_pool_grad,
+    max_pool_indices (the maxima's positions in their planes), avg_pool or avg_pool_grad. Each invocation computes LANES elements of the result. The gradients gather over all windows that contain their
     element, so no atomic additions are needed. INCLUDE_PADDING: average pooling counts padding. -#}
 {% import "lib/storage.wgsl" as storage with context %}
 {% set OPERATION = OPERATION | default("max_pool_grad") %}
 {% set DTYPE = DTYPE | default("float32") %}
+{% set OUT_DTYPE = OUT_DTYPE | default(DTYPE) %}
 {% set LANES = LANES | default(1) %}
 {% set GROUP = GROUP | default(64) %}
 {% set INCLUDE_PADDING = INCLUDE_PADDING | default(true) %}
-{% set inputs = {"max_pool": ["x"], "max_pool_grad": ["g", "x"], "avg_pool": ["x"], "avg_pool_grad": ["g"]}[OPERATION] %}
+{% set inputs = {"max_pool": ["x"], "max_pool_indices": ["x"], "max_pool_grad": ["g", "x"], "avg_pool": ["x"], "avg_pool_grad": ["g"]}[OPERATION] %}
 {{ storage.enable() }}
 {{ storage.half_functions() }}
 {% include "lib/special_values.wgsl" %}
 {% for name in inputs %}
 {{ storage.input(loop.index0, name, DTYPE) }}
 {% endfor %}
-{{ storage.output(inputs | length, "out", DTYPE, LANES) }}
+{{ storage.output(inputs | length, "out", OUT_DTYPE, LANES) }}
 {% set members %}
 {% for name in inputs %}o_{{ name }}: u32, {% endfor %}o_out: u32, size: u32, channels: u32,
 height: i32, width: i32, down: i32, across: i32, kernel_h: i32, kernel_w: i32, stride_h: i32, stride_w: i32, padding_h: i32,
@@ -53,7 +54,7 @@ fn pool(plane: u32, row: i32, column: i32) -> f32 {
     }
     return best;
 }
-{% elif OPERATION == "max_pool_grad" %}
+{% elif OPERATION.startswith("max") %}
 // Row and column, in the kernel, of the maximum of a window, which receives the window's gradient.
 fn largest(plane_offset: u32, top: i32, left: i32) -> vec2<i32> {
     var position = vec2<i32>();
@@ -74,6 +75,14 @@ fn largest(plane_offset: u32, top: i32, left: i32) -> vec2<i32> {
     }
     return position;
 }
+{% if OPERATION == "max_pool_indices" %}
+fn pool(plane: u32, row: i32, column: i32) -> i32 {
+    let top = row * p.stride_h - p.padding_h;
+    let left = column * p.stride_w - p.padding_w;
+    let position = largest(x_plane(plane), top, left);
+    return (top + position.x * p.dilation_h) * p.width + left + position.y * p.dilation_w;
+}
+{% else %}
 fn pool(plane: u32, row: i32, column: i32) -> f32 {
     let plane_offset = x_plane(plane);
     let g_plane_offset = g_plane(plane);
@@ -92,6 +101,7 @@ fn pool(plane: u32, row: i32, column: i32) -> f32 {
     }
     return sum;
 }
+{% endif %}
 {% else %}
 fn overlap(start: i32, length: i32, limit: i32) -> i32 { return min(start + length, limit) - max(start, 0); }
 fn divisor(top: i32, left: i32) -> f32 {
@@ -124,12 +134,12 @@ fn pool(plane: u32, row: i32, column: i32) -> f32 {
 {% endif %}
 }
 {% endif %}
-fn element(i: u32) -> f32 {
+fn element(i: u32) -> {{ storage.register(OUT_DTYPE) }} {
     let pixels = u32({{ "p.height * p.width" if OPERATION.endswith("grad") else "p.down * p.across" }});
     let across = u32({{ "p.width" if OPERATION.endswith("grad") else "p.across" }});
     let plane = i / pixels;
     let pixel = i - plane * pixels;
-    return pool(plane, i32(pixel / across), i32(pixel % across));
+    return {{ storage.register(OUT_DTYPE) }}(pool(plane, i32(pixel / across), i32(pixel % across)));
 }
 {{ storage.main(GROUP) }}
     let i = (group_id * {{ GROUP }}u + local_id) * {{ LANES }}u;

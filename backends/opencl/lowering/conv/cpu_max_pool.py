@@ -9,7 +9,6 @@ from polyhal.backends.opencl.lowering.conv.arguments import Args
 from polyhal.backends.opencl.lowering.conv.cpu_layout import itemsize, lanes
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.dtypes import DType
 from polyhal.hal.protocol import Launch
 
 _ITEMS_PER_UNIT = 16
@@ -17,9 +16,9 @@ _ITEMS_PER_UNIT = 16
 _WIDTHS = (4, 8, 16)
 
 
-def max_pool(runtime: Runtime, pooling: Pooling, dtype: DType, args: Args, *, gradient: bool) -> Launch:
+def max_pool(runtime: Runtime, pooling: Pooling, args: Args, *, gradient: bool) -> Launch:
     """The launch for a pooling whose operands, geometry and channels are in `args`; workspaces follow the operands."""
-    real = real_type(dtype)
+    real = real_type(pooling.dtype)
     height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, *dilation = pooling.lengths
     most = lanes(runtime, real)
     vector = next((w for w in _WIDTHS if across <= w < most), most)
@@ -33,7 +32,7 @@ def max_pool(runtime: Runtime, pooling: Pooling, dtype: DType, args: Args, *, gr
     return runtime.launch(
         "conv/cpu_max_pool",
         {
-            "DTYPE": dtype.name, "REAL": real, "MASK": "long" if real == "double" else "int", "WIDTH": vector,
+            "DTYPE": pooling.dtype.name, "REAL": real, "MASK": "long" if real == "double" else "int", "WIDTH": vector,
             "STRIDE": stride_w if stride_w <= 2 else 0,
         },
         {

@@ -40,16 +40,18 @@ def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> Lowerin
         if isinstance(pooling, Declined):
             return pooling
         definitions: dict[str, str | int | bool] = {
-            "DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "INCLUDE_PADDING": params.get("count_include_pad", True)
+            "DTYPE": pooling.dtype.name, "REAL": real_type(pooling.dtype), "OUT_DTYPE": out.dtype.name,
+            "INCLUDE_PADDING": params.get("count_include_pad", True),
         }  # fmt: skip
-        if kernel.startswith("max_pool") and runtime.features.cpu and _is_2x2(pooling):
+        on_cpu = runtime.features.cpu and kernel in ("max_pool", "max_pool_grad")
+        if on_cpu and _is_2x2(pooling):
             return _max_pool_2x2(runtime, kernel, pooling, definitions, operands)
         args: Args = {
             "channels": pooling.channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
             **_operands(operands, pooling, _AXES),
         }  # fmt: skip
-        if kernel.startswith("max_pool") and runtime.features.cpu:
-            return max_pool(runtime, pooling, out.dtype, args, gradient=gradient)
+        if on_cpu:
+            return max_pool(runtime, pooling, args, gradient=gradient)
         items, function = pooling.pixels, kernel
         if kernel == "max_pool_grad" and (cells := _disjoint_cells(pooling)):
             items, function = cells, "max_pool_disjoint_grad"
@@ -111,6 +113,7 @@ def _disjoint_cells(pooling: Pooling) -> int:
 
 LOWERINGS: dict[str, LoweringFunction] = {
     "max_pool2d": _lowering("max_pool", False, ("x", "out")),
+    "max_pool2d_indices": _lowering("max_pool_indices", False, ("x", "out")),
     "max_pool2d_grad": _lowering("max_pool_grad", True, ("g", "x", "dx")),
     "avg_pool2d": _lowering("avg_pool", False, ("x", "out")),
     "avg_pool2d_grad": _lowering("avg_pool_grad", True, ("g", "dx")),

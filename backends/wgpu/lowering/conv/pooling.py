@@ -45,8 +45,8 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
         lanes = 4 if out.dtype.itemsize < 4 and out.aligned else 1
         group = runtime.features.group_size
         definitions = {
-            "OPERATION": kernel, "DTYPE": out.dtype.name, "LANES": lanes, "GROUP": group,
-            "INCLUDE_PADDING": params.get("count_include_pad", True),
+            "OPERATION": kernel, "DTYPE": pooling.dtype.name, "OUT_DTYPE": out.dtype.name, "LANES": lanes,
+            "GROUP": group, "INCLUDE_PADDING": params.get("count_include_pad", True),
         }  # fmt: skip
         strides = [f"{name}_{axis}" for name in operands for axis in _AXES]
         args: Arguments = {
@@ -61,6 +61,7 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
 
 LOWERINGS: dict[str, LoweringFunction] = {
     "max_pool2d": _lowering("max_pool", ("x",), False),
+    "max_pool2d_indices": _lowering("max_pool_indices", ("x",), False),
     "max_pool2d_grad": _lowering("max_pool_grad", ("g", "x"), True),
     "avg_pool2d": _lowering("avg_pool", ("x",), False),
     "avg_pool2d_grad": _lowering("avg_pool_grad", ("g",), True),
