@@ -137,6 +137,11 @@ def test_determinants_of_matrices_with_nan_have_gradients_of_nan(device: Device)
         np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-5)
 
 
+def test_power_0_of_complex_matrices_is_the_identity(device: Device) -> None:
+    x = polyhal.tensor(np.full((2, 3, 3), 2 - 1j, np.complex64), device=device)
+    np.testing.assert_array_equal(polyhal.linalg.matrix_power(x, 0).numpy(), np.broadcast_to(np.eye(3), (2, 3, 3)))
+
+
 def test_results_that_ignore_an_operand_have_a_gradient_of_zeros(device: Device) -> None:
     torch = pytest.importorskip("torch")
     values = np.array([[1.0, np.inf], [np.nan, 0.0]], np.float32)

@@ -7,15 +7,18 @@ from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.layout import contiguous_strides
+from polyhal.hal.ops.complex_numbers.rules import real
 from polyhal.hal.ops.composite import Returns, composite
 from polyhal.hal.ops.layout.diagonal import identity_like
+from polyhal.hal.ops.layout.window import overwrite
 from polyhal.hal.ops.linear_algebra.decompositions.determinant import determinant, log_determinant
 from polyhal.hal.ops.linear_algebra.decompositions.exponential import matrix_exponential
 from polyhal.hal.ops.linear_algebra.inverses import inverse
 from polyhal.hal.ops.linear_algebra.powers import positive_power
 from polyhal.hal.ops.linear_algebra.results import SlogdetResult
 from polyhal.hal.ops.pointwise.logic import less
-from polyhal.hal.ops.pointwise.selection import constant_in, where
+from polyhal.hal.ops.pointwise.selection import where
 
 
 @composite()
@@ -58,5 +61,5 @@ def matrix_power(x: Any, n: int) -> Any:
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(message("matrix_power", f"shape {tuple(x.shape)}", expected="(..., m, m)"))
     if n == 0:
-        return constant_in(x, identity_like(x))
+        return overwrite(x, identity_like(real(x)), x.shape, contiguous_strides(x.shape), 0)[0]  # a constant function of x
     return positive_power(inverse(x) if n < 0 else x, abs(n))
