@@ -14,7 +14,8 @@ from polyhal.hal.protocol import Declined
 
 SHAPES: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 20), (70000,)] * 6
 COUNT = len(SHAPES)
-ADAM = (1e-2, 0.9, 0.999, 1e-8, 0.1, 1 - 0.9**3, 1 - 0.999**3)
+ADAM = (3, 1e-2, 0.9, 0.999, 1e-8, 0.1)
+FLAGS: dict[str, Any] = {"count": COUNT, "decoupled": True, "amsgrad": False, "counted": False}
 
 
 def tensors(rng: Any, low: float = -1.0) -> list[Any]:
@@ -26,14 +27,14 @@ def test_adam_keeps_half_precision_parameters_beside_single_precision_state(
     device: Any, rng: Any, dtype: dtypes.DType
 ) -> None:
     state = [x.astype(np.float32) for x in (*tensors(rng), *tensors(rng, 0.01))]
-    check(device, "adam_step", [*tensors(rng), *tensors(rng), *state, *ADAM], dtype, count=COUNT, decoupled=True)
+    check(device, "adam_step", [*tensors(rng), *tensors(rng), *state, *ADAM], dtype, **FLAGS)
 
 
 def test_adam_in_place(device: Any, rng: Any) -> None:
     arrays = [x.astype(np.float32) for x in (*tensors(rng), *tensors(rng), *tensors(rng), *tensors(rng, 0.01))]
-    want = run(device, "adam_step", [*arrays, *ADAM], count=COUNT, decoupled=True)
+    want = run(device, "adam_step", [*arrays, *ADAM], **FLAGS)
     refs = [upload(device, x.copy()) for x in arrays]
-    launch, _ = lower(device, "adam_step", [*refs, *ADAM], {"count": COUNT, "decoupled": True})
+    launch, _ = lower(device, "adam_step", [*refs, *ADAM], FLAGS)
     assert not isinstance(launch, Declined)
     outputs = [*refs[:COUNT], *refs[2 * COUNT :]]
     launch(*refs, *ADAM, *outputs, *[device.backend.allocate(n) for n in launch.workspace])
@@ -44,14 +45,15 @@ def test_adam_in_place(device: Any, rng: Any) -> None:
 def test_gradients_may_be_views(device: Any, rng: Any) -> None:
     p = rng.uniform(-1, 1, (20, 30))
     views = [rng.uniform(-1, 1, (30, 20)).T, rng.uniform(-1, 1, (40, 30))[::2]]
-    check(device, "sgd_step", [p, p, *views, 0.1, 0.0, 0.0, 0.01], count=2, nesterov=False)
+    flags = {"count": 2, "has_momentum": False, "nesterov": False, "counted": False}
+    check(device, "sgd_step", [p, p, *views, 1, 0.1, 0.0, 0.0, 0.01], **flags)
     check(device, "sum_of_squares", views, ulps=16)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_sgd_with_momentum(device: Any, rng: Any, nesterov: bool) -> None:
-    xs = [*tensors(rng), *tensors(rng), *tensors(rng), 0.1, 0.9, 0.5 * (not nesterov), 0.01]
-    check(device, "sgd_step", xs, count=COUNT, nesterov=nesterov)
+    xs = [*tensors(rng), *tensors(rng), *tensors(rng), 2, 0.1, 0.9, 0.5 * (not nesterov), 0.01]
+    check(device, "sgd_step", xs, count=COUNT, has_momentum=True, nesterov=nesterov, counted=False)
 
 
 def test_gradient_scaling(device: Any, rng: Any) -> None:
@@ -66,6 +68,6 @@ def test_gradient_scaling(device: Any, rng: Any) -> None:
 def test_the_reference_is_adam_as_published() -> None:
     p, g, zero = np.array([1.0]), np.array([0.5]), np.array([0.0])
     new, *_ = OPS["adam_step"].reference(
-        p, g, zero, zero, 0.1, 0.9, 0.999, 0.0, 0.0, 0.1, 0.001, count=1, decoupled=True
+        p, g, zero, zero, 1, 0.1, 0.9, 0.999, 0.0, 0.0, **{**FLAGS, "count": 1}
     )
     np.testing.assert_allclose(new, 0.9)

@@ -232,7 +232,7 @@ def _sums(randn: Any, rows: int, columns: int) -> Callable[[], object]:
 
 def _adam(randn: Any, rows: int, columns: int) -> Callable[[], object]:
     xs = [randn(rows, columns) for _ in range(4)]
-    return lambda: FUNCTIONS["adam_step"]([*xs, 1e-3, 0.9, 0.999, 1e-8, 0.0, 0.1, 0.001], count=1)
+    return lambda: FUNCTIONS["adam_step"]([*xs, 1, 1e-3, 0.9, 0.999, 1e-8, 0.0], count=1)
 
 
 def _cross_entropy(randn: Any, rows: int, columns: int) -> Callable[[], object]:

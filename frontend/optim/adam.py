@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from polyhal.optim.optimizer import Group, Params
@@ -44,23 +43,11 @@ class Adam(RuleOptimizer):
         }  # fmt: skip
         super().__init__(params, settings, differentiable=differentiable)
 
-    def op_of(self, group: Group) -> str:
-        return "amsgrad_step" if group.get("amsgrad", False) else self.op
-
     def states(self, group: Group) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) * group.get("amsgrad", False)))
 
     def flags(self, group: Group) -> tuple[Any, ...]:
-        return (group.get("decoupled_weight_decay", self.decoupled),)
-
-    def arguments(self, group: Group, states: Sequence[dict[str, Any]], step: Any, number: Any) -> tuple[Any, ...]:
-        if group.get("amsgrad", False):
-            return super().arguments(group, states, step, number)
-        # Adam's own op takes both bias corrections in place of the step.
-        numbers = self.values(group, states)
-        _, beta1, beta2, _, _ = numbers
-        corrections = (1 - beta1**step, 1 - beta2**step) if number is None else (number,)
-        return (*numbers, *corrections)
+        return bool(group.get("decoupled_weight_decay", self.decoupled)), bool(group.get("amsgrad", False))
 
 
 class AdamW(Adam):

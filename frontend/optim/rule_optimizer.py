@@ -45,17 +45,6 @@ class RuleOptimizer(Optimizer):
         """The rule's numbers, as runtime scalars."""
         return tuple(setting(group, name) for name in self.numbers)
 
-    def op_of(self, group: Group) -> str:
-        """The name of the op for a group."""
-        return self.op
-
-    def arguments(self, group: Group, states: Sequence[dict[str, Any]], step: Any, number: Any) -> tuple[Any, ...]:
-        """What the op takes after the tensors: the step and the rule's numbers.
-
-        `number` is the step without those that the device skipped, or None (see `device_step`).
-        """
-        return (step if number is None else number, *self.values(group, states))
-
     def _state(self, p: Tensor, group: Group) -> dict[str, Any]:
         state = self.state.get(p)
         if not state:
@@ -63,7 +52,7 @@ class RuleOptimizer(Optimizer):
         return state
 
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
-        op, names = OPS[self.op_of(group)], self.states(group)
+        op, names = OPS[self.op], self.states(group)
         # Parameters without gradients miss steps: each launch takes parameters of one step count.
         for _, ps in batches(params, lambda p: self._state(p, group)["step"]):
             states = [self.state[p] for p in ps]
@@ -75,7 +64,7 @@ class RuleOptimizer(Optimizer):
                 step = dispatch.runtime_scalar(partial(states[0].__getitem__, "step"), "step", increment=1)
                 number = self.device_step(step, ps[0].device)
                 grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
-                inputs = (*ps, *grads, *kept, *self.arguments(group, states, step, number))
+                inputs = (*ps, *grads, *kept, step if number is None else number, *self.values(group, states))
                 dispatch.apply_into(op, inputs, (len(ps), *self.flags(group), number is not None), (*ps, *kept))
             except BaseException:  # the device has updated nothing, so that the step can be repeated
                 for state in states:

@@ -74,8 +74,8 @@ class SGD(Optimizer):
             for _, ps in batches(params, lambda p: None):
                 number = self.device_step(None, ps[0].device)
                 grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
-                inputs = (*ps, *grads, rate, 0.0, 0.0, decay, *(() if number is None else (number,)))
-                dispatch.apply_into(op, inputs, (len(ps), False, number is not None), tuple(ps))
+                inputs = (*ps, *grads, 1 if number is None else number, rate, 0.0, 0.0, decay)
+                dispatch.apply_into(op, inputs, (len(ps), False, False, number is not None), tuple(ps))
             return
         momentum = setting(group, "momentum")
         for _, ps in batches(params, self._count):
@@ -84,17 +84,16 @@ class SGD(Optimizer):
                     self.state.setdefault(p, {})["momentum_buffer"] = zero_state(p)
                     self._counts[p] = 0
             buffers = [self.state[p]["momentum_buffer"] for p in ps]
-            # The first gradient is not dampened.
-            dampening = dispatch.runtime_scalar(partial(self._dampening, group, ps[0]), "dampening")
+            dampening = setting(group, "dampening")
             before = self._count(ps[0])
             try:
                 dispatch.on_replay(partial(self._add_steps, ps, 1), partial(self._add_steps, ps, -1))
                 step = dispatch.runtime_scalar(partial(self._count, ps[0]), "step", increment=1)
                 number = self.device_step(step, ps[0].device)
                 grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
-                settings = (rate, momentum, dampening, decay)
-                inputs = (*ps, *grads, *buffers, *settings, *(() if number is None else (number,)))
-                dispatch.apply_into(op, inputs, (len(ps), bool(group["nesterov"]), number is not None), (*ps, *buffers))
+                inputs = (*ps, *grads, *buffers, step if number is None else number, rate, momentum, dampening, decay)
+                flags = (True, bool(group["nesterov"]), number is not None)
+                dispatch.apply_into(op, inputs, (len(ps), *flags), (*ps, *buffers))
             except BaseException:  # the device has updated nothing, so that the step can be repeated
                 self._counts.update(dict.fromkeys(ps, before))
                 raise
@@ -109,9 +108,6 @@ class SGD(Optimizer):
     def _count(self, p: Tensor) -> int:
         """How many gradients a parameter's momentum buffer contains; at least 1 for a loaded buffer."""
         return self._counts.get(p, 1 if "momentum_buffer" in self.state.get(p, {}) else 0)
-
-    def _dampening(self, group: Group, p: Tensor) -> float:
-        return float(group["dampening"]) if self._count(p) else 0.0
 
     def _add_steps(self, params: Sequence[Tensor], steps: int) -> None:
         for p in params:

@@ -110,13 +110,15 @@ class GraphInterpreter:
 
 
 def nodes_in_place(graph: Graph, aliases: tuple[int, ...]) -> frozenset[int]:
-    """Return the nodes that may overwrite the input that their result replaces: their first operand, and not read later."""
+    """Return nodes that may overwrite the input that their only result replaces: their first operand, and not read later."""
     found = []
     for value, alias in zip(graph.outputs, aliases, strict=False):
         k = graph.producer_index(value)
         if alias < 0 or k < 0 or Trait.INPLACE not in graph.nodes[k].op.traits:
             continue
         node, spec = graph.nodes[k], graph.tensor(alias)
+        if len(node.outputs) > 1:
+            continue
         views = [v for v in range(len(graph.specs)) if graph.is_tensor(v) and graph.root(v) == alias]
         read_later = any(u > k for v in views for u in graph.user_indices(v))
         others = [x for x in node.inputs[1:] if isinstance(x, Value) and x.index in views]

@@ -49,10 +49,10 @@ def test_the_same_tensor_twice_in_place(reduced: Device) -> None:
 def test_optimizer_steps_replace_parameters_and_state(reduced: Device) -> None:
     values = [np.random.default_rng(i).uniform(0.1, 1, (3, 2)).astype(np.float32) for i in range(4)]
     p, g, m, v = (Tensor(a, device=reduced) for a in values)
-    numbers = (0.1, 0.9, 0.99, 1e-8, 0.01, 0.1, 0.01)
-    op = OPS["adam_step"]
-    expected = op.reference(*[a.astype(np.float64) for a in values], *numbers, count=1, decoupled=True)
-    dispatch.apply_into(op, (p, g, m, v, *numbers), (1, True, False), (p, m, v))
+    numbers = (1, 0.1, 0.9, 0.99, 1e-8, 0.01)
+    op, flags = OPS["adam_step"], {"count": 1, "decoupled": True, "amsgrad": False, "counted": False}
+    expected = op.reference(*[a.astype(np.float64) for a in values], *numbers, **flags)
+    dispatch.apply_into(op, (p, g, m, v, *numbers), tuple(flags.values()), (p, m, v))
     for got, wanted in zip((p, m, v), expected, strict=True):
         np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-5)
     np.testing.assert_array_equal(g.numpy(), values[1])

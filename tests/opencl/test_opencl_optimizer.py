@@ -11,7 +11,7 @@ from native_harness import as_gpu
 from native_ops import check, lower, run, upload
 from optimizer_cases import (
     ADAM,
-    COUNT,
+    FLAGS,
     SHAPES,
     tensors,
     test_adam_in_place,
@@ -40,7 +40,7 @@ __all__ = [
 @pytest.mark.parametrize("decoupled", [False, True])
 def test_adam(device: Any, rng: Any, decoupled: bool, dtype: dtypes.DType) -> None:
     xs = [*tensors(rng), *tensors(rng), *tensors(rng), *tensors(rng, 0.01), *ADAM]
-    check(device, "adam_step", xs, dtype, ulps=16, count=COUNT, decoupled=decoupled)
+    check(device, "adam_step", xs, dtype, ulps=16, **{**FLAGS, "decoupled": decoupled})
 
 
 @pytest.fixture
@@ -103,4 +103,4 @@ def test_norms_of_tensors_of_several_dtypes(device: Any, rng: Any) -> None:
 
 def test_adam_on_gpus(gpu: Any, rng: Any) -> None:
     xs = [*tensors(rng), *tensors(rng), *tensors(rng), *tensors(rng, 0.01), *ADAM]
-    check(gpu, "adam_step", xs, ulps=16, count=COUNT, decoupled=True)
+    check(gpu, "adam_step", xs, ulps=16, **FLAGS)

@@ -9,7 +9,7 @@ from native_harness import Harness
 from native_ops import check
 from optimizer_cases import (
     ADAM,
-    COUNT,
+    FLAGS,
     tensors,
     test_adam_in_place,
     test_adam_keeps_half_precision_parameters_beside_single_precision_state,
@@ -37,11 +37,11 @@ __all__ = [
 @pytest.mark.parametrize("decoupled", [False, True])
 def test_adam(device: Any, rng: Any, decoupled: bool, dtype: dtypes.DType) -> None:
     xs = [*tensors(rng), *tensors(rng), *tensors(rng), *tensors(rng, 0.01), *ADAM]
-    check(device, "adam_step", xs, dtype, ulps=16, count=COUNT, decoupled=decoupled)
+    check(device, "adam_step", xs, dtype, ulps=16, **{**FLAGS, "decoupled": decoupled})
 
 
 def test_tensors_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
     device = Harness(open_adapter(found, binding_limit=1 << 16))
     p, g, m, v = (rng.uniform(0.1, 1, (3, 20011)) for _ in range(4))
-    check(device, "adam_step", [p, g.reshape(20011, 3).T, m, v, *ADAM], ulps=16, count=1, decoupled=True)
+    check(device, "adam_step", [p, g.reshape(20011, 3).T, m, v, *ADAM], ulps=16, **{**FLAGS, "count": 1})
     check(device, "sum_of_squares", [p, g[0]], ulps=16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,22 +47,29 @@ def cast(writer: Writer, value: RegisterValue, target: DType) -> str:
     return writer.convert(register, value.dtype, target)
 
 
-def evaluate(writer: Writer, steps: Sequence[ExpressionStep], inputs: Sequence[RegisterValue]) -> list[RegisterValue]:
-    """Write the statements of all steps. Return the inputs and the results of steps, by value number."""
+def evaluate(
+    writer: Writer, steps: Sequence[ExpressionStep], inputs: Sequence[RegisterValue], within: Collection[int] = ()
+) -> list[RegisterValue]:
+    """Write the statements of all steps. Return the inputs and the results of steps, by value number.
+
+    Values `within` the only step that uses them have no statement of their own, so that compilers may fuse both.
+    """
     values = list(inputs)
     for step in steps:
-        values.append(_evaluate(writer, step, values))
+        values.append(_evaluate(writer, step, values, within))
     return values
 
 
-def _evaluate(writer: Writer, step: ExpressionStep, values: Sequence[RegisterValue]) -> RegisterValue:
+def _evaluate(
+    writer: Writer, step: ExpressionStep, values: Sequence[RegisterValue], within: Collection[int]
+) -> RegisterValue:
     expression = expression_of(step.op)
     assert expression is not None, step.op
     number, operands = len(values), []
     for position, argument in enumerate(step.arguments):
         dtype = dtypes.bool_ if step.op == "where" and position == 0 else step.dtype
         operand = cast(writer, values[argument], dtype)
-        if not operand.isidentifier():
+        if not operand.isidentifier() and argument not in within:
             # A register of its own: a template that uses the operand twice would convert it twice.
             name = f"a{number}_{position}"
             writer.declare(name, dtype, operand)
@@ -73,5 +80,9 @@ def _evaluate(writer: Writer, step: ExpressionStep, values: Sequence[RegisterVal
         for parameter, value in zip(expression.params, step.params, strict=True)
     }
     result = dtypes.bool_ if expression.predicate else step.dtype
-    writer.declare(f"r{number}", result, render(expression, step.dtype, operands, names, writer.dialect))
-    return RegisterValue(f"r{number}", result, in_range=not result.is_integral or result.itemsize >= 4)
+    text = render(expression, step.dtype, operands, names, writer.dialect)
+    in_range = not result.is_integral or result.itemsize >= 4
+    if number in within:
+        return RegisterValue(f"({text})", result, in_range)
+    writer.declare(f"r{number}", result, text)
+    return RegisterValue(f"r{number}", result, in_range)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.launching.launch import Arguments, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, Scalar, ScalarType, Tensor, Workspace
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.protocol import InputSpec, Launch, SimpleLaunch
+from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
+from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 Inputs = tuple[InputSpec | None, ...]
 LaunchStep = Callable[..., None]
@@ -29,6 +30,8 @@ class SlotOperand:
     name: str
     dtype: DType
     read_only: bool = False
+    single: bool = False
+    """Whether it has one element, which all elements of the slot's other tensors share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,31 @@ class MultiTensorKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotSteps:
+    """Elementwise steps on the tensors of a slot. Values are numbered as in a group: inputs first, then results of steps."""
+
+    operands: tuple[SlotOperand, ...]
+    inputs: tuple[InputSpec | None, ...]
+    """The operands that are read, in their order, then the inputs that all slots share."""
+    shared: tuple[Tensor | Scalar, ...]
+    """The arguments that are bound to these."""
+    steps: tuple[GroupStep, ...]
+    writes: tuple[tuple[int, int], ...]
+    """(operand, value that is written to it, cast to its dtype)"""
+    fuses: bool = False
+    """Whether a product and the sum that takes it may be rounded once."""
+
+    @property
+    def reads(self) -> int:
+        """How many operands are read: the first ones."""
+        return len(self.inputs) - len(self.shared)
+
+    def position(self, operand: int) -> int:
+        """The number of an operand in generated text: that of the input, or after all inputs."""
+        return operand if operand < self.reads else operand + len(self.shared)
+
+
+@dataclass(frozen=True, slots=True)
 class MultiTensorBuilders:
     """A backend's builders of launches."""
 
@@ -67,8 +95,8 @@ class MultiTensorBuilders:
     """(runtime, slots): the first chunk of each slot as `over_slots` counts them, and the number of its chunks."""
     norms: Callable[[Any, Workspace, Tensor, Sequence[tuple[int, int]]], Launch] | None = None
     """(runtime, partial sums in float32, output, chunks of each tensor): a root of a sum for each. It needs `chunk_ranges`."""
-    counts_by_slot: bool = False
-    """Whether `adam_step` has a variant COUNT_BY_SLOT, where each parameter brings its own step count."""
+    elementwise: Callable[[Any, SlotSteps, Sequence[TensorSlot]], list[Launch] | Declined] | None = None
+    """(runtime, steps, slots); absent if no kernel computes groups of steps."""
 
 
 def copy_unless_aliased(

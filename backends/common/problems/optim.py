@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, ScalarType, Tensor, Workspace
@@ -24,16 +24,17 @@ from polyhal.backends.common.problems.multi_tensor import (
     tensors_of,
     too_large,
 )
-from polyhal.backends.common.problems.optimizer_step import DerivedScalars, StepKernel, lower_step
+from polyhal.backends.common.problems.optimizer_step import lower_step
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops.optim.update_rule import RULES
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 
 def lowerings(builders: MultiTensorBuilders) -> dict[str, LoweringFunction]:
     """Return the lowering functions of this family on one backend's kernels."""
-    steps = {"adam_step": _adam, "sgd_step": _sgd}
+    steps: dict[str, Callable[..., Launch | Declined]] = {op: partial(lower_step, rule) for op, rule in RULES.items()}
     of_gradients = {
         "scale_all": _scale_all, "unscale_all": _unscale_all, "sum_of_squares": _sum_of_squares, "norms": _norms,
     }  # fmt: skip
@@ -46,73 +47,6 @@ def _bind(builders: MultiTensorBuilders, function: Callable[..., Launch | Declin
         return function(builders, runtime, inputs, outputs, params)
 
     return lower
-
-
-# --- optimizer steps ------------------------------------------------------------------------------------------------
-
-
-def _adam_scalars(
-    decoupled: bool,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    decay: float,
-    correction1: float,
-    correction2: float,
-) -> tuple[float, ...]:
-    """Fold learning rate, weight decay and bias corrections into the scalars of the kernel."""
-    shrink, coupled = (1 - lr * decay, 0.0) if decoupled else (1.0, decay)
-    return lr / correction1, 1 / math.sqrt(correction2), eps, shrink, coupled, beta1, 1 - beta1, beta2, 1 - beta2
-
-
-def _adam_scalars_counted(
-    decoupled: bool, lr: float, beta1: float, beta2: float, eps: float, decay: float
-) -> tuple[float, ...]:
-    """Return the scalars for a step count on the device, where the kernel computes the bias corrections."""
-    _, _, *rest = _adam_scalars(decoupled, lr, beta1, beta2, eps, decay, 1.0, 1.0)
-    logarithms = [max(math.log(beta), _MIN_LOGARITHM) if beta else _MIN_LOGARITHM for beta in (beta1, beta2)]
-    return (lr, 0.0, *rest, *logarithms)
-
-
-_MIN_LOGARITHM = -1e4
-"""Replaces log(0) = -inf, which shaders may not support; exp of both is 0."""
-_ADAM_SCALARS = (
-    "step", "correction", "eps", "shrink", "coupled", "beta1", "one_minus_beta1", "beta2", "one_minus_beta2",
-)  # fmt: skip
-_ADAM_SCALARS_COUNTED = (*_ADAM_SCALARS, "log_beta1", "log_beta2")
-_ADAM: dict[tuple[bool, bool], DerivedScalars] = {
-    (True, False): DerivedScalars(lambda *scalars: _adam_scalars(True, *scalars), 7, _ADAM_SCALARS),
-    (False, False): DerivedScalars(lambda *scalars: _adam_scalars(False, *scalars), 7, _ADAM_SCALARS),
-    (True, True): DerivedScalars(lambda *scalars: _adam_scalars_counted(True, *scalars), 5, _ADAM_SCALARS_COUNTED),
-    (False, True): DerivedScalars(lambda *scalars: _adam_scalars_counted(False, *scalars), 5, _ADAM_SCALARS_COUNTED),
-}
-"""By (decoupled, counted)."""
-
-
-def _adam(
-    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    scalars = _ADAM[bool(params["decoupled"]), bool(params["counted"])]
-    kernel = StepKernel("adam_step", ("p", "g", "m", "v"), scalars, {}, params["counted"])
-    return lower_step(builders, runtime, inputs, outputs, kernel, params["count"])
-
-
-def _sgd_scalars(lr: float, momentum: float, dampening: float, decay: float) -> tuple[float, ...]:
-    return lr, decay, momentum, 1 - dampening
-
-
-_SGD = DerivedScalars(_sgd_scalars, 4, ("rate", "decay", "momentum", "gradient_weight"))
-
-
-def _sgd(
-    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    count, counted = params["count"], params["counted"]
-    momentum = len(tensors_of(inputs)) - counted == 3 * count
-    flags = {"MOMENTUM": momentum, "NESTEROV": bool(params["nesterov"])}
-    kernel = StepKernel("sgd_step", ("p", "g", "b") if momentum else ("p", "g"), _SGD, flags, counted)
-    return lower_step(builders, runtime, inputs, outputs, kernel, count)
 
 
 # --- gradients of all parameters ------------------------------------------------------------------------------------

@@ -27,12 +27,12 @@ from polyhal.backends.wgpu.lowering.conv import dispatch as conv
 from polyhal.backends.wgpu.lowering.gather import along_axis, gather, replace_rows, scatter_add, store_rows
 from polyhal.backends.wgpu.lowering.gemm import dispatch as gemm
 from polyhal.backends.wgpu.lowering.optim import optimizer
-from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise, random
+from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise, foreach, random
 from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
 from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, norm, softmax
 
 _FAMILIES = (
-    elementwise, copy, gather, scatter_add, along_axis, replace_rows, store_rows, random, reduction, pooling, softmax,
+    elementwise, copy, foreach, gather, scatter_add, along_axis, replace_rows, store_rows, random, reduction, pooling, softmax,
     optimizer, gemm, conv, banded_matmul, norm, cross_entropy, batch_norm, attention,
 )  # fmt: skip
 

@@ -72,23 +72,11 @@ _MAXIMA = 4
 def _adam(decoupled: bool, lists: Lists, options: dict[str, Any]) -> None:
     """Write new parameters and moments over the old ones. The steps have been counted already."""
     numbers = [options[n] for n in ("lr", "beta1", "beta2", "eps", "weight_decay")]
-    if options["amsgrad"]:
-        for part in _alike(*lists):
-            _largest_squares(decoupled, part, numbers, options)
-        return
-    for params, grads, averages, squares, steps in _alike(*(x for i, x in enumerate(lists) if i != _MAXIMA)):
-        inputs = (
-            *params, *_gradients(grads, options), *averages, *squares, *numbers, *_unless_infinite(steps, options),
-        )  # fmt: skip
-        dispatch.apply_into(OPS["adam_step"], inputs, (len(params), decoupled, True), (*params, *averages, *squares))
-
-
-def _largest_squares(decoupled: bool, lists: Lists, numbers: Sequence[float], options: dict[str, Any]) -> None:
-    params, grads, averages, squares, maxima, steps = lists
-    grads, steps = _gradients(grads, options), _unless_infinite(steps, options)
-    for p, g, average, square, largest, step in zip(params, grads, averages, squares, maxima, steps, strict=True):
-        inputs = (p, g, average, square, largest, step, *numbers)
-        dispatch.apply_into(OPS["amsgrad_step"], inputs, (1, decoupled, True), (p, average, square, largest))
+    amsgrad = bool(options["amsgrad"])
+    for params, grads, *states, steps in _alike(*(x for i, x in enumerate(lists) if amsgrad or i != _MAXIMA)):
+        kept = [x for state in states for x in state]
+        inputs = (*params, *_gradients(grads, options), *kept, *_unless_infinite(steps, options), *numbers)
+        dispatch.apply_into(OPS["adam_step"], inputs, (len(params), decoupled, amsgrad, True), (*params, *kept))
 
 
 @aten("_fused_adamw_", "_fused_adamw_.tensor_lr")
@@ -117,18 +105,19 @@ def sgd(params: Any, grads: Any, buffers: Any, **options: Any) -> None:
         moved = kept[0] if kept else []
         for buffer in moved if begins else ():
             assign(buffer, 0)
-        inputs = (*ps, *_gradients(gs, options), *moved, *numbers)
-        counted = options.get("found_inf") is not None
+        # Any number of a step but 0, which changes nothing, and 1, which means that there is no dampening.
+        step, counted = 2, options.get("found_inf") is not None
         if counted:
-            # Any number of a step but 0 and 1, which means that there is no dampening.
-            inputs = (*inputs, (1.0 - F["reshape"](options["found_inf"], ())) * 2.0)
-        dispatch.apply_into(OPS["sgd_step"], inputs, (len(ps), options["nesterov"], counted), (*ps, *moved))
+            step = (1.0 - F["reshape"](options["found_inf"], ())) * 2.0
+        inputs = (*ps, *_gradients(gs, options), *moved, step, *numbers)
+        flags = (bool(momentum), bool(options["nesterov"]), counted)
+        dispatch.apply_into(OPS["sgd_step"], inputs, (len(ps), *flags), (*ps, *moved))
 
 
 @aten("_fused_adagrad_", "_fused_adagrad_.tensor_lr")
 @_any_rate
 def adagrad(params: Any, grads: Any, sums: Any, steps: Any, **options: Any) -> None:
     numbers = [options[n] for n in ("lr", "lr_decay", "weight_decay", "eps")]
-    grads, steps = _gradients(grads, options), _unless_infinite(steps, options)
-    for p, g, total, step in zip(params, grads, sums, steps, strict=True):
-        dispatch.apply_into(OPS["adagrad_step"], (p, g, total, step, *numbers), (1, True), (p, total))
+    for ps, gs, totals, counts in _alike(params, grads, sums, steps):
+        inputs = (*ps, *_gradients(gs, options), *totals, *_unless_infinite(counts, options), *numbers)
+        dispatch.apply_into(OPS["adagrad_step"], inputs, (len(ps), True), (*ps, *totals))

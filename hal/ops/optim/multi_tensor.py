@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
@@ -187,27 +186,3 @@ unscale_all = multi_tensor(
 def groups_of(xs: Sequence[Any], count: int, groups: int) -> list[Sequence[Any]]:
     """The first `groups` times `count` inputs, group by group."""
     return [xs[i * count : (i + 1) * count] for i in range(groups)]
-
-
-def checked_groups(specs: Specs, params: dict[str, Any], groups: int, *, steps: int = 1) -> list[Sequence[Spec]]:
-    """The specs of parameters, gradients and states. Raises ValueError if they do not match each other.
-
-    If `counted`, `steps` numbers of steps follow behind everything else.
-    """
-    count, end = params["count"], len(specs) - steps * params["counted"]
-    for step in specs[end:]:
-        _check_step(step)
-    xs = tensors(specs[:end])
-    if len(xs) != count * groups:
-        raise ValueError(f"{len(xs)} tensors; expected {groups} groups of {count}")
-    out = groups_of(xs, count, groups)
-    for group in out[1:]:
-        for p, s in zip(out[0], group, strict=True):
-            if p.shape != s.shape:
-                raise ValueError(f"a parameter of shape {p.shape} has state or gradient of shape {s.shape}")
-    return out
-
-
-def _check_step(spec: Any) -> None:
-    if not isinstance(spec, Spec) or spec.shape != () or not spec.dtype.is_floating_point:
-        raise ValueError(f"the number of the step is {spec}; expected a floating-point tensor without axes")

@@ -1,4 +1,4 @@
-"""Update rules that divide by running or summed squares: Adagrad, Adadelta, RMSprop, Adamax, NAdam, RAdam, AMSGrad."""
+"""Update rules that divide by running or summed squares: Adagrad, Adadelta, RMSprop, Adamax, NAdam, RAdam."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _rmsprop(
     return (p - buffer * lr, square_avg, buffer, *rest)
 
 
-def _rmsprop_states(centered: bool = False, has_momentum: bool = False) -> tuple[str, ...]:
+def _rmsprop_states(centered: bool, has_momentum: bool) -> tuple[str, ...]:
     return ("square_avg", *(("momentum_buffer",) * has_momentum), *(("grad_avg",) * centered))
 
 
@@ -110,12 +110,7 @@ def _adamax(
     g = with_decay(ops, g, p, weight_decay)
     exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
     exp_inf = ops.maximum(exp_inf * beta2, ops.abs(g) + eps)
-    return p - exp_avg / exp_inf * (lr / _correction(ops, beta1, t)), exp_avg, exp_inf
-
-
-def _correction(ops: Any, beta: Any, t: Any) -> Any:
-    """1 - beta^t, without the cancellation of a power that is close to 1."""
-    return -ops.expm1(t * ops.log(beta))
+    return p - exp_avg / exp_inf * (lr / ops.correction(beta1, t)), exp_avg, exp_inf
 
 
 adamax_step = update_rule(
@@ -151,14 +146,14 @@ def _nadam(
     p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, with_decay(ops, g, p, weight_decay))
     exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
     exp_avg_sq = exp_avg_sq * beta2 + (g * g) * (1.0 - beta2)
-    scale = ops.sqrt(exp_avg_sq / _correction(ops, beta2, t)) + eps
+    scale = ops.sqrt(exp_avg_sq / ops.correction(beta2, t)) + eps
     return p - (g * gradient_weight + exp_avg * momentum_weight) * lr / scale, exp_avg, exp_avg_sq
 
 
 nadam_step = update_rule(
     _nadam,
     name="nadam_step",
-    states=lambda decoupled=False: ("exp_avg", "exp_avg_sq"),
+    states=lambda decoupled: ("exp_avg", "exp_avg_sq"),
     numbers=("lr", "beta1", "beta2", "eps", "weight_decay", "gradient_weight", "momentum_weight"),
     positive=("exp_avg_sq",),
     variants=({}, {"decoupled": True}),
@@ -185,12 +180,14 @@ def _radam(
     p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, with_decay(ops, g, p, weight_decay))
     exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
     exp_avg_sq = exp_avg_sq * beta2 + (g * g) * (1.0 - beta2)
-    correction1, correction2 = _correction(ops, beta1, t), _correction(ops, beta2, t)
+    correction1, correction2 = ops.correction(beta1, t), ops.correction(beta2, t)
     longest = 2.0 / (1.0 - beta2) - 1.0
     length = longest - 2.0 * t * (1.0 - correction2) / correction2
     rectifiable = length > 5.0
     numerator = (length - 4.0) * (length - 2.0) * longest
-    rectified = numerator / ((longest - 4.0) * (longest - 2.0) * ops.maximum(length, 1.0))
+    # Only a longest average above 5 is rectifiable; beyond that the quotient is not used, and must not be one by 0.
+    bounded = ops.maximum(longest, 5.0)
+    rectified = numerator / ((bounded - 4.0) * (bounded - 2.0) * ops.maximum(length, 1.0))
     adaptive = ops.sqrt(ops.maximum(rectified, 0.0)) * ops.sqrt(correction2) / (ops.sqrt(exp_avg_sq) + eps)
     return p - exp_avg * (lr / correction1) * ops.where(rectifiable, adaptive, 1.0), exp_avg, exp_avg_sq
 
@@ -198,43 +195,8 @@ def _radam(
 radam_step = update_rule(
     _radam,
     name="radam_step",
-    states=lambda decoupled=False: ("exp_avg", "exp_avg_sq"),
+    states=lambda decoupled: ("exp_avg", "exp_avg_sq"),
     numbers=("lr", "beta1", "beta2", "eps", "weight_decay"),
     positive=("exp_avg_sq",),
-    variants=({}, {"decoupled": True}),
-)
-
-
-def _amsgrad(
-    ops: Any,
-    p: Any,
-    g: Any,
-    exp_avg: Any,
-    exp_avg_sq: Any,
-    max_exp_avg_sq: Any,
-    *,
-    t: Any,
-    lr: Any,
-    beta1: Any,
-    beta2: Any,
-    eps: Any,
-    weight_decay: Any,
-    decoupled: bool = False,
-) -> Any:
-    """One step of AMSGrad, or AdamW with its maximum. Source: Reddi, Kale and Kumar, ICLR 2018."""
-    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, with_decay(ops, g, p, weight_decay))
-    exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
-    exp_avg_sq = exp_avg_sq * beta2 + (g * g) * (1.0 - beta2)
-    max_exp_avg_sq = ops.maximum(max_exp_avg_sq, exp_avg_sq)
-    scale = ops.sqrt(max_exp_avg_sq) / ops.sqrt(_correction(ops, beta2, t)) + eps
-    return p - exp_avg * (lr / _correction(ops, beta1, t)) / scale, exp_avg, exp_avg_sq, max_exp_avg_sq
-
-
-amsgrad_step = update_rule(
-    _amsgrad,
-    name="amsgrad_step",
-    states=lambda decoupled=False: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
-    numbers=("lr", "beta1", "beta2", "eps", "weight_decay"),
-    positive=("exp_avg_sq", "max_exp_avg_sq"),
     variants=({}, {"decoupled": True}),
 )

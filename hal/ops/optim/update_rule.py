@@ -1,56 +1,85 @@
-"""Optimizer steps from the update rule of one element: over all parameters at once, in NumPy and in ops from one formula.
+"""Optimizer steps from the update rule of one element: over all parameters at once, on every backend from one formula.
 
 A rule is a function `rule(ops, p, g, *states, t, NUMBERS..., FLAGS...)` that returns the new parameter and states. `ops` has
-`sqrt`, `where` and the like for what it computes with, NumPy arrays or symbols. `t` is the number of the step, from 1.
+`sqrt`, `where` and the like for its operands, NumPy arrays or symbols. `t` is the number of the step, from 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from polyhal.hal.dtypes import accumulator
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.arguments import arguments
-from polyhal.hal.ops.declare import OpFunction, Output, Sample, Samples, Specs
+from polyhal.hal.ops.declare import OPS, OpFunction, Output, Sample, Samples, Specs
+from polyhal.hal.ops.layout.creation import broadcast_scalar
 from polyhal.hal.ops.optim.multi_tensor import SHAPES, groups_of, multi_tensor
-from polyhal.hal.ops.optim.step import as_tensor, where_stepping
-from polyhal.hal.ops.pointwise.arithmetic import abs_, sign
+from polyhal.hal.ops.optim.rule_program import HOST, RuleProgram, correction_in_single_precision, trace_rule
 from polyhal.hal.ops.pointwise.cast import in_dtype
-from polyhal.hal.ops.pointwise.exponential import exp, expm1, log, pow_, sqrt
-from polyhal.hal.ops.pointwise.logic import not_equal
-from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
+from polyhal.hal.ops.pointwise.foreach_elementwise import foreach_elementwise
 from polyhal.hal.ops.schema import REQUIRED, Schema, tensors
 
 Rule = Callable[..., tuple[Any, ...]]
 StateNames = Callable[..., tuple[str, ...]]
 """From the flags to the names of the states, in the order in which the rule takes them."""
 
-SYMBOLS = SimpleNamespace(
-    abs=abs_,
-    exp=exp,
-    expm1=expm1,
-    log=log,
-    maximum=maximum,
-    minimum=minimum,
-    not_equal=not_equal,
-    pow=pow_,
-    sign=sign,
-    sqrt=sqrt,
-    where=where,
-)
-ARRAYS = SimpleNamespace(
-    abs=np.abs, exp=np.exp, expm1=np.expm1, log=np.log, maximum=np.maximum, minimum=np.minimum, not_equal=np.not_equal,
-    pow=np.power, sign=np.sign, sqrt=np.sqrt, where=np.where,
-)  # fmt: skip
+
+def _on_arrays(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The op on arrays; Python numbers alone give one, which does not decide the dtype of results."""
+    on_host = HOST[name]
+
+    def call(*args: Any) -> Any:
+        return function(*args) if any(isinstance(a, np.ndarray | np.generic) for a in args) else on_host(*args)
+
+    return call
+
+
+_ARRAYS = SimpleNamespace(**{name: _on_arrays(name, getattr(np, name, HOST[name])) for name in HOST})
 
 
 def with_decay(ops: Any, g: Any, p: Any, weight_decay: Any) -> Any:
     """A gradient plus the weight decay of its parameter. A decay of 0 is left out: times an infinity it would be NaN."""
     return ops.where(ops.not_equal(weight_decay, 0.0), g + p * weight_decay, g)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRule:
+    """The rule of an op and the names of its states and numbers."""
+
+    rule: Rule
+    states: StateNames
+    numbers: tuple[str, ...]
+    flags: dict[str, Any]
+    """Flags and their defaults."""
+    _programs: dict[Any, RuleProgram] = field(default_factory=dict)
+
+    def split(self, xs: Sequence[Any], params: Any) -> tuple[list[Sequence[Any]], Sequence[Any], Sequence[Any]]:
+        """The inputs as groups of tensors, the number of the step, or one for each parameter, and the rule's numbers."""
+        groups = 2 + len(self.states(**self.chosen(params)))
+        rest = xs[groups * params["count"] :]
+        steps = max(1, len(rest) - len(self.numbers))
+        return groups_of(xs, params["count"], groups), rest[:steps], rest[steps:]
+
+    def chosen(self, params: Any) -> dict[str, Any]:
+        """The flags among the parameters of the op."""
+        return {k: params[k] for k in self.flags}
+
+    def program(self, kinds: tuple[DType, ...], step: DType | None, params: Any) -> RuleProgram:
+        """The rule for a parameter, gradient and states of these dtypes; `step` is that of its number in device memory."""
+        flags = self.chosen(params)
+        key = kinds, step, tuple(flags.values())
+        if key not in self._programs:
+            self._programs[key] = trace_rule(self.rule, kinds, self.numbers, step, flags)
+        return self._programs[key]
+
+
+RULES: dict[str, UpdateRule] = {}
+"""By the name of the op."""
 
 
 def update_rule(
@@ -66,57 +95,14 @@ def update_rule(
     """Declare the op of a rule. Its inputs are parameters, gradients and states, group by group, then `t` and the numbers.
 
     Flags of the rule, its keyword-only parameters with defaults, become parameters of the op after `count`. With `counted`, `t`
-    is a tensor without axes, where 0 leaves everything unchanged. `positive` names states that are sums of squares,
-    `variants` are the flags of samples, `draws` the numbers of samples.
+    is a tensor without axes, or one for each parameter, where 0 leaves everything unchanged. `positive` names states that are
+    sums of squares, `variants` are the flags of samples, `draws` the numbers of samples.
     """
     _, keyword_only, defaults, _ = arguments(rule)
     flags = {name: defaults[name] for name in keyword_only if name in defaults}
-
-    def split(xs: Sequence[Any], params: dict[str, Any]) -> tuple[list[Sequence[Any]], Any, Sequence[Any]]:
-        chosen = {k: params[k] for k in flags}
-        groups = 2 + len(states(**chosen))
-        rest = xs[groups * params["count"] :]
-        return groups_of(xs, params["count"], groups), rest[0], rest[1:]
-
-    def reference(*xs: Any, **params: Any) -> Any:
-        groups, t, values = split(xs, params)
-        kept = (*groups[0], *(x for group in groups[2:] for x in group))
-        if not float(t):
-            return kept
-        given = {**dict(zip(numbers, values, strict=True)), **{k: params[k] for k in flags}}
-        rows = [rule(ARRAYS, *row, t=float(t), **given) for row in zip(*groups, strict=True)]
-        return tuple(x for column in zip(*rows, strict=True) for x in column)
-
-    def decomposed(*xs: Any, **params: Any) -> Any:
-        groups, t, values = split(xs, params)
-        first = groups[0][0]
-        counted = params["counted"]
-        step = in_dtype(t, accumulator(first.dtype)) if counted else as_tensor(t, first)
-        given = {n: as_tensor(v, first) for n, v in zip(numbers, values, strict=True)} | {k: params[k] for k in flags}
-        rows = []
-        for p, g, *state in zip(*groups, strict=True):
-            wide = state[0].dtype if state else step.dtype
-            rows.append(rule(SYMBOLS, in_dtype(p, wide), in_dtype(g, wide), *state, t=step, **given))
-        new = [x for column in zip(*rows, strict=True) for x in column]
-        kept = (*groups[0], *(x for group in groups[2:] for x in group))
-        cast = tuple(in_dtype(n, k.dtype) for n, k in zip(new, kept, strict=True))
-        return where_stepping(t if counted else None, cast, kept)
-
-    def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-        groups, t, values = split(specs, params)
-        if params["counted"] != isinstance(t, Spec):
-            raise ValueError(f"the step is {t}; expected a {'tensor without axes' if params['counted'] else 'number'}")
-        if len(values) != len(numbers):
-            raise ValueError(f"{len(values)} numbers after the step; expected {', '.join(numbers)}")
-        for p, *others in zip(*groups, strict=True):
-            for s in others:
-                if not isinstance(p, Spec) or not isinstance(s, Spec) or s.shape != p.shape:
-                    raise ValueError(f"a parameter is {p} and has a gradient or state {s}; expected one shape")
-        return [(s.dtype, s.shape) for group in (groups[0], *groups[2:]) for s in tensors(tuple(group))]
-
-    reference.__doc__ = rule.__doc__
+    found = RULES[name] = UpdateRule(rule, states, tuple(numbers), flags)
     return multi_tensor(
-        reference,
+        _reference(found),
         name=name,
         schema=Schema(
             ("xs",),
@@ -125,10 +111,71 @@ def update_rule(
             mutates=(0,),
             variadic_outputs=True,
         ),
-        infer=infer,
-        decompose=decomposed,
-        samples=_samples(states, numbers, positive, variants, draws or {}),
+        infer=_infer(found),
+        decompose=_decomposed(found),
+        samples=_samples(found, positive, variants, draws or {}),
     )
+
+
+def _reference(found: UpdateRule) -> Callable[..., Any]:
+    def reference(*xs: Any, **params: Any) -> Any:
+        groups, steps, values = found.split(xs, params)
+        given = {**dict(zip(found.numbers, values, strict=True)), **found.chosen(params)}
+        rows = []
+        for i, (p, g, *state) in enumerate(zip(*groups, strict=True)):
+            t = float(steps[i if len(steps) > 1 else 0])
+            rows.append(found.rule(_ARRAYS, p, g, *state, t=t, **given) if t else (p, *state))
+        return tuple(x for column in zip(*rows, strict=True) for x in column)
+
+    reference.__doc__ = found.rule.__doc__
+    return reference
+
+
+def _decomposed(found: UpdateRule) -> Callable[..., Any]:
+    ops = SimpleNamespace(**{n: OPS[n].call for n in HOST if n != "correction"})
+    ops.correction = lambda beta, t: correction_in_single_precision(ops, beta, t)
+
+    def decomposed(*xs: Any, **params: Any) -> Any:
+        groups, steps, values = found.split(xs, params)
+        rows = list(zip(*groups, strict=True))
+        counted, several = params["counted"], len(steps) > 1
+        batches: dict[Any, list[int]] = {}
+        for i, row in enumerate(rows):
+            batches.setdefault((tuple(x.dtype for x in row), i if several else 0), []).append(i)
+        new: list[Any] = [None] * len(rows)
+        for (kinds, first), members in batches.items():
+            program = found.program(kinds, steps[0].dtype if counted else None, params)
+            own = [broadcast_scalar(v, (), program.wide) for v in (*(() if counted else steps), *values)]
+            shared = (*(steps[first : first + 1] if counted else ()), *program.numbers(*own, functions=vars(ops)))
+            lists = [rows[i][k] for k in range(len(groups)) for i in members]
+            called = foreach_elementwise([*lists, *shared], len(groups), len(members), program.steps, program.results)
+            columns = groups_of(called, len(members), len(program.results))
+            for i, row in zip(members, zip(*columns, strict=True), strict=True):
+                kept = (rows[i][0], *rows[i][2:])
+                new[i] = [in_dtype(n, k.dtype) for n, k in zip(row, kept, strict=True)]
+        return tuple(x for column in zip(*new, strict=True) for x in column)
+
+    return decomposed
+
+
+def _infer(found: UpdateRule) -> Callable[[Specs, dict[str, Any]], list[Output]]:
+    def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+        groups, steps, values = found.split(specs, params)
+        for t in steps:
+            is_tensor = isinstance(t, Spec) and t.shape == () and t.dtype.is_floating_point
+            if params["counted"] != is_tensor:
+                expected = "a floating-point tensor without axes" if params["counted"] else "a number"
+                raise ValueError(f"the number of the step is {t}; expected {expected}")
+        if len(values) != len(found.numbers) or len(steps) not in (1, params["count"]):
+            problem = f"{len(steps) + len(values)} numbers after the tensors"
+            raise ValueError(f"{problem}; expected one step, or one for each parameter, and {', '.join(found.numbers)}")
+        for p, *others in zip(*groups, strict=True):
+            for s in others:
+                if not isinstance(p, Spec) or not isinstance(s, Spec) or s.shape != p.shape:
+                    raise ValueError(f"a parameter is {p} and has a gradient or state {s}; expected one shape")
+        return [(s.dtype, s.shape) for group in (groups[0], *groups[2:]) for s in tensors(tuple(group))]
+
+    return infer
 
 
 _DRAWS = {"lr": 0.01, "eps": 1e-3, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99}
@@ -136,23 +183,32 @@ _DRAWS = {"lr": 0.01, "eps": 1e-3, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0
 
 
 def _samples(
-    states: StateNames,
-    numbers: Sequence[str],
-    positive: Sequence[str],
-    variants: Sequence[dict[str, Any]],
-    draws: dict[str, float],
+    found: UpdateRule, positive: Sequence[str], variants: Sequence[dict[str, Any]], draws: dict[str, float]
 ) -> Samples:
     def samples(rng: np.random.Generator) -> list[Sample]:
-        found = []
-        values = tuple({**_DRAWS, **draws}[n] for n in numbers)
-        for number, flags in enumerate(variants):
-            names = states(**flags)
-            tensors_drawn = [rng.uniform(-1, 1, s) for _ in range(2) for s in SHAPES]
-            for state in names:
-                tensors_drawn += [rng.uniform(0.01 if state in positive else -1, 1, s) for s in SHAPES]
-            for t in (7, np.array(3, np.float32), np.array(0, np.float32))[: 3 if not number else 1]:
-                params = {"count": len(SHAPES), **flags, "counted": isinstance(t, np.ndarray)}
-                found.append(Sample((*tensors_drawn, t, *values), params, differentiable=False))
-        return found
+        drawn = []
+        values = tuple({**_DRAWS, **draws}[n] for n in found.numbers)
+        for number, chosen in enumerate(variants):
+            flags = {**found.flags, **chosen}
+            arrays = [rng.uniform(-1, 1, s) for _ in range(2) for s in SHAPES]
+            for state in found.states(**flags):
+                arrays += [rng.uniform(0.01 if state in positive else -1, 1, s) for s in SHAPES]
+            several = (((7,), False), ((3,), True), ((0,), True), ((7, 3, 0, 1), True))
+            for steps, counted in several[: 4 if not number else 1]:
+                ts = [np.array(t, np.float32) if counted else t for t in steps]
+                params = {"count": len(SHAPES), **flags, "counted": counted}
+                drawn.append(Sample((*arrays, *ts, *values), params, differentiable=False))
+        if "weight_decay" in found.numbers:
+            drawn.append(_at_infinity(found, drawn[0]))
+        return drawn
 
     return samples
+
+
+def _at_infinity(found: UpdateRule, sample: Sample) -> Sample:
+    """A sample with an infinite parameter and no weight decay."""
+    inputs = [*sample.inputs]
+    inputs[0] = inputs[0].copy()
+    inputs[0][1] = np.inf
+    inputs[len(inputs) - len(found.numbers) + found.numbers.index("weight_decay")] = 0.0
+    return Sample(tuple(inputs), sample.params, special=True)

@@ -14,7 +14,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import Decompose, Output, Params, Sample, Specs, Tolerance, Trait, declare
-from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, call_steps, reference_steps, values_of
+from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, fused_elementwise, reference_steps, values_of
 
 
 def rows(xs: Any, lists: int, count: int) -> Iterator[tuple[Any, ...]]:
@@ -51,8 +51,8 @@ def _foreach_elementwise(*xs: Any, lists: int = 1, count: int = 1, steps: Any = 
 
 
 def _decomposed(*xs: Any, lists: int, count: int, steps: Any, results: Any) -> Any:
-    found = [call_steps(row, steps) for row in rows(xs, lists, count)]
-    return tuple(values[r] for r in results for values in found)
+    found = [fused_elementwise([*row], steps, results) for row in rows(xs, lists, count)]
+    return tuple(values[r] for r in range(len(results)) for values in found)
 
 
 _LERP: tuple[GroupStep, ...] = (("subtract", (1, 0), ()), ("multiply", (3, 2), ()), ("add", (0, 4), ()))

@@ -13,7 +13,7 @@ from polyhal.backends.common.problems.multi_tensor import (
     MultiTensorKernel,
     TensorSlot,
 )
-from polyhal.backends.opencl.lowering.pointwise import copy
+from polyhal.backends.opencl.lowering.pointwise import copy, foreach
 from polyhal.backends.opencl.lowering.support.multi_tensor import batches, by_alignment, chunk_ranges, definitions
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -64,5 +64,5 @@ def _norms(runtime: Runtime, partial: Workspace, out: Tensor, ranges: Sequence[t
 
 
 LOWERINGS = optim.lowerings(
-    MultiTensorBuilders(copy.copy, _over_slots, _total, copy.fill, chunk_ranges, _norms, counts_by_slot=True)
+    MultiTensorBuilders(copy.copy, _over_slots, _total, copy.fill, chunk_ranges, _norms, foreach.over_slots)
 )

@@ -65,14 +65,15 @@ class KernelText(StatementText):
         values = []
         for i, spec in enumerate(inputs):
             if isinstance(spec, ScalarSpec):
-                values.append(self._number(i, spec.dtype))
+                values.append(self.number(i, spec.dtype))
             elif spec is None:
                 values.append(RegisterValue("", dtypes.float32))
             else:
-                values.append(self._load(next(o for o in operands if o.position == i)))
+                values.append(self.load_operand(next(o for o in operands if o.position == i)))
         return values
 
-    def _number(self, position: int, dtype: DType) -> RegisterValue:
+    def number(self, position: int, dtype: DType) -> RegisterValue:
+        """Load an input that is a number into a register."""
         # Integers are passed in 64 bits, so that a number outside the range of a small dtype wraps instead of failing to pack.
         cls = register_class(dtype)
         passed: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
@@ -81,7 +82,8 @@ class KernelText(StatementText):
         self.compute.append(f"const VEC({register}) r{position} = (VEC({register}))(({register})x{position});")
         return RegisterValue(f"r{position}", dtype)
 
-    def _load(self, operand: ElementwiseOperand) -> RegisterValue:
+    def load_operand(self, operand: ElementwiseOperand) -> RegisterValue:
+        """Load the elements of a tensor from its pointer q<position> into a register."""
         position, name = operand.position, operand.dtype.name
         self.registers.append(f"VEC(COMPUTE({name})) r{position};")
         access, stride = operand.access.upper(), f", t{position}" if operand.access == "strided" else ""

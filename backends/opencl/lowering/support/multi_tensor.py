@@ -33,9 +33,9 @@ class Batch:
     """Slots that the kernel declares; those that are not used follow."""
 
 
-def slots_per_launch(runtime: Runtime, operands: int) -> int:
-    """Return how many slots of `operands` tensors fit in the device's limit for kernel parameters."""
-    room = int(runtime.device.max_parameter_size) - _OTHER_BYTES
+def slots_per_launch(runtime: Runtime, operands: int, other: int = _OTHER_BYTES) -> int:
+    """Return how many slots of `operands` tensors fit in the device's limit for kernel parameters, beside `other` bytes."""
+    room = int(runtime.device.max_parameter_size) - max(other, _OTHER_BYTES)
     return max(1, min(_MAX_SLOTS, room // (operands * _BYTES_PER_TENSOR + _BYTES_PER_SLOT)))
 
 
@@ -103,9 +103,11 @@ def _chunk_size(runtime: Runtime) -> int:
     return _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
 
 
-def batches(runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot]) -> list[Batch]:
-    """Distribute slots over launches; empty ones are left out."""
-    per_launch = slots_per_launch(runtime, len(operands))
+def batches(
+    runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], other: int = _OTHER_BYTES
+) -> list[Batch]:
+    """Distribute slots over launches; empty ones are left out. `other` is the size of the parameters that all slots share."""
+    per_launch = slots_per_launch(runtime, len(operands), other)
     filled = [s for s in slots if s.size]
     parts = [filled[i : i + per_launch] for i in range(0, len(filled), per_launch)]
     return [_batch(runtime, operands, part, per_launch) for part in parts]

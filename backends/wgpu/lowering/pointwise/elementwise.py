@@ -37,7 +37,7 @@ _MIN_INNER = 8
 
 
 @dataclass(slots=True)
-class _Body:
+class ElementBody:
     """The generated part of a kernel: how one element is computed. A `Writer` of `backends.common.codegen.statements`."""
 
     dialect: WGSLDialect = field(default_factory=WGSLDialect)
@@ -80,8 +80,8 @@ def group(
         return LaunchSequence(launches)
     axes, operands = merge_axes(inputs, outputs)
     width, lanes = _width(axes, operands, len(inputs))
-    body = _Body()
-    values = evaluate(body, steps, [_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)])
+    body = ElementBody()
+    values = evaluate(body, steps, [load_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)])
     targets = [o for o in operands if o.position >= len(inputs)]
     stored = [cast(body, values[i], o.dtype) for i, o in zip(results, targets, strict=True)]
     size = runtime.features.group_size
@@ -140,7 +140,8 @@ def _width(axes: tuple[int, ...], operands: Sequence[ElementwiseOperand], inputs
     return _LANES, {o.position: _LANES if vectorizable[o.position] and o.dtype.itemsize <= 4 else 1 for o in operands}
 
 
-def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> RegisterValue:
+def load_input(body: ElementBody, position: int, spec: InputSpec | None, int64: bool) -> RegisterValue:
+    """Return the register of an input: the element of a tensor, or a number, which is loaded."""
     if spec is None:
         return RegisterValue("", dtypes.float32)
     if isinstance(spec, Spec):
@@ -152,7 +153,7 @@ def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> R
     return _number(body, position, dtype)
 
 
-def _number(body: _Body, position: int, dtype: DType) -> RegisterValue:
+def _number(body: ElementBody, position: int, dtype: DType) -> RegisterValue:
     cls = register_class(dtype)
     name, register = f"x{position}", f"r_x{position}"
     body.args[name] = Scalar(position)

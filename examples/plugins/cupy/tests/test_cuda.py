@@ -208,9 +208,8 @@ def test_convolution(
 def test_more_parameters_than_one_launch_takes(device: Any, rng: np.random.Generator) -> None:
     count = 230
     sizes = rng.integers(1, 9000, count)
-    tensors = [tensor(rng.uniform(0.01, 1, n), device) for _ in range(4) for n in sizes]
-    check("adam_step", (*tensors, 1e-2, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001), count=count, decoupled=True)
-    check("sum_of_squares", tuple(tensors[:count]))
+    tensors = [tensor(rng.uniform(0.01, 1, n), device) for n in sizes]
+    check("sum_of_squares", tuple(tensors))
 
 
 # --- memory, errors, the rest of the contract -----------------------------------------------------------------------

@@ -1,0 +1,64 @@
+"""`foreach_elementwise` as steps on slots: one slot for each position of its lists."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from polyhal.backends.common.codegen.elementwise import ExpressionStep
+from polyhal.backends.common.launching.launch import Scalar, Tensor
+from polyhal.backends.common.problems.multi_tensor import SlotOperand, SlotSteps, TensorSlot, too_large
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.pointwise.foreach_elementwise import rows
+from polyhal.hal.protocol import Declined, InputSpec
+
+
+def slots_of(
+    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any]
+) -> tuple[SlotSteps, list[TensorSlot]] | Declined:
+    """Return the steps and slots of a call: a slot has the tensors at one position of the lists, then of the results."""
+    lists, count = params["lists"], params["count"]
+    tensors = [s for s in (*inputs[: lists * count], *outputs) if isinstance(s, Spec)]
+    if not all(s.is_contiguous for s in tensors) or too_large(tensors):
+        return Declined("tensors that are not contiguous, or too large")
+    first = next(rows(inputs, lists, count))
+    read = [SlotOperand(f"q{i}", s.dtype, True) for i, s in enumerate(first[:lists]) if isinstance(s, Spec)]
+    written = [SlotOperand(f"q{len(first) + i}", s.dtype) for i, s in enumerate(outputs[::count])]
+    shared = [Tensor(i) if isinstance(inputs[i], Spec) else Scalar(i) for i in range(lists * count, len(inputs))]
+    writes = tuple((lists + i, value) for i, value in enumerate(params["results"]))
+    steps = SlotSteps((*read, *written), first, tuple(shared), params["steps"], writes)
+    return steps, [_slot(inputs, outputs, lists, count, i) for i in range(count)]
+
+
+def _slot(
+    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], lists: int, count: int, i: int
+) -> TensorSlot:
+    """The tensors at position `i` of the lists, then of the results."""
+    read = range(i, lists * count, count)
+    written = range(i, len(outputs), count)
+    specs = [s for s in (*(inputs[k] for k in read), *(outputs[k] for k in written)) if isinstance(s, Spec)]
+    arguments = (*map(Tensor, read), *(Tensor(len(inputs) + k) for k in written))
+    return TensorSlot(arguments, specs[0].size, all(s.aligned for s in specs))
+
+
+def leading(steps: Sequence[ExpressionStep], of_elements: Collection[int]) -> int:
+    """Return how many of the first steps depend on none of the inputs `of_elements`: once computed, they serve all elements."""
+    for number, step in enumerate(steps):
+        if not set(of_elements).isdisjoint(step.arguments):
+            return number
+    return len(steps)
+
+
+def products_in_sums(steps: Sequence[ExpressionStep], inputs: int, kept: Collection[int]) -> set[int]:
+    """Return the products that one sum alone takes, which a processor may compute together with a single rounding.
+
+    Not the product from which another is subtracted; nor values that are `kept`.
+    """
+    uses = Counter(a for step in steps for a in step.arguments)
+    taken = {a for step in steps if step.op in ("add", "subtract") for a in step.arguments[step.op == "subtract" :]}
+    return {
+        inputs + i
+        for i, step in enumerate(steps)
+        if step.op == "multiply" and inputs + i in taken and uses[inputs + i] == 1 and inputs + i not in kept
+    }

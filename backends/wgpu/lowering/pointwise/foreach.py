@@ -1,0 +1,83 @@
+"""Groups of elementwise ops on each of many tensors, as many of them in a launch as its buffers and parameters hold.
+
+Template: shaders/wgsl/pointwise/foreach.wgsl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyhal.backends.common.codegen.elementwise import translate
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
+from polyhal.backends.common.launching.launch import LaunchSequence, Scalar
+from polyhal.backends.common.problems.foreach import leading, products_in_sums, slots_of
+from polyhal.backends.common.problems.multi_tensor import MultiTensorKernel, SlotSteps, TensorSlot, always
+from polyhal.backends.wgpu.lowering.pointwise.elementwise import ElementBody, load_input
+from polyhal.backends.wgpu.lowering.support.multi_tensor import over_slots, slots_per_launch
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+
+def _foreach(
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    found = slots_of(inputs, outputs, params)
+    launches = found if isinstance(found, Declined) else over_tensors(runtime, *found)
+    return launches if isinstance(launches, Declined) else LaunchSequence(launches)
+
+
+def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) -> list[Launch] | Declined:
+    """Return launches that run a group of steps on the tensors of all slots."""
+    tensors = [s for s in group.inputs if isinstance(s, Spec)]
+    if not all(s.dtype.is_floating_point for s in tensors) or not all(o.dtype.is_floating_point for o in group.operands):
+        return Declined("tensors that are not floating point")
+    translation = translate(runtime, group.inputs, group.steps)
+    if isinstance(translation, Declined):
+        return translation
+    steps, renumbered = translation
+    body = ElementBody()
+    values = [_input(body, group, i, s, runtime.features.int64) for i, s in enumerate(group.inputs)]
+    written = [renumbered[value] for _, value in group.writes]
+    within = products_in_sums(steps, len(values), written) if group.fuses else set()
+    first = leading(steps, range(group.reads))
+    values = evaluate(body, steps[:first], values, within)
+    prologue, body.compute = [*body.prepare, *body.compute], []
+    values = evaluate(body, steps[first:], values, within)
+    arguments = {
+        (f"x{i}" if isinstance(x, Scalar) else f"a{i}"): x for i, x in enumerate(group.shared, group.reads)
+    }
+    if slots_per_launch(runtime, len(group.operands), arguments) < 1:
+        return Declined(f"{len(group.operands)} tensors and {len(arguments)} numbers of a position do not fit in a launch")
+    definitions: dict[str, Any] = {
+        "SHARED": [
+            {"name": f"a{i}", "dtype": s.dtype.name}
+            for i, s in enumerate(group.inputs) if i >= group.reads and isinstance(s, Spec)
+        ],
+        "NUMBERS": ", ".join(body.numbers),
+        "PROLOGUE": prologue,
+        "COMPUTE": body.compute,
+        "READS": [(f"r_a{i}", group.operands[i].name) for i in range(group.reads)],
+        "WRITES": [
+            (group.operands[index].name, cast(body, values[value], group.operands[index].dtype))
+            for (index, _), value in zip(group.writes, written, strict=True)
+        ],
+    }  # fmt: skip
+    kernel = MultiTensorKernel("foreach", group.operands, definitions)
+    filled = [s for s in slots if s.size]
+    return over_slots(runtime, "pointwise/foreach", kernel, filled, always({**arguments, **body.args}))[0]
+
+
+def _input(body: ElementBody, group: SlotSteps, position: int, spec: InputSpec | None, int64: bool) -> RegisterValue:
+    value = load_input(body, position, spec, int64)
+    if position >= group.reads:
+        shared = group.shared[position - group.reads]
+        if isinstance(shared, Scalar):
+            body.args[f"x{position}"] = shared
+        else:
+            body.prepare.append(f"let {value.register} = a{position}_at(p.o_a{position});")
+    return value
+
+
+LOWERINGS = {"foreach_elementwise": _foreach}

@@ -1,0 +1,97 @@
+"""Kernels over several tensors at once: how many slots fit in a launch, and windows of tensors that are too large to bind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor, Workspace
+from polyhal.backends.common.problems.multi_tensor import ExtraArguments, MultiTensorKernel, TensorSlot
+from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
+from polyhal.backends.wgpu.lowering.support import group_reduce
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.layout import ALIGNMENT, Ref, contiguous
+from polyhal.hal.protocol import Launch, SimpleLaunch
+
+_MAX_SLOTS = 8
+_CPU_CHUNK = 16384
+_GPU_CHUNK = 4096
+
+
+def over_slots(
+    runtime: Runtime, file: str, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: ExtraArguments
+) -> tuple[list[Launch], int]:
+    """Return the launches of the kernel of a file over all slots, and the number of their workgroups.
+
+    Raises KernelBuildError if the buffers and parameters of one slot are too many for a launch.
+    """
+    launches: list[Launch] = []
+    chunks = 0
+    max_elements = (runtime.features.max_binding - 256) // max(o.dtype.itemsize for o in kernel.operands)
+    for aligned in (True, False):
+        bindable = [s for s in slots if s.aligned is aligned and s.size <= max_elements]
+        per_launch = slots_per_launch(runtime, len(kernel.operands), extra(0))
+        for start in range(0, len(bindable), per_launch):
+            launch, groups = _launch(runtime, file, kernel, bindable[start : start + per_launch], extra(chunks))
+            launches.append(launch)
+            chunks += groups
+    for slot in slots:
+        step = max_elements // ALIGNMENT * ALIGNMENT
+        for start in range(0, slot.size if slot.size > max_elements else 0, step):
+            window = TensorSlot(
+                tuple(Tensor(t.index) for t in slot.tensors), min(step, slot.size - start), slot.aligned
+            )
+            launch, groups = _launch(runtime, file, kernel, [window], extra(chunks))
+            launches.append(_on_window(launch, kernel, window, start))
+            chunks += groups
+    return launches, chunks
+
+
+def _launch(
+    runtime: Runtime, file: str, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: Arguments
+) -> tuple[Launch, int]:
+    """Return one launch over slots of equal alignment, and its number of workgroups."""
+    chunk = _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
+    groups = sum(ceil_div(s.size, chunk) for s in slots)
+    args: dict[str, Argument] = {f"size{i}": slot.size for i, slot in enumerate(slots)}
+    for i, slot in enumerate(slots):
+        args |= {f"{operand.name}{i}": t for operand, t in zip(kernel.operands, slot.tensors, strict=True)}
+    definitions = {**_definitions(runtime, kernel, slots[0].aligned), "SLOTS": len(slots), "CHUNK": chunk}
+    return runtime.launch(file, definitions, {**args, **extra}, groups), groups
+
+
+def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, start: int) -> Launch:
+    """Return the launch on the elements from `start` on of tensors that are too large to bind whole."""
+
+    def run(*args: Any) -> None:
+        arguments = list(args)
+        for operand, tensor in zip(kernel.operands, window.tensors, strict=True):
+            if operand.single:
+                continue
+            whole = arguments[tensor.index]
+            handle, offset = (whole.handle, whole.offset) if isinstance(whole, Ref) else (whole, 0)
+            arguments[tensor.index] = Ref(handle, contiguous(operand.dtype, (window.size,)), offset + start)
+        launch(*arguments)
+
+    return SimpleLaunch(launch.name, run)
+
+
+def slots_per_launch(runtime: Runtime, operands: int, extra: Arguments) -> int:
+    """Return how many slots a launch can bind beside other arguments."""
+    buffers = sum(isinstance(value, (Tensor, Workspace)) for value in extra.values())
+    words = sum(not isinstance(value, Workspace) for value in extra.values())
+    return min(
+        _MAX_SLOTS, (runtime.features.max_buffers - buffers) // operands, (MAX_PARAMETER_WORDS - words) // (operands + 1)
+    )  # fmt: skip
+
+
+def _definitions(runtime: Runtime, kernel: MultiTensorKernel, aligned: bool) -> dict[str, Any]:
+    operands = [
+        {"name": o.name, "dtype": o.dtype.name, "read_only": o.read_only, "single": o.single} for o in kernel.operands
+    ]
+    size = runtime.features.group_size
+    return {
+        **group_reduce.definitions(runtime, size, size), **kernel.definitions, "OPERANDS": operands,
+        "WIDTH": 4 if aligned else 1,
+    }  # fmt: skip
