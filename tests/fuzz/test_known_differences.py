@@ -111,6 +111,11 @@ CASES = (
     ),
     _Case(
         "at infinities and NaN",
+        "v1 = torch.linalg.matrix_power(x1, 3)",
+        {"x1": leaf([[-0.5, -0.125], [-0.5, INF]], "float32")},
+    ),
+    _Case(
+        "at infinities and NaN",
         "v1 = torch.searchsorted(x1, x2)",
         {"x1": leaf([0.0, NAN], "float32"), "x2": leaf([0.5, 0.25], "float32")},
     ),

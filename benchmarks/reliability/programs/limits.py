@@ -27,11 +27,14 @@ class Limit(NamedTuple):
 
 
 _FORMULA = "the limit, where PyTorch's formula is a difference, a quotient or a product of infinities and zeros"
+_ORDER = "products in another order: A(AA) or (AA)A"
 LIMITS = (
     Limit(r"quantile\(|interpolate\(|trapezoid\(|kl_div\(|logcumsumexp\(|var_mean\(", "number", _FORMULA),
     Limit(r"airy_ai\(|zeta\(|bessel_\w+\(|log_ndtr\(|softsign\(|logaddexp2?\(|copysign_?\(", "number", _FORMULA),
     Limit(r"batch_norm\(|layer_norm\(|LayerNorm\(|BatchNorm\w+\(|prod\(", "number", _FORMULA),
     Limit(r"scaled_dot_product_attention\(|MultiheadAttention\(", "number", "excluded keys and values are not read"),
+    Limit(r"matrix_power\(", "nan", _ORDER),
+    Limit(r"matrix_power\(", "number", _ORDER),
     Limit(r"copysign_?\(", "number", "the second derivative is 0", gradients_alone=True, at_zero=True),
     Limit(r"soft_margin_loss\(", "finite", "the logarithm of a sum of exponentials that are infinite in PyTorch"),
     Limit(
