@@ -112,17 +112,12 @@ CASES = (
     _Case(
         "at infinities and NaN",
         "v1 = torch.linalg.matrix_power(x1, 3)",
-        {"x1": leaf([[-0.5, -0.125], [-0.5, INF]], "float32")},
+        {"x1": leaf([[-0.482, -0.045], [-0.482, INF]], "float32")},
     ),
     _Case(
         "at infinities and NaN",
         "v1 = torch.searchsorted(x1, x2)",
         {"x1": leaf([0.0, NAN], "float32"), "x2": leaf([0.5, 0.25], "float32")},
-    ),
-    _Case(
-        "a second backward pass",
-        "v1 = (x1 * 0.5).sum()\nv1.backward()\nv1.backward()",
-        {"x1": X},
     ),
     _Case(
         "a hook of a view",

@@ -9,14 +9,17 @@ import pytest
 from devices import TEST_DEVICES
 
 from benchmarks.reliability.programs.agree import assert_agrees, leaf, program_of
-from benchmarks.reliability.programs.execute import run
+from benchmarks.reliability.programs.difference import OneError
+from benchmarks.reliability.programs.execute import Raised, run
 from benchmarks.reliability.programs.generate import generate
 from benchmarks.reliability.programs.judge import Truth, differences
+from benchmarks.reliability.programs.known import explained
 from benchmarks.reliability.programs.libraries import Polyhal, PyTorch
 from benchmarks.reliability.programs.modes import MODES
 from benchmarks.reliability.programs.mutations import MUTATIONS, Mutation, hunt, planted
 from benchmarks.reliability.programs.ops import families
 from benchmarks.reliability.programs.reduce import as_test, reduced
+from benchmarks.reliability.programs.trace import trace
 from benchmarks.reliability.programs.worker import one
 from benchmarks.reliability.programs.workers import results
 from polyhal import Device
@@ -163,6 +166,65 @@ def test_an_error_in_one_library_alone_is_a_difference(numpy_device: Device) -> 
     with contextlib.suppress(KeyError):
         del seen[0].raised[1]
     assert [d.kind for d in differences(Truth(program), seen)] == ["does not raise"]
+
+
+def test_errors_of_mistakes_are_judged_one_by_one(numpy_device: Device) -> None:
+    text = """
+    with raising(1000):
+        x1[5]
+    v1 = F.tanhshrink(x1)
+    with raising(1002):
+        x1.reshape(7)
+    v1.sum().backward()
+    """
+    program = program_of(text, x1=leaf([0.5, 1.0], "float32", requires_grad=True))
+    seen = run(program, Polyhal(numpy_device))
+    assert list(seen[0].raised) == [0, 2]
+    assert not differences(Truth(program), seen)
+    del seen[0].raised[0]
+    seen[0].raised[1] = Raised("AutogradError", "[tanhshrink] 'x' was changed in place after it was saved")
+    found = differences(Truth(program), seen)
+    assert [(d.position, d.is_ours) for d in found if isinstance(d, OneError)] == [(0, False), (1, True)]
+    assert [bool(explained(program, d)) for d in found] == [False, True]
+
+
+def test_errors_after_the_end_of_a_call_in_one_library_are_not_judged() -> None:
+    text = "v1 = torch.sin(x1)\nv2 = v1.sum()\nwith raising(1001):\n    x1[5]"
+    program = program_of(text, x1=leaf([0.5], "float32"))
+    seen = run(program, PyTorch())
+    seen[0].raised, seen[0].end = {1: Raised("ShapeError", "")}, 1
+    (found,) = differences(Truth(program), seen)
+    assert isinstance(found, OneError)
+    assert (found.position, found.is_ours) == (1, True)
+
+
+def test_a_second_backward_pass_that_pytorch_refuses_is_judged_by_its_values(numpy_device: Device) -> None:
+    program = program_of(
+        "v1 = (x1 * 0.5).sum()\nv1.backward()\nv1.backward()", x1=leaf([1.0, 2.0], "float32", requires_grad=True)
+    )
+    seen = run(program, Polyhal(numpy_device))
+    assert not differences(Truth(program), seen)
+    seen[0].values["x1.grad"].array[1] = 0.5
+    assert [(d.name, d.kind) for d in differences(Truth(program), seen)] == [("x1.grad", "value")]
+
+
+def test_a_trace_follows_writes_views_and_gradients() -> None:
+    text = """
+    v1 = torch.sin(x1)
+    v2 = v1[1:]
+    v3 = torch.cos(x2)
+    v2.copy_(v3[1:])
+    v4 = torch.exp(x2)
+    v5 = v1.sum()
+    v5.backward()
+    """
+    leaves = {n: leaf([1.0, 2.0], "float32", requires_grad=n == "x1") for n in ("x1", "x2")}
+    steps = trace(program_of(text, **leaves), 0)
+    for name in ("v1", "v5", "x1.grad"):
+        behind = [s.text for s in steps.behind(name)]
+        assert "v3 = torch.cos(x2)" in behind
+        assert "v4 = torch.exp(x2)" not in behind
+    assert [s.text for s in steps.behind("v4")] == ["v4 = torch.exp(x2)"]
 
 
 def test_a_leaf_of_several_uses_has_the_sum_of_its_gradients(device: Device) -> None:

@@ -81,7 +81,7 @@ class Session:
             variables |= self._arguments(number)
             self.library.begin(variables)
             for position, statement in enumerate(self.program.body):
-                variables["raising"] = functools.partial(_raising, seen, position)
+                variables["raising"] = functools.partial(_raising, seen, self.library, position)
                 try:
                     exec(code(statement.text), variables)
                 except Exception as error:
@@ -174,10 +174,11 @@ def _named_tensors(variables: dict[str, Any], library: Library) -> Iterator[tupl
 
 
 @contextlib.contextmanager
-def _raising(seen: Observation, position: int, number: int) -> Iterator[None]:
+def _raising(seen: Observation, library: Library, position: int, number: int) -> Iterator[None]:
     """Note the error of a mistake, a statement that may fail, and go on. `number` is part of the statement's text alone."""
     try:
-        yield
+        with library.mistaken():
+            yield
     except Exception as error:
         seen.raised[position] = _described(error)
 

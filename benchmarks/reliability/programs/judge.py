@@ -28,6 +28,7 @@ _FACTOR = 64.0
 functions to 4 units. Values are about 1 in programs: terms of that size may cancel within an op or its gradient."""
 _JUMP = 512.0
 """The condition of an element from which on it is not judged."""
+_REFUSALS = ("modified by an inplace operation", "Trying to backward through the graph a second time")
 _PROBES = (3, 7, 24)
 """Runs with errors: a value that so many do not explain is judged by more, and a difference is believed after the last."""
 
@@ -47,13 +48,14 @@ class Truth:
 
     @functools.cached_property
     def double(self) -> Sequence[Observation]:
-        """Runs in double precision. Where PyTorch refuses a backward pass after writes, values are kept as they were saved."""
+        """Runs in double precision. Backward passes that PyTorch refuses are computed, with values as they were saved."""
         return self._run(Double(lenient=self.is_refused))
 
     @property
     def is_refused(self) -> bool:
-        """True if PyTorch refuses a statement of the program because a saved value was overwritten."""
-        return any("modified by an inplace operation" in e.message for o in self.native for e in o.raised.values())
+        """True if PyTorch refuses a statement of the program because a saved value was overwritten or freed."""
+        ends = (o.raised[o.end].message for o in self.native if o.end is not None)
+        return any(refusal in message for message in ends for refusal in _REFUSALS)
 
     def probe(self, k: int) -> Sequence[Observation]:
         """Run in double precision with errors of `sizes[k]` after each statement."""
@@ -104,10 +106,10 @@ def _of_call(truth: Truth, number: int, seen: Observation, captured: bool) -> It
             if not _is_argument_gradient(name):
                 yield Missing(number, name, value)
             continue
-        reference = native.values.get(name, value)
-        problem = _facts(truth, number, name, found, reference if not lenient else None, captured)
-        if problem is None and not _is_near(found, native.values.get(name)):
-            problem = _values(truth, number, name, found)
+        rounded = None if lenient else native.values.get(name)  # PyTorch's run ended early if it is refused
+        problem = None if lenient else _facts(truth, number, name, found, rounded or value, captured)
+        if problem is None and not _is_near(found, rounded):
+            problem = _values(truth, number, name, found, rounded)
         if problem is not None:
             yield problem
     for name in sorted(seen.values.keys() - expected.values.keys()):
@@ -136,11 +138,7 @@ def _varies(truth: Truth, number: int, name: str, shape: tuple[int, ...]) -> boo
     return any(name not in values or values[name].array.shape != shape for values in runs)
 
 
-def _facts(
-    truth: Truth, number: int, name: str, found: Value, expected: Value | None, captured: bool
-) -> WrongFact | None:
-    if expected is None:
-        return None
+def _facts(truth: Truth, number: int, name: str, found: Value, expected: Value, captured: bool) -> WrongFact | None:
     shape = expected.array.shape
     if found.array.shape != shape:
         varies = _varies(truth, number, name, shape)
@@ -164,11 +162,10 @@ def _is_near(found: Value, native: Value | None) -> bool:
     return bool(same.all())
 
 
-def _values(truth: Truth, number: int, name: str, found: Value) -> Difference | None:
+def _values(truth: Truth, number: int, name: str, found: Value, native: Value | None) -> Difference | None:
     if name not in truth.double[number].values:
         return None
     exact = truth.double[number].values[name].array
-    native = truth.native[number].values.get(name)
     if exact.shape != found.array.shape:
         varies = _varies(truth, number, name, exact.shape)
         return None if varies else WrongFact(number, name, "shape", found.array.shape, exact.shape)

@@ -69,12 +69,6 @@ KNOWN = (
         values.sign_of_zero,
     ),
     Known(
-        "a second backward pass",
-        "A graph whose nodes saved no tensor can be walked again. PyTorch refuses that for products with numbers, and for "
-        "functions that save an operand although its shape is enough (`avg_pool2d`).",
-        errors.walked_again,
-    ),
-    Known(
         "a hook of a view",
         "PyTorch gives a view a new node when its base was written to, also without gradients, and drops its hooks; they stay "
         "here, where the values of the tape are the same.",

@@ -49,11 +49,6 @@ def broadcast_in_pytorch(program: Program, difference: Difference) -> bool:
     return shared and bool(_steps(program, difference, r"autograd\.grad\("))
 
 
-def walked_again(program: Program, difference: Difference) -> bool:
-    """PyTorch's error at a second backward pass through nodes that saved no tensor here."""
-    return _message(difference, is_ours=False).startswith("Trying to backward through the graph a second time")
-
-
 def defined_gradient(program: Program, difference: Difference) -> bool:
     """An error of PyTorch, which has no derivative of an op."""
     return bool(re.search(r"derivative for '?(aten::)?\w+'? is not implemented", _message(difference, is_ours=False)))

@@ -73,6 +73,11 @@ class Library:
         """Apply settings while a program runs."""
         yield
 
+    @contextlib.contextmanager
+    def mistaken(self) -> Iterator[None]:
+        """Apply settings while a mistake runs, a statement that must fail."""
+        yield
+
     def begin(self, variables: dict[str, Any]) -> None:
         """Follow the start of a call, with the leaves. No-op: some libraries watch."""
 
@@ -143,6 +148,13 @@ class _DoubleTorch:
         return getattr(torch, name)
 
 
+_RUN = torch.autograd._engine_run_backward
+
+
+def _retain(roots: Any, gradients: Any, retain_graph: bool, *rest: Any, **more: Any) -> Any:
+    return _RUN(roots, gradients, True, *rest, **more)
+
+
 SUMS = frozenset(call.op for name in ("reduction", "contraction", "networks") for call in families()[name]) | {"module"}
 """Ops with errors of some units of their operands, not only of their results."""
 
@@ -152,6 +164,8 @@ class Double(PyTorch):
 
     `unit` makes it a run with errors: after each statement its results are off by random amounts of so many units in the last
     place of the dtypes that they have in the program. How far such runs are from one another is the program's condition.
+    A `lenient` run computes what PyTorch refuses: backward passes after writes, with values as they were saved, and second
+    ones.
     """
 
     def __init__(self, unit: float = 0.0, seed: int = 0, *, lenient: bool = False) -> None:
@@ -176,12 +190,27 @@ class Double(PyTorch):
         torch.set_default_dtype(torch.float64)
         try:
             if self.lenient:
-                with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda t: t):  # writes do not reach copies
+                # Writes do not reach copies.
+                with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda t: t), self._retaining(True):
                     yield
             else:
                 yield
         finally:
             torch.set_default_dtype(torch.float32)
+
+    @contextlib.contextmanager
+    def mistaken(self) -> Iterator[None]:
+        with self._retaining(False):
+            yield
+
+    @contextlib.contextmanager
+    def _retaining(self, always: bool) -> Iterator[None]:
+        """Keep the graphs of backward passes, or leave that to their arguments."""
+        before, torch.autograd._engine_run_backward = torch.autograd._engine_run_backward, _retain if always else _RUN
+        try:
+            yield
+        finally:
+            torch.autograd._engine_run_backward = before
 
     def after(self, statement: Statement, variables: dict[str, Any]) -> None:
         super().after(statement, variables)

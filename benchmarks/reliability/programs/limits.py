@@ -71,13 +71,14 @@ def at_a_limit(program: Program, difference: Difference) -> bool:
         "finite": np.isfinite(difference.ours) & np.isinf(difference.theirs),
         "other": ~is_nan & ~theirs_is_nan,
     }
-    kinds = {kind for kind, mark in marked.items() if mark.all()}
-    if not kinds:
-        return False
     steps = trace(program, difference.call).behind(difference.name)
     is_gradient = difference.is_gradient or any(s.calls(r"autograd\.grad\(") for s in steps)
-    limits = [x for x in LIMITS if x.ours in kinds and (is_gradient or not x.gradients_alone)]
-    return any(s.calls(x.calls) and (_is_special(s) or (x.at_zero and _has_zero(s))) for x in limits for s in steps)
+    explained = np.zeros(len(is_nan), bool)
+    for limit in (x for x in LIMITS if marked[x.ours].any() and (is_gradient or not x.gradients_alone)):
+        calls = [s for s in steps if s.calls(limit.calls)]
+        if any(_is_special(s) or (limit.at_zero and _has_zero(s)) for s in calls):
+            explained |= marked[limit.ours]
+    return bool(explained.all())
 
 
 def _is_special(step: Step) -> bool:
