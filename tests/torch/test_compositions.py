@@ -89,9 +89,29 @@ def _branches_cut(x: torch.Tensor, w: torch.Tensor) -> Tensors:
     return h * h2, h.detach() + x, again
 
 
+def _made_in_a_checkpoint(x: torch.Tensor, w: torch.Tensor) -> Tensors:
+    def made(t: torch.Tensor) -> torch.Tensor:
+        here = {"dtype": t.dtype, "device": t.device}
+        steps = torch.arange(3, **here) + torch.tensor([0.5, 1.0, 2.0], **here)
+        return torch.sin(t @ (torch.eye(3, **here) + torch.zeros(3, 3, **here))) * steps
+
+    return (checkpoint(made, x @ w, use_reentrant=False), made(x))
+
+
+def _recurrent_in_a_checkpoint(x: torch.Tensor, w: torch.Tensor) -> Tensors:
+    def layers(t: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        start, options = t.new_zeros(1, 1, 3), (False, 1, 0.0, True, False, False)
+        rnn = torch.rnn_tanh(t[:, None], start, [v, v.t()], *options)[0]
+        lstm = torch.lstm(rnn, [start, start], [torch.cat([v, v.t()] * 2)] * 2, *options)[0]
+        return torch.gru(lstm, start, [torch.cat([v, v.t(), -v])] * 2, *options)[0]
+
+    return (checkpoint(layers, x, w, use_reentrant=False), checkpoint(layers, x * 2, w, use_reentrant=False))
+
+
 PROGRAMS: tuple[Callable[..., Tensors], ...] = (
     _leaf_used_three_times, _shared_parameter, _argument_returned, _shortcuts, _written_view_used_twice,
-    _writes_between_reads, _rewritten_result, _accumulated, _equal_logits, _branches_cut,
+    _writes_between_reads, _rewritten_result, _accumulated, _equal_logits, _branches_cut, _made_in_a_checkpoint,
+    _recurrent_in_a_checkpoint,
 )  # fmt: skip
 
 
