@@ -108,10 +108,17 @@ def _recurrent_in_a_checkpoint(x: torch.Tensor, w: torch.Tensor) -> Tensors:
     return (checkpoint(layers, x, w, use_reentrant=False), checkpoint(layers, x * 2, w, use_reentrant=False))
 
 
+def _equal_views_of_a_written_result(x: torch.Tensor, w: torch.Tensor) -> Tensors:
+    y = x.sum() * 2  # of the two equal views that remain of it, one is without a gradient
+    z = y.reshape((1,))
+    z.copy_(w[0, :1])
+    return z, y.detach()
+
+
 PROGRAMS: tuple[Callable[..., Tensors], ...] = (
     _leaf_used_three_times, _shared_parameter, _argument_returned, _shortcuts, _written_view_used_twice,
     _writes_between_reads, _rewritten_result, _accumulated, _equal_logits, _branches_cut, _made_in_a_checkpoint,
-    _recurrent_in_a_checkpoint,
+    _recurrent_in_a_checkpoint, _equal_views_of_a_written_result,
 )  # fmt: skip
 
 

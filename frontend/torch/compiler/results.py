@@ -65,6 +65,8 @@ class InputView(NamedTuple):
     whole: Spec
     spec: Spec
     offset: int
+    is_argument: bool
+    """Whether PyTorch expects the argument, rather than a view of it."""
 
     def __call__(self, run: ProgramRun) -> torch.Tensor:
         x: torch.Tensor = run.arguments[self.position]
@@ -73,7 +75,7 @@ class InputView(NamedTuple):
             given = run.given[self.position]
             moved = tensors.view_of(given, spec, given.ref.offset + self.offset)
             return tensors.wrap(moved) if x.device.type == NAME else run.host.returned(moved)
-        if not self.offset and spec.shape == self.whole.shape and same_layout(spec.shape, spec.strides, x.stride()):
+        if self.is_argument:
             return x
         start: Any = x.storage_offset()
         return x.as_strided(spec.shape, spec.strides, start + self.offset)
@@ -115,8 +117,13 @@ class Made:
         return host.returned(tensors.view_of(block, self._spec, block.ref.offset))
 
 
-class MadeView(NamedTuple):
-    """A view of a block that other results share. PyTorch makes the view, so that it notices a change of one of them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class MadeView:
+    """A view of a block that other results share. PyTorch makes the view, so that it notices a change of one of them.
+
+    Each node has its own tensor, also if views are equal: PyTorch's autograd distinguishes results by identity, and marks those
+    without a gradient.
+    """
 
     base: Made
     shape: tuple[int, ...]
@@ -146,6 +153,8 @@ class GraphResults:
         self._inputs: dict[int, tuple[int, Tensor]] = {}
         self._known: dict[Any, Made] = {}
         """Blocks by node. A result that the backward graph keeps is the program's own tensor, so that changes are noticed."""
+        self._views: dict[Any, MadeView] = {}
+        """Views of blocks by node."""
         self._taken: set[int] = set()
         """The identities of buffers that no further result may share."""
         self.made: list[Tensor] = []
@@ -167,7 +176,8 @@ class GraphResults:
         source = self._inputs.get(id(x.buffer))
         if source is not None and origin.op == "placeholder" and all(s >= 0 for s in x.ref.strides):
             position, whole = source
-            return InputView(position, whole.ref.spec, x.ref.spec, x.ref.offset - whole.ref.offset)
+            offset = x.ref.offset - whole.ref.offset
+            return InputView(position, whole.ref.spec, x.ref.spec, offset, node is origin)
         fake: torch.Tensor = node.meta["val"]
         on_host = fake.device.type != NAME and not stays
         if origin not in self.bases or x.size == 0:
@@ -175,8 +185,10 @@ class GraphResults:
         base = self._block(origin, self.bases[origin], on_host)
         if node is origin:
             return base
-        first = [self._symbols.value(n.meta["val"].storage_offset()) for n in (origin, node)]
-        return MadeView(base, x.shape, self._symbols.strides(fake), first[1] - first[0])
+        if node not in self._views:
+            first = [self._symbols.value(n.meta["val"].storage_offset()) for n in (origin, node)]
+            self._views[node] = MadeView(base, x.shape, self._symbols.strides(fake), first[1] - first[0])
+        return self._views[node]
 
     def _block(self, node: torch.fx.Node, x: Tensor, on_host: bool) -> Made:
         """Return the block for the value of a node."""
