@@ -225,6 +225,13 @@ def _wrong(name: str, ours: object, theirs: object) -> WrongValue:
     return WrongValue(0, name, a, b, np.array([[0]]), 2, "float32" if a.dtype.kind == "f" else a.dtype.name)
 
 
+@pytest.mark.parametrize("name", ["one of several zeros", "the joint of prelu"])
+def test_a_gradient_at_zero_that_pytorch_has_on_neither_side_is_not_excused(name: str) -> None:
+    program = next(c.program() for c in CASES if c.name == name)
+    place = np.zeros((1, program.leaves[0].values.ndim), int)
+    assert not explained(program, WrongValue(0, "x1.grad", np.array([0.625]), np.array([1.0]), place, 16, "float32"))
+
+
 @pytest.mark.parametrize(
     ("text", "ours", "theirs"),
     [

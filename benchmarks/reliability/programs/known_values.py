@@ -72,7 +72,8 @@ def joint_of_prelu(program: Program, difference: Difference) -> bool:
         return False
     steps = trace(program, difference.call).behind(difference.name)
     is_second = any(s.calls("create_graph=True") for s in steps)
-    return is_second and any(s.calls(r"PReLU\(|prelu\(") and _has_zero(s) for s in steps)
+    at_zero = any(s.calls(r"PReLU\(|prelu\(") and _has_zero(s) for s in steps)
+    return is_second and at_zero and _is_of_parted_zeros(program, difference)
 
 
 def less_exact(program: Program, difference: Difference) -> bool:
