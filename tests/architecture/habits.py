@@ -1,0 +1,206 @@
+"""Count the habits of a private grammar in docstrings, comments and Markdown, per 10,000 words.
+
+Run `python -m tests.architecture.habits` for the table, `--list HABIT [FOLDER]` for every place. CONTRIBUTING.md has the rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HABITS: dict[str, tuple[str, re.Pattern[str]]] = {
+    name: (rule, re.compile(pattern, flags))
+    for name, (rule, pattern, flags) in {
+        "nominal what": (
+            "a *what*-clause is not a noun: 'its operands', not 'what it reads'",
+            r"(?<![.!?:] )(?<!^)\bwhat\b(?! (?:if|about)\b)(?![^.!?]*\?)",
+            re.MULTILINE,
+        ),
+        "opens with what": ("a sentence begins with its subject or verb", r"^(?:What|Those|The same)\b", 0),
+        "of which": (
+            "one sentence for each statement",
+            r"\bof (?:which|whose|these|those)\b",
+            re.IGNORECASE,
+        ),
+        "anew, beside": (
+            "overlapped with, in addition to, re-...",
+            r"\banew\b|\bbesides?\b|\bof so many\b",
+            re.IGNORECASE,
+        ),
+        "from ... on": ("a minimum or a start has a name", r"\bfrom (?:[\w.`()*]+ ){1,2}on\b(?! the\b)", re.IGNORECASE),
+        "is there": (
+            "a state has a name: resident, allocated, ready",
+            r"\b(?:is|are|was|were) there\b(?=[ ]*[.,;:)]|$)",
+            re.IGNORECASE,
+        ),
+        "gives, gets, knows": (
+            "programs send, receive, return, require, contain",
+            r"\b(?:gives|gets|told|asked|knows|wants|sees)\b",
+            re.IGNORECASE,
+        ),
+        "lies, stands": ("stored, live, represented by", r"\b(?:lies?|stands?|stood)\b", re.IGNORECASE),
+        "alike, alone, apart": (
+            "equal, only, separate, jointly",
+            r"\b(?:alike|alone|apart|together)\b",
+            re.IGNORECASE,
+        ),
+    }.items()
+}
+"""The rule and the pattern of each habit. Opening words are looked for in every docstring and comment, not in each sentence."""
+
+GOALS = {
+    "nominal what": 5.0,
+    "opens with what": 0.0,
+    "of which": 1.0,
+    "anew, beside": 0.5,
+    "from ... on": 0.2,
+    "is there": 0.2,
+    "gives, gets, knows": 5.0,
+    "lies, stands": 1.0,
+    "alike, alone, apart": 2.0,
+}
+"""Places per 10,000 words in IREE, whose sentences are plain; the tree is on its way there."""
+CEILINGS = {
+    "nominal what": 35.0,
+    "opens with what": 17.0,
+    "of which": 8.0,
+    "anew, beside": 7.0,
+    "from ... on": 4.5,
+    "is there": 1.5,
+    "gives, gets, knows": 16.0,
+    "lies, stands": 10.0,
+    "alike, alone, apart": 12.5,
+}
+"""Places per 10,000 words that the whole tree may have. They only go down."""
+
+
+class Prose(NamedTuple):
+    """A docstring, a run of comment lines, or a Markdown paragraph."""
+
+    path: Path
+    line: int
+    text: str
+
+
+def prose(folder: Path = ROOT) -> list[Prose]:
+    """Return the prose of every tracked file below a folder of a Git checkout. Generated pages and data are left out."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=folder, capture_output=True, text=True, check=True).stdout
+    return [p for name in listed.split("\0") if name and not _is_generated(name) for p in of_file(folder / name)]
+
+
+def _is_generated(name: str) -> bool:
+    return name.startswith("docs/data/") or "/results/" in name
+
+
+@cache
+def of_file(path: Path) -> tuple[Prose, ...]:
+    """Return the prose of one file; none for files of other kinds."""
+    reader = _READERS.get(path.suffix)
+    return tuple(reader(path, path.read_text(encoding="utf-8"))) if reader and path.exists() else ()
+
+
+def _of_python(path: Path, text: str) -> Iterator[Prose]:
+    for node in ast.walk(ast.parse(text)):
+        for child in getattr(node, "body", ()) if isinstance(getattr(node, "body", ()), list) else ():
+            if (
+                isinstance(child, ast.Expr)
+                and isinstance(child.value, ast.Constant)
+                and isinstance(child.value.value, str)
+            ):
+                yield Prose(path, child.lineno, _without_code(child.value.value))
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    yield from _runs(path, [(t.start[0], t.string.lstrip("#: ")) for t in tokens if t.type == tokenize.COMMENT])
+
+
+def _of_kernel(path: Path, text: str) -> Iterator[Prose]:
+    for found in re.finditer(r"/\*.*?\*/", text, re.DOTALL):
+        yield Prose(path, text.count("\n", 0, found.start()) + 1, re.sub(r"(?m)^\s*/?\*+/?", "", found.group()[:-2]))
+    lines = enumerate(text.split("\n"), 1)
+    yield from _runs(path, [(n, found[1]) for n, line in lines if (found := re.search(r"//+ ?(.*)", line))])
+
+
+def _runs(path: Path, comments: list[tuple[int, str]]) -> Iterator[Prose]:
+    """Join comments of adjacent lines."""
+    run: list[str] = []
+    for k, (line, text) in enumerate(comments):
+        if re.match(r"(?:type|noqa|fmt|pragma|mypy|ruff)\b", text):
+            continue
+        run.append(text)
+        if k + 1 == len(comments) or comments[k + 1][0] != line + 1:
+            yield Prose(path, line + 1 - len(run), " ".join(run))
+            run = []
+
+
+def _of_markdown(path: Path, text: str) -> Iterator[Prose]:
+    bare = re.sub(r"(?ms)^```.*?^```$", lambda found: "\n" * found.group().count("\n"), text)
+    line = 1
+    for paragraph in bare.split("\n\n"):
+        if paragraph.strip():
+            yield Prose(path, line, _without_code(paragraph.strip()))
+        line += paragraph.count("\n") + 2
+
+
+def _without_code(text: str) -> str:
+    return re.sub(
+        r"`[^`\n]*`", "`code`", re.sub(r"(?m)^(?: {4,}|>>> ).*$" if "::" in text else r"(?m)^>>> .*$", "", text)
+    ).strip()
+
+
+_READERS = {
+    ".py": _of_python,
+    ".md": _of_markdown,
+    ".cl": _of_kernel,
+    ".h": _of_kernel,
+    ".wgsl": _of_kernel,
+    ".cu": _of_kernel,
+}
+
+
+def places(habit: str, texts: list[Prose]) -> Iterator[tuple[Prose, str]]:
+    """Return every place of a habit, with the words around it."""
+    pattern = HABITS[habit][1]
+    for p in texts:
+        for found in pattern.finditer(p.text):
+            yield p, " ".join(p.text[max(0, found.start() - 50) : found.end() + 50].split())
+
+
+def words(texts: list[Prose]) -> int:
+    """Return the number of words."""
+    return sum(len(re.findall(r"[A-Za-z][A-Za-z'-]*", p.text)) for p in texts)
+
+
+def rates(texts: list[Prose]) -> dict[str, float]:
+    """Return places per 10,000 words by habit."""
+    total = max(words(texts), 1)
+    return {habit: 1e4 * sum(1 for _ in places(habit, texts)) / total for habit in HABITS}
+
+
+def main() -> None:
+    """Print the table or the places of one habit."""
+    parser = argparse.ArgumentParser(prog="python -m tests.architecture.habits", description=__doc__)
+    parser.add_argument("--list", choices=HABITS, help="print every place of a habit")
+    parser.add_argument("folders", nargs="*", help="folders or files of this checkout (default: all)")
+    options = parser.parse_args()
+    chosen = [Path(f).resolve() for f in options.folders] or [ROOT]
+    texts = [p for p in prose() if any(p.path.is_relative_to(f) for f in chosen)]
+    if options.list:
+        for p, text in places(options.list, texts):
+            print(f"{p.path.relative_to(ROOT)}:{p.line}: {text}")
+        return
+    print(f"{words(texts):,} words\n{'per 10,000 words':24}{'here':>8}{'at most':>9}{'goal':>7}")
+    for habit, rate in rates(texts).items():
+        print(f"{habit:24}{rate:8.1f}{CEILINGS[habit]:9.1f}{GOALS[habit]:7.1f}")
+
+
+if __name__ == "__main__":
+    main()

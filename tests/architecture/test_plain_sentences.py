@@ -1,0 +1,36 @@
+"""The rules of CONTRIBUTING.md on sentences, counted: habits that a reader of the field's other code does not know."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.architecture.habits import CEILINGS, HABITS, of_file, places, prose, rates
+
+TEXTS = prose()
+RATES = rates(TEXTS)
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_prose_keeps_below_the_ceiling_of_each_habit(habit: str) -> None:
+    most = CEILINGS[habit]
+    found = [f"{p.path}:{p.line}: {text}" for p, text in places(habit, TEXTS)]
+    assert RATES[habit] <= most, (
+        f"{RATES[habit]:.1f} per 10,000 words, at most {most}: {HABITS[habit][0]}\n" + "\n".join(found)
+    )
+
+
+def test_habits_are_counted_in_docstrings_comments_and_pages(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "a.py").write_text('"""What it is."""\n# Each reads what the other wrote.\nx = 1\n"""Those of x."""\n')
+    (tmp_path / "b.md").write_text("It lies beside what is read.\n\n```\nwhat it reads\n```\n")
+    (tmp_path / "c.cl").write_text("// From 4 rows on.\n/* Two, each of which gives one. */\nint what_it_is;\n")
+    texts = [p for name in ("a.py", "b.md", "c.cl") for p in of_file(tmp_path / name)]
+    counts = {habit: sum(1 for _ in places(habit, texts)) for habit in HABITS}
+    assert counts == {
+        "nominal what": 2, "opens with what": 2, "of which": 1, "anew, beside": 1, "from ... on": 1, "is there": 0,
+        "gives, gets, knows": 1, "lies, stands": 1, "alike, alone, apart": 0,
+    }  # fmt: skip
+
+
+def test_genuine_questions_are_allowed(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "a.md").write_text("What if a device is lost? Ask what the device reports, and why?\n")
+    assert not list(places("nominal what", list(of_file(tmp_path / "a.md"))))
