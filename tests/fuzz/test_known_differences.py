@@ -61,6 +61,12 @@ CASES = (
     ),
     _Case(
         "PyTorch copies",
+        "m1 = made(nn.GRU(2, 3), 1)\nv1 = m1(x1)[0]\nv1.mul_(2.0)\nv2 = v1.sum()\nv2.backward()",
+        {"x1": leaf([[[0.5, 1.0], [2.0, -1.0]], [[1.5, 1.0], [2.5, -1.0]]], "float32")},
+        "torch eager",
+    ),
+    _Case(
+        "PyTorch copies",
         "v1 = F.linear(x1, x2, x3)\nx1.mul_(2.0)\nv2 = v1.sum()\nv2.backward()",
         {"x1": leaf([[1.0, 2.0]], "float32"), "x2": leaf([[1.0, 2.0]], "float32"), "x3": leaf([1.0], "float32", True)},
         "torch eager",

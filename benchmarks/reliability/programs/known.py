@@ -41,7 +41,7 @@ KNOWN = (
         "`tensordot` of axes of length 1 keeps sums in PyTorch, which are copies, and `matmul` of three and more permuted "
         "axes a copy in which they are joined; here both keep their operands. LSTMs, and "
         "layers with `batch_first`, keep a copy of their input on PyTorch's CPU, and a view of it here and on the device; "
-        "attention, linear layers and cross entropy keep all operands there.",
+        "attention, linear layers and cross entropy keep all operands there, and recurrent layers their result.",
         errors.copied,
     ),
     Known(

@@ -40,7 +40,8 @@ def copied(program: Program, difference: Difference) -> bool:
     message = _message(difference, is_ours=True)
     if "modified by an inplace operation: [polyhal" not in message:
         return False
-    return "ScaledDotProd" in message or bool(_steps(program, difference, _OTHER_NODES))
+    is_recurrent = bool(re.search(r"output \d of _Layer\b", message))
+    return "ScaledDotProd" in message or is_recurrent or bool(_steps(program, difference, _OTHER_NODES))
 
 
 def broadcast_in_pytorch(program: Program, difference: Difference) -> bool:
