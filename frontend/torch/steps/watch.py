@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.weak import TensorWeakRef
 
 from polyhal.hal.capture.fake_buffer import FakeBuffer
 from polyhal.hal.capture.user_line import user_line
@@ -89,7 +89,7 @@ class StepWatch:
         """Nodes of PyTorch's graph whose gradient was computed."""
         self.arguments: set[int] = set()
         """The storages of the call's tensors."""
-        self._made: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._made: dict[int, TensorWeakRef] = {}
         """Tensors that ops of the step returned, by identity."""
         self._slots: dict[int, Slot] = {}
         self._kept: list[torch.Tensor] = []
@@ -171,7 +171,7 @@ class StepWatch:
 
     def note_result(self, x: torch.Tensor) -> None:
         """Note a tensor that an op of the step returned."""
-        self._made[id(x)] = weakref.ref(x)
+        self._made[id(x)] = TensorWeakRef(x)
 
     def note_use(self, x: torch.Tensor) -> None:
         """Note a tensor of the device that an op uses."""
