@@ -261,6 +261,22 @@ def overhead_table(result: dict[str, Any]) -> list[str]:
     return [*lines, *(f"| {row['what']} | {_median(row['us'], '.2f')} |" for row in result["rows"])]
 
 
+def optimizers_table(result: dict[str, Any]) -> list[str]:
+    """Launches and milliseconds of steps on the small parameters, before a change if that was measured, and now."""
+    ways = ("eager", "captured", "PyTorch, foreach")
+    before = {(row["device"], row["parameters"], row["optimizer"]): row["steps"] for row in result.get("before", ())}
+    lines = [f"| optimizer | device | {' | '.join(ways)} |", "|---|---|---:|---:|---:|"]
+    for row in (r for r in result["rows"] if r["parameters"] == "24 small"):
+        earlier = before.get((row["device"], row["parameters"], row["optimizer"]), {})
+        cells = [" → ".join(_launches(steps[way]) for steps in (earlier, row["steps"]) if way in steps) for way in ways]
+        lines.append(f"| {row['optimizer']} | `{row['device']}` | {' | '.join(cells)} |")
+    return lines
+
+
+def _launches(step: Mapping[str, Any]) -> str:
+    return f"{step['launches']:,}: {step['ms'][0]:.1f} ms"
+
+
 def peak_table(result: dict[str, Any]) -> list[str]:
     """Bandwidth of copies, and the rate of multiply-adds."""
     lines = ["| device | copies | multiply-adds |", "|---|---:|---:|"]

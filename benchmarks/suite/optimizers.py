@@ -138,7 +138,3 @@ def main(arguments: Sequence[str]) -> int:
     set_default_device(previous)
     write(args.json, {"benchmark": "optimizers", **describe_machine(devices), "rows": rows})
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(__import__("sys").argv[1:]))
