@@ -47,8 +47,8 @@ for case in made:
     "docs/adding-an-op.md": """
 from polyhal.hal.testing import Scope, cases
 device = polyhal.Device("numpy")
-made = [c for c in cases(device, Scope()) if c.id.split("/")[1] in ("demo_softsign", "demo_mean_abs")]
-assert len(made) >= 16, [c.id for c in made]
+made = [c for c in cases(device, Scope()) if c.id.split("/")[1] in ("demo_softsign", "demo_mean_abs", "demo_signed_step")]
+assert len(made) >= 18, [c.id for c in made]
 for case in made:
     case.run()
 """,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from polyhal.backends.common.codegen.expressions import EXPRESSIONS, expression_of
+from polyhal.backends.common.codegen.expressions import EXPRESSIONS, RELAXED, expression_of
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -135,7 +135,7 @@ def lower_fused(
     return lower
 
 
-_INTERNAL = frozenset({"clip_low", "clip_high", "gelu_tanh", "gelu_tanh_grad"})
+_INTERNAL = frozenset({"clip_low", "clip_high", "gelu_tanh", "gelu_tanh_grad", *RELAXED.values()})
 """Expressions that are halves or variants of an op, not ops."""
 _TANH_VARIANTS = {"gelu": "gelu_tanh", "gelu_grad": "gelu_tanh_grad"}
 

@@ -89,11 +89,15 @@ _SIGMOID = "K(1) / (K(1) + exp(-x))"
 _GELU_TANH_INNER = "((x + K(0.044715) * x * x * x) * K(1.5957691216057308))"
 """2 sqrt(2/pi) (x + 0.044715 x^3). With tanh(u) = 2 sigmoid(2u) - 1, gelu(x) = x sigmoid of this."""
 
+RELAXED = {"divide": "divide_relaxed"}
+"""Expressions of ops on floats that are rounded as the device does, by name of the op."""
+
 EXPRESSIONS: dict[str, Expression] = {
     # Arithmetic. Booleans add as `or` and multiply as `and`, as in NumPy.
     "add": _numeric("x + y", 2, bool="x | y"),
     "subtract": _numeric("x - y", 2),
     "multiply": _numeric("x * y", 2, bool="x & y"),
+    "divide_relaxed": Expression({"float": "x / y"}, 2),
     "divide": Expression(
         {
             "float": "quotient(x, y)",

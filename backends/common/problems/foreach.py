@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from polyhal.backends.common.codegen.elementwise import ExpressionStep
+from polyhal.backends.common.codegen.expressions import RELAXED
 from polyhal.backends.common.launching.launch import Scalar, Tensor
 from polyhal.backends.common.problems.multi_tensor import SlotOperand, SlotSteps, TensorSlot, too_large
 from polyhal.hal.layout import Spec
@@ -62,3 +64,8 @@ def products_in_sums(steps: Sequence[ExpressionStep], inputs: int, kept: Collect
         for i, step in enumerate(steps)
         if step.op == "multiply" and inputs + i in taken and uses[inputs + i] == 1 and inputs + i not in kept
     }
+
+
+def relaxed(steps: Sequence[ExpressionStep]) -> list[ExpressionStep]:
+    """Return steps whose quotients are rounded as the device does."""
+    return [replace(s, op=RELAXED.get(s.op, s.op)) for s in steps]

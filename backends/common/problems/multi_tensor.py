@@ -66,8 +66,8 @@ class SlotSteps:
     steps: tuple[GroupStep, ...]
     writes: tuple[tuple[int, int], ...]
     """(operand, value that is written to it, cast to its dtype)"""
-    fuses: bool = False
-    """Whether a product and the sum that takes it may be rounded once."""
+    relaxed: bool = False
+    """Whether compilers may round a product and the sum that takes it once, and quotients and roots as the device does."""
 
     @property
     def reads(self) -> int:

@@ -122,7 +122,7 @@ class _Call:
         inputs += [ScalarSpec(program.wide)] * program.count
         updated = [k for k in range(len(kinds)) if k != _GRADIENT]
         writes = tuple(zip(updated, program.results, strict=True))
-        return program, SlotSteps(tuple(operands), tuple(inputs), tuple(shared), program.steps, writes, fuses=True)
+        return program, SlotSteps(tuple(operands), tuple(inputs), tuple(shared), program.steps, writes, relaxed=True)
 
 
 def _with_numbers(program: RuleProgram, launches: Sequence[Launch], first: int, end: int, total: int) -> SimpleLaunch:

@@ -8,7 +8,7 @@ from typing import Any
 from polyhal.backends.common.codegen.elementwise import ElementwiseOperand, scalars_in_precision, translate
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.launch import LaunchSequence, Scalar
-from polyhal.backends.common.problems.foreach import leading, products_in_sums, slots_of
+from polyhal.backends.common.problems.foreach import leading, products_in_sums, relaxed, slots_of
 from polyhal.backends.common.problems.multi_tensor import SlotSteps, TensorSlot
 from polyhal.backends.opencl.lowering.pointwise.elementwise import division_options
 from polyhal.backends.opencl.lowering.pointwise.kernel_text import KernelText
@@ -53,7 +53,7 @@ def over_slots(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) 
             launches.append(
                 runtime.launch(
                     "pointwise/foreach", {**sizes, **generated}, {**batch.args, **text.args}, (batch.chunks * width,),
-                    (width,), options=division_options(runtime),
+                    (width,), options=[] if group.relaxed else division_options(runtime),
                 )
             )  # fmt: skip
     return launches
@@ -65,12 +65,13 @@ def _text(runtime: Runtime, group: SlotSteps) -> KernelText | Declined:
     if isinstance(translation, Declined):
         return translation
     steps, renumbered = translation
+    steps = relaxed(steps) if group.relaxed else steps
     text = KernelText()
     specs = scalars_in_precision(group.inputs, steps)
     values = [_input(text, group, position, spec) for position, spec in enumerate(specs)]
     first = leading(steps, [i for i in range(group.reads) if not group.operands[i].single])
     written = [renumbered[value] for _, value in group.writes]
-    within = products_in_sums(steps, len(specs), written) if group.fuses else set()
+    within = products_in_sums(steps, len(specs), written) if group.relaxed else set()
     values = evaluate(text, steps[:first], values, within)
     text.locate += text.compute
     text.compute = []

@@ -11,7 +11,7 @@ from typing import Any
 from polyhal.backends.common.codegen.elementwise import translate
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.launch import LaunchSequence, Scalar
-from polyhal.backends.common.problems.foreach import leading, products_in_sums, slots_of
+from polyhal.backends.common.problems.foreach import leading, products_in_sums, relaxed, slots_of
 from polyhal.backends.common.problems.multi_tensor import MultiTensorKernel, SlotSteps, TensorSlot, always
 from polyhal.backends.wgpu.lowering.pointwise.elementwise import ElementBody, load_input
 from polyhal.backends.wgpu.lowering.support.multi_tensor import over_slots, slots_per_launch
@@ -37,10 +37,11 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     if isinstance(translation, Declined):
         return translation
     steps, renumbered = translation
+    steps = relaxed(steps) if group.relaxed else steps
     body = ElementBody()
     values = [_input(body, group, i, s, runtime.features.int64) for i, s in enumerate(group.inputs)]
     written = [renumbered[value] for _, value in group.writes]
-    within = products_in_sums(steps, len(values), written) if group.fuses else set()
+    within = products_in_sums(steps, len(values), written) if group.relaxed else set()
     first = leading(steps, range(group.reads))
     values = evaluate(body, steps[:first], values, within)
     prologue, body.compute = [*body.prepare, *body.compute], []
