@@ -18,7 +18,10 @@ from polyhal.torch import private, tensors
 from polyhal.torch.device import NAME
 from polyhal.torch.failures import as_pytorch
 
-_UNARY = {"abs": "abs", "exp": "exp", "neg": "negative", "reciprocal": "reciprocal", "rsqrt": "rsqrt", "sqrt": "sqrt"}
+_UNARY = {
+    "abs": "abs", "exp": "exp", "neg": "negative", "reciprocal": "reciprocal", "rsqrt": "rsqrt",
+    "sign": "sign", "sqrt": "sqrt",
+}  # fmt: skip
 _BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "maximum": "maximum", "minimum": "minimum",
     "clamp_min": "maximum", "clamp_max": "minimum",
@@ -110,6 +113,11 @@ def _calls() -> Iterator[tuple[str, Callable[..., _Call | None]]]:
     yield "pow.ScalarAndTensor", _power
 
 
+def _has_numbers(xs: Sequence[torch.Tensor]) -> bool:
+    """Whether a list holds one number for each position."""
+    return all(x.dim() == 0 for x in xs)
+
+
 def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
     """The tensors of the lists and what they share, if they are alike: floats of one dtype, of one shape at each position."""
     first, *others = call.lists
@@ -121,7 +129,7 @@ def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
         return None
     if (len(call.steps) > 1 and dtype.itemsize < 4) or not all(x.is_contiguous() for x in flat):
         return None  # half precision is rounded after each step
-    if any(x.shape != y.shape for ys in others for x, y in zip(first, ys, strict=True)):
+    if any(x.shape != y.shape for ys in others if not _has_numbers(ys) for x, y in zip(first, ys, strict=True)):
         return None
     shared = []
     for value in call.shared:

@@ -61,3 +61,21 @@ def test_tensors_with_gaps_are_declined(device: Any, rng: Any) -> None:
     launch, _ = lower(device, "foreach_elementwise", [x, 2.0], params)
     assert isinstance(launch, Declined)
     assert "contiguous" in launch.reason
+
+
+def test_one_number_for_each_position(either: Any, rng: Any) -> None:
+    """The numbers are elements of one vector, three of four where no vector may begin."""
+    arrays = [rng.uniform(-2, 2, n).astype(np.float32) for n in _SIZES]
+    numbers = rng.uniform(-2, 2, len(_SIZES)).astype(np.float32)
+    refs = [upload(either, x) for x in arrays]
+    vector = upload(either, numbers)
+    singles = [either.view(vector, (), (), i) for i in range(len(refs))]
+    steps = (("multiply", (0, 1), ()), ("abs", (1,), ()), ("add", (2, 3), ()))
+    params = {"lists": 2, "count": len(refs), "steps": steps, "results": (4,)}
+    outs = [either.empty(dtypes.float32, x.shape) for x in arrays]
+    inputs = (*refs, *singles)
+    launch = either.backend.lower("foreach_elementwise", tuple(r.spec for r in inputs), tuple(r.spec for r in outs), params)
+    assert not isinstance(launch, Declined), launch.reason
+    launch(*inputs, *outs)
+    for out, x, number in zip(outs, arrays, numbers, strict=True):
+        np.testing.assert_allclose(either.download(out), x * number + abs(number), rtol=1e-6, atol=1e-6)

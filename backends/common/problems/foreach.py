@@ -12,7 +12,7 @@ from polyhal.backends.common.codegen.expressions import RELAXED
 from polyhal.backends.common.launching.launch import Scalar, Tensor
 from polyhal.backends.common.problems.multi_tensor import SlotOperand, SlotSteps, TensorSlot, too_large
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.pointwise.foreach_elementwise import rows
+from polyhal.hal.ops.pointwise.foreach_elementwise import rows, single_lists
 from polyhal.hal.protocol import Declined, InputSpec
 
 
@@ -25,21 +25,24 @@ def slots_of(
     if not all(s.is_contiguous for s in tensors) or too_large(tensors):
         return Declined("tensors that are not contiguous, or too large")
     first = next(rows(inputs, lists, count))
-    read = [SlotOperand(f"q{i}", s.dtype, True) for i, s in enumerate(first[:lists]) if isinstance(s, Spec)]
+    single = single_lists(tuple(inputs), lists, count)
+    read = [SlotOperand(f"q{i}", s.dtype, True, i in single) for i, s in enumerate(first[:lists]) if isinstance(s, Spec)]
     written = [SlotOperand(f"q{len(first) + i}", s.dtype) for i, s in enumerate(outputs[::count])]
     shared = [Tensor(i) if isinstance(inputs[i], Spec) else Scalar(i) for i in range(lists * count, len(inputs))]
     writes = tuple((lists + i, value) for i, value in enumerate(params["results"]))
     steps = SlotSteps((*read, *written), first, tuple(shared), params["steps"], writes)
-    return steps, [_slot(inputs, outputs, lists, count, i) for i in range(count)]
+    return steps, [_slot(inputs, outputs, params, i, single) for i in range(count)]
 
 
 def _slot(
-    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], lists: int, count: int, i: int
+    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any], i: int, single: Collection[int]
 ) -> TensorSlot:
     """The tensors at position `i` of the lists, then of the results."""
+    lists, count = params["lists"], params["count"]
     read = range(i, lists * count, count)
     written = range(i, len(outputs), count)
-    specs = [s for s in (*(inputs[k] for k in read), *(outputs[k] for k in written)) if isinstance(s, Spec)]
+    of_elements = (inputs[k] for k in read if k // count not in single)
+    specs = [s for s in (*of_elements, *(outputs[k] for k in written)) if isinstance(s, Spec)]
     arguments = (*map(Tensor, read), *(Tensor(len(inputs) + k) for k in written))
     return TensorSlot(arguments, specs[0].size, all(s.aligned for s in specs))
 

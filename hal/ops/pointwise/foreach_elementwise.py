@@ -23,6 +23,18 @@ def rows(xs: Any, lists: int, count: int) -> Iterator[tuple[Any, ...]]:
         yield (*xs[i : lists * count : count], *xs[lists * count :])
 
 
+def single_lists(xs: Specs, lists: int, count: int) -> tuple[int, ...]:
+    """The lists that hold one number for each position, which all elements share: tensors without axes beside others."""
+    if not any(s.shape for s in xs[:count] if isinstance(s, Spec)):
+        return ()
+    found = []
+    for k in range(1, lists):
+        part = xs[k * count : (k + 1) * count]
+        if all(isinstance(s, Spec) and not s.shape for s in part):
+            found.append(k)
+    return tuple(found)
+
+
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     lists, count, results = params["lists"], params["count"], params["results"]
     if lists < 1 or count < 1 or not results or len(specs) < lists * count:
@@ -30,14 +42,17 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if any(s.shape != () for s in specs[lists * count :] if isinstance(s, Spec)):
         raise ValueError("what all tensors share are numbers and tensors without axes")
     columns: list[list[Output]] = []
+    single = single_lists(specs, lists, count)
     for row in rows(specs, lists, count):
-        first, *others = row[:lists]
+        first, *others = [s for k, s in enumerate(row[:lists]) if k not in single]
         kinds = [None if s is None else (s.dtype, isinstance(s, Spec)) for s in row]
         if not isinstance(first, Spec) or any(s is None or s.shape != first.shape for s in others):
             raise ValueError(f"tensors {row[:lists]} at one position; expected one shape")
         if not columns:
             values, expected = values_of(row, params["steps"]), kinds
             found = [values[r].dtype for r in results]
+            if any(values[r].shape != first.shape for r in results):
+                raise ValueError(f"results {results} do not depend on the elements of the tensors")
         elif kinds != expected:
             raise ValueError(f"dtypes {kinds} at one position and {expected} at another")
         columns.append([(dtype, first.shape) for dtype in found])
@@ -56,6 +71,7 @@ def _decomposed(*xs: Any, lists: int, count: int, steps: Any, results: Any) -> A
 
 
 _LERP: tuple[GroupStep, ...] = (("subtract", (1, 0), ()), ("multiply", (3, 2), ()), ("add", (0, 4), ()))
+_SCALED: tuple[GroupStep, ...] = (("multiply", (0, 1), ()), ("add", (3, 2), ()))
 _CAST: tuple[GroupStep, ...] = (("cast", (0,), (dtypes.float32,)),)
 _ROOT: tuple[GroupStep, ...] = (
     ("sqrt", (0,), ()),
@@ -80,6 +96,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         Sample((*draw([(0, 2), (5,)]), 0.3), group(1, 2, (("multiply", (0, 1), ()),), 2), differentiable=False),
         Sample(tuple(draw(many)), group(1, 27, _CAST, 1), differentiable=False),
         Sample((*draw(many[:3]), np.array(0.7), 0.5), group(1, 3, _ROOT, 6), differentiable=False),
+        Sample((*draw(few), *draw([()] * 4), *draw(few)), group(3, 4, _SCALED, 4, 3), differentiable=False),
         Sample((*special, 2.0), group(1, 2, (("multiply", (0, 1), ()),), 2), special=True),
     ]
 
