@@ -36,7 +36,8 @@ def copied(program: Program, difference: Difference) -> bool:
         products = _steps(program, difference, r"matmul\(| @ ")
         return bool(_steps(program, difference, r"tensordot\(")) or any(map(_is_folded, products))
     if (op, operand) == ("linear", "x"):
-        return bool(_steps(program, difference, r"batch_first=True|nn\.LSTM\("))
+        products = _steps(program, difference, r"[lL]inear\(")
+        return bool(_steps(program, difference, r"batch_first=True|nn\.LSTM\(")) or any(map(_is_folded, products))
     message = _message(difference, is_ours=True)
     if "modified by an inplace operation: [polyhal" not in message:
         return False

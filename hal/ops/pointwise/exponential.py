@@ -9,7 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import Autocast, Sample, Tolerance, Trait
-from polyhal.hal.ops.pointwise.arithmetic import abs_
+from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.logic import (
@@ -124,7 +124,7 @@ rsqrt = elementwise(
     "`1 / sqrt(x)`.",
     promotion="float",
     decompose=lambda x: 1.0 / sqrt(x),
-    gradient=lambda g, x, out: g * (out / x) * -0.5,
+    gradient=lambda g, out: g * (out * square(out)) * -0.5,
     samples=Uniform((0.05, 8.0)),
     traits=Trait.CHEAP,
     autocast=Autocast.FLOAT32,

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import OpFunction, Sample, Tolerance, Trait
+from polyhal.hal.ops.gradient_rule import copies_results
 from polyhal.hal.ops.pointwise.activation import sigmoid
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -63,11 +64,10 @@ def _hypot(x: Any, y: Any) -> Any:
     return where(logical_or(equal(a, math.inf), equal(b, math.inf)), math.inf, value)
 
 
-def _hypot_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> tuple[Any, Any]:
-    """Compute the result again, so that it may be overwritten, as the result of `abs` of complex numbers may in PyTorch."""
-    size = hypot(x, y)
-    size = where(equal(size, 0.0), 1.0, size)
-    return g * (x / size) if needs[0] else None, g * (y / size) if needs[1] else None
+@copies_results
+def _hypot_gradient(g: Any, x: Any, out: Any) -> Any:
+    """The gradient of the first operand; 0 at the origin. Programs may overwrite the absolute values of complex numbers."""
+    return g * (x / where(equal(out, 0.0), 1.0, out))
 
 
 hypot: OpFunction = elementwise(
@@ -76,7 +76,7 @@ hypot: OpFunction = elementwise(
     "`sqrt(x * x + y * y)` without overflow.",
     promotion="float",
     decompose=_hypot,
-    gradient=_hypot_gradient,
+    gradient=(_hypot_gradient, lambda g, y, out: _hypot_gradient(g, y, out)),
     samples=pairs((0.3, 4.0), (-4.0, 4.0)),
     tolerance=Tolerance(6.0),
 )
