@@ -10,7 +10,7 @@ from polyhal.autograd.slices import Gradient, SliceSum
 from polyhal.hal import dispatch
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
-from polyhal.hal.ops.gradient_rule import RuleArgument, RuleArgumentKind, RulePart
+from polyhal.hal.ops.gradient_rule import GradientRule, RuleArgument, RuleArgumentKind, RulePart
 
 if TYPE_CHECKING:
     from polyhal.autograd.paths import Paths
@@ -52,8 +52,9 @@ def input_gradients(
     previous, thread.device = thread.device, node.device
     try:
         gradients = _apply_rule(node, grads, parents)
-        if thread.grad_enabled and node.rule is None and node.op.gradient and node.op.gradient.follows:
-            gradients = _following(gradients, node.op.gradient.follows, parents, node.specs)
+        rule = node.op.gradient
+        if thread.grad_enabled and node.rule is None and rule and (rule.follows or rule.linear):
+            gradients = _following(gradients, node, rule, parents)
     finally:
         thread.device = previous
     found: list[tuple[Edge, Gradient]] = []
@@ -65,16 +66,19 @@ def input_gradients(
     return found
 
 
-def _following(
-    gradients: Gradients, follows: dict[int, bool], parents: Parents, specs: list[Spec | None]
-) -> Gradients:
+def _following(gradients: Gradients, node: GradNode, rule: GradientRule, parents: Parents) -> Gradients:
     from polyhal.autograd.followers import following  # most programs differentiate once
 
     made = list(gradients)
-    for i, zeros in follows.items():
-        edge, spec, g = parents[i], specs[i], made[i] if i < len(made) else None
-        if edge is not None and spec is not None and g is not None and not isinstance(g, SliceSum):
-            made[i] = following(_fitted(g, spec), edge, spec, zeros=zeros)
+    joint = next((i for i in rule.linear if node.parents[i] is not None), None)
+    for i, g in enumerate(made):
+        spec, source = node.specs[i], i if i in rule.follows else joint
+        if parents[i] is None or spec is None or g is None or source is None or isinstance(g, SliceSum):
+            continue
+        edge, of_edge = node.parents[source], node.specs[source]
+        assert edge is not None
+        assert of_edge is not None
+        made[i] = following(_fitted(g, spec), edge, of_edge, zeros=i in rule.follows)
     return tuple(made)
 
 

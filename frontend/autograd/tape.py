@@ -178,12 +178,17 @@ class GradNode:
             self._check(saved.buffer, saved.version, name)
             out = dispatch.frontend.wrap(self.device, saved.buffer, saved.ref)
             share(out)
-            if out.dtype.kind == "float":
+            if out.dtype.kind == "float" and self._leads_to(name):
                 out.requires_grad = True
                 out.node = self
                 out.index = self.op.schema.outputs.index(name)
             return out
         return saved
+
+    def _leads_to(self, output: str) -> bool:
+        """Return whether a saved output depends on an input that requires a gradient."""
+        inputs = self.op.gradient.depends.get(output) if self.op.gradient else None
+        return inputs is None or any(self.parents[i] is not None for i in inputs if i < len(self.parents))
 
     def _check(self, buffer: Buffer, version: int, name: str) -> None:
         if buffer.version != version and not _only_reshaped(buffer, version):

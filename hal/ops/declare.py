@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.batching import BatchingRule
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
-from polyhal.hal.ops.gradient_rule import Declared, GradientRule, flat_in, linear_in, reads
+from polyhal.hal.ops.gradient_rule import Declared, GradientRule, depends, flat_in, linear_in, reads
 from polyhal.hal.ops.lowering import (
     AsView,
     CoreCall,
@@ -148,6 +148,7 @@ __all__ = [
     "Tolerance",
     "Trait",
     "declare",
+    "depends",
     "first_tensor",
     "flat_in",
     "linear_in",

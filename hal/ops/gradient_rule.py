@@ -94,12 +94,25 @@ def flat_in(*names: str) -> Callable[[RuleFunction], RuleFunction]:
 
 
 def linear_in(*names: str) -> Callable[[RuleFunction], RuleFunction]:
-    """Declare that the gradients of these inputs do not depend on them, but require a gradient under `create_graph`.
+    """Declare that all gradients of an op require a gradient under `create_graph` if one of these inputs does.
 
-    As in PyTorch, the inputs get no gradient from a backward pass through them. This applies to convolutions, whose two
-    gradients PyTorch computes in one op.
+    As in PyTorch, the inputs get no gradient from a backward pass through gradients that do not depend on them. This applies
+    to convolutions, whose gradients PyTorch computes in one op.
     """
     return _follow(dict.fromkeys(names, False))
+
+
+def depends(**names: str) -> Callable[[RuleFunction], RuleFunction]:
+    """Declare the inputs that saved outputs depend on, if not on all: `@depends(rstd="x")`. Names are separated by spaces.
+
+    A gradient that reads such an output requires a gradient under `create_graph` only if one of these inputs does.
+    """
+
+    def declare(function: RuleFunction) -> RuleFunction:
+        function.depends = {name: tuple(read.split()) for name, read in names.items()}  # type: ignore[attr-defined]
+        return function
+
+    return declare
 
 
 def copies_results(function: RuleFunction) -> RuleFunction:
@@ -130,10 +143,17 @@ class GradientRule:
     The tape keeps a tensor only if the gradient of an input that requires one reads it.
     """
 
-    __slots__ = ("_reads", "_schema", "copies", "follows", "joint", "needs", "params", "parts", "saved", "unnamed_outputs")
+    __slots__ = (
+        *("_reads", "_schema", "copies", "depends", "follows", "joint", "linear", "needs", "params", "parts", "saved"),
+        "unnamed_outputs",
+    )
 
-    follows: dict[int, bool]
-    """Inputs to which their gradients have an edge: True for second derivatives of zeros (`flat_in`), False for None."""
+    follows: frozenset[int]
+    """Inputs to which their gradients have an edge for second derivatives of zeros (`flat_in`)."""
+    linear: tuple[int, ...]
+    """Inputs to which all gradients have an edge without second derivatives (`linear_in`)."""
+    depends: dict[str, tuple[int, ...]]
+    """The inputs that saved outputs depend on, by the names of outputs that do not depend on all (`depends`)."""
 
     def __init__(self, declared: Declared, schema: Schema) -> None:
         """Raises ValueError if there are not as many functions as inputs, or if `reads` names something else."""
@@ -152,7 +172,10 @@ class GradientRule:
         self.copies = any(getattr(f, "copies", False) for f in functions)
         """True if saved results are copied before a program overwrites them (`copies_results`)."""
         follows = {n: zeros for f in functions for n, zeros in getattr(f, "follows", {}).items()}
-        self.follows = {schema.inputs.index(n): zeros for n, zeros in follows.items()}
+        self.follows = frozenset(schema.inputs.index(n) for n, zeros in follows.items() if zeros)
+        self.linear = tuple(schema.inputs.index(n) for n, zeros in follows.items() if not zeros)
+        read = {n: names for f in functions for n, names in getattr(f, "depends", {}).items()}
+        self.depends = {n: tuple(map(schema.inputs.index, names)) for n, names in read.items()}
         self._reads = self._read_by_input(declared)
         self.saved = _SavedByMask(self)
         """The values to keep, by the inputs that require a gradient: a set of bits."""

@@ -20,6 +20,7 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    depends,
     reads,
     tensor_at,
 )
@@ -233,6 +234,7 @@ attention_grad = declare(
 )
 
 
+@depends(lse="q k mask")
 @reads(v="q k mask lse")
 def _rule(
     g: Any,

@@ -23,6 +23,7 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    depends,
     first_tensor,
     reads,
     tensor_at,
@@ -322,6 +323,7 @@ rms_norm_grad = declare(
 )
 
 
+@depends(rstd="x")
 @reads(weight="x rstd")
 def _rms_norm_rule(g: Any, x: Any, weight: Any, rstd: Any, *, axes: int) -> Any:
     return rms_norm_grad(g, x, weight, rstd, axes)
