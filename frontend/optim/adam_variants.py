@@ -1,13 +1,18 @@
-"""Variants of Adam: Adamax, NAdam, RAdam, AMSGrad's maximum, and Lion."""
+"""Variants of Adam: Adamax, NAdam, RAdam, Lion, and LAMB."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from polyhal import functions as ops
+from polyhal.creation import empty_like
 from polyhal.hal import dispatch
-from polyhal.optim.optimizer import Group, Params
+from polyhal.hal.dtypes import float64
+from polyhal.hal.ops import OPS
+from polyhal.optim.optimizer import Group, Params, setting
 from polyhal.optim.rule_optimizer import RuleOptimizer, check_settings
+from polyhal.tensor import Tensor
 
 Betas = tuple[float, float]
 
@@ -161,3 +166,53 @@ class Lion(RuleOptimizer):
 
     def states(self, group: Group) -> tuple[str, ...]:
         return ("exp_avg",)
+
+
+class LAMB(RuleOptimizer):
+    """AdamW whose update of each layer is scaled to the layer's size, for large batches. Source: arXiv:1904.00962."""
+
+    skippable = False  # norms are taken of updates that a skipped step would not have
+    op = "lamb_update"
+    numbers = ("betas[0]", "betas[1]", "eps", "weight_decay")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, betas=betas)
+        super().__init__(
+            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        )
+
+    def states(self, group: Group) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def run(
+        self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[Tensor],
+        numbers: tuple[Any, ...], *, counted: bool,
+    ) -> None:  # fmt: skip
+        count = len(params)
+        updates = [empty_like(x) for x in states[:count]]
+        super().run(group, params, grads, (*states, *updates), numbers, counted=counted)
+        sizes = _norms([*params, *updates])
+        size, change = sizes[:count], sizes[count:]
+        usable = ops.logical_and(ops.greater(size, 0.0), ops.greater(change, 0.0))
+        factors = ops.where(usable, size / ops.where(usable, change, 1.0), 1.0) * setting(group, "lr")
+        inputs = (*params, *updates, *(factors[i] for i in range(count)))
+        steps = (("multiply", (1, 2), ()), ("subtract", (0, 3), ()), ("cast", (4,), (params[0].dtype,)))
+        dispatch.apply_into(OPS["foreach_elementwise"], inputs, (3, count, steps, (5,)), tuple(params))
+
+
+def _norms(xs: Sequence[Tensor]) -> Tensor:
+    """The Euclidean norm of each tensor: in float32, or where one is float64 in float64."""
+    if all(x.dtype is not float64 for x in xs):
+        found: Tensor = OPS["norms"].call(list(xs))
+        return found
+    norms: Tensor = ops.stack([ops.sqrt(ops.sum(x * x)) for x in xs])
+    return norms

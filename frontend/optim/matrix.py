@@ -1,4 +1,4 @@
-"""Optimizers that look at a parameter as a whole: Adafactor, LAMB and Muon. They take some ops per parameter."""
+"""Optimizers that look at a parameter as a whole: Adafactor and Muon. They take some ops per parameter."""
 
 from __future__ import annotations
 
@@ -115,46 +115,6 @@ class Adafactor(_PerParameter):
         mixed: Tensor = state[name] + (value - state[name]) * weight
         overwrite(state[name], mixed)
         return mixed
-
-
-class LAMB(_PerParameter):
-    """AdamW whose update of each layer is scaled to the layer's size, for large batches. Source: arXiv:1904.00962."""
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        *,
-        maximize: bool = False,
-    ) -> None:
-        check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, betas=betas)
-        super().__init__(
-            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        )
-
-    def initial(self, p: Tensor) -> dict[str, Tensor]:
-        return {"exp_avg": zero_state(p), "exp_avg_sq": zero_state(p)}
-
-    def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
-        beta1, beta2 = setting(group, "betas[0]"), setting(group, "betas[1]")
-        first = state["exp_avg"] * beta1 + grad * (1 - beta1)
-        second = state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2)
-        overwrite(state["exp_avg"], first)
-        overwrite(state["exp_avg_sq"], second)
-        corrections = [
-            _number(lambda i=i: 1 - float(group["betas"][i]) ** state["step"], f"correction{i + 1}")  # type: ignore[misc]
-            for i in (0, 1)
-        ]
-        update = (first / corrections[0]) / (ops.sqrt(second / corrections[1]) + setting(group, "eps"))
-        update = update + p * setting(group, "weight_decay")
-        norms = [ops.sqrt(ops.sum(x * x)) for x in (p, update)]
-        usable = ops.logical_and(ops.greater(norms[0], 0.0), ops.greater(norms[1], 0.0))
-        ratio = ops.where(usable, norms[0] / ops.where(usable, norms[1], 1.0), 1.0)
-        result: Tensor = p - update * (ratio * setting(group, "lr"))
-        return result
 
 
 class Muon(_PerParameter):

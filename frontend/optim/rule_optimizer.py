@@ -52,7 +52,7 @@ class RuleOptimizer(Optimizer):
         return state
 
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
-        op, names = OPS[self.op], self.states(group)
+        names = self.states(group)
         # Parameters without gradients miss steps: each launch takes parameters of one step count.
         for _, ps in batches(params, lambda p: self._state(p, group)["step"]):
             states = [self.state[p] for p in ps]
@@ -64,8 +64,8 @@ class RuleOptimizer(Optimizer):
                 step = dispatch.runtime_scalar(partial(states[0].__getitem__, "step"), "step", increment=1)
                 number = self.device_step(step, ps[0].device)
                 grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
-                inputs = (*ps, *grads, *kept, step if number is None else number, *self.values(group, states))
-                dispatch.apply_into(op, inputs, (len(ps), *self.flags(group), number is not None), (*ps, *kept))
+                numbers = (step if number is None else number, *self.values(group, states))
+                self.run(group, ps, grads, kept, numbers, counted=number is not None)
             except BaseException:  # the device has updated nothing, so that the step can be repeated
                 for state in states:
                     state["step"] = before
@@ -74,6 +74,14 @@ class RuleOptimizer(Optimizer):
                         state.pop(name, None)
                     state.update(values)
                 raise
+
+    def run(
+        self, group: Group, params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[Tensor],
+        numbers: tuple[Any, ...], *, counted: bool,
+    ) -> None:  # fmt: skip
+        """Run the op on parameters of one dtype and step count. `counted` means that the step is a tensor."""
+        bound = (len(params), *self.flags(group), counted)
+        dispatch.apply_into(OPS[self.op], (*params, *grads, *states, *numbers), bound, (*params, *states))
 
     def subtract_steps(self, steps: int) -> None:
         for state in filter(None, self.state.values()):

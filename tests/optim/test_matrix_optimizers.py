@@ -78,6 +78,24 @@ def test_lamb_scales_updates_to_the_parameter(device: ph.Device) -> None:
         np.testing.assert_allclose(p.numpy(), x, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("dtype", [ph.float32, ph.float64, ph.bfloat16], ids=str)
+def test_lamb_scales_each_of_several_parameters_alike(numpy_device: ph.Device, dtype: ph.dtype) -> None:
+    """All together, also one that misses a step, as each by an optimizer of its own."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape) for shape in ((4, 3), (5,), (), (7,))]
+    together, alone = ([nn.Parameter(ph.tensor(x, dtype=dtype, device=numpy_device)) for x in arrays] for _ in range(2))
+    optimizers = [optim.LAMB(together, lr=0.1), *(optim.LAMB([p], lr=0.1) for p in alone)]
+    for step in range(3):
+        for i, pair_ in enumerate(zip(together, alone, strict=True)):
+            gradient = rng.normal(size=arrays[i].shape)
+            for p in pair_:
+                p.grad = None if (i, step) == (1, 1) else ph.tensor(gradient, dtype=dtype, device=numpy_device)
+        for optimizer in optimizers:
+            optimizer.step()
+    for p, q in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(p.detach().double().numpy(), q.detach().double().numpy())
+
+
 def rosenbrock(x: Any) -> Any:
     return ((x[1:] - x[:-1] ** 2) ** 2 * 100 + (1 - x[:-1]) ** 2).sum()
 

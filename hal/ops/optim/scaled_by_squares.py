@@ -1,4 +1,4 @@
-"""Update rules that divide by running or summed squares: Adagrad, Adadelta, RMSprop, Adamax, NAdam, RAdam."""
+"""Update rules that divide by running or summed squares: Adagrad, Adadelta, RMSprop, Adamax, NAdam, RAdam, LAMB."""
 
 from __future__ import annotations
 
@@ -199,4 +199,35 @@ radam_step = update_rule(
     numbers=("lr", "beta1", "beta2", "eps", "weight_decay"),
     positive=("exp_avg_sq",),
     variants=({}, {"decoupled": True}),
+)
+
+
+def _lamb(
+    ops: Any,
+    p: Any,
+    g: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    update: Any,
+    *,
+    t: Any,
+    beta1: Any,
+    beta2: Any,
+    eps: Any,
+    weight_decay: Any,
+) -> Any:
+    """The update of LAMB before it is scaled, in place of an earlier one. Source: arXiv:1904.00962."""
+    exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
+    exp_avg_sq = exp_avg_sq * beta2 + g * g * (1.0 - beta2)
+    scale = ops.sqrt(exp_avg_sq) * (1.0 / ops.sqrt(ops.correction(beta2, t))) + eps
+    update = exp_avg * (1.0 / ops.correction(beta1, t)) / scale
+    return p, exp_avg, exp_avg_sq, with_decay(ops, update, p, weight_decay)
+
+
+lamb_update = update_rule(
+    _lamb,
+    name="lamb_update",
+    states=lambda: ("exp_avg", "exp_avg_sq", "update"),
+    numbers=("beta1", "beta2", "eps", "weight_decay"),
+    positive=("exp_avg_sq",),
 )
