@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.collective import Kind
-from polyhal.hal.scheduler.crossings import COLLECTIVE, MEMBER, RECEIVE, START
+from polyhal.hal.scheduler.cross_device import COLLECTIVE, ENQUEUE, RECEIVE, START
 from polyhal.hal.scheduler.timeline import Activity, Timeline, timeline
 from polyhal.hal.settings.determinism import are_deterministic_algorithms_enabled
 
@@ -102,18 +102,18 @@ class Balancer:
         """A run begins: time it if it is due."""
         self._runs += 1
         early = _WARM_UP < self._runs <= _WARM_UP + _SAMPLES
-        if (early or self._runs % _INTERVAL == 0) and dispatch.thread.lane_timer is None:
-            dispatch.thread.lane_timer = self
+        if (early or self._runs % _INTERVAL == 0) and dispatch.thread.worker_timer is None:
+            dispatch.thread.worker_timer = self
 
     def run(self, executable: Executable) -> None:
         """Time one run of a step. Called by its executable."""
-        dispatch.thread.lane_timer = None
+        dispatch.thread.worker_timer = None
         ticks = [a for a in executable.captured.replay_actions if isinstance(a, _Tick) and a.balancer is self]
         if not ticks:
             executable.run_once()
             return
         rows = tuple(map(sum, zip(*(t.counts for t in ticks), strict=True)))
-        if executable.lanes is None:  # one device has all rows and parameters
+        if executable.workers is None:  # one device has all rows and parameters
             executable.run_once()
             self._rows = rows
         else:
@@ -244,9 +244,9 @@ def _ready(run: Timeline, devices: Sequence[Device]) -> list[float]:
             (node, *_) = span.nodes
             if span.activity is Activity.COMPUTE or (node is not None and _brings_rows(graph, node)):
                 total += span.busy
-            if node is not None and node.op in (START, MEMBER):
-                made = [node] if node.op is MEMBER else graph.users(node.outputs[0])
-                if any(n.op in (COLLECTIVE, MEMBER) and n.params[0].kind is Kind.REDUCE_SCATTER for n in made):
+            if node is not None and node.op in (START, ENQUEUE):
+                made = [node] if node.op is ENQUEUE else graph.users(node.outputs[0])
+                if any(n.op in (COLLECTIVE, ENQUEUE) and n.params[0].kind is Kind.REDUCE_SCATTER for n in made):
                     until = total
         seconds.append((until or total) * 1e-9)
     return seconds

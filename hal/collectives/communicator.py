@@ -45,14 +45,14 @@ class Communicator:
 
     bucket_bytes = BUCKET_BYTES
     """Bytes that are gathered or reduced at a time where there is much."""
-    in_line = False
-    """Whether devices carry out what is theirs of a collective in line with their other work, each on its own: `run_member`.
+    on_compute_stream = False
+    """Whether each device enqueues its part of a collective on its compute stream, by `run_member`.
 
-    Else captured steps carry it out beside the other work.
+    Otherwise captured steps overlap `run` with other work, on separate streams.
     """
     turn: AbstractContextManager[Any] = nullcontext()
-    """Held while collectives that are in line are enqueued, all of a step or one alone: every device has to come to them in the
-    same order, whatever threads there are."""
+    """Lock that is held while collectives are enqueued on compute streams, all of a captured step or a single eager one. Every
+    device must reach the collectives in the same order, whichever threads enqueue them."""
 
     def __init__(
         self, devices: Sequence[Device], processes: ProcessGroup | None = None, members: Sequence[int] = ()
@@ -110,10 +110,10 @@ class Communicator:
         raise NotImplementedError(f"{type(self).__name__} defines no run")
 
     def run_member(self, i: int, collective: Collective, source: Ref | None, target: Ref | None) -> None:
-        """Enqueue what member `i` of this process does, on the stream that the thread has selected on its device.
+        """Enqueue the part of participant `i` of this process, on the stream that the thread has selected on its device.
 
-        For communicators that are `in_line`. All members do so, each perhaps on a thread of its own, and all come to the
-        collectives of a group in one order. The call returns before the others have come. Else like `run`.
+        Only for communicators with `on_compute_stream`. It is called for every participant, each perhaps on its own thread, and
+        in the same order of collectives for all. It returns without waiting for the other participants. Else like `run`.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no run_member")
 

@@ -241,7 +241,7 @@ class PartitionTimer(Protocol):
         ...
 
 
-class LaneTimer(Protocol):
+class WorkerTimer(Protocol):
     """Runs recorded steps, to time the work of each device while all of them work."""
 
     def run(self, executable: Any) -> None:
@@ -260,7 +260,7 @@ class _ThreadState(threading.local):
     """Where ops without array inputs run if the call names no device; None: the default device."""
     region: CheckpointRegion | None = None
     timer: PartitionTimer | None = None
-    lane_timer: LaneTimer | None = None
+    worker_timer: WorkerTimer | None = None
 
 
 thread = _ThreadState()

@@ -11,10 +11,10 @@ from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
 from polyhal.hal.passes.fuse.lists import fuse_lists
 from polyhal.hal.passes.fuse.patterns import match_patterns
-from polyhal.hal.passes.gather_again import gather_again
 from polyhal.hal.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.hal.passes.layout.sink_reshapes import sink_reshapes
+from polyhal.hal.passes.regather import regather
 from polyhal.hal.passes.simplify.algebra import simplify_algebra
 from polyhal.hal.passes.simplify.canonical_views import canonicalize_views
 from polyhal.hal.passes.simplify.common_subexpressions import merge_common_subexpressions
@@ -27,7 +27,7 @@ _TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subex
 PASSES = (
     canonicalize_views,
     *_TIDYING,
-    gather_again,
+    regather,
     match_patterns,
     decompose,
     *_TIDYING,

@@ -1,4 +1,4 @@
-"""What devices do in the runs of captured steps: how long they compute, wait and communicate, and what crosses their links."""
+"""Activity of devices in runs of captured steps: times of computation, waiting and communication, and bytes over each link."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from polyhal.hal import dispatch
 from polyhal.hal.collectives.traffic import bus_elements, traffic
-from polyhal.hal.scheduler.crossings import stands_for_collective
+from polyhal.hal.scheduler.cross_device import represents_collective
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.timeline import Timeline, timeline
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 
 class StepActivity:
-    """Times the captured steps on several devices that this thread runs in a `with` block; `str` shows the last step's runs.
+    """Timer of the captured steps on several devices that this thread runs in a `with` block; `str` shows the last step's runs.
 
-    All devices work at once, as in other runs, but each is waited for where it meets others, which makes runs a little slower.
-    The second run is profiled instead, one device after the other: what takes the time in which they compute.
+    All devices run concurrently, as in other runs, but are synchronized at cross-device ops, so runs are a little slower. The
+    second run is profiled instead, one device after the other: it has the time of each family of ops and of each module.
     """
 
     def __init__(self) -> None:
         self.runs: list[Timeline] = []
         self.profile: StepProfile | None = None
-        """The profiled run, if there was one."""
-        self._previous: dispatch.LaneTimer | None = None
+        """Profile of the second run; None before it."""
+        self._previous: dispatch.WorkerTimer | None = None
 
     def __enter__(self) -> Self:
-        self._previous, dispatch.thread.lane_timer = dispatch.thread.lane_timer, self
+        self._previous, dispatch.thread.worker_timer = dispatch.thread.worker_timer, self
         return self
 
     def __exit__(self, *exc: object) -> None:
-        dispatch.thread.lane_timer = self._previous
+        dispatch.thread.worker_timer = self._previous
 
     def run(self, executable: Executable) -> None:
         """Time one run of a step. Called by its executable."""
-        if executable.lanes is None:
+        if executable.workers is None:
             executable.run_once()
             return
         if self.runs and self.runs[-1].executable is not executable:
@@ -56,7 +56,7 @@ class StepActivity:
         self.runs.append(timeline(executable))
 
     def to_json(self) -> dict[str, Any]:
-        """The medians of the runs as plain data: times in seconds, sizes in bytes.
+        """Return the medians of the runs as plain data: times in seconds, sizes in bytes.
 
         A device has `families` and `modules` of its ops, with their numbers; `family_seconds` and `module_seconds` are from the
         profiled run, the slowest first, and empty before it.
@@ -94,7 +94,7 @@ class StepActivity:
         }
 
     def _seconds(self, nodes: Iterable[Node], key: Callable[[Node], str]) -> dict[str, float]:
-        """Seconds of the profiled run by what `key` gives for each node that was timed."""
+        """Sum the seconds of the timed nodes in the profiled run by their `key`."""
         totals: Counter[str] = Counter()
         for node in nodes:
             elapsed = self.profile.time_of(node) if self.profile is not None else None
@@ -103,12 +103,12 @@ class StepActivity:
         return {name: n * 1e-9 for name, n in totals.most_common()}
 
     def _collectives(self) -> Iterable[dict[str, Any]]:
-        """Those of one kind and size together, the largest first."""
+        """Yield the median figures of collectives by kind and size, the largest first."""
         times: dict[tuple[str, int, float], list[float]] = {}
         for run in self.runs:
             for span in run.spans:
                 (node, *_) = span.nodes
-                if node is not None and stands_for_collective(node):
+                if node is not None and represents_collective(node):
                     collective, itemsize = node.params[0], node.params[2].itemsize
                     key = (collective.kind.value, collective.total * itemsize, bus_elements(collective) * itemsize)
                     times.setdefault(key, []).append(span.busy * 1e-9)
@@ -128,7 +128,7 @@ class StepActivity:
                 "ts": s.start / 1e3,
                 "dur": (s.end - s.start) / 1e3,
                 "pid": "simulated time" if s.virtual else "host's time",
-                "tid": s.lane,
+                "tid": s.worker,
                 "args": {"ops": len(s.nodes), "busy_us": s.busy / 1e3},
             }
             for s in (self.runs[-1].spans if self.runs else ())
@@ -164,10 +164,10 @@ class StepActivity:
 
 
 def _links(executable: Executable) -> Counter[tuple[Device, Device]]:
-    """Bytes that a run moves from device to device, by transfers and by collectives."""
+    """Return the bytes that a run moves from device to device, by transfers and collectives."""
     links = Counter(executable.placement().traffic)
     for node in executable.graph.nodes:
-        if stands_for_collective(node):
+        if represents_collective(node):
             collective, communicator, dtype, *_ = node.params
             own = dict(enumerate(communicator.devices, communicator.first))
             for (i, j), elements in traffic(collective).items():

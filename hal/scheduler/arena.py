@@ -1,4 +1,4 @@
-"""Arena planning: offsets in blocks of memory for tensors with known live intervals, so that those never live together share.
+"""Arena planning: offsets in memory blocks for tensors with known live intervals. Disjoint intervals may share memory.
 
 Source: greedy by size, Pisarchyk and Lee, "Efficient memory management for deep neural net inference", arXiv:2001.03288.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 ALIGNMENT = 256
-"""Bytes. Whole vectors of every dtype start at multiples of it."""
+"""Alignment in bytes, a multiple of the widest vector of every dtype."""
 
 
 class LiveInterval(NamedTuple):
@@ -27,22 +27,23 @@ class LiveInterval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArenaLayout:
-    """Per interval its block and the offset in it, in bytes; and the sizes of the blocks."""
+    """Block and offset of each interval, and sizes of the blocks, in bytes."""
 
-    places: tuple[tuple[int, int], ...]
+    locations: tuple[tuple[int, int], ...]
+    """(block, offset) of each interval."""
     blocks: tuple[int, ...]
+    """Size of each block."""
 
     @property
     def nbytes(self) -> int:
-        """All blocks together."""
+        """Total bytes of all blocks."""
         return sum(self.blocks)
 
 
 def plan_arena(intervals: Sequence[LiveInterval], limit: int = 0, *, shared: bool = True) -> ArenaLayout:
-    """The smallest layout that several greedy orders find, in blocks of at most `limit` bytes (0: no limit).
+    """Return the smallest layout found by several greedy orders, in blocks of at most `limit` bytes (0: no limit).
 
-    An interval larger than the limit gets a block of its own. Without `shared`, one interval at a time lies in a block, at
-    its start.
+    An interval larger than the limit has its own block. Without `shared`, a block stores one interval at a time, at offset 0.
     """
     least = peak_bytes(intervals)
     best: ArenaLayout | None = None
@@ -56,12 +57,12 @@ def plan_arena(intervals: Sequence[LiveInterval], limit: int = 0, *, shared: boo
 
 
 def peak_bytes(intervals: Sequence[LiveInterval]) -> int:
-    """The most bytes live at one step: a lower bound on every layout."""
+    """Return the maximum of live bytes over all steps: a lower bound on every layout."""
     return int(usage(intervals).max(initial=0))
 
 
 def usage(intervals: Sequence[LiveInterval]) -> np.ndarray:
-    """The bytes live at each step, from the earliest on."""
+    """Return the live bytes at each step, starting with the earliest `first`."""
     if not intervals:
         return np.zeros(0, np.int64)
     start = min(i.first for i in intervals)
@@ -74,7 +75,7 @@ def usage(intervals: Sequence[LiveInterval]) -> np.ndarray:
 
 
 def round_up(nbytes: int) -> int:
-    """The next multiple of the alignment."""
+    """Round up to a multiple of the alignment."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
@@ -87,7 +88,7 @@ _ORDERS: tuple[Callable[[LiveInterval], tuple[int, ...]], ...] = (
 
 
 def _packed(intervals: Sequence[LiveInterval], order: Sequence[int], limit: int, shared: bool) -> ArenaLayout:
-    places: list[tuple[int, int]] = [(0, 0)] * len(intervals)
+    locations: list[tuple[int, int]] = [(0, 0)] * len(intervals)
     blocks: list[_ArenaBlock] = []
     for i in order:
         interval = intervals[i]
@@ -97,27 +98,27 @@ def _packed(intervals: Sequence[LiveInterval], order: Sequence[int], limit: int,
         fitting = [(k, offset) for k, offset in free if offset + size <= blocks[k].nbytes]
         if shared and not fitting:
             growable = [(k, offset) for k, offset in free if not limit or offset + size <= limit]
-            # The block that grows least.
+            # Prefer the block that grows least.
             fitting = sorted(growable, key=lambda pair: pair[1] + size - blocks[pair[0]].nbytes)
         if not fitting:
             blocks.append(_ArenaBlock(len(intervals)))
         number, offset = fitting[0] if fitting else (len(blocks) - 1, 0)
         blocks[number].take(interval, size, offset)
-        places[i] = (number, offset)
-    return ArenaLayout(tuple(places), tuple(b.nbytes for b in blocks))
+        locations[i] = (number, offset)
+    return ArenaLayout(tuple(locations), tuple(b.nbytes for b in blocks))
 
 
 class _ArenaBlock:
-    """The intervals of a block, in arrays: a step has thousands of them, and each is compared with all others."""
+    """Intervals of a block, in arrays: a step has thousands of intervals, and each is compared with all others."""
 
     def __init__(self, capacity: int) -> None:
         self._taken = np.zeros((4, capacity), np.int64)
-        """First step, last step, start and end of each interval."""
+        """Rows of first steps, last steps, starts and ends of all intervals."""
         self._count = 0
         self.nbytes = 0
 
     def free_offset(self, interval: LiveInterval, size: int, shared: bool) -> int | None:
-        """The lowest offset that is free during the whole interval, or None if there is none."""
+        """Return the lowest offset that is free during the whole interval, or None."""
         first, last, start, stop = self._taken[:, : self._count]
         overlapping = (first <= interval.last) & (last >= interval.first)
         if not shared:
@@ -127,7 +128,7 @@ class _ArenaBlock:
         start, stop = start[overlapping], stop[overlapping]
         order = np.argsort(start, kind="stable")
         starts = start[order]
-        # An interval may reach beyond the one that starts after it, so ends are taken as the furthest so far.
+        # An interval may extend beyond the next one, so a gap begins at the running maximum of the ends.
         ends = np.maximum.accumulate(np.concatenate(([0], stop[order])))
         gaps = np.flatnonzero(starts - ends[:-1] >= size)
         return int(ends[gaps[0]] if gaps.size else ends[-1])

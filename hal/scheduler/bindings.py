@@ -1,4 +1,4 @@
-"""Rebindable memory of a replay: inputs and results that may lie elsewhere at each run."""
+"""Rebindable memory of a replay: inputs and results whose address may change in each run."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Rebindable:
 
     def __init__(self) -> None:
         self.slot = BindingSlot()
-        """Stands for the memory in command buffers."""
+        """Placeholder of the memory in command buffers."""
         self._refs: list[tuple[Ref, int]] = []
 
     def reference(self, spec: Spec, offset: int) -> Ref:
-        """A reference that follows the memory, `offset` elements from its start."""
+        """Return a reference that follows the memory, `offset` elements from its start."""
         ref = Ref(None, spec, offset)
         self._refs.append((ref, offset))
         return ref
 
     def recorded(self, ref: Ref) -> Ref:
-        """The reference that stands for `ref` in command buffers."""
+        """Return the counterpart of `ref` in command buffers."""
         offset = next(offset for own, offset in self._refs if own is ref)
         return Ref(self.slot, ref.spec, offset)
 
@@ -48,10 +48,10 @@ class Rebindable:
 
 
 class ResultMemory:
-    """Memory of a result: the same at every run, unless the program still holds the previous result.
+    """Memory of a result: reused in each run, unless the program still references the previous result.
 
     Live-outs of the step, such as gradients, are rebound to the new values in any case, so they do not count as users. `home`,
-    a buffer and an offset in elements, is memory that the step uses for other values before the result is made.
+    a buffer and an offset in elements, is memory that the step uses for other values before the result is computed.
     """
 
     __slots__ = ("binding", "buffer", "device", "home", "live_outs", "spec")
@@ -63,21 +63,21 @@ class ResultMemory:
         self.binding = Rebindable()
         self.buffer: Buffer | None = None
         self.live_outs: Sequence[Any] = ()
-        """Tensors of the step itself that lie in this memory."""
+        """Live-out tensors of the step that are stored in this memory."""
 
     def is_free(self) -> bool:
-        """Whether there is memory that only this object references."""
+        """Return whether memory is allocated and only this object references it."""
         buffer = self.buffer
         if buffer is None:
             return False
-        # One reference is ours, one this function's, one the argument of getrefcount.
+        # Discount the references of `self`, of this frame and of the argument of getrefcount.
         others = sys.getrefcount(buffer) - 3
         for tensor in self.live_outs:
             others -= tensor.buffer is buffer
         return not others
 
     def renew(self) -> bool:
-        """Take other memory. Returns whether the address changed."""
+        """Allocate other memory. Returns whether the address changed."""
         if self.home is not None:
             whole, offset = self.home
             self.buffer = SubBuffer(whole)

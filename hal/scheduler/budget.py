@@ -1,4 +1,4 @@
-"""Plans within a memory budget."""
+"""Plans of captured steps within a memory budget."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MAX_TRIES = 6
 def plan_within(captured: CapturedGraph, budget: int | None, *, separate_gradients: bool = False) -> StepPlan:
     """Plan a step that needs at most `budget` bytes on each device, parameters and state included.
 
-    Values are recomputed rather than kept where more would be needed; None means no budget. `separate_gradients` is as for
-    `plan_step`. Raises OutOfMemoryError if that does not suffice.
+    Values are recomputed rather than kept if the step would exceed the budget; None means no budget. `separate_gradients` is as
+    for `plan_step`. Raises OutOfMemoryError if recomputation does not suffice.
     """
     plan = plan_step(captured, separate_gradients=separate_gradients)
     if budget is None:
@@ -36,7 +36,7 @@ def plan_within(captured: CapturedGraph, budget: int | None, *, separate_gradien
         raise OutOfMemoryError(
             message(
                 "budget",
-                f"a step needs at least {_needed(plan) / 2**20:.2f} MiB, with values computed again where that helps",
+                f"a step needs at least {_needed(plan) / 2**20:.2f} MiB, even with recomputed values",
                 expected=f"at most {budget / 2**20:.2f} MiB",
                 fix="use a smaller batch or a larger budget",
             )
@@ -45,5 +45,5 @@ def plan_within(captured: CapturedGraph, budget: int | None, *, separate_gradien
 
 
 def _needed(plan: StepPlan) -> int:
-    """The bytes that the step needs on the device where it needs the most."""
+    """Return the maximum over all devices of the bytes that the step needs."""
     return max((d.step for d in report(plan).devices), default=0)

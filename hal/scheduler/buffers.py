@@ -1,9 +1,9 @@
-"""Buffer assignment: which values of a graph share memory because one replaces the other.
+"""Buffer assignment: values of a graph that share memory, because one aliases or replaces the other.
 
-An allocation is a piece of memory in which one value after another lies. A view shares the allocation of its operand. A result
-may take over the allocation of an operand that is dead by then, where the op allows it, and a new value that of the input
-that it updates. The operands of a concatenation whose layout is that of their region are computed in its allocation. Copies of
-the parts of a value that nothing else reads lie where the parts do, and so does what replaces them.
+An allocation is memory that stores one value after another. A view shares the allocation of its operand. A result may overwrite
+an operand that is dead by then, if the op allows it, and a new value may overwrite the input that it updates. An operand of a
+concatenation is computed in place, if it has the layout of its region in the result. A copied slice of a dead value aliases the
+slice, and so do its in-place updates.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.traits import Trait
 
 D = TypeVar("D")
-"""What stands for a device: the device itself, or None where it does not matter."""
+"""Device type: `Device`, or None if devices are not distinguished."""
 
 
 @dataclass(slots=True)
 class BufferAllocation(Generic[D]):
-    """Memory that is needed from step `first` to step `last`; that of an input from before step 0."""
+    """Memory that is live from step `first` to step `last`; -1 is the first step of an input."""
 
     spec: Spec
     device: D
     first: int
     last: int
     source: int | None = None
-    """The graph's input that lies in it at first."""
+    """Input of the graph that it stores at first; None for other memory."""
     output: bool = False
-    """Whether it holds an output of the graph at the end."""
+    """Whether it stores an output of the graph at the end."""
 
 
 @dataclass(slots=True)
 class BufferAssignment(Generic[D]):
-    """The allocation of every value. A slice is the number of an allocation and an offset in elements."""
+    """Allocation of every value. A slice is an (allocation number, offset in elements) pair."""
 
     allocations: list[BufferAllocation[D]]
     slices: list[tuple[int, int] | None]
-    """Per value; None for numbers."""
+    """Slice of each value; None for numbers."""
     aliases: list[tuple[int, ...]]
-    """Per node and output, the operand that the output overwrites, or -1; empty for nodes for which nothing runs."""
+    """Operand that each output of each node overwrites, or -1; empty for nodes that need no call."""
     copies: list[tuple[int, int]] = field(default_factory=list)
-    """(value, input) pairs to be copied after the last step, in order."""
+    """(value, input) pairs to be copied after the last node, in order."""
 
     def slice_of(self, value: int) -> tuple[int, int]:
-        """The slice of a tensor. Raises TypeError for a number."""
+        """Return the slice of a tensor. Raises TypeError for a number."""
         location = self.slices[value]
         if location is None:
             raise TypeError(f"%{value} is a number; expected a tensor")
         return location
 
     def holding_only(self, graph: Graph, outputs: frozenset[int]) -> frozenset[int]:
-        """The allocations that hold no output but those at the given positions, and no input."""
+        """Return the allocations that store outputs at the given positions only, and no input."""
         only: dict[int, bool] = {}
         for position, value in enumerate(graph.outputs):
             number, _ = self.slice_of(value)
@@ -65,7 +65,7 @@ class BufferAssignment(Generic[D]):
 
 
 def assign_buffers(graph: Graph, device_of: Callable[[int], D]) -> BufferAssignment[D]:
-    """Assign an allocation to every value of `graph`; `device_of` gives the device of a value, or None for all alike."""
+    """Assign an allocation to every value of `graph`; `device_of` returns the device of a value, or None for every value."""
     return _Assigner(graph, device_of).run()
 
 
@@ -75,22 +75,22 @@ class _Assigner(Generic[D]):
         self._device_of = device_of
         count = len(graph.specs)
         self._root = [graph.root(v) for v in range(count)]
-        """The value in whose allocation each value lies, through views and concatenations."""
+        """Value whose allocation stores each value, through views and concatenations."""
         self._offset = [graph.root_offset(v) for v in range(count)]
         self._last = [-1] * count
-        """The last step that reads a root, through any view."""
+        """Last step that reads each root, through any view."""
         self._idle = {k for k, node in enumerate(graph.nodes) if graph.is_view(node)}
-        """Nodes for which nothing runs: views, concatenations of what is computed in place, and copies that stay there."""
+        """Nodes that need no call: views, concatenations of operands computed in place, and copies that alias their source."""
         self._kept = {*graph.live_outs, *graph.updates.values()}
         """Values that outlive the graph."""
         self._replaced: dict[int, int] = {}
-        """The operands that copies in place are replaced by, or what replaces them, by the value that does."""
+        """Operand position that each in-place update of an aliased copy overwrites, by value."""
         self._end = len(graph.nodes)
         self._allocations: list[BufferAllocation[D]] = []
         self._of = [-1] * count
-        """The allocation of each root."""
+        """Allocation of each root; -1 if not assigned yet."""
         self._holds: list[int] = []
-        """The root that each allocation holds at the moment."""
+        """Root that each allocation currently stores."""
 
     def run(self) -> BufferAssignment[D]:
         graph = self._graph
@@ -114,7 +114,7 @@ class _Assigner(Generic[D]):
     # --- concatenations ---------------------------------------------------------------------------------------------
 
     def _join_operands(self) -> None:
-        """Let the operands of concatenations lie in the result, where their layout is that of their region."""
+        """Compute operands of concatenations in place in the result, if they have the layout of their region."""
         live_out = {self._root[v] for v in self._graph.live_outs}
         for k, node in enumerate(self._graph.nodes):
             if Trait.JOINS_OPERANDS not in node.op.traits or k in self._idle:
@@ -131,7 +131,7 @@ class _Assigner(Generic[D]):
                     self._offset[v] += regions[root]
 
     def _regions(self, node: Node, live_out: set[int]) -> dict[int, int]:
-        """The roots that a concatenation joins and their offsets in its result; none unless all can be computed there."""
+        """Return the roots that a concatenation joins and their offsets in it; empty unless all can be computed in place."""
         graph = self._graph
         (out,) = graph.output_specs(node)
         specs = tuple(graph.spec_of(x) for x in node.inputs)
@@ -151,14 +151,14 @@ class _Assigner(Generic[D]):
         return regions
 
     def _is_computed(self, root: int) -> bool:
-        """Whether a node that runs writes `root` to memory of its own choice."""
+        """Return whether a call computes `root` and its memory can be chosen freely."""
         k = self._graph.producer_index(root)
         return k >= 0 and k not in self._idle and not self._graph.nodes[k].replaces
 
     # --- copies of parts --------------------------------------------------------------------------------------------
 
     def _leave_copies_in_place(self) -> None:
-        """Let copies of the parts of a value that is read by nothing else, and later values of them, lie in its memory."""
+        """Alias copied slices of a dead value, and in-place updates of them, with the slices."""
         parts: set[int] = set()
         for k, node in enumerate(self._graph.nodes):
             if node.op is OPS["copies"] and self._are_parts(k, node):
@@ -172,16 +172,16 @@ class _Assigner(Generic[D]):
                     self._replaced[v] = position
                     parts.add(v)
 
-    def _move(self, value: int, place: int) -> None:
-        """Let a value, and all views of it, lie where another one does."""
-        root, offset = self._root[place], self._offset[place]
+    def _move(self, value: int, target: int) -> None:
+        """Alias a value and all its views with the value `target`."""
+        root, offset = self._root[target], self._offset[target]
         for v, own in enumerate(self._root):
             if own == value:
                 self._root[v] = root
                 self._offset[v] += offset
 
     def _are_parts(self, k: int, node: Node) -> bool:
-        """Whether copies are of separate parts of one value that a node computes, and that is read by no later one."""
+        """Return whether copies are of disjoint slices of one computed value that no later node reads."""
         graph = self._graph
         roots = {self._root[x] for x in node.reads}
         (root, *others) = roots
@@ -197,7 +197,7 @@ class _Assigner(Generic[D]):
         return separate and same and aligned and set(node.outputs).isdisjoint(graph.updates.values())
 
     def _may_replace(self, k: int, node: Node, x: int, value: int) -> bool:
-        """Whether a value can be written over a part that it replaces: nothing reads the part later, or twice."""
+        """Return whether a value can overwrite the slice that it replaces: the slice is read once by node `k` and not later."""
         graph = self._graph
         views = [v for v in range(graph.inputs, len(graph.specs)) if graph.is_tensor(v) and graph.root(v) == x]
         if self._outlives(views, k) or sum(v in views for v in node.reads) > 1 or value in graph.updates.values():
@@ -205,7 +205,7 @@ class _Assigner(Generic[D]):
         return self._root[value] == value and _fits(graph.tensor(value), graph.tensor(x))
 
     def _outlives(self, views: Sequence[int], k: int) -> bool:
-        """Whether any of these values is read after step `k`, or outlives the graph."""
+        """Return whether any of these values is read after step `k`, or outlives the graph."""
         return any(v in self._kept or any(u > k for u in self._graph.user_indices(v)) for v in views)
 
     # --- allocations ------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class _Assigner(Generic[D]):
         self._holds.append(root)
 
     def _fits_input(self, value: int, source: int) -> bool:
-        """Return whether a value, a whole allocation, can be computed in the memory of the input that it updates."""
+        """Return whether a value fills its allocation and can be computed in the memory of the input that it updates."""
         graph, root = self._graph, self._root[value]
         is_whole = root == value or (self._offset[value] == 0 and _fills(graph.tensor(value), graph.tensor(root)))
         return is_whole and _fills(graph.tensor(value), graph.tensor(source))
@@ -262,7 +262,7 @@ class _Assigner(Generic[D]):
         return -1
 
     def _candidates(self, node: Node, position: int) -> list[int]:
-        """Operands that an output may overwrite, the best first."""
+        """Return the operands that an output may overwrite, the best first."""
         if node.replaces:
             return [node.replaces[position]] if node.replaces[position] >= 0 else []
         if Trait.POINTWISE in node.op.traits or _is_pointwise_group(node):
@@ -272,7 +272,7 @@ class _Assigner(Generic[D]):
         return []
 
     def _at_same_position(self, node: Node, position: int) -> list[int]:
-        """Operands at the position of an output in lists, unless others are read from the same memory."""
+        """Return the operands at an output's position in the lists, except where another operand shares their memory."""
         lists, count = node.bound["lists"], node.bound["count"]
         own = range(position % count, lists * count, count)
         others = {
@@ -284,7 +284,7 @@ class _Assigner(Generic[D]):
         return isinstance(x, Value) and self._of[self._root[x.index]] >= 0
 
     def _may_overwrite(self, k: int, node: Node, operand: int, value: int, target: int | None) -> bool:
-        """Whether nothing is lost if `value` is written over an operand of its own node."""
+        """Return whether `value` can overwrite an operand of its own node without loss."""
         graph, x = self._graph, node.value(operand)
         root = self._root[x]
         number = self._of[root]
@@ -294,8 +294,8 @@ class _Assigner(Generic[D]):
         if not whole or not _fits(spec, own) or self._last[root] != k or self._holds[number] != root:
             return False
         if allocation.source is not None:
-            # The memory of an input may be overwritten only if the graph updates that input in the end, and only by values
-            # that are dead by then: the final value must find it free.
+            # Only an input that the graph updates in the end may be overwritten, and only by values that are dead by then:
+            # the memory must be free for the final value.
             if allocation.source not in graph.updates or (target is not None and target != allocation.source):
                 return False
             if target is None and self._last[value] == self._end:
@@ -305,11 +305,11 @@ class _Assigner(Generic[D]):
         if any(self._of[v] == number for v in node.outputs):
             return False
         same = [i for i, y in enumerate(node.inputs) if isinstance(y, Value) and self._root[y.index] == root]
-        # Only pointwise ops read each element before they write it: updates need the other operands' old elements.
+        # Pointwise ops read each element before they write it, so equal operands may alias; updates still need old elements.
         return same == [operand] or (not node.replaces and all(graph.tensor(node.value(i)) == own for i in same))
 
     def _is_free(self, number: int, k: int) -> bool:
-        """Whether no step from `k` on reads what an allocation holds."""
+        """Return whether no step `k` or later reads the value stored in an allocation."""
         return self._last[self._holds[number]] < k
 
     def _take_over(self, number: int, value: int) -> None:
@@ -320,22 +320,22 @@ class _Assigner(Generic[D]):
 
 
 def _same_layout(a: Spec, b: Spec) -> bool:
-    """Whether elements of equal indices are equally far apart."""
+    """Return whether two specs have the same dtype, shape and strides (of axes longer than 1)."""
     strides = zip(a.shape, a.strides, b.strides, strict=False)
     return a.dtype is b.dtype and a.shape == b.shape and all(n == 1 or s == t for n, s, t in strides)
 
 
 def _fits(spec: Spec, own: Spec) -> bool:
-    """Whether a value of one spec can be written where one of another lies: kernels store aligned results in vectors."""
+    """Return whether a value of `spec` can overwrite a value of `own`: kernels use vector stores for aligned results."""
     return spec[:3] == own[:3] and (own.aligned or not spec.aligned)
 
 
 def _fills(spec: Spec, own: Spec) -> bool:
-    """Return whether two specs, perhaps of different shapes, describe exactly the same memory."""
+    """Return whether two specs, possibly of different shapes, describe exactly the same memory."""
     dense = spec.dtype is own.dtype and spec.size == own.size and spec.is_contiguous and own.is_contiguous
     return _fits(spec, own) or (dense and (own.aligned or not spec.aligned))
 
 
 def _is_pointwise_group(node: Node) -> bool:
-    """Whether a node is a group of pointwise ops that does not end with a reduction."""
+    """Return whether a node is a fused group of pointwise ops without a final reduction."""
     return node.op is OPS["fused_elementwise"] and node.bound["reduction"] is None

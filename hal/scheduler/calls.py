@@ -1,4 +1,4 @@
-"""Kernel selection for the nodes of a graph: the calls of a replay, before they are bound to memory."""
+"""Kernel selection for the nodes of a graph: the calls of a replay before memory is bound."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.peer_copies import copy_from_peer
 from polyhal.hal.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.protocol import Handle
-from polyhal.hal.scheduler.asynchronous import AsynchronousCall
-from polyhal.hal.scheduler.crossings import COLLECTIVE, JOIN, MEMBER, PEER_COPY, RECEIVE, SEND, START
-from polyhal.hal.scheduler.in_line import InLineCall
+from polyhal.hal.scheduler.async_ops import AsyncOp
+from polyhal.hal.scheduler.cross_device import COLLECTIVE, ENQUEUE, JOIN, PEER_COPY, RECEIVE, SEND, START
+from polyhal.hal.scheduler.enqueue_collectives import EnqueuedCollective
 from polyhal.hal.settings.state import settings
-from polyhal.hal.transfers.lane_link import COLLECTIVES, LaneKey, LaneLink
 from polyhal.hal.transfers.relay import HostRelay
+from polyhal.hal.transfers.worker_link import COLLECTIVES, WorkerKey, WorkerLink
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 class NodeCall(NamedTuple):
-    """How a node runs: a function, with values of the graph and literals for arguments."""
+    """Call of a node: a function whose arguments are values of the graph and literals."""
 
     run: Callable[..., None]
     inputs: tuple[Any, ...]
     outputs: tuple[int, ...]
     workspace: tuple[int, ...]
-    """Bytes of temporaries; their handles follow the outputs."""
+    """Bytes of each temporary; their handles follow the outputs."""
     direct: bool
-    """Whether `run` takes all arguments in a row, as launches do, rather than as (inputs, outputs)."""
+    """Whether `run` takes all arguments as a flat list, like a launch, rather than as (inputs, outputs)."""
     node: Node
     resolution: Resolution
-    link: LaneLink | None = None
-    """Where its lane meets others."""
-    in_lane: Callable[[Callable[[], None], Mapping[Device, Stream]], None] | None = None
-    """What the lane does, given the call without arguments and streams for what runs beside other work; None: it calls."""
-    lane: LaneKey = None
-    """The lane of what runs beside other work; None for the device's."""
+    link: WorkerLink | None = None
+    """Link to other workers; None for calls on one device."""
+    on_worker: Callable[[Callable[[], None], Mapping[Device, Stream]], None] | None = None
+    """Action of a worker thread, given the bound call and streams for overlapped work; None: make the call."""
+    worker: WorkerKey = None
+    """Key of a communication worker; None for the worker of the node's device."""
 
     def bound(
         self, inputs: list[Any], outputs: list[Any], workspace: list[Any], *, runtime_scalars: bool
     ) -> Callable[[], None]:
-        """This call without arguments; `runtime_scalars` among the inputs are read at each run."""
+        """Bind all arguments. With `runtime_scalars`, scalars among the inputs are read at each run."""
         run = self.run
         if not runtime_scalars:
             return partial(run, *inputs, *outputs, *workspace) if self.direct else partial(run, inputs, outputs)
@@ -62,7 +62,7 @@ class NodeCall(NamedTuple):
 
 
 def select_calls(graph: Graph, aliases: Sequence[tuple[int, ...]]) -> list[NodeCall | None]:
-    """The calls of all nodes, given the operands that outputs overwrite; None for views."""
+    """Return the call of each node, None for views; `aliases` has the operand that each output overwrites."""
     links: dict[Any, Any] = {}
     return [
         _PARTS[n.op](graph, n, links) if n.op in _PARTS else _select(graph, n, a)
@@ -71,7 +71,7 @@ def select_calls(graph: Graph, aliases: Sequence[tuple[int, ...]]) -> list[NodeC
 
 
 def _select(graph: Graph, node: Node, aliases: tuple[int, ...]) -> NodeCall | None:
-    """Resolve a node; `aliases` gives the operand that each output overwrites, and is empty if nothing runs for the node."""
+    """Resolve a node. `aliases` has the operand that each output overwrites; empty if the node needs no call."""
     if not aliases:
         return None
     specs = tuple(graph.spec_of(x) for x in node.inputs)
@@ -85,7 +85,7 @@ def _select(graph: Graph, node: Node, aliases: tuple[int, ...]) -> NodeCall | No
 
 
 def _send(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
-    """A read of a value by its own device, through contiguous memory."""
+    """Return a call that reads a value into host staging memory, through a contiguous copy if it is strided."""
     spec, device, (token,) = graph.tensor(node.value(0)), node.device, node.outputs
     (receiver,) = graph.users(token)
     dense = contiguous(spec.dtype, spec.shape)
@@ -114,90 +114,90 @@ def _receive(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
 
 
 def _start(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
-    made = next(n for n in graph.users(node.outputs[0]) if n.op in (COLLECTIVE, PEER_COPY))
-    (key,) = made.outputs
+    op = next(n for n in graph.users(node.outputs[0]) if n.op in (COLLECTIVE, PEER_COPY))
+    (key,) = op.outputs
     if key not in links:
-        links[key] = AsynchronousCall([d for d, _ in _members(graph, made)])
-    call: AsynchronousCall = links[key]
-    note = _note(graph, node, f"of {made.params[0]}" if made.params else "")
+        links[key] = AsyncOp([d for d, _ in _participants(graph, op)])
+    call: AsyncOp = links[key]
+    note = _note(graph, node, f"of {op.params[0]}" if op.params else "")
     return NodeCall(
-        _nothing, node.inputs, (), (), True, node, note, call, lambda run, streams: call.start(node.device)
+        _no_op, node.inputs, (), (), True, node, note, call, lambda run, streams: call.start(node.device)
     )
 
 
 def _collective(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
-    """A collective, carried out by its communicator beside other work."""
+    """Return the call of an overlapped collective on the collectives' worker."""
     collective, communicator, _ = node.params
     count = len(communicator.devices)
-    givers = [i for i, _ in communicator.sources(collective)]
-    getters = [i for i, _ in communicator.targets(collective)]
-    results = dict(_members(graph, node))
-    call: AsynchronousCall = links[node.outputs[0]]
+    senders = [i for i, _ in communicator.sources(collective)]
+    receivers = [i for i, _ in communicator.targets(collective)]
+    results = dict(_participants(graph, node))
+    call: AsyncOp = links[node.outputs[0]]
 
     def run(inputs: Sequence[Ref], outputs: Sequence[Ref]) -> None:
         sources: list[Ref | None] = [None] * count
         targets: list[Ref | None] = [None] * count
-        for i, x in zip(givers, inputs, strict=False):
+        for i, x in zip(senders, inputs, strict=False):
             sources[i] = x
-        for i, x in zip(getters, inputs[len(givers) :], strict=True):
+        for i, x in zip(receivers, inputs[len(senders) :], strict=True):
             targets[i] = x
         communicator.run(collective, sources, targets)
 
-    got = tuple(Value(results[communicator.devices[i]]) for i in getters)
+    received = tuple(Value(results[communicator.devices[i]]) for i in receivers)
     note = _note(graph, node, f"{collective} by {communicator}")
-    inputs = (*node.inputs[: len(givers)], *got)
+    inputs = (*node.inputs[: len(senders)], *received)
     return NodeCall(run, inputs, (), (), False, node, note, call, partial(call.make, COLLECTIVES), COLLECTIVES)
 
 
-def _member(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
-    """What one device does of a collective, in its own order."""
+def _enqueue(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
+    """Return the call that enqueues one device's part of a collective on its compute stream."""
     collective, communicator, _, i = node.params
-    gives = i in [m for m, _ in communicator.sources(collective)]
-    gets = i in [m for m, _ in communicator.targets(collective)]
-    if i == 0:  # those of a collective follow one another
-        links[communicator] = InLineCall(collective, communicator)
-    call: InLineCall = links[communicator]
+    sends = i in [m for m, _ in communicator.sources(collective)]
+    receives = i in [m for m, _ in communicator.targets(collective)]
+    if i == 0:  # the enqueue nodes of a collective are adjacent
+        links[communicator] = EnqueuedCollective(collective, communicator)
+    call: EnqueuedCollective = links[communicator]
 
     def run(inputs: Sequence[Ref], outputs: Sequence[Ref]) -> None:
-        call.take_part(i, inputs[0] if gives else None, inputs[-1] if gets else None)
+        call.take_part(i, inputs[0] if sends else None, inputs[-1] if receives else None)
 
-    note = _note(graph, node, f"{collective} by {communicator}, in line")
-    # Where one thread does all in turn, results come with the last member: nothing may look at them after the others.
+    note = _note(graph, node, f"{collective} by {communicator}, on the compute stream")
+    # The result is passed as an input so that observers do not check it: on a single thread the last participant completes it.
     inputs = (*node.inputs, Value(node.outputs[0]))
-    return NodeCall(run, inputs, (), (), False, node, note, call, partial(call.in_lane, i))
+    return NodeCall(run, inputs, (), (), False, node, note, call, partial(call.on_worker, i))
 
 
 def _peer_copy(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
-    """A copy between devices, beside other work."""
-    (source, _), (target, got) = _members(graph, node)
-    call: AsynchronousCall = links[node.outputs[0]]
-    lane = (source, target)
+    """Return the call of a peer copy, which overlaps with other work."""
+    (source, _), (target, received) = _participants(graph, node)
+    call: AsyncOp = links[node.outputs[0]]
+    worker = (source, target)
 
     def copy(x: Ref, out: Ref) -> None:
         copy_from_peer(source, x, target, out)
 
     note = _note(graph, node, f"from {source} to {target}")
-    inputs = (node.inputs[0], Value(got))
-    return NodeCall(copy, inputs, (), (), True, node, note, call, partial(call.make, lane), lane)
+    inputs = (node.inputs[0], Value(received))
+    return NodeCall(copy, inputs, (), (), True, node, note, call, partial(call.make, worker), worker)
 
 
 def _join(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
-    call: AsynchronousCall = links[node.value(0)]
+    call: AsyncOp = links[node.value(0)]
     note = _note(graph, node, "waits")
-    # For observers, this is where the result comes from.
-    results, given = (node.value(1),), node.inputs[2:]
-    return NodeCall(_nothing, given, results, (), True, node, note, call, lambda run, streams: call.join(node.device))
+    # Observers check the result of the collective as an output of the join.
+    results, sent = (node.value(1),), node.inputs[2:]
+    return NodeCall(_no_op, sent, results, (), True, node, note, call, lambda run, streams: call.join(node.device))
 
 
-def _members(graph: Graph, node: Node) -> list[tuple[Device, int]]:
-    """The devices of a collective or copy, and what its start on each results in."""
-    given = len(node.params[1].sources(node.params[0])) if node.params else 1
-    values = node.reads[given:]
+def _participants(graph: Graph, node: Node) -> list[tuple[Device, int]]:
+    """Return the devices of a collective or copy, each with the result of its start node."""
+    sent = len(node.params[1].sources(node.params[0])) if node.params else 1
+    values = node.reads[sent:]
     return [(graph.nodes[graph.producer_index(v)].device, v) for v in values]
 
 
-def _nothing(*args: Any) -> None:
-    """What starts and joins do where one thread does all in turn."""
+def _no_op(*args: Any) -> None:
+    """No-op: a single thread that runs all nodes in order needs no starts and joins."""
 
 
 def _note(graph: Graph, node: Node, how: str) -> Resolution:
@@ -206,6 +206,6 @@ def _note(graph: Graph, node: Node, how: str) -> Resolution:
 
 
 _PARTS = {
-    SEND: _send, RECEIVE: _receive, START: _start, COLLECTIVE: _collective, MEMBER: _member, PEER_COPY: _peer_copy,
+    SEND: _send, RECEIVE: _receive, START: _start, COLLECTIVE: _collective, ENQUEUE: _enqueue, PEER_COPY: _peer_copy,
     JOIN: _join,
 }  # fmt: skip

@@ -1,7 +1,7 @@
-"""A planned step made ready to run: memory allocated, launches bound to it.
+"""Executable of a captured step: its plan with allocated memory and bound launches.
 
-A run is a flat list of calls, or one for each device (`lanes`). Devices that support command buffers record their launches once
-and submit them at each run. While launches are observed (`hal.checks`), a run makes its calls one by one instead.
+A run is a flat list of calls, or one list per device (`workers`). Devices that support command buffers record their launches
+once and submit them in each run. While launches are observed (`hal.checks`), a run makes its calls one by one instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from polyhal.hal.protocol import BindingSlot
 from polyhal.hal.scheduler.arena import plan_arena
 from polyhal.hal.scheduler.bindings import Rebindable, ResultMemory
 from polyhal.hal.scheduler.budget import plan_within
-from polyhal.hal.scheduler.lanes import Lanes, LaneSpan
+from polyhal.hal.scheduler.device_workers import DeviceWorkers, WorkerSpan
 from polyhal.hal.scheduler.live_outs import LiveOut, copied
 from polyhal.hal.scheduler.observed import observed_call, observed_copy
 from polyhal.hal.scheduler.outputs import FinalCopies, OutputPlacer, records
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 
 _KEPT_FREE = 1 << 20
-"""Bytes of free blocks that are not worth giving back to the device."""
+"""Maximum bytes of free pool blocks that are kept before an arena is allocated."""
 
 
 class Executable:
-    """A captured step that can be run again and again.
+    """A captured step that can be run repeatedly.
 
-    Results are new tensors each time: memory of an earlier result that is still in use is left alone.
+    Each run returns new tensors: memory of an earlier result that is still in use is not overwritten.
     """
 
     def __init__(self, captured: CapturedGraph, budget: int | None = None) -> None:
@@ -55,68 +55,68 @@ class Executable:
         self._budget = budget
         self._separate_gradients = False
         self._is_prepared = False
-        """False while it is prepared, and after that failed."""
+        """False during preparation, after a failed one and after `release`."""
         self.blocks: dict[Device, list[Buffer]] = {}
-        """Memory that is kept from run to run."""
+        """Arena blocks of each device, kept from run to run."""
         self._prepare()
 
     def _prepare(self) -> None:
         """Plan, allocate and bind. With `_separate_gradients`, gradients of earlier runs keep their values."""
         self._is_prepared = False
         try:
-            self._prepare_anew()
+            self._plan_and_bind()
         except OutOfMemoryError as error:
             self.blocks.clear()
             raise out_of_memory_in("captured step", error) from error
         self._is_prepared = True
 
-    def _prepare_anew(self) -> None:
+    def _plan_and_bind(self) -> None:
         self._checks_indices = is_debug()
         self.plan: StepPlan = plan_within(self.captured, self._budget, separate_gradients=self._separate_gradients)
         self.captured.release_gradients()
         self.graph = self.plan.graph
         self.calls = self.plan.calls
         self._refs: list[Ref | None] = [None] * len(self.graph.specs)
-        """Where each value lies; None for numbers."""
+        """Memory reference of each value; None for numbers."""
         self._bindings: dict[int, Rebindable] = {}
-        """The rebindable memory of each value that lies in an argument or a result."""
+        """Rebindable memory of each value that is stored in an argument or a result."""
         self._arguments: list[tuple[int, Rebindable]] = []
-        """Positions among the arguments of a run, and the memory that is bound to them."""
+        """Position of each argument of a run, and its rebindable memory."""
         self.results: list[ResultMemory] = []
         self.blocks = {}
-        self._places: dict[Owner, tuple[Any, int]] = {}
-        """Handle and offset in bytes of everything that lies in the blocks."""
+        self._locations: dict[Owner, tuple[Any, int]] = {}
+        """Handle and offset in bytes of everything that is allocated in the blocks."""
         self._plain_copies: list[tuple[Device, Ref, Ref]] = []
-        """The copies at the end of a run."""
+        """Copies at the end of a run, as (device, source, target), for observers."""
         self._observed: list[Callable[[], None]] = []
-        """The calls of a run one by one, within their observers; made when they are needed."""
+        """Calls of an observed run, one by one; built on first use."""
         self._known_live_outs: object = None
+        """The captured list of live-outs that `_live_outs` was built from."""
         self._live_outs: list[LiveOut] = []
-        """What `_known_live_outs` refers to."""
         self._allocate_blocks()
         self._bind_inputs()
         self._bind_values()
         self._moved: list[BindingSlot] = []
-        """Memory whose address changed since the last run that reached the device."""
+        """Slots of memory whose address changed since the last submitted run."""
         self.partitions: list[Partition] = partitioned(self._bound_calls() + self._final_copies(), self._moved)
-        """What a run does, in order."""
+        """Partitions of a run, in order."""
         self._actions = [p.run for p in self.partitions]
         self.devices = tuple({p.device: None for p in self.partitions})
-        """The devices on which the step has work, in the order of first use."""
+        """Devices on which the step has work, in the order of first use."""
         several = len(self.devices) > 1 or any(p.link is not None for p in self.partitions)
-        self.lanes = Lanes(self.partitions) if several else None
+        self.workers = DeviceWorkers(self.partitions) if several else None
         self._forks = dispatch.structure.forks
 
     # --- preparing --------------------------------------------------------------------------------------------------
 
     def _allocate_blocks(self) -> None:
         for device, arena in self.plan.arenas.items():
-            # What an eager run before the recording needed is free now, and no replay needs it.
+            # Free blocks of an eager run before the recording: no replay uses them.
             if device.pool.reserved - device.pool.used > _KEPT_FREE:
                 device.pool.drain()
             buffers = self.blocks[device] = _take_blocks(device, arena)
-            for owner, (block, offset) in zip(arena.owners, arena.layout.places, strict=True):
-                self._places[owner] = (buffers[block].handle, offset)
+            for owner, (block, offset) in zip(arena.owners, arena.layout.locations, strict=True):
+                self._locations[owner] = (buffers[block].handle, offset)
 
     def _bind_inputs(self) -> None:
         for i, source in enumerate(self.plan.sources):
@@ -128,12 +128,12 @@ class Executable:
                 self._follow(i, binding, 0)
 
     def _follow(self, value: int, binding: Rebindable, offset: int) -> None:
-        """Let a value lie in rebindable memory, `offset` elements from its start."""
+        """Bind a value to rebindable memory, `offset` elements from its start."""
         self._bindings[value] = binding
         self._refs[value] = binding.reference(self.graph.tensor(value), offset)
 
     def _bind_values(self) -> None:
-        """Make references for every value that a node computes."""
+        """Create the reference of every value that a node computes."""
         buffers = self.plan.buffers
         results: dict[int, ResultMemory] = {}
         for number, allocation in enumerate(buffers.allocations):
@@ -153,20 +153,20 @@ class Executable:
             elif number in results:
                 self._follow(value, results[number].binding, moved)
             else:
-                handle, offset = self._places.get(Owner("allocation", number), (None, 0))
+                handle, offset = self._locations.get(Owner("allocation", number), (None, 0))
                 self._refs[value] = Ref(handle, spec, offset // spec.dtype.itemsize + moved)
 
     def _home(self, number: int) -> tuple[Buffer, int] | None:
-        """The block, and the offset in it, of a result that lies in an arena; None for other results."""
-        place = self._places.get(Owner("allocation", number))
-        if place is None:
+        """Return the block of a result that is allocated in an arena, and the offset in elements; None for other results."""
+        location = self._locations.get(Owner("allocation", number))
+        if location is None:
             return None
         allocation = self.plan.buffers.allocations[number]
-        block = next(b for b in self.blocks[allocation.device] if b.handle is place[0])
-        return block, place[1] // allocation.spec.dtype.itemsize
+        block = next(b for b in self.blocks[allocation.device] if b.handle is location[0])
+        return block, location[1] // allocation.spec.dtype.itemsize
 
     def _ref(self, value: int) -> Ref:
-        """Where a tensor lies. Raises TypeError for a number."""
+        """Return the memory reference of a tensor. Raises TypeError for a number."""
         ref = self._refs[value]
         if ref is None:
             raise TypeError(f"%{value} is a number; expected a tensor")
@@ -178,30 +178,30 @@ class Executable:
             if call is None:
                 continue
             device = call.node.device
-            workspace = [self._places[Owner("call", k, part)][0] for part in range(len(call.workspace))]
+            workspace = [self._locations[Owner("call", k, part)][0] for part in range(len(call.workspace))]
             scalars = any(isinstance(self._argument(x), RuntimeScalar) for x in call.inputs)
             recorded = records(device) and call.resolution.recordable and (call.direct or not scalars)
             inputs = [self._argument(x, recorded) for x in call.inputs]
             outputs = [self._argument(Value(i), recorded) for i in call.outputs]
             run = call.bound(inputs, outputs, workspace, runtime_scalars=scalars and not recorded)
-            in_lane = None if call.in_lane is None else partial(call.in_lane, run)
-            bound.append(BoundCall(device, run, recorded, call.node, in_lane, call.lane, call.link))
+            on_worker = None if call.on_worker is None else partial(call.on_worker, run)
+            bound.append(BoundCall(device, run, recorded, call.node, on_worker, call.worker, call.link))
         return bound
 
     def _observed_calls(self) -> list[Callable[[], None]]:
-        """All calls of a run for observers, none of them in a command buffer."""
+        """Return all calls of a run with observers, without command buffers."""
         runs: list[Callable[[], None]] = []
         for k, call in enumerate(self.calls):
             if call is not None:
-                workspace = [self._places[Owner("call", k, part)][0] for part in range(len(call.workspace))]
+                workspace = [self._locations[Owner("call", k, part)][0] for part in range(len(call.workspace))]
                 inputs = [self._argument(x) for x in call.inputs]
                 runs.append(observed_call(call, inputs, [self._ref(i) for i in call.outputs], workspace))
         return runs + [observed_copy(*copied) for copied in self._plain_copies]
 
     def _argument(self, x: Any, recorded: bool = False) -> Any:
-        """An operand as a launch takes it: a reference, a number, None, or a runtime scalar.
+        """Return an operand in the form that a launch takes: a reference, a number, None, or a runtime scalar.
 
-        Recorded launches get references to the slots of rebindable memory.
+        Recorded launches take references to the slots of rebindable memory.
         """
         if not isinstance(x, Value):
             return x
@@ -214,7 +214,7 @@ class Executable:
         return binding.recorded(ref) if recorded and binding is not None and ref is not None else ref
 
     def _final_copies(self) -> list[BoundCall]:
-        """Copies after the last step: results that need memory of their own, then the plan's write-backs."""
+        """Return the copies after the last node: results that need separate memory, then the plan's write-backs."""
         placer = OutputPlacer(self.plan, self._result_of, self._ref, self._argument)
         self._outputs = placer.run()
         self.results += placer.made
@@ -227,16 +227,16 @@ class Executable:
                 continue
             if staged:
                 spec = contiguous(source.dtype, source.shape)
-                handle, offset = self._places[Owner("copy", n)]
-                between = Ref(handle, spec, offset // spec.dtype.itemsize)
-                copies.add(device, source, between, (source_slot, between))
-                source = source_slot = between
+                handle, offset = self._locations[Owner("copy", n)]
+                staging = Ref(handle, spec, offset // spec.dtype.itemsize)
+                copies.add(device, source, staging, (source_slot, staging))
+                source = source_slot = staging
             late.add(device, source, target, (source_slot, target_slot))
         self._plain_copies += copies.plain + late.plain
         return copies.calls + late.calls
 
     def memory_report(self) -> MemoryReport:
-        """The memory that runs need, by kind."""
+        """Report the memory of a run by kind."""
 
         def allocated(device: Device) -> int:
             results = [r.buffer.nbytes for r in self.results if r.device is device and r.buffer is not None]
@@ -245,15 +245,15 @@ class Executable:
         return report(self.plan, allocated)
 
     def placement(self) -> Placement:
-        """The device of each node, what crosses between devices, and what the lanes did in the runs so far."""
-        return placement(self.graph, [] if self.lanes is None else self.lanes.all)
+        """Report the device of each node, the traffic between devices, and the times of the workers in the runs so far."""
+        return placement(self.graph, [] if self.workers is None else self.workers.all)
 
-    def record_lanes(self) -> AbstractContextManager[list[LaneSpan]]:
-        """Note in a list what each lane does in the runs inside the block; nothing on one device."""
-        return nullcontext([]) if self.lanes is None else self.lanes.recording()
+    def record_workers(self) -> AbstractContextManager[list[WorkerSpan]]:
+        """Record the spans of all workers in the runs inside the block; none for a step on one device."""
+        return nullcontext([]) if self.workers is None else self.workers.recording()
 
     def release(self) -> None:
-        """Give back the memory of runs. The next run takes memory anew."""
+        """Free the memory of runs. The next run plans and allocates again."""
         self._is_prepared = False
         self.blocks.clear()
 
@@ -265,7 +265,7 @@ class Executable:
         Returns new arrays for the first `count` outputs, for all by default.
         """
         if not self._is_prepared or (settings.observers and is_debug() and not self._checks_indices):
-            self._prepare()  # ops that read by index are kept whole from now on
+            self._prepare()  # the new plan keeps ops that read by index unfused, for the bounds check
         if self._forks != dispatch.structure.forks:
             self._check_devices()
         if self._known_live_outs is not self.captured.live_outs:
@@ -274,7 +274,7 @@ class Executable:
             ref = arguments[position].ref
             if binding.bind(ref.handle, ref.offset):
                 self._moved.append(binding.slot)
-                if self._lies_in_blocks(ref.handle):
+                if self._is_in_blocks(ref.handle):
                     return self._run_separately(arguments, count)
         for result in self.results:
             if not result.is_free():
@@ -299,23 +299,23 @@ class Executable:
         return [wrap(device, result.buffer, copied(ref)) for ref, device, result in self._outputs[:count]]  # type: ignore[arg-type]
 
     def _run_or_time(self) -> None:
-        if dispatch.thread.lane_timer is not None and dispatch.thread.timer is None and not settings.observers:
-            dispatch.thread.lane_timer.run(self)
+        if dispatch.thread.worker_timer is not None and dispatch.thread.timer is None and not settings.observers:
+            dispatch.thread.worker_timer.run(self)
         else:
             self.run_once()
 
     def run_once(self) -> None:
-        """Make all calls of a run: those of each device on a thread of its own, unless they are timed or observed."""
-        lanes = self.lanes
-        if lanes is not None and dispatch.thread.timer is None and not settings.observers:
-            lanes.run()
+        """Make all calls of a run, with one worker thread per device unless the run is timed or observed."""
+        workers = self.workers
+        if workers is not None and dispatch.thread.timer is None and not settings.observers:
+            workers.run()
             return
         try:
             self._run_here()
         finally:
-            if lanes is not None:
-                lanes.clear()
-        if lanes is None:
+            if workers is not None:
+                workers.clear()
+        if workers is None:
             for device in self.devices:
                 device.flush()
 
@@ -331,23 +331,23 @@ class Executable:
             run_in_turn(self._actions, self.partitions)
 
     def _check_devices(self) -> None:
-        """Submit nothing to a driver of the process that this one is a forked child of. Raises DeviceLostError."""
+        """Check that no driver belongs to the parent of a forked process. Raises DeviceLostError."""
         for device in self.devices:
             device.synchronize()
         self._forks = dispatch.structure.forks
 
-    def _lies_in_blocks(self, handle: Any) -> bool:
-        """Whether an argument may be a gradient of an earlier run, in memory that a run uses for other values first."""
+    def _is_in_blocks(self, handle: Any) -> bool:
+        """Return whether an argument may be a gradient of an earlier run, in memory that a run first uses for other values."""
         return bool(self.plan.gradients) and any(handle is b.handle for held in self.blocks.values() for b in held)
 
     def _run_separately(self, arguments: Sequence[Array], count: int | None) -> list[Any]:
-        """Run although the program still holds an old gradient: from now on gradients get memory of their own."""
+        """Replan with separate memory for gradients, because the program still references an old one, and run."""
         self._separate_gradients = True
         self._prepare()
         return self.run(arguments, count)
 
     def _find_live_outs(self) -> None:
-        """Note the tensors that outlive the step, and the results in which they lie."""
+        """Collect the tensors that outlive the step, with the result memory of each."""
         self._known_live_outs = self.captured.live_outs
         self._live_outs = [LiveOut(t, *self._outputs[output]) for t, output in self.captured.live_outs]
         for result in self.results:
@@ -355,7 +355,7 @@ class Executable:
 
 
 def _take_blocks(device: Device, arena: Arena) -> list[Buffer]:
-    """The blocks of an arena; in pieces half as large if the device's free memory is not in one, down to a single tensor.
+    """Allocate the blocks of an arena. If device memory is fragmented, halve the block size, down to the largest tensor.
 
     Raises OutOfMemoryError.
     """
@@ -368,7 +368,7 @@ def _take_blocks(device: Device, arena: Arena) -> list[Buffer]:
         limit = max(arena.layout.blocks) // 2
         if limit < largest or not device.capabilities.suballocation or arena.layout.nbytes > device.pool.available:
             raise refused
-        del refused  # its causes hold this frame, and so the recording
+        del refused  # its causes reference this frame, and so the recording
         arena.layout = plan_arena(arena.intervals, limit)
 
 

@@ -1,11 +1,10 @@
-"""Interleaving: an order of the nodes of several devices in which these advance side by side.
+"""Interleave the per-device schedules so that all devices make progress.
 
-A program that uses a group of devices calls them one after the other, and its backward pass returns to one after the other.
-Each device has a lane of its own when the step runs, so that this order says little about time; but it says when collectives
-begin, and which memory may be used again. Here the devices keep their own orders, and are merged as if their nodes took equally
-long. A collective stands where the last of its operands is made: gradients are reduced while earlier layers' are computed. A
-temporary gather stands where all devices have begun to use the one before it: the next parameters arrive while a layer runs,
-and no more.
+A program that uses a group of devices runs one device after the other, forward and backward. Since each device has its own
+worker thread, this order hardly affects time, but it determines when collectives begin and which memory can be reused. This
+pass keeps the order of each device and merges the orders as if all nodes took equally long. A collective is scheduled right
+after its last operand: gradients are reduced while gradients of earlier layers are computed. A temporary gather is scheduled
+once all devices use the previous one: this prefetches the parameters of the next layer, but of no more layers.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from typing import Any
 
 from polyhal.hal.ir.graph import Graph, Node, postorder
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.passes.gather_again import is_temporary
+from polyhal.hal.passes.regather import is_temporary
 from polyhal.hal.scheduler.schedule import dependencies, live_out_roots, reorder
 
 
 def interleave(graph: Graph) -> Graph:
-    """The graph with its devices' nodes merged, if there are collectives."""
+    """Return the graph with interleaved nodes of its devices; unchanged without collectives."""
     if not any(_is_collective(node) for node in graph.nodes):
         return graph
     return reorder(graph, _Merge(graph).order())
@@ -34,22 +33,22 @@ def _is_collective(node: Node) -> bool:
 
 
 class _Merge:
-    """Merges the orders of devices."""
+    """Merge of the per-device schedules."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         count = len(graph.nodes)
         self._users: list[list[int]] = [[] for _ in range(count)]
-        """The nodes that read what a node makes, through any views, in order."""
+        """Consumers of each node's results, through any views, in order."""
         self._inline = [graph.is_view(node) for node in graph.nodes]
-        """Nodes that are written right before their first user: views, and what joins the operands of temporary gathers."""
+        """Nodes that are scheduled right before their first user: views, and joins of the operands of temporary gathers."""
         for k, node in enumerate(graph.nodes):
             if not self._inline[k]:
                 for source in {graph.producer_index(graph.root(v)) for v in node.reads} - {-1}:
                     self._users[source].append(k)
         needs = dependencies(graph)
         self._at_once = self._collectives_and_operands()
-        """Nodes that are written as soon as they can be."""
+        """Nodes that are scheduled as soon as they are ready."""
         for k in range(count):
             if self._at_once[k] and not _is_collective(graph.nodes[k]) and self._serves_temporary(k):
                 self._inline[k] = True
@@ -59,9 +58,9 @@ class _Merge:
             set() if self._inline[k] else {n for n in nodes if not self._inline[n] or not self._feeds(n, k)}
             for k, nodes in enumerate(needs)
         ]
-        """For each node the unwritten nodes that must precede it."""
+        """Unscheduled nodes that must precede each node."""
         self._paced: dict[int, set[int]] = {}
-        """For each temporary gather the nodes with which devices begin to use the one before it, unless it needs them."""
+        """For each temporary gather the first consumers of the previous one, without its own dependencies."""
         self._keep_order_of_processes()
         self._pace()
         self._dependents: list[list[int]] = [[] for _ in range(count)]
@@ -70,11 +69,11 @@ class _Merge:
                 self._dependents[n].append(k)
 
     def order(self) -> list[int]:
-        """The positions of all nodes in their new order."""
+        """Return the indices of all nodes in their new order."""
         graph, order, done = self._graph, list[int](), set[int]()
         queues: dict[Any, deque[int]] = {}
         ready: list[int] = []
-        """Nodes that can be written at once."""
+        """Heap of ready nodes that are scheduled immediately."""
         for k, node in enumerate(graph.nodes):
             if not self._inline[k]:
                 if not self._at_once[k]:
@@ -93,7 +92,7 @@ class _Merge:
                     for d, q in queues.items()
                     if q and not self._waiting[q[0]]
                 ]
-                if not heads:  # devices that use temporary values in different orders
+                if not heads:  # deadlock by pacing: devices use temporary values in different orders
                     ready += self._without_pace(done)
                     continue
                 time, k, device = min(heads, key=lambda head: head[:2])
@@ -111,7 +110,7 @@ class _Merge:
         return order + [k for k in range(len(graph.nodes)) if k not in done]
 
     def _collectives_and_operands(self) -> list[bool]:
-        """Which nodes are collectives, or serve nothing but collectives."""
+        """Return for each node whether it is a collective, or a join whose consumers are all collectives."""
         graph = self._graph
         live_out = live_out_roots(graph)
         at_once = [_is_collective(node) for node in graph.nodes]
@@ -128,13 +127,13 @@ class _Merge:
         return user in self._users[k]
 
     def _keep_order_of_processes(self) -> None:
-        """Let collectives with other processes follow one another as in all of these."""
+        """Keep the recorded order of collectives with other processes: it must be the same in all processes."""
         shared = [k for k, node in enumerate(self._graph.nodes) if _is_collective(node) and _crosses_processes(node)]
         for before, k in itertools.pairwise(shared):
             self._waiting[k].add(before)
 
     def _pace(self) -> None:
-        """Let temporary gathers follow one another as their results are used."""
+        """Make each temporary gather wait for the first uses of the previous one."""
         nodes = self._graph.nodes
         gathers = [k for k, node in enumerate(nodes) if is_temporary(node) and self._users[k]]
         gathers.sort(key=lambda k: self._users[k][0])
@@ -146,7 +145,7 @@ class _Merge:
             self._waiting[k] |= self._paced[k]
 
     def _without_pace(self, done: set[int]) -> list[int]:
-        """Let no gather wait for its turn any more. Returns those that wait for nothing else, in order."""
+        """Drop all pacing of gathers. Returns the gathers that are ready now, in order."""
         for k, first in self._paced.items():
             self._waiting[k] -= first
         waited = [k for k, first in self._paced.items() if first and k not in done]
@@ -154,7 +153,7 @@ class _Merge:
         return sorted(k for k in waited if not self._waiting[k])
 
     def _producers(self, k: int) -> Sequence[int]:
-        """The nodes that make what a node reads."""
+        """Return the producers of a node's operands."""
         return [p for v in self._graph.nodes[k].reads if (p := self._graph.producer_index(v)) >= 0]
 
 

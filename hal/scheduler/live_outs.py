@@ -1,4 +1,4 @@
-"""Live-outs: tensors that a step makes and that something outside refers to, with new values after each run."""
+"""Live-outs: tensors created in a step and referenced outside, with new values after each run."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from polyhal.hal.scheduler.bindings import ResultMemory
 
 
 def copied(ref: Ref) -> Ref:
-    """A reference to the same place, which does not follow the memory of a step."""
+    """Return a copy of a reference that does not follow rebound memory."""
     return Ref(ref.handle, ref.spec, ref.offset)
 
 
 class LiveOut:
-    """A tensor that the step made and that something outside still refers to."""
+    """A tensor that the step created and that is still referenced outside."""
 
     __slots__ = ("_device", "_ref", "bound", "result", "tensor")
 
     def __init__(self, tensor: Any, ref: Ref, device: Any, result: ResultMemory) -> None:
-        """`ref` is the executable's own reference to the value."""
+        """Track `tensor`, stored in `result`; `ref` is the executable's own reference to the value."""
         self.tensor = tensor
         self.result = result
         self.bound: Ref | None = None
-        """The reference that the tensor got last."""
+        """Reference that the tensor was last bound to."""
         self._ref = ref
         self._device = device
 
     def rebind(self) -> None:
-        """Let the tensor refer to where its value lies now."""
+        """Rebind the tensor to the current memory of its value."""
         self.bound = copied(self._ref)
         self.tensor.buffer, self.tensor.ref, self.tensor.device = self.result.buffer, self.bound, self._device

@@ -1,4 +1,4 @@
-"""Liveness: the memory that a graph's own values need at each of its steps, before they are placed in an arena."""
+"""Liveness: memory of a graph's intermediate values at each step, before an arena is planned."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from polyhal.hal.scheduler.buffers import assign_buffers
 
 
 def peak_live_bytes(graph: Graph, inside: frozenset[int] = frozenset()) -> int:
-    """The largest number of bytes live at one step, summed over devices; see `live_bytes`."""
+    """Return the maximum of live bytes over all steps, summed over devices; see `live_bytes`."""
     return int(live_bytes(graph, inside).max(initial=0))
 
 
 def live_bytes(graph: Graph, inside: frozenset[int] = frozenset()) -> np.ndarray:
-    """The bytes live at each step.
+    """Return the live bytes at each step.
 
-    Inputs and outputs have memory of their own and do not count, except the outputs whose positions are in `inside`.
+    Inputs and outputs have separate memory and do not count, except outputs at positions in `inside`.
     """
     buffers = assign_buffers(graph, lambda value: None)
     counted = buffers.holding_only(graph, inside)

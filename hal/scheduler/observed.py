@@ -1,4 +1,4 @@
-"""Calls of captured steps within the observers of launches."""
+"""Calls of captured steps with launch observers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def observed_call(
     call: NodeCall, inputs: list[Any], outputs: list[Ref], workspace: Sequence[Any]
 ) -> Callable[[], None]:
-    """A call without arguments, like `NodeCall.bound`, that observers see each time."""
+    """Bind a call like `NodeCall.bound`, and report each run of it to the observers."""
     scalars = any(isinstance(x, RuntimeScalar) for x in inputs)
     run = call.bound(inputs, list(outputs), list(workspace), runtime_scalars=scalars)
     node = call.node
@@ -36,7 +36,7 @@ def observed_call(
 
 
 def observed_copy(device: Device, source: Ref, target: Ref) -> Callable[[], None]:
-    """A copy at the end of a step, which is no op. The check `reference` compares it, too."""
+    """Bind a copy at the end of a step. It is not an op, but the check `reference` compares it, too."""
 
     def observed() -> None:
         if not any(isinstance(o, ReferenceCheck) for o in settings.observers):
@@ -45,7 +45,7 @@ def observed_copy(device: Device, source: Ref, target: Ref) -> Callable[[], None
         expected = device.download(source)
         device.backend.copy(source, target)
         if device.download(target).tobytes() != expected.tobytes():
-            problem = f"the copy of a result, {target.spec}, differs from what was copied"
+            problem = f"the copy of a result, {target.spec}, differs from its source"
             raise WrongResultError(message("copy", problem, fix="run `polyhal verify`", device=device))
 
     return observed

@@ -1,7 +1,8 @@
 """Memory of the outputs of a run, and the copies at its end that separate results.
 
-An output remains where the step computes it, unless that is the memory of an input, or of a result that the program expects in
-other memory: passes may merge equal values. Outputs that the program expects in one memory are copied as one block.
+An output stays in the memory where the step computes it, unless that memory belongs to an input, or to a result that the
+program expects in separate memory: passes may merge equal values. Outputs that the program expects in common memory are copied
+as one block.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class PlacedOutput(NamedTuple):
-    """An output of the graph."""
+    """An output of the graph with its memory."""
 
     ref: Ref
-    """Reference to it, which follows `memory`."""
+    """Reference to the output, which follows `memory`."""
     device: Device
     memory: ResultMemory
 
@@ -56,37 +57,37 @@ class FinalCopies:
 
 
 class OutputPlacer:
-    """Chooses the memory of each output."""
+    """Assignment of memory to outputs."""
 
     def __init__(
         self, plan: StepPlan, result_of: Mapping[int, ResultMemory], ref_of: Callable[[int], Ref],
         argument: Callable[[Any, bool], Any],
     ) -> None:  # fmt: skip
-        """`result_of` is the memory of allocations that hold outputs; `argument` returns a value as an argument of a launch."""
+        """Prepare; `result_of` maps allocations to result memory, and `argument` returns a value as an argument of a launch."""
         self._plan = plan
         self._result_of = result_of
         self._ref_of = ref_of
         self._argument = argument
         self.copies = FinalCopies()
         self.made: list[ResultMemory] = []
-        """New memory that outputs are copied to."""
+        """Additional result memory, the target of copies."""
         self._owners: dict[int, int | None] = {}
-        """The program's memory that each allocation holds."""
+        """Memory of the program that each allocation represents."""
         self._blocks: dict[tuple[int, int], ResultMemory] = {}
         """Copies of whole allocations, by the program's memory and the allocation."""
 
     def run(self) -> list[PlacedOutput]:
-        """Return the place of each output."""
+        """Return the memory of each output, and add the copies that it needs."""
         plan = self._plan
         pairs = list(zip(plan.graph.outputs, plan.memories, strict=True))
-        together = Counter((memory, plan.buffers.slice_of(value)[0]) for value, memory in pairs if memory is not None)
+        sharing = Counter((memory, plan.buffers.slice_of(value)[0]) for value, memory in pairs if memory is not None)
         outputs: list[PlacedOutput] = []
         for value, memory in pairs:
             number, offset = plan.buffers.slice_of(value)
             device = plan.devices[value]
             if number in self._result_of and self._owns(memory, number):
                 outputs.append(PlacedOutput(self._ref_of(value), device, self._result_of[number]))
-            elif memory is not None and together[memory, number] > 1 and self._is_whole(number):
+            elif memory is not None and sharing[memory, number] > 1 and self._is_whole(number):
                 block = self._block(memory, number)
                 ref = block.binding.reference(plan.graph.tensor(value), offset)
                 outputs.append(PlacedOutput(ref, device, block))
@@ -95,16 +96,16 @@ class OutputPlacer:
         return outputs
 
     def _owns(self, memory: int | None, number: int) -> bool:
-        """Return whether an allocation may hold an output: the program's memory of its first output owns it."""
+        """Return whether an allocation may store an output. Its first output determines the program's memory that owns it."""
         return memory is None or self._owners.setdefault(number, memory) == memory
 
     def _is_whole(self, number: int) -> bool:
-        """Return whether an allocation can be copied as a block, with all views of it."""
+        """Return whether an allocation can be copied as a block, including all its views."""
         source = self._plan.buffers.allocations[number].source
         return source is None or self._ref_of(source).is_contiguous
 
     def _copied(self, value: int, device: Device) -> PlacedOutput:
-        """Add a copy of one output, and return the place of the copy."""
+        """Add a copy of one output, and return the output in its new memory."""
         ref = self._ref_of(value)
         result = self._made(contiguous(ref.dtype, ref.shape), device)
         target = result.binding.reference(result.spec, 0)
@@ -113,7 +114,7 @@ class OutputPlacer:
         return PlacedOutput(target, device, result)
 
     def _block(self, memory: int, number: int) -> ResultMemory:
-        """Return the copy of an allocation for the outputs in one memory of the program."""
+        """Return the block copy of an allocation for all outputs in one memory of the program."""
         known = self._blocks.get((memory, number))
         if known is not None:
             return known

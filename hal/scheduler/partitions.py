@@ -1,4 +1,4 @@
-"""Partitions: the parts of a run, each one call or consecutive launches in a command buffer."""
+"""Partitions: units of a run that are enqueued at once, a single call or a command buffer of consecutive launches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from polyhal.hal.backend_failures import note_backend_failure
 from polyhal.hal.ir.graph import Node
 from polyhal.hal.protocol import BindingSlot, CommandBuffer
-from polyhal.hal.transfers.lane_link import LaneKey, LaneLink
+from polyhal.hal.transfers.worker_link import WorkerKey, WorkerLink
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -21,65 +21,65 @@ if TYPE_CHECKING:
 
 
 class BoundCall(NamedTuple):
-    """A call without arguments. The references in it are shared with the executable, which rebinds them."""
+    """A call with bound arguments. The executable shares its references and rebinds them."""
 
     device: Device
     run: Callable[[], None]
     recorded: bool
-    """Whether it goes into a command buffer of the device."""
+    """Whether the call is recorded in a command buffer of the device."""
     node: Node | None = None
     """None for copies."""
-    in_lane: Callable[[Streams], None] | None = None
-    lane: LaneKey = None
-    """See `Partition`; None for the device."""
-    link: LaneLink | None = None
+    on_worker: Callable[[Streams], None] | None = None
+    worker: WorkerKey = None
+    """Key of a communication worker; None for the worker of `device`."""
+    link: WorkerLink | None = None
 
 
 class Partition(NamedTuple):
-    """A part of a run: one call, or consecutive launches in a command buffer."""
+    """A single call, or a command buffer of consecutive launches."""
 
     device: Device
     run: Callable[[], None]
     nodes: Sequence[Node | None]
-    """The node of each call; None for copies."""
+    """Node of each call; None for copies."""
     recorded: CommandBuffer | None
-    in_lane: Callable[[Streams], None] | None = None
-    """What its lane does in place of `run`, given streams for what runs beside other work."""
-    lane: LaneKey = None
-    """The lane of what runs beside other work; None for the device's."""
-    link: LaneLink | None = None
-    """Where its lane meets others."""
+    on_worker: Callable[[Streams], None] | None = None
+    """Action of a worker thread in place of `run`; its argument has the streams for overlapped work."""
+    worker: WorkerKey = None
+    """Key of a communication worker; None for the worker of `device`."""
+    link: WorkerLink | None = None
+    """Link to other workers; None for calls on one device."""
 
 
 def partitioned(calls: Sequence[BoundCall], moved: Collection[BindingSlot]) -> list[Partition]:
-    """The partitions of a run, in an order in which one thread may run them.
+    """Return the partitions of a run, in an order in which a single thread can run them.
 
-    A command buffer has what a device does between two crossings. It stands where its first call stood: what later calls of it
-    need from other devices was there before that one.
+    A command buffer contains the recorded calls of a device between two cross-device ops. It takes the position of its first
+    call: values that its later calls need from other devices were received before that call.
     """
-    lanes: dict[LaneKey, list[tuple[int, BoundCall]]] = {}
+    workers: dict[WorkerKey, list[tuple[int, BoundCall]]] = {}
     for position, call in enumerate(calls):
-        lanes.setdefault(call.lane or call.device, []).append((position, call))
+        workers.setdefault(call.worker or call.device, []).append((position, call))
     partitions: list[tuple[int, Partition]] = []
-    for lane in lanes.values():
-        for recorded, group in itertools.groupby(lane, key=lambda item: item[1].recorded):
-            members = list(group)
+    for worker in workers.values():
+        for recorded, group in itertools.groupby(worker, key=lambda item: item[1].recorded):
+            calls_in_row = list(group)
             if recorded:
-                first, call = members[0]
+                first, call = calls_in_row[0]
                 backend: Any = call.device.backend
-                commands = backend.record([c.run for _, c in members])
+                commands = backend.record([c.run for _, c in calls_in_row])
                 submit = partial(commands.submit, moved)
-                partitions.append((first, Partition(call.device, submit, [c.node for _, c in members], commands)))
+                partitions.append((first, Partition(call.device, submit, [c.node for _, c in calls_in_row], commands)))
                 continue
             partitions += [
-                (position, Partition(c.device, c.run, [c.node], None, c.in_lane, c.lane, c.link))
-                for position, c in members
+                (position, Partition(c.device, c.run, [c.node], None, c.on_worker, c.worker, c.link))
+                for position, c in calls_in_row
             ]
     return [p for _, p in sorted(partitions, key=lambda pair: pair[0])]
 
 
 def run_in_turn(actions: Sequence[Callable[[], None]], partitions: Sequence[Partition]) -> None:
-    """Make the calls of all partitions on this thread. Adds a note with the op to an exception of a backend."""
+    """Run all partitions in order on this thread. An exception of a backend receives a note with the op."""
     remaining = iter(actions)
     try:
         for action in remaining:

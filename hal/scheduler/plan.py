@@ -1,4 +1,4 @@
-"""The plan of a captured step: which kernels run, in what order, and where every value lies. Nothing is allocated yet."""
+"""Plan of a captured step: its kernels, their order, and the memory layout of all values, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from polyhal.hal.passes.pipeline import optimize
 from polyhal.hal.scheduler.arena import ArenaLayout, LiveInterval, plan_arena
 from polyhal.hal.scheduler.buffers import BufferAssignment, assign_buffers
 from polyhal.hal.scheduler.calls import NodeCall, select_calls
-from polyhal.hal.scheduler.crossings import split_crossings
+from polyhal.hal.scheduler.cross_device import lower_cross_device_ops
 from polyhal.hal.scheduler.interleave import interleave
-from polyhal.hal.scheduler.late_results import put_off_results
 from polyhal.hal.scheduler.schedule import schedule
+from polyhal.hal.scheduler.sink_results import sink_results
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 
 class WriteBack(NamedTuple):
-    """A value that is copied to the memory of an input after the last step."""
+    """A value that is copied to the memory of an input after the last node."""
 
     value: int
     target: int
@@ -32,7 +32,7 @@ class WriteBack(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """What an interval of an arena is for: an "allocation", a temporary of a "call" (the `part`-th), or a staged "copy"."""
+    """Owner of an interval of an arena: an "allocation", the `part`-th temporary of a "call", or a staged "copy"."""
 
     kind: str
     number: int
@@ -41,14 +41,14 @@ class Owner(NamedTuple):
 
 @dataclass(slots=True)
 class Arena:
-    """Memory of one device for what is live only within a run."""
+    """Memory of one device for values that are live only within a run."""
 
     owners: list[Owner] = field(default_factory=list)
     intervals: list[LiveInterval] = field(default_factory=list)
     layout: ArenaLayout = field(default_factory=lambda: ArenaLayout((), ()))
 
     def add(self, owner: Owner, interval: LiveInterval) -> None:
-        """Ask for memory."""
+        """Request memory."""
         self.owners.append(owner)
         self.intervals.append(interval)
 
@@ -59,37 +59,37 @@ class StepPlan:
 
     captured: CapturedGraph
     scheduled: Graph
-    """The graph with transfers as they were recorded."""
+    """Graph before cross-device ops are lowered."""
     graph: Graph
-    """The graph that runs, with transfers in two parts."""
+    """Graph that runs, with cross-device ops lowered."""
     sources: list[InputSource]
     """Sources of the graph's inputs: those of the capture, then the constants that passes computed."""
     devices: list[Any]
-    """The device of every value; None for numbers."""
+    """Device of every value; None for numbers."""
     buffers: BufferAssignment[Device]
     calls: list[NodeCall | None]
     write_backs: list[WriteBack]
     arenas: dict[Device, Arena]
     gradients: frozenset[int]
-    """Allocations in the arenas of gradients that outlive the step."""
+    """Allocations of gradients that outlive the step and share the arenas."""
 
     @property
     def memories(self) -> list[int | None]:
-        """Number of the program's memory of each output; None for an output that the program does not receive."""
+        """Number of the program's memory for each output; None for an output that the program does not receive."""
         recorded = self.captured.graph
         return self.captured.memories or [recorded.root(v) for v in recorded.outputs]
 
 
 def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_gradients: bool = False) -> StepPlan:
-    """Plan a step; `graph` is the optimized and scheduled graph, if there is one already.
+    """Plan a step; `graph` is the optimized and scheduled graph if it exists already.
 
-    Gradients that the step only writes lie in the arenas, so that other values use their memory first; with
-    `separate_gradients` they get memory of their own, as results have.
+    Gradients that the step only writes are allocated in the arenas, where other values use their memory first; with
+    `separate_gradients` they have separate memory, like results.
     """
     inside = frozenset() if separate_gradients else captured.write_only_gradients()
-    scheduled = interleave(put_off_results(schedule(optimize(captured.graph), inside))) if graph is None else graph
+    scheduled = interleave(sink_results(schedule(optimize(captured.graph), inside))) if graph is None else graph
     sources = [*captured.sources, *scheduled.constants]
-    graph = split_crossings(scheduled, _devices(sources, scheduled))
+    graph = lower_cross_device_ops(scheduled, _devices(sources, scheduled))
     devices = _devices(sources, graph)
     buffers = assign_buffers(graph, devices.__getitem__)
     calls = select_calls(graph, buffers.aliases)
@@ -102,7 +102,7 @@ def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_g
 
 
 def _devices(sources: Sequence[InputSource], graph: Graph) -> list[Any]:
-    """The device of every value; None for numbers."""
+    """Return the device of every value; None for numbers."""
     devices: list[Any] = [None] * len(graph.specs)
     for i, source in enumerate(sources):
         if isinstance(source, (StepInput, CapturedConstant)):
@@ -129,7 +129,7 @@ def _arenas(
     write_backs: list[WriteBack],
     gradients: frozenset[int],
 ) -> dict[Device, Arena]:
-    """Arenas for allocations that hold no input or output, for `gradients`, the calls' temporaries and staged copies."""
+    """Return arenas for intermediate values, `gradients`, temporaries of calls and staged copies."""
     arenas: dict[Device, Arena] = {}
     for number, allocation in enumerate(buffers.allocations):
         internal = allocation.source is None and (not allocation.output or number in gradients)

@@ -1,4 +1,4 @@
-"""Profiles captured steps: device time by node and by module.
+"""Profiles of captured steps: device time by node and by module.
 
 A profiled run makes the same launches as any other, with timestamps around each; a device without timestamps is synchronized
 after every node or command buffer.
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class NodeTime:
-    """One node over all profiled runs. Times are in nanoseconds."""
+    """Times of one node, summed over all profiled runs, in nanoseconds."""
 
     op: str
     module: str
     node: Node | None
     """None for copies at the end of a step, and for command buffers whose launches the device does not time."""
     kernels: dict[str, int] = field(default_factory=dict)
-    """Time by name of the kernel."""
+    """Time of each kernel, by name."""
     launches: int = 0
     total: int = 0
 
@@ -49,12 +49,12 @@ class TimedLaunch(NamedTuple):
 
 
 class StepProfile:
-    """Times the captured steps that this thread runs in a `with` block, node by node."""
+    """Timer of the captured steps that this thread runs in a `with` block, node by node."""
 
     def __init__(self) -> None:
         self.runs = 0
         self.launches: list[TimedLaunch] = []
-        """The launches of the last run, in order."""
+        """Launches of the last run, in order."""
         self._times: dict[Any, NodeTime] = {}
         self._previous: dispatch.PartitionTimer | None = None
 
@@ -102,28 +102,28 @@ class StepProfile:
 
     @property
     def nodes(self) -> list[NodeTime]:
-        """All nodes that ran, the slowest first."""
+        """Times of all nodes that ran, the slowest first."""
         return sorted(self._times.values(), key=lambda t: -t.total)
 
     @property
     def total(self) -> int:
-        """Nanoseconds of all nodes in all runs."""
+        """Total nanoseconds of all nodes in all runs."""
         return sum(t.total for t in self._times.values())
 
     def modules(self) -> list[tuple[str, int]]:
-        """Nanoseconds by module, the slowest first; "" for nodes outside all modules."""
+        """Return the nanoseconds by module, the slowest first; "" for nodes outside all modules."""
         totals: dict[str, int] = {}
         for t in self._times.values():
             totals[t.module] = totals.get(t.module, 0) + t.total
         return sorted(totals.items(), key=lambda pair: -pair[1])
 
     def time_of(self, node: Node) -> int | None:
-        """Mean nanoseconds per run of a node of an executable's graph; None if it was not timed."""
+        """Return the mean nanoseconds per run of a node of an executable's graph; None if it was not timed."""
         record = self._times.get(id(node))
         return None if record is None else record.total // self.runs
 
     def table(self, limit: int = 30) -> str:
-        """Nodes and modules with their mean time per run, the slowest first."""
+        """Format nodes and modules with their mean time per run, the slowest first."""
         if not self.runs:
             return "no captured step ran"
         whole = self.total or 1
@@ -146,7 +146,7 @@ class StepProfile:
 
 
 def _aligned(rows: Iterable[Sequence[str]], right: int) -> list[str]:
-    """Rows as lines with columns of equal width, the first `right` of them right-aligned."""
+    """Format rows as lines with columns of equal width; the first `right` columns are right-aligned."""
     table = list(rows)
     widths = [max(len(r[i]) for r in table) for i in range(len(table[0]))]
     return [

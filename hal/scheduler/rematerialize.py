@@ -1,9 +1,9 @@
-"""Rematerialization: recomputes values instead of keeping them, less memory for more work, until a step fits a budget.
+"""Rematerialization: recompute values instead of keeping them, trading work for memory, until a step fits a budget.
 
-At the step that needs the most memory, some values only wait for a much later user, as activations wait for the backward pass.
-Such a value can be freed after its early users and recomputed before the late ones from what is still live there: by its own
+At the step of peak memory, some values have no consumer until much later, such as activations for the backward pass. Such a
+value can be freed after its early consumers and recomputed before the late ones from values that are still live: by its own
 node, or by a chain of nodes if their operands are dead as well. The same kernels run on the same values, so results agree to
-the last bit. Random numbers are no exception: they follow from their seed and offset.
+the last bit. This includes random numbers, which are functions of their seed and offset.
 
 Sources: Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604.06174; the choice by bytes saved per unit of
 work follows Kirisame et al., "Dynamic tensor rematerialization", arXiv:2006.09616.
@@ -22,18 +22,19 @@ from polyhal.hal.scheduler.liveness import live_bytes
 from polyhal.hal.scheduler.schedule import live_out_roots
 
 _MAX_CHAIN = 40
+"""Maximum number of nodes that recompute one value."""
 _FLOPS_PER_BYTE = 8
 """Operations that take as long as moving a byte: a cautious figure, on which the order of candidates hardly depends."""
 _MAX_FAILURES = 12
-"""Rounds in a row without progress after which the search stops."""
+"""Number of consecutive rounds without progress after which the search stops."""
 _MIN_SAVING = 8
-"""A dead operand is recomputed too, rather than kept, if it has more than one in so many bytes of the result."""
+"""Maximum ratio of result bytes to bytes of a dead operand for which the operand is recomputed, too, rather than kept."""
 
 
 def rematerialize(graph: Graph, budget: int, inside: frozenset[int] = frozenset()) -> Graph:
-    """A graph whose own values need at most `budget` bytes at each step, or as few as possible; `inside` as for `live_bytes`.
+    """Return a graph whose values need at most `budget` live bytes at each step, or as few as possible.
 
-    Rounds continue as long as each brings the steps over the budget closer to it.
+    `inside` is as for `live_bytes`. Rounds continue as long as each lowers the excess over the budget.
     """
     best, excess = graph, _excess(graph, budget, inside)
     barred: set[int] = set()
@@ -55,7 +56,7 @@ def rematerialize(graph: Graph, budget: int, inside: frozenset[int] = frozenset(
 
 
 def _excess(graph: Graph, budget: int, inside: frozenset[int]) -> tuple[int, int]:
-    """Bytes over the budget, at the peak and summed over all steps."""
+    """Return the bytes over the budget, at the peak and summed over all steps."""
     beyond = (live_bytes(graph, inside) - budget).clip(min=0)
     return int(beyond.max(initial=0)), int(beyond.sum())
 
@@ -77,17 +78,17 @@ class _Candidate:
 class _Chain:
     nodes: set[int] = field(default_factory=set)
     kept: dict[int, int] = field(default_factory=dict)
-    """Roots that must be kept past the peak for it, with their bytes."""
+    """Roots that must be kept past the peak for the chain, with their bytes."""
 
 
 class _Round:
-    """One look at a graph: which values that are live at its peak could be recomputed?"""
+    """One round of the search: candidates among the values that are live at the peak of a graph."""
 
     def __init__(self, graph: Graph, budget: int, barred: set[int], inside: frozenset[int]) -> None:
         self._graph = graph
         self._barred = barred
         self._users: dict[int, list[int]] = {}
-        """Positions of the nodes that read each root, views left out."""
+        """Indices of the nodes that read each root, without views."""
         for k, node in enumerate(graph.nodes):
             if not graph.is_view(node):
                 for r in {graph.root(v) for v in node.reads}:
@@ -99,7 +100,7 @@ class _Round:
         self._excess = int(live[self._peak]) - budget
 
     def candidates(self) -> list[_Candidate]:
-        """The best candidates, enough to meet the budget at the peak, none of which needs what another frees."""
+        """Return the best candidates, enough to meet the budget at the peak. None of them needs a value that another frees."""
         values = range(self._graph.inputs, len(self._graph.specs))
         ranked = sorted((c for v in values if (c := self._candidate(v))), key=lambda c: (c.work / c.saved, c.value))
         chosen: list[_Candidate] = []
@@ -128,7 +129,7 @@ class _Round:
         return users[-1] if users else -1
 
     def _candidate(self, value: int) -> _Candidate | None:
-        """How to recompute `value`, if it is live across the peak, not used there, and can be recomputed."""
+        """Return the candidate for `value`, if it is live across the peak, not used at the peak, and can be recomputed."""
         graph, size = self._graph, self._bytes(value)
         if graph.root(value) != value or value in self._live_out or not size or value in self._barred:
             return None
@@ -146,7 +147,7 @@ class _Round:
         return _Candidate(value, late, nodes, saved, sum(self._work(graph.nodes[n]) for n in nodes))
 
     def _extend(self, chain: _Chain, k: int, late: int) -> bool:
-        """Add node `k` to a chain, and the producers of its operands that are dead before node `late`; whether that works."""
+        """Add node `k` and producers of operands that are dead before node `late` to a chain. Returns whether it succeeds."""
         graph, node = self._graph, self._graph.nodes[k]
         if not _is_repeatable(node) or len(chain.nodes) >= _MAX_CHAIN:
             return False
@@ -169,14 +170,14 @@ class _Round:
         return True
 
     def _add_views(self, chain: _Chain, value: int) -> None:
-        """Recompute the views between a value and its root, too."""
+        """Add the views between a value and its root to the chain."""
         while self._graph.root(value) != value:
             k = self._graph.producer_index(value)
             chain.nodes.add(k)
             value = self._graph.nodes[k].value(0)
 
     def _work(self, node: Node) -> float:
-        """Cost of a node, in bytes moved."""
+        """Return the cost of a node, in bytes moved."""
         specs = tuple(self._graph.spec_of(x) for x in node.inputs)
         outputs = self._graph.output_specs(node)
         moved = sum(s.nbytes for s in (*specs, *outputs) if isinstance(s, Spec))
@@ -187,7 +188,7 @@ class _Round:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def applied(self, candidates: list[_Candidate]) -> Graph:
-        """The graph in which the chosen values are recomputed."""
+        """Return the graph in which the chosen values are recomputed."""
         rewriter = GraphRewriter(self._graph)
         due: dict[int, list[_Candidate]] = {}
         for candidate in candidates:
@@ -200,7 +201,7 @@ class _Round:
         return remove_dead_code(rewriter.finish())
 
     def _recompute(self, rewriter: GraphRewriter, candidate: _Candidate) -> None:
-        """Add a candidate's chain, and let the nodes that follow read its value, and views of it, from there."""
+        """Add a candidate's chain, and redirect later uses of its value, and of views of it, to the recomputed one."""
         graph = self._graph
         views = [
             graph.producer_index(v)

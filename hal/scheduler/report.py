@@ -1,4 +1,4 @@
-"""Predicts the memory of a step from its plan, before anything is allocated or run."""
+"""Memory report of a step, predicted from its plan before anything is allocated or run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _SHOWN = 8
-"""Tensors listed for the arena; half as many for every other kind of memory."""
+"""Number of tensors listed for the arena; half as many are listed for every other kind of memory."""
 _UNNAMED = (UNNAMED, "constant")
-"""Names of inputs that have no name of their own."""
+"""Default names of inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
-    """One tensor, or one temporary of a kernel: its spec, its origin, and the steps between which it is live."""
+    """A tensor, or a temporary of a kernel: its spec, its origin, and the first and last step at which it is live."""
 
     nbytes: int
     what: str
@@ -39,7 +39,7 @@ class MemoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class MemoryKind:
-    """A kind of memory: its bytes and its tensors, the largest first."""
+    """Bytes and tensors of one kind of memory, the largest first."""
 
     nbytes: int = 0
     entries: tuple[MemoryEntry, ...] = ()
@@ -51,40 +51,40 @@ class DeviceMemory:
 
     device: str
     parameters: MemoryKind
-    """Leaves that get gradients, and the other tensors of modules that are only read."""
+    """Leaves with gradients, and other read-only tensors of modules."""
     state: MemoryKind
-    """The other tensors that the step changes in place: optimizer state, running statistics."""
+    """Other tensors that the step changes in place: optimizer state, running statistics."""
     constants: MemoryKind
-    """The other tensors that it only reads."""
+    """Other tensors that the step only reads."""
     arguments: MemoryKind
     results: MemoryKind
-    """Tensors that it returns."""
+    """Tensors that the step returns."""
     gradients: MemoryKind
     """Gradients, and other tensors that outlive the step without being returned."""
     shared: int
-    """Bytes of these gradients that lie in the arena."""
+    """Bytes of these gradients that are allocated in the arena."""
     arena: MemoryKind
-    """Tensors that are live only within a run, and share memory; the entries are those at the peak."""
+    """Tensors that are live only within a run, and share memory; the entries are live at the peak."""
     workspace: MemoryKind
     """Temporaries of kernels, and copies of operands for core members. They are part of the arena and counted there."""
     elsewhere: int
-    """Bytes in use on the device by tensors that the step does not know."""
+    """Bytes in use on the device by tensors outside the step."""
     largest_step: str
-    """The step at which the arena is fullest."""
+    """Step at which the arena is fullest."""
 
     @property
     def own(self) -> int:
-        """The memory of a run beyond that in use before it."""
+        """Bytes that a run needs in addition to memory in use before it."""
         return self.arena.nbytes + self.results.nbytes + self.gradients.nbytes - self.shared
 
     @property
     def step(self) -> int:
-        """The memory of the step altogether."""
+        """Total bytes of the step."""
         return sum(p.nbytes for p in (self.parameters, self.state, self.constants, self.arguments)) + self.own
 
     @property
     def peak(self) -> int:
-        """The most bytes in use during a run, as `Device.memory_stats` counts them."""
+        """Peak bytes in use during a run, as `Device.memory_stats` counts them."""
         return self.step + self.elsewhere
 
     def __str__(self) -> str:
@@ -108,19 +108,19 @@ class DeviceMemory:
             lines.append(f"  workspace  {_size(self.workspace.nbytes)}  at most, within the arena")
             lines += [f"    {entry}" for entry in self.workspace.entries[: _SHOWN // 4]]
         if self.elsewhere:
-            lines.append(f"  elsewhere  {_size(self.elsewhere)}  in use by tensors that the step does not know")
+            lines.append(f"  elsewhere  {_size(self.elsewhere)}  in use by tensors outside the step")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """The memory of a step on each of its devices; `str` makes it readable."""
+    """Memory of a step on each of its devices; `str` formats it."""
 
     devices: tuple[DeviceMemory, ...]
 
     @property
     def peak(self) -> int:
-        """The most bytes in use during a run, on all devices together."""
+        """Sum of the peaks of all devices, in bytes."""
         return sum(d.peak for d in self.devices)
 
     def __str__(self) -> str:
@@ -128,13 +128,13 @@ class MemoryReport:
 
 
 def report(plan: StepPlan, allocated: Callable[[Device], int] = lambda device: 0) -> MemoryReport:
-    """The report of a plan; `allocated` gives the bytes that its executable already has from a device's pool."""
+    """Return the report of a plan; `allocated` returns the bytes that its executable already holds in a device's pool."""
     devices = {d for d in plan.devices if d is not None}
     return MemoryReport(tuple(_DeviceReport(plan, d).memory(allocated(d)) for d in sorted(devices, key=str)))
 
 
 class _DeviceReport:
-    """Computes the report of one device of a plan."""
+    """Report of one device of a plan."""
 
     def __init__(self, plan: StepPlan, device: Device) -> None:
         self._plan = plan
@@ -142,13 +142,13 @@ class _DeviceReport:
         self._graph: Graph = plan.graph
         self._names = plan.graph.names
         self._writers: dict[int, Node] = {}
-        """The node that first writes each allocation."""
+        """Node that first writes each allocation."""
         for node in self._graph.nodes:
             for v in node.outputs:
                 self._writers.setdefault(plan.buffers.slice_of(v)[0], node)
 
     def memory(self, allocated: int) -> DeviceMemory:
-        """The memory of the step, `allocated` bytes of which its executable already has."""
+        """Return the memory of the step; its executable already holds `allocated` bytes of it."""
         by_kind, arguments = self._inputs()
         results, gradients, shared = self._results()
         arena = self._plan.arenas.get(self._device, Arena())
@@ -171,7 +171,7 @@ class _DeviceReport:
         )
 
     def _inputs(self) -> tuple[dict[str, MemoryKind], MemoryKind]:
-        """The captured memory by kind, and the arguments. Each buffer counts once."""
+        """Return the captured memory by kind, and the arguments. Each buffer counts once."""
         written = {id(b) for b in self._plan.captured.mutated_buffers}
         leaves = {id(g.leaf.buffer) for g in self._plan.captured.gradients}
         seen: set[int] = set()
@@ -201,7 +201,7 @@ class _DeviceReport:
         return {kind: _kind_of(entries) for kind, entries in by_kind.items()}, _kind_of(arguments)
 
     def _results(self) -> tuple[MemoryKind, MemoryKind, int]:
-        """The memory of results, that of live-outs, and the bytes of live-outs in the arena."""
+        """Return the memory of results, the memory of live-outs, and the bytes of live-outs in the arena."""
         captured, buffers = self._plan.captured, self._plan.buffers
         shared = 0
         returned: list[MemoryEntry] = []
@@ -229,7 +229,7 @@ class _DeviceReport:
         return _kind_of(returned), _kind_of(live_outs), shared
 
     def _replaced(self) -> int:
-        """Bytes of the present gradients that a run replaces."""
+        """Return the bytes of current gradients that a run replaces."""
         nbytes = {}
         for g in self._plan.captured.gradients:
             now = g.leaf.stored_grad
@@ -238,7 +238,7 @@ class _DeviceReport:
         return sum(nbytes.values())
 
     def _peak(self, arena: Arena) -> tuple[str, tuple[MemoryEntry, ...]]:
-        """The step at which an arena is fullest, and the tensors live at that step."""
+        """Return the step at which an arena is fullest, and the tensors live at that step."""
         if not arena.intervals:
             return "", ()
         k = min(i.first for i in arena.intervals) + int(np.argmax(usage(arena.intervals)))
@@ -253,7 +253,7 @@ class _DeviceReport:
         return f"step {k} of {len(self._graph.nodes)}, {_described(node)}", _kind_of(entries).entries
 
     def _workspace(self, arena: Arena) -> MemoryKind:
-        """The temporaries of kernels, with the bytes of the kernel that needs the most."""
+        """Return the temporaries of kernels, with the bytes of the kernel that needs the most."""
         totals: dict[int, int] = {}
         entries = []
         for owner, interval in zip(arena.owners, arena.intervals, strict=True):
@@ -283,7 +283,7 @@ class _DeviceReport:
 
 
 def _described(node: Node) -> str:
-    """The op of a node, and its module."""
+    """Return the op of a node and its module, as text."""
     op = node.op.name
     if op in ("fused_elementwise", "foreach_elementwise"):
         op = "+".join(step[0] for step in node.bound["steps"])

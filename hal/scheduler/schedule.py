@@ -1,11 +1,11 @@
-"""Scheduling: an order of a graph's nodes that needs less memory at a time, if there is one.
+"""Scheduling: reorder a graph's nodes to lower its peak memory. No value depends on the order.
 
-Nodes that free more memory than they allocate run as early as possible, nodes that only allocate as late as possible. Optimizer
-steps, for one, directly follow the gradients that they consume. No value depends on the order.
+Nodes that free more memory than they allocate are hoisted, and nodes that only allocate are sunk. Optimizer steps, for example,
+directly follow the gradients that they consume.
 
-Where values cross devices, the recorded order says which work of two devices overlaps: crossings keep their order, and nodes
-are not put off until just before their first user. Else the micro-batches of a pipeline would run one by one, which needs the
-least memory.
+In graphs with cross-device ops the recorded order determines which work of two devices overlaps. So these ops keep their
+order, and nodes are not sunk to their first user. Otherwise the micro-batches of a pipeline would run one by one, which needs
+the least memory.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from polyhal.hal.ops.traits import Trait
 from polyhal.hal.scheduler.liveness import peak_live_bytes
 
 _LOOKAHEAD = 4
-"""Nodes considered together where each frees exactly what it allocates."""
+"""Maximum length of a chain of nodes, each freeing as many bytes as it allocates, that is evaluated jointly."""
 
 
 def schedule(graph: Graph, inside: frozenset[int] = frozenset()) -> Graph:
-    """The graph in the order with the lowest peak that is found, its own included; `inside` as for `live_bytes`."""
+    """Return the graph in the order with the lowest peak found, possibly unchanged; `inside` is as for `live_bytes`."""
     best, least = graph, peak_live_bytes(graph, inside)
-    starts = [graph] if _crossings(graph) else [graph, _sunk(graph)]
+    starts = [graph] if _cross_device_ops(graph) else [graph, _sunk(graph)]
     for candidate in (_ListScheduler(start).run() for start in starts):
         peak = peak_live_bytes(candidate, inside)
         if peak < least:
@@ -34,13 +34,13 @@ def schedule(graph: Graph, inside: frozenset[int] = frozenset()) -> Graph:
     return best
 
 
-def _crossings(graph: Graph) -> list[int]:
-    """The positions of the nodes that pass values from device to device."""
+def _cross_device_ops(graph: Graph) -> list[int]:
+    """Return the indices of cross-device ops."""
     return [k for k, node in enumerate(graph.nodes) if Trait.CROSS_DEVICE in node.op.traits]
 
 
 def reorder(graph: Graph, order: Sequence[int]) -> Graph:
-    """The graph with its nodes in the given order."""
+    """Return the graph with its nodes in the given order."""
     rewriter = GraphRewriter(graph)
     for k in order:
         rewriter.keep(graph.nodes[k])
@@ -48,12 +48,12 @@ def reorder(graph: Graph, order: Sequence[int]) -> Graph:
 
 
 def live_out_roots(graph: Graph) -> set[int]:
-    """The values in whose memory outputs and updates lie."""
+    """Return the root values of all outputs and updates."""
     return {graph.root(v) for v in graph.live_outs}
 
 
 def _sunk(graph: Graph) -> Graph:
-    """The graph with each node that frees nothing directly before its first user."""
+    """Return the graph with each node that frees no memory sunk to its first user."""
     last = {graph.root(v): k for k, node in enumerate(graph.nodes) for v in node.reads}
     live_out = live_out_roots(graph)
     position = [float(k) for k in range(len(graph.nodes))]
@@ -69,7 +69,7 @@ def _sunk(graph: Graph) -> Graph:
 
 
 def dependencies(graph: Graph) -> list[set[int]]:
-    """For each node the producers of what it reads, and the readers of what it overwrites. Views count as what they view."""
+    """Return for each node the producers of its operands and the readers of values that it overwrites, both through views."""
     updated_by = {v: i for i, v in graph.updates.items()}
     readers: dict[int, list[int]] = {}
     before: list[set[int]] = []
@@ -88,7 +88,10 @@ def dependencies(graph: Graph) -> list[set[int]]:
 
 
 class _ListScheduler:
-    """Takes a ready node that frees memory, or else the next one of the old order. Views directly precede their users."""
+    """Greedy list scheduler: the ready node that frees the most memory, else the first in the old order, comes next.
+
+    Views directly precede their users.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -98,9 +101,9 @@ class _ListScheduler:
             spec.nbytes if isinstance(spec, Spec) and v >= graph.inputs and v not in live_out else 0
             for v, spec in enumerate(graph.specs)
         ]
-        """Bytes that a value takes in the arena."""
+        """Bytes of each value in the arena."""
         self._reads: list[set[int]] = [{graph.root(v) for v in node.reads} for node in graph.nodes]
-        """The roots that each node reads."""
+        """Roots that each node reads."""
         self._users_left: dict[int, int] = {}
         """Number of unscheduled nodes that read each root."""
         for k, roots in enumerate(self._reads):
@@ -108,8 +111,8 @@ class _ListScheduler:
                 for r in roots:
                     self._users_left[r] = self._users_left.get(r, 0) + 1
         self._waiting = dependencies(graph)
-        """For each node the unscheduled nodes that must precede it."""
-        for before, k in itertools.pairwise(_crossings(graph)):
+        """Unscheduled nodes that must precede each node."""
+        for before, k in itertools.pairwise(_cross_device_ops(graph)):
             self._waiting[k].add(before)
         self._dependents: dict[int, list[int]] = {}
         for k, needs in enumerate(self._waiting):
@@ -118,7 +121,7 @@ class _ListScheduler:
                     self._dependents.setdefault(n, []).append(k)
 
     def run(self) -> Graph:
-        """The graph in the order found."""
+        """Return the graph in the order found."""
         ready = [k for k, needs in enumerate(self._waiting) if not needs and not self._is_view[k]]
         order: list[int] = []
         done: set[int] = set()
@@ -136,9 +139,9 @@ class _ListScheduler:
         return reorder(self._graph, order)
 
     def _gain(self, k: int) -> int:
-        """The bytes that node `k` frees, as a negative number; 0 if it allocates as many or more.
+        """Return the net bytes that node `k` frees, as a negative number; 0 if it allocates as many or more.
 
-        A node that allocates as many as it frees is considered together with those that can then follow it.
+        A node with net change 0 is evaluated jointly with its successors that become ready.
         """
         before: list[int] = []
         while len(before) < _LOOKAHEAD:
@@ -153,12 +156,12 @@ class _ListScheduler:
         return 0
 
     def _change(self, k: int, before: Sequence[int]) -> int:
-        """The bytes allocated minus those freed by node `k`, run after the nodes `before`."""
+        """Return allocated minus freed bytes of node `k` when it runs after the nodes `before`."""
         allocated = sum(self._bytes[v] for v in self._graph.nodes[k].outputs)
         freed = (r for r in self._reads[k] if self._users_left[r] == 1 + sum(r in self._reads[b] for b in before))
         return allocated - sum(self._bytes[r] for r in freed)
 
     def _producers(self, k: int) -> list[int]:
-        """The nodes that make what a node reads, views included."""
+        """Return the producers of a node's operands, views included."""
         producers = (self._graph.producer_index(v) for v in self._graph.nodes[k].reads)
         return [p for p in producers if p >= 0]

@@ -1,7 +1,7 @@
-"""Timelines of captured steps on several devices: when each one computes, communicates and waits.
+"""Timelines of captured steps on several devices: intervals in which each device computes, communicates and waits.
 
-A timed run is like any other, with all lanes at once, except that a lane waits for its device before and after it meets other
-lanes. Simulated devices, whose time is not the host's, are timed by their own clocks.
+A timed run uses all workers concurrently, like any other run, but a worker synchronizes its device before and after each
+cross-device op. Simulated devices are timed by their own clocks.
 """
 
 from __future__ import annotations
@@ -14,48 +14,48 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from polyhal.hal.ir.graph import Node
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.protocol import TRANSFER, SupportsProfiling
-from polyhal.hal.scheduler.crossings import JOIN, MEMBER, RECEIVE, SEND, START
+from polyhal.hal.scheduler.cross_device import ENQUEUE, JOIN, RECEIVE, SEND, START
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+    from polyhal.hal.scheduler.device_workers import DeviceWorker
     from polyhal.hal.scheduler.executable import Executable
-    from polyhal.hal.scheduler.lanes import Lane
 
 
 class Activity(enum.StrEnum):
-    """What a lane does for a while."""
+    """Activity of a worker during a span."""
 
     COMPUTE = "compute"
     SEND = "send"
-    """Starts to give something to other lanes."""
+    """Start of a send to other workers."""
     WAIT = "wait"
-    """Gets something from other lanes, for which it may have to wait."""
+    """Receive from other workers, which may block."""
     COMMUNICATE = "communicate"
-    """Carries out a collective, or a copy between peers."""
+    """Execution of a collective or a peer copy."""
 
 
 _ACTIVITIES = {
-    SEND: Activity.SEND, START: Activity.SEND, RECEIVE: Activity.WAIT, JOIN: Activity.WAIT, MEMBER: Activity.COMMUNICATE
+    SEND: Activity.SEND, START: Activity.SEND, RECEIVE: Activity.WAIT, JOIN: Activity.WAIT, ENQUEUE: Activity.COMMUNICATE
 }  # fmt: skip
 
 
 class Span(NamedTuple):
-    """What a lane did for a while. Times are in nanoseconds."""
+    """Interval of one activity of a worker. Times are in nanoseconds."""
 
-    lane: str
-    """The name of a device, or of what runs beside devices."""
+    worker: str
+    """Name of a device, or of a communication worker."""
     device: Device | None
-    """None beside devices."""
+    """Device of the worker; None for a communication worker."""
     activity: Activity
     nodes: tuple[Node | None, ...]
-    """None for copies at the end of a step."""
+    """Nodes that ran; None for copies at the end of a step."""
     start: int
     end: int
-    """On the clock of the host; on that of a simulated host for simulated devices."""
+    """End on the host's clock, or on the simulated host's clock for simulated devices."""
     busy: int
-    """How long the device worked."""
+    """Time for which the device worked."""
     virtual: bool
-    """Whether the clock is a simulated one."""
+    """Whether the clock is simulated."""
 
 
 class Timeline(NamedTuple):
@@ -63,53 +63,53 @@ class Timeline(NamedTuple):
 
     executable: Executable
     spans: tuple[Span, ...]
-    """Those of each lane in order."""
+    """Spans, in order for each worker."""
     elapsed: dict[bool, int]
-    """Nanoseconds of the run: on the host's clock (False), and on the clock of simulated devices (True) if there are any."""
+    """Nanoseconds of the run on the host's clock (False), and on the clock of simulated devices, if any (True)."""
 
     def of(self, device: Device) -> list[Span]:
-        """What a device did, in order."""
+        """Return the spans of a device, in order."""
         return [s for s in self.spans if s.device is device]
 
     def busy(self, device: Device) -> int:
-        """Nanoseconds for which a device computed."""
+        """Return the nanoseconds for which a device computed."""
         return sum(s.busy for s in self.of(device) if s.activity is Activity.COMPUTE)
 
     def waited(self, device: Device) -> int:
-        """Nanoseconds for which a device waited for others."""
+        """Return the nanoseconds for which a device waited for others."""
         return sum(s.busy for s in self.of(device) if s.activity is Activity.WAIT)
 
 
 def timeline(executable: Executable) -> Timeline:
-    """Run a step once, as `Executable.run` has bound it, and return what its lanes did."""
-    lanes = executable.lanes
-    assert lanes is not None, "one device has no lanes"
-    spans: dict[int, list[Span]] = {id(lane): [] for lane in lanes.all}
+    """Run a step once, as `Executable.run` has bound it, and return the timeline of its workers."""
+    workers = executable.workers
+    assert workers is not None, "one device has no workers"
+    spans: dict[int, list[Span]] = {id(worker): [] for worker in workers.all}
     begin = time.perf_counter_ns()
 
-    def timed(lane: Lane) -> Iterator[Callable[[], None]]:
-        return _LaneClock(lane, begin, spans[id(lane)]).actions()
+    def timed(worker: DeviceWorker) -> Iterator[Callable[[], None]]:
+        return _WorkerClock(worker, begin, spans[id(worker)]).actions()
 
-    lanes.timed = timed
+    workers.timed = timed
     try:
-        lanes.run()
+        workers.run()
     finally:
-        lanes.timed = None
+        workers.timed = None
     elapsed = {False: time.perf_counter_ns() - begin}
-    every = tuple(s for of_lane in spans.values() for s in of_lane)
-    if ends := [s.end for s in every if s.virtual]:  # each thread of a simulated host has a time of its own
+    every = tuple(s for of_worker in spans.values() for s in of_worker)
+    if ends := [s.end for s in every if s.virtual]:  # each thread of a simulated host has its own time
         elapsed[True] = max(ends)
     return Timeline(executable, every, elapsed)
 
 
-class _LaneClock:
-    """Times the actions of one lane."""
+class _WorkerClock:
+    """Timer of the actions of one worker."""
 
-    def __init__(self, lane: Lane, begin: int, spans: list[Span]) -> None:
-        """`begin` is when the run began on the host's clock. On a simulated one that is when the lane does."""
-        self._lane = lane
+    def __init__(self, worker: DeviceWorker, begin: int, spans: list[Span]) -> None:
+        """Start a timer; `begin` is the start of the run on the host's clock. On a simulated clock the worker starts it."""
+        self._worker = worker
         self._spans = spans
-        self._devices = [lane.device] if lane.device is not None else _members(lane)
+        self._devices = [worker.device] if worker.device is not None else _participants(worker)
         self._virtual = all(map(_is_virtual, self._devices))
         clock = _clock([d for d in self._devices if _is_virtual(d) is self._virtual])
         assert clock is not None
@@ -117,44 +117,44 @@ class _LaneClock:
         self._begin = clock() if self._virtual else begin
 
     def actions(self) -> Iterator[Callable[[], None]]:
-        lane = self._lane
-        beside = lane.device is None
+        worker = self._worker
+        overlaps = worker.device is None
         computing: list[Node | None] = []
         start = self._start_computing()
-        for partition, action in zip(lane.partitions, lane.actions, strict=True):
+        for partition, action in zip(worker.partitions, worker.actions, strict=True):
             node = partition.nodes[0]
-            if not beside and (node is None or Trait.CROSS_DEVICE not in node.op.traits):
+            if not overlaps and (node is None or Trait.CROSS_DEVICE not in node.op.traits):
                 computing += partition.nodes
                 yield action
                 continue
-            if not beside:
+            if not overlaps:
                 self._end_computing(computing, start)
                 computing = []
             assert node is not None
-            activity = Activity.COMMUNICATE if beside else _ACTIVITIES[node.op]
-            waited, begin = lane.waited, self._now()
+            activity = Activity.COMMUNICATE if overlaps else _ACTIVITIES[node.op]
+            waited, begin = worker.waited, self._now()
             yield action
-            if beside:
+            if overlaps:
                 self._finish_streams()
             elif activity is not Activity.SEND:
                 self._finish()
-            # A lane beside devices begins with what it waits for, which is not its work.
-            begin += lane.waited - waited if beside and not self._virtual else 0
+            # The action of a communication worker begins with a wait for its participants, which is not its work.
+            begin += worker.waited - waited if overlaps and not self._virtual else 0
             end = self._now()
             self._add(activity, (node,), begin, end, end - begin)
-            if not beside:
+            if not overlaps:
                 start = self._start_computing()
-        if not beside:
+        if not overlaps:
             self._end_computing(computing, start)
 
     def _start_computing(self) -> int:
-        if self._virtual and self._lane.device is not None:
-            backend: Any = self._lane.device.backend
+        if self._virtual and self._worker.device is not None:
+            backend: Any = self._worker.device.backend
             backend.start_profiling()
         return self._now()
 
     def _end_computing(self, nodes: Sequence[Node | None], start: int) -> None:
-        device = self._lane.device
+        device = self._worker.device
         assert device is not None
         if nodes:
             self._finish()
@@ -167,13 +167,13 @@ class _LaneClock:
             self._add(Activity.COMPUTE, tuple(nodes), start, end, busy)
 
     def _add(self, activity: Activity, nodes: tuple[Node | None, ...], start: int, end: int, busy: int) -> None:
-        lane = self._lane
-        name = lane.device.name if lane.device is not None else _name(lane.key)
+        worker = self._worker
+        name = worker.device.name if worker.device is not None else _name(worker.key)
         begin = self._begin
-        self._spans.append(Span(name, lane.device, activity, nodes, start - begin, end - begin, busy, self._virtual))
+        self._spans.append(Span(name, worker.device, activity, nodes, start - begin, end - begin, busy, self._virtual))
 
     def _finish(self) -> None:
-        """Wait for the work that this thread has enqueued, and no other."""
+        """Wait for work that this thread has enqueued, but not for other threads' work."""
         for device in self._devices:
             if device.stream_backend is not None:
                 device.stream_backend.mark().wait()
@@ -183,17 +183,17 @@ class _LaneClock:
     def _finish_streams(self) -> None:
         for device in self._devices:
             if device.stream_backend is not None:
-                with self._lane.streams[device].apart():
+                with self._worker.streams[device].apart():
                     device.stream_backend.mark().wait()
 
 
-def _members(lane: Lane) -> list[Device]:
-    """The devices whose values a lane beside them moves."""
+def _participants(worker: DeviceWorker) -> list[Device]:
+    """Return the devices of a communication worker's ops."""
     devices: dict[Device, None] = {}
-    for partition in lane.partitions:
+    for partition in worker.partitions:
         (node,) = partition.nodes
         assert node is not None
-        devices.update(dict.fromkeys(lane.key if isinstance(lane.key, tuple) else node.params[1].devices))
+        devices.update(dict.fromkeys(worker.key if isinstance(worker.key, tuple) else node.params[1].devices))
     return list(devices)
 
 
@@ -202,12 +202,12 @@ def _name(key: Any) -> str:
 
 
 def _is_virtual(device: Device) -> bool:
-    """Whether a device's time is not the host's."""
+    """Return whether a device has a simulated clock."""
     return hasattr(device.backend, "virtual_time") and isinstance(device.backend, SupportsProfiling)
 
 
 def _clock(devices: Sequence[Device]) -> Callable[[], int] | None:
-    """The clock of devices of one kind, in nanoseconds; None for no devices."""
+    """Return the clock of devices, all simulated or none, in nanoseconds; None for no devices."""
     if not devices:
         return None
     if _is_virtual(devices[0]):

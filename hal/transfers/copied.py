@@ -1,4 +1,4 @@
-"""Copies of tensors to another device, at once: by the device itself, through the host in chunks, or in one piece."""
+"""Immediate copies of tensors to another device: a peer copy, a chunked copy through the host, or a download and upload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _CHUNKS = 4
-"""Chunks from which it pays to write some while others are read."""
+"""Minimum number of chunks for which overlapping reads and writes is faster."""
 
 
 def copied(source: Device, ref: Ref, target: Device, non_blocking: bool = False) -> tuple[Buffer, Ref]:

@@ -1,7 +1,8 @@
-"""The relay through the host, by which a value crosses between any two devices.
+"""Host relay: transfers between any two devices through host memory.
 
-The value is read in chunks, each of which is written as soon as it has arrived, so that both links are in use. A read takes its
-place in the source's work and blocks nobody, where the source supports that. The target's host thread waits for the bytes.
+A value is read in chunks, and each chunk is written as soon as it has arrived, so that both links are busy. Where the source
+supports asynchronous reads, a read is enqueued with its other work and does not block. The worker thread of the target blocks
+until the bytes have arrived.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from polyhal.hal.layout import Ref
-from polyhal.hal.transfers.lane_link import LaneKey, LaneStoppedError
 from polyhal.hal.transfers.staged_chunk import Endpoint, StagedChunk
 from polyhal.hal.transfers.staging import staging_for
+from polyhal.hal.transfers.worker_link import WorkerKey, WorkerStoppedError
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -24,9 +25,9 @@ CHUNK = 8 << 20
 
 
 class HostRelay:
-    """Carries values of `nbytes` bytes from one device to another, one after the other.
+    """Channel for values of `nbytes` bytes from one device to another, one at a time.
 
-    For each value one thread calls `send` and one, which may be another, calls `receive`, in any order.
+    For each value one thread calls `send` and the same or another thread calls `receive`, in any order.
     """
 
     def __init__(self, source: Device, target: Device, nbytes: int) -> None:
@@ -35,12 +36,12 @@ class HostRelay:
         self.nbytes = nbytes
         self._staging = staging_for(target, source)
         self._chunks: SimpleQueue[StagedChunk | None] = SimpleQueue()
-        """What was sent and not received; None where `stop` was called."""
+        """Chunks that were sent and not received; None is the sentinel of `stop`."""
         self._waited = 0
-        """Nanoseconds that `receive` has waited, in all calls."""
+        """Nanoseconds that `receive` has waited, summed over all calls."""
 
     def send(self, ref: Ref) -> None:
-        """Start to read a contiguous value, after all work that the thread has enqueued on the source."""
+        """Enqueue reads of a contiguous value after all work that the thread has enqueued on the source."""
         first = ref.offset * ref.dtype.itemsize
         for start in range(0, self.nbytes, CHUNK):
             chunk = StagedChunk(self._staging, min(CHUNK, self.nbytes - start))
@@ -50,7 +51,7 @@ class HostRelay:
     def receive(self, ref: Ref) -> None:
         """Wait for the bytes of the next value, and write them to contiguous memory of the target.
 
-        Later work that the thread enqueues on the target sees them. Raises LaneStoppedError.
+        Later work that the thread enqueues on the target reads the new bytes. Raises WorkerStoppedError.
         """
         first = ref.offset * ref.dtype.itemsize
         received = 0
@@ -59,35 +60,35 @@ class HostRelay:
             chunk.write([Endpoint(self.target, ref.handle, first + received)])
             received += chunk.nbytes
 
-    def waited(self, lane: LaneKey) -> int:
-        """See `LaneLink`."""
-        return self._waited if lane is self.target else 0
+    def waited(self, worker: WorkerKey) -> int:
+        """See `WorkerLink`."""
+        return self._waited if worker is self.target else 0
 
-    def is_behind(self, lane: LaneKey) -> bool:
-        """No device waits for another one here."""
+    def is_behind(self, worker: WorkerKey) -> bool:
+        """Return False: no device waits for another one here, only the worker thread of the target."""
         return False
 
     def stop(self) -> None:
-        """Let `receive` raise LaneStoppedError, because `send` will not be called."""
+        """Make `receive` raise WorkerStoppedError, because `send` will not be called."""
         self._chunks.put(None)
 
     def clear(self) -> None:
-        """Forget what was sent and not received."""
+        """Drop chunks that were sent and not received."""
         while not self._chunks.empty():
             chunk = self._chunks.get()
             if chunk is not None:
-                with contextlib.suppress(Exception):  # the error of the run is another one
+                with contextlib.suppress(Exception):  # the run raises its own error
                     chunk.wait()
                 chunk.give_back()
 
     def _next(self) -> StagedChunk:
-        """The next chunk, when its bytes are there. The target works on what it has meanwhile."""
+        """Return the next chunk once its read is complete. Enqueued work of the target is submitted first."""
         begin = time.perf_counter_ns()
         if self._chunks.empty():
             self.target.flush()
         chunk = self._chunks.get()
         if chunk is None:
-            raise LaneStoppedError
+            raise WorkerStoppedError
         if not chunk.has_arrived():
             self.target.flush()
         chunk.wait()

@@ -1,4 +1,4 @@
-"""Chunks of values in staging memory of the host, on their way from one device to others."""
+"""Chunks of values in host staging memory, in flight from one device to others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 SMALL = 1 << 16
-"""Bytes below which a backend's own staging costs less than an event."""
+"""Minimum bytes of an asynchronous upload. Below, the backend's own staging costs less than an event."""
 
 
 class Endpoint(NamedTuple):
-    """Where a chunk comes from or goes to: memory of a device, from a byte on."""
+    """Source or target of a chunk: device memory with a byte offset."""
 
     device: Device
     handle: Handle
@@ -25,7 +25,7 @@ class Endpoint(NamedTuple):
 
 
 class StagedChunk:
-    """Bytes that are read from one device, once, and then written to others, once."""
+    """Bytes that are read once from one device and then written once to each target."""
 
     __slots__ = ("_arrival", "_block", "_bytes", "_lock", "_staging", "_unwritten", "nbytes")
 
@@ -35,13 +35,13 @@ class StagedChunk:
         self._block = staging.take(nbytes)
         self._bytes = self._block[:nbytes]
         self._arrival: Event | None = None
-        """Complete when the bytes are there; None if they are."""
+        """Event of a read in flight; None if the read was synchronous."""
         self._unwritten = 0
-        """Targets that the bytes are still needed for."""
+        """Number of targets that have not consumed the chunk."""
         self._lock = threading.Lock()
 
     def read(self, source: Endpoint) -> None:
-        """Start to fill the chunk, after all work that the thread has enqueued on the device. Waits where the device must."""
+        """Enqueue a read into the chunk after the thread's work on the device. Blocks on devices without asynchronous reads."""
         if source.device.reading_backend is None:
             source.device.backend.copy_from_device(source.handle, source.offset, self._bytes)
         else:
@@ -49,16 +49,16 @@ class StagedChunk:
             self._arrival = read(source.handle, source.offset, self._bytes)
 
     def has_arrived(self) -> bool:
-        """Whether all bytes are there."""
+        """Return whether the read is complete."""
         return self._arrival is None or self._arrival.is_complete()
 
     def wait(self) -> None:
-        """Wait until all bytes are there. Raises the typed error of work that failed."""
+        """Wait until the read is complete. Raises the typed error of work that failed."""
         if self._arrival is not None:
             self._arrival.wait()
 
     def write(self, targets: Sequence[Endpoint]) -> None:
-        """Wait until all bytes are there and start to write them to all targets, after which the chunk gives itself back."""
+        """Wait for the read and start writes to all targets. The last one to complete returns the chunk to its pool."""
         self.wait()
         self._unwritten = len(targets)
         for device, handle, offset in targets:
@@ -69,11 +69,11 @@ class StagedChunk:
                 self._written()
 
     def give_back(self) -> None:
-        """Leave the staging memory to other chunks. Nothing may be reading or writing it."""
+        """Return the staging memory to its pool. No read or write of it may be in flight."""
         self._staging.give(self._block, self._block.nbytes)
 
     def _written(self) -> None:
-        """Note that a target has the bytes. Called by the threads that go on with each target."""
+        """Count a completed write. Called by the thread that observes it."""
         with self._lock:
             self._unwritten -= 1
             last = not self._unwritten

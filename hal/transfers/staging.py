@@ -1,4 +1,4 @@
-"""Staging memory of the host for values on their way from one device to another."""
+"""Host staging memory for values in flight from one device to another."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _MOST_IDLE = 1 << 28
-"""Bytes that are kept for later transfers. Locking pages takes as long as several copies to them."""
+"""Maximum idle bytes that are kept for later transfers. Locking pages takes as long as several copies to them."""
 
 Staging = StagingPool[memoryview]
 
 
 def staging_for(*devices: Device) -> Staging:
-    """Memory that is page-locked for the first of the devices that is a discrete card; ordinary memory if none is.
+    """Return staging memory that is page-locked for the first discrete device; pageable memory if none is discrete.
 
-    Name targets before the source: a target would have to stage other memory first, whereas a source reads into other memory
-    through memory of its own.
+    Pass targets before the source: a target would have to stage pageable memory first, whereas a source reads into pageable
+    memory through a staging buffer of its own.
     """
     for device in devices:
         if Feature.PINNED_MEMORY in device.features and not device.capabilities.unified_memory:
@@ -38,7 +38,7 @@ def staging_for(*devices: Device) -> Staging:
 
 @functools.lru_cache(maxsize=1)
 def _pinned(pid: int) -> weakref.WeakKeyDictionary[Device, Staging]:
-    """Page-locked memory by device, for each process: a forked child must not touch that of its parent's drivers."""
+    """Return the page-locked pools of this process by device: a forked child must not touch memory of its parent's drivers."""
     return weakref.WeakKeyDictionary()
 
 

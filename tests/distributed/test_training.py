@@ -15,7 +15,7 @@ from polyhal.distributed import ShardedLoader
 from polyhal.hal.collectives.collective import Kind
 from polyhal.hal.dtypes import bfloat16
 from polyhal.hal.errors import CorruptFileError
-from polyhal.hal.scheduler.crossings import COLLECTIVE
+from polyhal.hal.scheduler.cross_device import COLLECTIVE
 from polyhal.hal.scheduler.plan import StepPlan, plan_step
 from polyhal.optim import SGD
 from polyhal.steps.jit import Jitted, jit

@@ -178,7 +178,7 @@ def test_captured_sums_of_several_processes(
 
     def rank(processes: Any) -> list[float]:
         group = Group(devices[processes.rank], processes)
-        assert group.communicator.in_line is (rate == 0)
+        assert group.communicator.on_compute_stream is (rate == 0)
         step = ph.jit(lambda x: group.all_reduce([x * 2])[0] + 1, warm_up=False)
         x = ph.full((300,), processes.rank + 1.0, device=group.devices[0])
         results = [step(x + n).numpy() for n in range(4)]
@@ -262,7 +262,7 @@ def test_a_captured_step_trains_as_on_one_device(
     """Over links that are fast and slow."""
     monkeypatch.setattr(window_communicator, "_FAST", rate)
     devices = cards(pocl, range(2))
-    assert Group(devices).communicator.in_line is (rate == 0)
+    assert Group(devices).communicator.on_compute_stream is (rate == 0)
     rng = np.random.default_rng(4)
     x, y = rng.standard_normal((8, 6)).astype(np.float32), rng.standard_normal((8, 3)).astype(np.float32)
 
@@ -300,7 +300,7 @@ def test_the_measured_speed_of_a_link_changes_no_bit(
     for rate in (0.0, 1e30):
         monkeypatch.setattr(window_communicator, "_FAST", rate)
         devices = cards(pocl, range(2))
-        assert Group(devices).communicator.in_line is (rate == 0)
+        assert Group(devices).communicator.on_compute_stream is (rate == 0)
         ph.manual_seed(0)
         layers = [ph.nn.Linear(6, 40), *[ph.nn.Linear(40, 40) for _ in range(3)], ph.nn.Linear(40, 3)]
         model = DataParallel(ph.nn.Sequential(*layers).to("numpy"), devices)

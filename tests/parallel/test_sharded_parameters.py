@@ -11,7 +11,7 @@ import polyhal as ph
 from polyhal import optim
 from polyhal.hal.collectives.collective import Kind
 from polyhal.hal.ir.graph import Graph, Node
-from polyhal.hal.scheduler.crossings import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
+from polyhal.hal.scheduler.cross_device import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
 from polyhal.hal.scheduler.plan import StepPlan, plan_step
 from polyhal.models import GPT, GPTConfig
 from polyhal.nn.utils import clip_grad_norm_

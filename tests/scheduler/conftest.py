@@ -1,4 +1,4 @@
-"""What tests of lanes run under."""
+"""What tests of workers run under."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from polyhal.hal.transfers import relay, staged_chunk
 
-from .lane_devices import SECONDS
+from .worker_devices import SECONDS
 
 
 @pytest.fixture
-def lanes_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def workers_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small chunks, and a limit of time after which all stacks are shown."""
     monkeypatch.setattr(relay, "CHUNK", 40)  # most values are sent in several chunks
     monkeypatch.setattr(staged_chunk, "SMALL", 24)  # and in both ways

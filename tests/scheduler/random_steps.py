@@ -13,7 +13,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.parallel import Group
 
-from .lane_devices import executable_of
+from .worker_devices import executable_of
 
 _LENGTH = 5
 Instruction = tuple[int, int, int, int]

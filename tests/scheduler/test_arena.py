@@ -23,7 +23,7 @@ INTERVALS = st.lists(
 @given(INTERVALS, st.sampled_from([0, 1024, 4096]), st.booleans())
 def test_intervals_that_live_together_never_overlap(intervals: list[LiveInterval], limit: int, shared: bool) -> None:
     layout = plan_arena(intervals, limit, shared=shared)
-    spots = [(block, at, at + n.nbytes) for n, (block, at) in zip(intervals, layout.places, strict=True)]
+    spots = [(block, at, at + n.nbytes) for n, (block, at) in zip(intervals, layout.locations, strict=True)]
     for i, (block, start, stop) in enumerate(spots):
         interval = intervals[i]
         assert start % ALIGNMENT == 0
@@ -49,7 +49,7 @@ def test_temporaries_begin_their_block_beneath_tensors_that_live_longer() -> Non
     intervals = [LiveInterval(4096, 0, 10), LiveInterval(1024, 3, 3, front=True), LiveInterval(512, 7, 7, front=True)]
     layout = plan_arena(intervals)
     assert layout.nbytes == 4096 + 1024
-    assert [offset for _, offset in layout.places[1:]] == [0, 0]
+    assert [offset for _, offset in layout.locations[1:]] == [0, 0]
 
 
 def test_no_interval_needs_no_memory() -> None:

@@ -17,7 +17,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.ops import FUNCTIONS, OPS
 
-from .lane_devices import executable_of
+from .worker_devices import executable_of
 
 _copies: Callable[[Sequence[ph.Tensor]], tuple[ph.Tensor, ...]] = FUNCTIONS["copies"]
 _LENGTH = 256

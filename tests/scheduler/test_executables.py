@@ -86,7 +86,7 @@ def _run(steps: list[tuple[str, int, int]], state: list[Any], concatenate: Any, 
 def _check_places(plan: StepPlan) -> None:
     """No two allocations of an arena that live at one time overlap."""
     for arena in plan.arenas.values():
-        spots = list(zip(arena.intervals, arena.layout.places, strict=True))
+        spots = list(zip(arena.intervals, arena.layout.locations, strict=True))
         for i, (need, (block, at)) in enumerate(spots):
             for other, (other_block, other_at) in spots[:i]:
                 together = need.first <= other.last and other.first <= need.last
@@ -206,7 +206,7 @@ def test_blocks_are_not_shared_where_a_launch_cannot_bind_one_twice(monkeypatch:
     np.testing.assert_array_equal(step(x).numpy(), eager)
     plan = step.steps[0].executable.plan
     (arena,) = plan.arenas.values()
-    assert all(offset == 0 for _, offset in arena.layout.places)
+    assert all(offset == 0 for _, offset in arena.layout.locations)
     assert 1 < len(arena.layout.blocks) < sum(isinstance(s, Spec) for s in plan.graph.specs)
     _check_places(plan)
 

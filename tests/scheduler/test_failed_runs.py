@@ -13,7 +13,7 @@ from polyhal.backends.sim.backend import create
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError, OutOfMemoryError
 
-from .lane_devices import executable_of
+from .worker_devices import executable_of
 
 
 @pytest.fixture

@@ -95,8 +95,8 @@ class WindowCommunicator(Communicator):
         """With `processes`, each has as many devices. Raises ValueError for a device named twice."""
         super().__init__(devices, processes, [len(devices)] * (1 if processes is None else processes.size))
         self._exchanger = exchanger
-        self.in_line = exchanger.is_fast
-        if self.in_line:
+        self.on_compute_stream = exchanger.is_fast
+        if self.on_compute_stream:
             self.bucket_bytes = _IN_LINE_BUCKET
             self.turn = _turn
 

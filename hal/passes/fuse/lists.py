@@ -12,7 +12,7 @@ from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.passes.gather_again import is_temporary
+from polyhal.hal.passes.regather import is_temporary
 
 _MAX_SIZE = 1 << 16
 """Elements of the largest tensor that takes part: a launch costs less than the work for larger ones."""

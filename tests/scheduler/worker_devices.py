@@ -1,4 +1,4 @@
-"""Devices for tests of lanes."""
+"""Devices for tests of workers."""
 
 from __future__ import annotations
 

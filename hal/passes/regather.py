@@ -1,8 +1,8 @@
-"""Gathers again what is needed again much later, such as parameters in the forward and in the backward pass.
+"""Free gathered parameters after the forward pass and regather them for the backward pass (FSDP `reshard_after_forward`).
 
-A device that has a share of the parameters gathers the rest when it needs them. What it gathered is dropped when other gathered
-values have been used in between, and the collective is carried out once more, with the same result to the last bit, before the
-next use. Source: Zhao et al., "PyTorch FSDP", arXiv:2304.11277.
+A device that owns a shard of the parameters gathers the others before use. The gathered value is freed once other gathered
+values are used, and the collective is repeated before the next use, with a bitwise identical result. Source: Zhao et al.,
+"PyTorch FSDP", arXiv:2304.11277.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.ops.traits import Trait
 
 _KEPT = 2
-"""Gathered values that are kept at a time: the one in use and the one before, as a layer may lie in two buckets."""
+"""Gathered values that are kept at a time: the current and the previous one, as a layer may span two buckets."""
 
 
-def gather_again(graph: Graph) -> Graph:
-    """The graph with one collective for each period of use of a temporary result."""
+def regather(graph: Graph) -> Graph:
+    """Return the graph with a separate collective for each period of use of a temporary result."""
     if not any(map(is_temporary, graph.nodes)):
         return graph
     return _Periods(graph).run()
 
 
 def is_temporary(node: Node) -> bool:
-    """Whether a node is a collective whose results are dropped between distant uses."""
+    """Return whether a node is a collective whose results are freed between distant uses."""
     return Trait.COLLECTIVE in node.op.traits and bool(node.params[0].temporary)
 
 
 class _Periods:
-    """Divides the uses of temporary results into periods."""
+    """Division of the uses of temporary results into periods."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._gather_of: dict[int, int] = {}
-        """The temporary collective, by position, in whose results a value lies."""
+        """Index of the temporary collective whose result each value views."""
         kept = set()
         for v in range(graph.inputs, len(graph.specs)):
             k = graph.producer_index(graph.root(v))
@@ -46,14 +46,14 @@ class _Periods:
                     kept.add(k)
         self._gather_of = {v: k for v, k in self._gather_of.items() if k not in kept}
         self._period: dict[tuple[int, int], int] = {}
-        """The number of the period in which a node, by position, uses a collective."""
+        """Period in which a node uses a collective, by the indices of both."""
         self._rewriter = GraphRewriter(graph)
         self._copies: dict[tuple[int, int], Operand] = {}
-        """What stands for a value in a period."""
-        self._again = 0
+        """Replacement of a value in a period."""
+        self._repeats = 0
 
     def run(self) -> Graph:
-        """The graph in which each period has a collective of its own, right before its first use."""
+        """Return the graph in which each period has its own collective, right before its first use."""
         graph = self._graph
         self._find_periods()
         for k, node in enumerate(graph.nodes):
@@ -67,7 +67,7 @@ class _Periods:
         return self._rewriter.finish()
 
     def _find_periods(self) -> None:
-        """Number the periods of each collective. They must be the same on all devices, which take part in all of them."""
+        """Number the periods of each collective. They must agree on all devices, since each device participates in all."""
         uses: dict[Any, list[tuple[int, int]]] = {}
         for k, node in enumerate(self._graph.nodes):
             if node.outputs[0] not in self._gather_of:
@@ -79,7 +79,7 @@ class _Periods:
             self._period |= periods if len(orders) == 1 else dict.fromkeys(periods, 0)
 
     def _in_period(self, value: int, period: int) -> Operand:
-        """What stands for a value that lies in a gathered one."""
+        """Return the replacement, in a period, of a value that views a gathered one."""
         if (value, period) not in self._copies:
             graph, k = self._graph, self._graph.producer_index(value)
             node = graph.nodes[k]
@@ -92,31 +92,31 @@ class _Periods:
         return self._copies[value, period]
 
     def _gathered(self, node: Node, period: int) -> list[Operand]:
-        """Write a collective, and what makes its operands once more for all periods but the first."""
+        """Add a collective, and after the first period also copies of the nodes that assemble its operands."""
         if not period:
             return self._add(node, {}, 0)
-        self._again += 1
+        self._repeats += 1
         operands: dict[int, Operand] = {}
         for v in node.reads:
             self._repeat(v, operands)
-        return self._add(node, operands, -self._again)
+        return self._add(node, operands, -self._repeats)
 
     def _repeat(self, value: int, operands: dict[int, Operand]) -> None:
-        """Write once more what makes a value, unless it takes a computation. Extends `operands`."""
+        """Add a copy of a value's producer if it is a join or a view; other nodes are not repeated. Extends `operands`."""
         node = self._graph.producer(value)
         if node is None or value in operands or not (_joins(node) or self._graph.is_view(node)):
             return
         for v in node.reads:
             self._repeat(v, operands)
-        operands |= dict(zip(node.outputs, self._add(node, operands, -self._again), strict=True))
+        operands |= dict(zip(node.outputs, self._add(node, operands, -self._repeats), strict=True))
 
-    def _add(self, node: Node, operands: Mapping[int, Operand], again: int) -> list[Operand]:
-        """Copy a node with other operands. The number `again` keeps it apart from others that do the same."""
+    def _add(self, node: Node, operands: Mapping[int, Operand], repeat: int) -> list[Operand]:
+        """Copy a node with other operands. The unique number `repeat` prevents merging with equal nodes; 0 for none."""
         inputs = tuple(
             operands[x.index] if isinstance(x, Value) and x.index in operands else self._rewriter.operand(x)
             for x in node.inputs
         )
-        origin = node.place._replace(checkpoint=again) if again else node.origin
+        origin = node.place._replace(checkpoint=repeat) if repeat else node.origin
         specs = [self._graph.specs[v] for v in node.outputs]
         return [Value(v) for v in self._rewriter.new.add(node.op, inputs, node.params, specs, origin, node.replaces)]
 
@@ -126,7 +126,7 @@ def _joins(node: Node) -> bool:
 
 
 def _numbered(uses: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
-    """The period of each use, given as (node, collective) in order."""
+    """Yield each use, a (node, collective) pair, with its period."""
     period: dict[int, int] = {}
     recent: list[int] = []
     for k, gather in uses:

@@ -12,14 +12,14 @@ import polyhal as ph
 from polyhal import nn
 from polyhal.hal.device import Device
 from polyhal.hal.ir.graph import Node
-from polyhal.hal.scheduler.crossings import JOIN, PEER_COPY, RECEIVE
+from polyhal.hal.scheduler.cross_device import JOIN, PEER_COPY, RECEIVE
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.nn import functional as F
 from polyhal.parallel import DataParallel
 
-from .lane_devices import executable_of, numpy_like, sim_peers
+from .worker_devices import executable_of, numpy_like, sim_peers
 
-pytestmark = pytest.mark.usefixtures("lanes_under_a_limit")
+pytestmark = pytest.mark.usefixtures("workers_under_a_limit")
 PAIRS: dict[str, Callable[[], list[Device]]] = {
     "through the host": lambda: [Device("numpy"), numpy_like()],
     "peers": sim_peers,

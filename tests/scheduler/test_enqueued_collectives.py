@@ -14,23 +14,23 @@ from hypothesis import strategies as st
 import polyhal as ph
 from polyhal import nn, optim
 from polyhal.hal.collectives.collective import Kind
-from polyhal.hal.scheduler import lanes
-from polyhal.hal.scheduler.crossings import COLLECTIVE, JOIN, MEMBER, START
+from polyhal.hal.scheduler import device_workers
+from polyhal.hal.scheduler.cross_device import COLLECTIVE, ENQUEUE, JOIN, START
 from polyhal.nn.utils import clip_grad_norm_
 from polyhal.parallel import DataParallel, Group
 from polyhal.steps.jit import Jitted
 
-from .in_line_devices import MeetingCommunicator, meeting
-from .lane_devices import SECONDS, executable_of
 from .random_steps import Instruction, check, programs
+from .rendezvous_devices import RendezvousCommunicator, meeting
+from .worker_devices import SECONDS, executable_of
 
-pytestmark = pytest.mark.usefixtures("lanes_under_a_limit")
+pytestmark = pytest.mark.usefixtures("workers_under_a_limit")
 
 
 @pytest.fixture(autouse=True)
 def _each_on_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """These devices compute on the thread that calls them, so that none can begin for another one as well."""
-    monkeypatch.setattr(lanes, "_BEGINNING", 0)
+    monkeypatch.setattr(device_workers, "_BEGINNING", 0)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -38,7 +38,7 @@ def _each_on_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_random_steps(program: list[Instruction], count: int) -> None:
     executable = check(program, meeting(count))
     assert executable is not None
-    members = [n for n in executable.graph.nodes if n.op is MEMBER]
+    members = [n for n in executable.graph.nodes if n.op is ENQUEUE]
     # All devices come to the collectives in one order, so that none waits for one that waits for it.
     assert [n.params[-1] for n in members] == [*range(count)] * (len(members) // count)
     assert not {n.op for n in executable.graph.nodes} & {START, COLLECTIVE, JOIN}, "no collective is under way beside others"
@@ -70,18 +70,18 @@ def trained(devices: list[ph.Device], **options: Any) -> tuple[list[np.ndarray],
 def test_training_is_the_same_bit_by_bit(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """As with collectives beside other work, which add in the same order."""
     found, (step, *_) = trained(meeting(3), **options)
-    monkeypatch.setattr(MeetingCommunicator, "in_line", False)
+    monkeypatch.setattr(RendezvousCommunicator, "on_compute_stream", False)
     expected, _ = trained(meeting(3), **options)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
-    communicator = next(n for n in executable_of(step).graph.nodes if n.op is MEMBER).params[1]
-    assert isinstance(communicator, MeetingCommunicator)
+    communicator = next(n for n in executable_of(step).graph.nodes if n.op is ENQUEUE).params[1]
+    assert isinstance(communicator, RendezvousCommunicator)
     assert {c.kind for c in communicator.met} == {Kind.ALL_GATHER, Kind.REDUCE_SCATTER}
 
 
 def test_a_gradient_is_reduced_before_earlier_layers_have_theirs() -> None:
     _, (step, *_) = trained(meeting(2))
     nodes = executable_of(step).graph.nodes
-    sums = [k for k, n in enumerate(nodes) if n.op is MEMBER and n.params[0].kind is Kind.REDUCE_SCATTER]
+    sums = [k for k, n in enumerate(nodes) if n.op is ENQUEUE and n.params[0].kind is Kind.REDUCE_SCATTER]
     products = [k for k, n in enumerate(nodes) if n.op.family == "contraction"]
     assert sums[0] < products[-1]
 
@@ -93,7 +93,7 @@ def test_one_thread_carries_out_all_in_turn() -> None:
     with Jitted.profile() as profile:
         found, (step, *_) = trained(devices)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
-    communicator = next(n for n in executable_of(step).graph.nodes if n.op is MEMBER).params[1]
+    communicator = next(n for n in executable_of(step).graph.nodes if n.op is ENQUEUE).params[1]
     assert not communicator.met
     assert profile.runs == 5
 
@@ -137,7 +137,7 @@ def test_activity_and_placement_count_a_collective_once() -> None:
 
 
 def test_devices_that_have_begun_are_not_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lane of one device fails before a collective that the others have begun: it begins as well, and all can go on."""
+    """The worker of one device fails before a collective that the others have begun: it begins as well, and all can go on."""
     begun: list[int] = []
     others_have_begun = threading.Event()
     devices = meeting(3)
@@ -153,21 +153,21 @@ def test_devices_that_have_begun_are_not_left_alone(monkeypatch: pytest.MonkeyPa
     xs = [ph.zeros((4,), device=d) for d in devices]
     expected = [x.numpy() for x in step(*xs)]
     executable = executable_of(step)
-    assert executable.lanes is not None
-    lane = executable.lanes.all[1]
-    assert lane.device is devices[1]
+    assert executable.workers is not None
+    worker = executable.workers.all[1]
+    assert worker.device is devices[1]
 
     def fails() -> None:
         assert others_have_begun.wait(SECONDS)
         raise RuntimeError("no luck")
 
-    first, lane.actions[0] = lane.actions[0], fails
+    first, worker.actions[0] = worker.actions[0], fails
     with monkeypatch.context() as patched:
-        patched.setattr(MeetingCommunicator, "run_member", run_member)
+        patched.setattr(RendezvousCommunicator, "run_member", run_member)
         with pytest.raises(RuntimeError, match="no luck"):
             step(*xs)
     assert sorted(begun[:2]) == [0, 2]
     assert begun[2:] == [1], "it begins once the run has failed"
-    lane.actions[0] = first
+    worker.actions[0] = first
     for _ in range(2):
         assert all(np.array_equal(a.numpy(), b) for a, b in zip(step(*xs), expected, strict=True))

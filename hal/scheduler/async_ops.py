@@ -1,8 +1,8 @@
-"""Asynchronous calls: work of several devices together that goes on beside the work of each.
+"""Async ops: collectives and peer copies of several devices that overlap with the devices' other work.
 
-A call reads and writes memory of its devices on streams of its own, where they have streams; elsewhere in line with their other
-work. A lane of its own makes it, once the lanes of all its devices have started it. Each of them joins it before it uses a
-result, or memory that the call used.
+An async op runs on streams of its own, where its devices have streams, and on their compute streams otherwise. A communication
+worker runs it once the workers of all its devices have started it. Each of these joins it before it uses a result, or reuses
+memory of the op. `cross_device` has the states.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.memory.streams import begin_to_wait
 from polyhal.hal.protocol import Event
-from polyhal.hal.transfers.lane_link import LaneKey, LaneStoppedError
+from polyhal.hal.transfers.worker_link import WorkerKey, WorkerStoppedError
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.memory.streams import Stream
 
 _STOPPED: Any = object()
-"""What comes in place of an event after `stop`."""
+"""Sentinel that `stop` puts on the queues."""
 
 
-class AsynchronousCall:
-    """A call that lanes start, make and join, once in a run."""
+class AsyncOp:
+    """An op that device workers start and join and a communication worker runs, once per run of the step."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = tuple(devices)
         self._started: dict[Device, SimpleQueue[Event | None]] = {d: SimpleQueue() for d in devices}
-        """When what is read is there and what is written is free; None where all is in line."""
+        """Event after which inputs are ready and outputs writable; None on a device without streams."""
         self._done: dict[Device, SimpleQueue[Event | None]] = {d: SimpleQueue() for d in devices}
-        self._waited: dict[LaneKey, int] = defaultdict(int)
+        """Event after which outputs are ready and inputs reusable; None on a device without streams."""
+        self._waited: dict[WorkerKey, int] = defaultdict(int)
 
     def start(self, device: Device) -> None:
-        """Let the call begin after all work that the thread has enqueued on a device."""
+        """Allow the op to begin after all work that the thread has enqueued on a device."""
         self._started[device].put(_mark(device))
 
-    def make(self, lane: LaneKey, run: Callable[[], None], streams: Mapping[Device, Stream]) -> None:
-        """Call `run` when all devices have started, with the thread's work on `streams`. Raises LaneStoppedError."""
-        events = [self._next(self._started[d], lane) for d in self._devices]
+    def make(self, worker: WorkerKey, run: Callable[[], None], streams: Mapping[Device, Stream]) -> None:
+        """Wait until all devices have started, then call `run` with `streams` selected. Raises WorkerStoppedError."""
+        events = [self._next(self._started[d], worker) for d in self._devices]
         with ExitStack() as stack:
             for device, event in zip(self._devices, events, strict=True):
                 stack.enter_context(streams[device].apart())
@@ -53,26 +54,26 @@ class AsynchronousCall:
             self._done[device].put(end)
 
     def join(self, device: Device) -> None:
-        """Let later work that the thread enqueues on a device come after the call. Raises LaneStoppedError."""
+        """Order later work that the thread enqueues on a device after the op. Raises WorkerStoppedError."""
         if self._done[device].empty():
             device.flush()
         _wait_for(device, self._next(self._done[device], device))
 
-    def waited(self, lane: LaneKey) -> int:
-        """See `LaneLink`."""
-        return self._waited[lane]
+    def waited(self, worker: WorkerKey) -> int:
+        """See `WorkerLink`."""
+        return self._waited[worker]
 
-    def is_behind(self, lane: LaneKey) -> bool:
-        """Devices begin together, in a lane beside them."""
+    def is_behind(self, worker: WorkerKey) -> bool:
+        """Return False: one communication worker enqueues the op for all devices at once."""
         return False
 
     def stop(self) -> None:
-        """Let all that wait go on with LaneStoppedError."""
+        """Wake all waiting workers with WorkerStoppedError."""
         for queue in self._queues():
             queue.put(_STOPPED)
 
     def clear(self) -> None:
-        """Forget what was started and not joined."""
+        """Drop events of an op that was started and not joined."""
         for queue in self._queues():
             while not queue.empty():
                 queue.get()
@@ -81,20 +82,17 @@ class AsynchronousCall:
         yield from self._started.values()
         yield from self._done.values()
 
-    def _next(self, queue: SimpleQueue[Event | None], lane: LaneKey) -> Event | None:
+    def _next(self, queue: SimpleQueue[Event | None], worker: WorkerKey) -> Event | None:
         begin = time.perf_counter_ns()
         event = queue.get()
-        self._waited[lane] += time.perf_counter_ns() - begin
+        self._waited[worker] += time.perf_counter_ns() - begin
         if event is _STOPPED:
-            raise LaneStoppedError
+            raise WorkerStoppedError
         return event
 
 
 def _mark(device: Device) -> Event | None:
-    """An event after the thread's work on a device and all that it waits for. None on a device without streams.
-
-    The work is submitted.
-    """
+    """Submit the thread's work on a device and return an event after it and its dependencies; None without streams."""
     if device.stream_backend is not None:
         begin_to_wait(device)
         return device.stream_backend.mark()
@@ -103,7 +101,7 @@ def _mark(device: Device) -> Event | None:
 
 
 def _wait_for(device: Device, event: Event | None) -> None:
-    """Let marks of the thread's stream, and all other work that follows, come after an event."""
+    """Order later work of the thread's stream, events included, after an event."""
     if event is not None and device.stream_backend is not None:
         device.stream_backend.wait_for(event)
         begin_to_wait(device)

@@ -14,13 +14,13 @@ from polyhal.hal.collectives.process_group import ProcessGroup
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref
 
-from .lane_devices import SECONDS
+from .worker_devices import SECONDS
 
 
-class MeetingCommunicator(LocalCommunicator):
+class RendezvousCommunicator(LocalCommunicator):
     """Members meet at a barrier; the last one to come carries the collective out."""
 
-    in_line = True
+    on_compute_stream = True
 
     def __init__(self, devices: Sequence[Device]) -> None:
         super().__init__(devices)
@@ -42,15 +42,15 @@ class MeetingCommunicator(LocalCommunicator):
         self._came.clear()
 
 
-class MeetingBackend(NumpyBackend):
+class RendezvousBackend(NumpyBackend):
     """A device with this kind of collectives, among its like."""
 
     def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
-        alike = processes is None and all(isinstance(d.backend, MeetingBackend) for d in devices)
-        return MeetingCommunicator(devices) if alike and len(devices) > 1 else None
+        alike = processes is None and all(isinstance(d.backend, RendezvousBackend) for d in devices)
+        return RendezvousCommunicator(devices) if alike and len(devices) > 1 else None
 
 
 def meeting(count: int) -> list[Device]:
     """Return so many devices of the kind."""
     info = create("").info
-    return [Device.opened(f"meeting:{i}", MeetingBackend(replace(info, id=f"meeting:{i}"))) for i in range(count)]
+    return [Device.opened(f"meeting:{i}", RendezvousBackend(replace(info, id=f"meeting:{i}"))) for i in range(count)]

@@ -1,4 +1,4 @@
-"""Captured steps on several devices do what the same steps do op by op, in one order that all lanes follow."""
+"""Captured steps on several devices do what the same steps do op by op, in one order that all workers follow."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import polyhal as ph
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.ir.graph import Graph, Node
-from polyhal.hal.scheduler.crossings import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
+from polyhal.hal.scheduler.cross_device import COLLECTIVE, JOIN, PEER_COPY, RECEIVE, SEND, START
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.parallel import Group
 
-from .lane_devices import NUMPY, numpy_like, sim, sim_peers
 from .random_steps import LONG, Instruction, check, programs
+from .worker_devices import NUMPY, numpy_like, sim, sim_peers
 
-pytestmark = pytest.mark.usefixtures("lanes_under_a_limit")
+pytestmark = pytest.mark.usefixtures("workers_under_a_limit")
 
 _FEW = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -57,8 +57,8 @@ _PARTS = (SEND, RECEIVE, START, COLLECTIVE, PEER_COPY, JOIN)
 
 @settings(_FEW, max_examples=40)
 @given(program=programs, count=st.integers(2, 4))
-def test_lanes_follow_one_order(program: list[Instruction], count: int) -> None:
-    """The proof that lanes never wait for each other for ever and that plans of memory hold, checked on real plans."""
+def test_workers_follow_one_order(program: list[Instruction], count: int) -> None:
+    """The proof that workers never wait for each other for ever and that plans of memory hold, checked on real plans."""
     executable = check(program, [*map(Device, NUMPY), numpy_like()][:count], 1)
     assert executable is not None
     graph = executable.graph
@@ -79,11 +79,11 @@ def test_lanes_follow_one_order(program: list[Instruction], count: int) -> None:
             assert graph.nodes.index(start) < graph.nodes.index(collective) < k
             _assert_unshared(executable, start, k)
     positions = {id(node): k for k, node in enumerate(graph.nodes)}
-    lanes: dict[Any, list[int]] = {}
+    workers: dict[Any, list[int]] = {}
     for p in executable.partitions:
-        lane = lanes.setdefault(p.lane or p.device, [])
-        lane += [positions[id(n)] for n in p.nodes if n is not None]
-    assert all(lane == sorted(lane) for lane in lanes.values())
+        worker = workers.setdefault(p.worker or p.device, [])
+        worker += [positions[id(n)] for n in p.nodes if n is not None]
+    assert all(worker == sorted(worker) for worker in workers.values())
 
 
 def _assert_prompt(graph: Graph, send: Node, receive: int) -> None:

@@ -1,7 +1,7 @@
-"""Results that wait for another device, such as the joined loss of a data-parallel step, are made last.
+"""Sink small results that depend on another device, such as the combined loss of a data-parallel step.
 
-A device runs its nodes in the order of the graph. Where a program joins small results of several devices halfway, a device
-would wait there for the others, and its own work after it would begin late, though nothing of it depends on the result.
+A device runs its nodes in graph order. If a program combines small results of several devices in mid-step, the device would
+block there, and delay its own later work, although none of that depends on the result.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from polyhal.hal.ops.traits import Trait
 from polyhal.hal.scheduler.schedule import dependencies, reorder
 
 _SMALL = 1 << 12
-"""Bytes of a value that may be held until the end of the step."""
+"""Maximum bytes of a value that may stay live until the end of the step."""
 
 
-def put_off_results(graph: Graph) -> Graph:
-    """The graph with the nodes last that receive small values from other devices and make nothing but results of them."""
+def sink_results(graph: Graph) -> Graph:
+    """Sink nodes that only post-process small received values into results to the end of the schedule."""
     late = _late_nodes(graph)
     if not late:
         return graph
@@ -23,12 +23,12 @@ def put_off_results(graph: Graph) -> Graph:
 
 
 def _late_nodes(graph: Graph) -> set[int]:
-    """The nodes that wait for a transfer, or make one, and for which nothing waits but others of them."""
+    """Return the transfers and their dependents whose consumers, if any, can all be sunk as well."""
     needs = dependencies(graph)
     for k, node in enumerate(graph.nodes):
         needs[k] |= {p for v in node.reads if (p := graph.producer_index(v)) >= 0}  # views, too
     received = set[int]()
-    """Nodes that wait for a transfer."""
+    """Transfers, and nodes that depend on one."""
     for k in range(len(graph.nodes)):
         if _is_transfer(graph, k) or not received.isdisjoint(needs[k]):
             received.add(k)
@@ -36,9 +36,9 @@ def _late_nodes(graph: Graph) -> set[int]:
         return received
     updated = frozenset(graph.updates.values())
     kept = set[int]()
-    """Nodes that stay, or that others which stay wait for."""
+    """Nodes that stay, and their dependencies."""
     for k in range(len(graph.nodes) - 1, -1, -1):
-        if k in kept or k not in received or not _may_wait(graph, k, updated):
+        if k in kept or k not in received or not _may_sink(graph, k, updated):
             kept |= needs[k]
             kept.add(k)
     return received - kept
@@ -49,8 +49,8 @@ def _is_transfer(graph: Graph, k: int) -> bool:
     return bool(Trait.CROSS_DEVICE & traits) and not Trait.COLLECTIVE & traits
 
 
-def _may_wait(graph: Graph, k: int, updated: frozenset[int]) -> bool:
-    """Whether a node changes nothing, takes no part in a collective, and neither reads nor makes large values."""
+def _may_sink(graph: Graph, k: int, updated: frozenset[int]) -> bool:
+    """Return whether a node can be sunk: it has no side effect, is not a collective and has small operands and results only."""
     node = graph.nodes[k]
     if node.replaces or Trait.COLLECTIVE in node.op.traits or not updated.isdisjoint(node.outputs):
         return False

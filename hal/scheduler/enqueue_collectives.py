@@ -1,7 +1,7 @@
-"""Collectives in line: every device carries out what is its own of a collective, in order with its other work.
+"""Collectives on compute streams: each device enqueues its own part of a collective, in order with its kernels.
 
-The devices wait for each other, their hosts do not. So once one of them has begun, all others have to, whatever happens to the
-run: else it would wait for ever.
+The devices wait for each other; the host threads do not. Once one device has enqueued its part, all others must enqueue theirs,
+even if the run fails: otherwise the first device would deadlock.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.collectives.collective import Collective
 from polyhal.hal.collectives.communicator import Communicator
 from polyhal.hal.layout import Ref
-from polyhal.hal.transfers.lane_link import LaneKey
+from polyhal.hal.transfers.worker_link import WorkerKey
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.memory.streams import Stream
 
 
-class InLineCall:
-    """One collective of a step."""
+class EnqueuedCollective:
+    """One collective of a step, enqueued on the compute streams of its devices."""
 
     def __init__(self, collective: Collective, communicator: Communicator) -> None:
-        """The communicator is `in_line`."""
+        """Bind a collective to a communicator with `on_compute_stream`."""
         self._collective = collective
         self._communicator = communicator
         members = len(communicator.devices)
         self._alone = [False] * members
-        """Which members a lane of their own runs at this moment."""
+        """Participants that are being enqueued by a worker thread of their own at this moment."""
         self._begun = [0] * members
-        """How many times each member has begun, over all runs in lanes."""
+        """Number of times each participant was enqueued by a worker, over all runs."""
         self._operands: dict[int, tuple[Ref | None, Ref | None]] = {}
-        """Of members that have come, where one thread does all in turn."""
+        """Send and receive buffers of the participants so far, where one thread runs all nodes in graph order."""
 
     def take_part(self, i: int, source: Ref | None, target: Ref | None) -> None:
-        """Let member `i` begin. Where one thread does all in turn, all begin with the last of them."""
+        """Enqueue the part of participant `i`. Where one thread runs all nodes, the last participant enqueues all parts."""
         if self._alone[i] or len(self._alone) == 1:
             self._communicator.run_member(i, self._collective, source, target)
             return
@@ -46,8 +46,8 @@ class InLineCall:
             sources, targets = zip(*[operands[m] for m in range(len(operands))], strict=True)
             self._communicator.run(self._collective, sources, targets)
 
-    def in_lane(self, i: int, run: Callable[[], None], streams: Mapping[Device, Stream]) -> None:
-        """Let member `i` begin on a lane of its own, where `run` calls `take_part`."""
+    def on_worker(self, i: int, run: Callable[[], None], streams: Mapping[Device, Stream]) -> None:
+        """Enqueue the part of participant `i` on its worker thread; `run` calls `take_part`."""
         self._alone[i] = True
         try:
             run()
@@ -60,21 +60,21 @@ class InLineCall:
         """See `Communicator`."""
         return self._communicator.turn
 
-    def is_behind(self, lane: LaneKey) -> bool:
-        """See `LaneLink`."""
-        return self._begun[self._communicator.devices.index(lane)] < max(self._begun)
+    def is_behind(self, worker: WorkerKey) -> bool:
+        """See `WorkerLink`."""
+        return self._begun[self._communicator.devices.index(worker)] < max(self._begun)
 
     def stop(self) -> None:
-        """No lane waits here."""
+        """No-op: no worker blocks here."""
 
     def clear(self) -> None:
-        """Forget what has begun."""
+        """Reset the counts and drop buffers of an incomplete collective."""
         self._operands.clear()
         self._begun = [0] * len(self._begun)
 
-    def waited(self, lane: LaneKey) -> int:
-        """No lane waits here."""
+    def waited(self, worker: WorkerKey) -> int:
+        """Return 0: no worker blocks here."""
         return 0
 
 
-__all__ = ["InLineCall"]
+__all__ = ["EnqueuedCollective"]

@@ -18,10 +18,10 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, DeviceLostError, TransferError
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
-from .lane_devices import NUMPY, SECONDS, numpy_like, sim
 from .random_steps import LONG, check
+from .worker_devices import NUMPY, SECONDS, numpy_like, sim
 
-pytestmark = pytest.mark.usefixtures("lanes_under_a_limit")
+pytestmark = pytest.mark.usefixtures("workers_under_a_limit")
 
 _MODE = contextvars.ContextVar("mode", default="none")
 _seen: list[tuple[str, str]] = []
@@ -38,7 +38,7 @@ class Looks(FaultyKernels):
         return SimpleLaunch("looking", run)
 
 
-def test_lanes_have_the_context_of_their_caller() -> None:
+def test_workers_have_the_context_of_their_caller() -> None:
     a, b = numpy_like(Looks()), numpy_like(Looks())
     step = ph.jit(lambda x, y: (x.softmax(axis=0), y.softmax(axis=0)), warm_up=False)
     xs = [ph.ones((3,), device=d) for d in (a, b)]
@@ -51,7 +51,7 @@ def test_lanes_have_the_context_of_their_caller() -> None:
     assert _seen == [("special", "raise")] * 2
 
 
-def test_lanes_work_on_the_streams_of_their_caller() -> None:
+def test_workers_work_on_the_streams_of_their_caller() -> None:
     devices = [sim(), sim()]
     step = ph.jit(lambda x, y: (x + 1, (x * 2).to(devices[1]) + y), warm_up=False)
     backends: list[Any] = [d.backend for d in devices]
@@ -126,7 +126,7 @@ def test_threads_end_with_the_program_and_not_with_its_children(device: str, how
 
 @pytest.mark.parametrize(("backend", "error"), [(RaisesAtLaunch, BackendError), (LosesTheDevice, DeviceLostError)])
 @pytest.mark.parametrize("first", [True, False])
-def test_an_error_in_a_lane_stops_the_others(
+def test_an_error_in_a_worker_stops_the_others(
     backend: type[FaultyKernels], error: type[Exception], first: bool
 ) -> None:
     faulty, sound = numpy_like(backend()), numpy_like()
@@ -174,7 +174,7 @@ class Interrupts(FaultyKernels):
 
 
 @pytest.mark.parametrize("position", [0, 1])
-def test_ctrl_c_stops_all_lanes(position: int) -> None:
+def test_ctrl_c_stops_all_workers(position: int) -> None:
     backend = Interrupts()
     devices = [numpy_like(), numpy_like()]
     devices[position] = numpy_like(backend)

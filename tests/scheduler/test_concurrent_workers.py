@@ -18,9 +18,9 @@ from polyhal.hal.errors import BackendError, NonFiniteError
 from polyhal.hal.protocol import Launch, SimpleLaunch
 from polyhal.parallel import Group
 
-from .lane_devices import executable_of, numpy_like, sim, sim_peers
+from .worker_devices import executable_of, numpy_like, sim, sim_peers
 
-pytestmark = pytest.mark.usefixtures("lanes_under_a_limit")
+pytestmark = pytest.mark.usefixtures("workers_under_a_limit")
 
 
 class Meets(FaultyKernels):
@@ -46,7 +46,7 @@ def test_devices_work_at_the_same_time() -> None:
     for _ in range(3):
         x = [ph.ones((4, 4), device=d) for d in devices]
         np.testing.assert_allclose(step(*x).numpy(), np.full((4, 4), 0.75))
-        threads.append({t for t in threading.enumerate() if t.name.startswith("polyhal-lane")})
+        threads.append({t for t in threading.enumerate() if t.name.startswith("polyhal-worker")})
     assert threads[0] == threads[1] == threads[2], "threads are kept"
 
 
@@ -75,7 +75,7 @@ class HoldsReads(AsyncReadBackend):
             self.held.pop()()
 
 
-def test_a_send_does_not_stop_its_lane() -> None:
+def test_a_send_does_not_stop_its_worker() -> None:
     """And the value that is read was there when it was sent, although its memory is used again at once."""
     source, target = Device.opened("holds", HoldsReads()), numpy_like()
 
@@ -146,7 +146,7 @@ def test_collectives_run_beside_other_work() -> None:
         assert [v.tolist() for v in captured(*xs)] == [[0.25] * 4, [3] * 4, [3] * 4]
 
 
-def test_lanes_run_in_turn_while_they_are_looked_at() -> None:
+def test_workers_run_in_turn_while_they_are_looked_at() -> None:
     devices = [Device("numpy"), sim(), numpy_like()]
     group = Group(devices)
     step = ph.jit(lambda *xs: [x.sum().to(devices[0]) for x in group.all_reduce([x.log() for x in xs])], warm_up=False)
@@ -178,7 +178,7 @@ def test_a_placement_says_what_runs_where_and_what_crosses() -> None:
     for _ in range(2):
         captured(*xs)
     executable = executable_of(captured)
-    with executable.record_lanes() as spans:
+    with executable.record_workers() as spans:
         captured(*xs)
     found = captured.steps[0].placement()
     assert {n.op.name: d for n, d in found.nodes if n.op.name in ("exp", "multiply", "log")} == {
@@ -186,9 +186,9 @@ def test_a_placement_says_what_runs_where_and_what_crosses() -> None:
     }  # fmt: skip
     assert found.traffic == {(b, c): 4 * 8 * 4, (c, a): 4 * 8 * 4 + 2 * 8 * 4}
     assert found.collectives == {"all_reduce": (1, 2 * 2 * 4 * 8 * 4)}
-    assert {t.lane for t in found.lanes} == {"numpy", "sim:0", "sim:1", "sim:0 to sim:1", "collectives"}
-    assert all(t.runs == 3 and t.enqueueing >= 0 and t.waiting >= 0 for t in found.lanes)
+    assert {t.worker for t in found.workers} == {"numpy", "sim:0", "sim:1", "sim:0 to sim:1", "collectives"}
+    assert all(t.runs == 3 and t.enqueueing >= 0 and t.waiting >= 0 for t in found.workers)
     assert "sim:0 to sim:1: 128 B in each run" in str(found)
-    assert {t.lane for t in found.lanes} == {s.lane for s in spans}
-    assert [op for s in spans if s.lane == "sim:0 to sim:1" for op in s.ops] == ["peer_copy"]
+    assert {t.worker for t in found.workers} == {s.worker for s in spans}
+    assert [op for s in spans if s.worker == "sim:0 to sim:1" for op in s.ops] == ["peer_copy"]
     assert all(0 <= s.waited <= s.end - s.begin for s in spans)
