@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -105,6 +106,8 @@ class Pool:
         # here. So every handle is referenced here too.
         self._owned: dict[int, tuple[Handle, int]] = {}
         """Handle and size of every block by its number."""
+        self._numbers = itertools.count(1)
+        """Numbers of blocks. Two threads that allocate at the same time must not have the same one."""
         self.limit: int | None = None
         """The most bytes that the pool may reserve, streams included; None for what the device has."""
         self._exact: set[int] = set()
@@ -193,11 +196,12 @@ class Pool:
                 handle = self._allocate_block(size)
             except OutOfMemoryError as error:
                 raise self._out_of_memory(size) from error
+        number = next(self._numbers)
+        self._owned[number] = handle, size
         self.allocations += 1
         self.reserved += size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        self._owned[self.allocations] = handle, size
-        return self.allocations, handle
+        return number, handle
 
     def _allocate_block(self, size: int) -> Handle:
         whole = self._parent or self

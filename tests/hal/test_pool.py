@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -161,6 +163,21 @@ def test_blocks_may_come_back_from_other_threads() -> None:
     assert not failures
     pool.drain()
     assert pool.stats().reserved == 0
+
+
+def test_threads_that_allocate_at_the_same_time_have_blocks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*numbers: int) -> int:
+        time.sleep(1e-4)  # lets another thread allocate in the middle of an allocation
+        return max(numbers)
+
+    pool: Pool = Device.opened("numpy", create("")).pool
+    monkeypatch.setattr("polyhal.hal.memory.pool.max", late, raising=False)
+    with ThreadPoolExecutor(8) as threads:
+        taken = list(threads.map(lambda _: [pool.take(256) for _ in range(25)], range(8)))
+    numbers = {block.number for blocks in taken for block in blocks}
+    assert len(numbers) == len(pool.live_blocks()) == 200
+    del taken
+    assert {block.number for block in [pool.take(256) for _ in range(200)]} == numbers
 
 
 def test_exact_blocks_are_given_up_before_others_are_made() -> None:
