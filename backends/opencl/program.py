@@ -28,6 +28,9 @@ from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.kernels import background_build
 from polyhal.hal.kernels.library import ProgramBuild
 from polyhal.hal.settings import env
+from polyhal.hal.settings.log import logger
+
+_LOG = logger("kernels")
 
 
 class CompiledKernel:
@@ -183,7 +186,9 @@ class ProgramCache(ProgramTexts):
                 self._markers.store(key, b"")
             if self._quirks.run_loaded_binaries:
                 program = self._from_binary(binary, flags) or program
-        self._builds.append(ProgramBuild(label, key, time.perf_counter() - start, compiled))
+        seconds = time.perf_counter() - start
+        self._builds.append(ProgramBuild(label, key, seconds, compiled))
+        _LOG.info("%s %s in %.1f ms on %s", "compiled" if compiled else "loaded", label, 1e3 * seconds, self._name)
         return program
 
     def _load(self, key: str, flags: list[str]) -> cl.Program | None:

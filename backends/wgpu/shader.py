@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
@@ -16,6 +17,9 @@ from polyhal.backends.wgpu.native import compile_module
 from polyhal.backends.wgpu.signature import binding_access, parameter_bytes, read_signature, written
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.settings import env
+from polyhal.hal.settings.log import logger
+
+_LOG = logger("kernels")
 
 _BLANK_LINES = re.compile(r"\n\s*\n+")
 
@@ -104,6 +108,7 @@ class PipelineCache(Pipelines):
             )
             groups = [layout] if self._features.immediates else [layout, self._parameter_layout]
             sizes = {"immediate_size": parameter_bytes(signature)} if self._features.immediates else {}
+            start = time.perf_counter()
             native = self._device.create_compute_pipeline(
                 label=name,
                 layout=self._device.create_pipeline_layout(label=name, bind_group_layouts=groups, **sizes),
@@ -111,6 +116,8 @@ class PipelineCache(Pipelines):
             )
         except (wgpu.GPUError, RuntimeError) as error:
             raise build_error(name, text, _gist(str(error)), fix, self._device_name) from error
+        milliseconds = 1e3 * (time.perf_counter() - start)
+        _LOG.info("compiled %s in %.1f ms on %s", name, milliseconds, self._device_name)
         return ComputePipeline(name, native, layout, signature, written(text))
 
 

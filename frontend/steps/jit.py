@@ -23,12 +23,15 @@ from polyhal.hal.scheduler.activity import StepActivity
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport, report
+from polyhal.hal.settings.log import logger
 from polyhal.hal.settings.state import settings
 from polyhal.steps.lru_cache import LRUCache
 from polyhal.steps.record import RecordedCall, record_call
 from polyhal.steps.signature import CallArguments, describe_key
 from polyhal.steps.step import CapturedStep
 from polyhal.tensor import Tensor
+
+_LOG = logger("capture")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,6 +71,7 @@ class Jitted(Generic[P, R]):
                 # The first call makes what a step makes once: optimizer state, caches of the program.
                 result = self._function(*args, **kwargs)
                 self._warmed_up = True
+                _LOG.info("%s: warmed up by a call that ran op by op", self._name)
                 return result
             arguments = CallArguments(args, kwargs)
             entry = self._entry(self._key(arguments))
@@ -108,10 +112,12 @@ class Jitted(Generic[P, R]):
             step = next((s for s in entry.steps if s.captured.same_step(recorded.captured)), None)
             if step is None:
                 step = CapturedStep(*recorded, self._budget)
+                _LOG.info("%s: recorded a step of %d nodes", self._name, len(step.graph.nodes))
                 self._add(entry, expected, step)
             else:
                 step.adopt(recorded.captured)
                 step.confirmed = True
+                _LOG.info("%s: confirmed; such calls replay the step", self._name)
             step.version = dispatch.structure.version
             result: R = step.run(tensors)
             return result
@@ -132,6 +138,7 @@ class Jitted(Generic[P, R]):
         ):
             entry.eager = True
             entry.steps.clear()
+            _LOG.info("%s: given up; such calls run op by op", self._name)
             return
         entry.steps.append(step)
         if len(entry.steps) > self._max_graphs:

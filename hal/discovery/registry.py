@@ -26,6 +26,9 @@ from polyhal.hal.errors import DeviceUnavailableError, message
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
 from polyhal.hal.protocol import ComputeBackend
 from polyhal.hal.settings import env
+from polyhal.hal.settings.log import logger
+
+_LOG = logger("discovery")
 
 _SYNONYMS: dict[str, tuple[DeviceType, ...]] = {
     "cpu": (DeviceType.CPU,),
@@ -69,6 +72,7 @@ class Registry:
         problems = {p: v for p, v in zip(foreign, outcomes, strict=True) if v.problem}
         for point in found:
             self._load(point, problems.get(point))
+        self._log_failures(0)
 
     def _load(self, point: EntryPoint, outcome: TrialOutcome | None) -> None:
         """Register the backends of an entry point, and record its failures. `outcome` is the problem of its trial."""
@@ -110,6 +114,7 @@ class Registry:
                 f"a backend named {spec.name!r} is registered already, by {owner}",
                 f"uninstall this plug-in or {owner.distribution or owner.point}",
             )
+        _LOG.debug("backend %s of %s is registered", spec.name, origin.distribution or origin.point or "this program")
         self.backends[spec.name] = spec
         self.origins[spec.name] = origin
         if spec.name in self._aliases:  # names win over aliases, in whatever order they come
@@ -122,6 +127,11 @@ class Registry:
     def _record_taken_alias(self, name: str, alias: str, owner: str) -> None:
         reason = f"its alias {alias!r} is taken by the backend {owner!r}"
         self.failures.append(Failure(f"backend {name}", reason, f"call it {name!r}"))
+
+    def _log_failures(self, first: int) -> None:
+        """Log the failures from a position of the list to its end."""
+        for failure in self.failures[first:]:
+            _LOG.info("%s: %s", failure.source, failure.reason)
 
     def backend(self, name: str) -> BackendSpec | None:
         """Return the backend with that name or alias; None if there is none."""
@@ -147,10 +157,12 @@ class Registry:
             if failed.problem:
                 reason = _of_package(self.origins[name], failed.problem)
                 self._candidates[name] = []
-                self.failures.append(Failure(f"backend {name}", reason, failed.fix, unexpected=True))
+                failures = [Failure(f"backend {name}", reason, failed.fix, unexpected=True)]
             else:
                 self._candidates[name], failures = probing.probe(self.backends[name])
-                self.failures += [f if f.fix else replace(f, fix=self.remedy(name)) for f in failures]
+            self.failures += [f if f.fix else replace(f, fix=self.remedy(name)) for f in failures]
+            self._log_failures(len(self.failures) - len(failures))
+            _LOG.debug("%s: %s", name, ", ".join(c.name for c in self._candidates[name]) or "no devices")
 
     def remedy(self, name: str) -> str:
         """Return the fix for a failure of a plug-in without one, which names its package; empty for built-in backends."""
@@ -293,6 +305,7 @@ class Registry:
             except DeviceUnavailableError as error:
                 cause = error.__cause__ or error
                 self.failures.append(plugins.failure(candidate.name, cause))
+                self._log_failures(-1)
         raise self._unavailable(name, "none could be opened" if candidate else "none was found")
 
     def _create(self, candidate: Candidate) -> Device:
@@ -316,6 +329,7 @@ class Registry:
             canonical = probing.canonical_name(spec, backend.info)
             if canonical not in self._open:
                 self._open[canonical] = Device.opened(canonical, backend)
+                _LOG.info("device %s is open: %s, %s", canonical, backend.info.name, backend.info.driver)
             self._open[name] = self._open[canonical]
         return self._open[name]
 

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.pool import bucket
+from polyhal.hal.settings.log import logger
 
 if TYPE_CHECKING:
     from polyhal.hal.collectives.collective import Collective
     from polyhal.hal.collectives.communicator import Communicator
     from polyhal.hal.dispatch.executor import Array
     from polyhal.hal.dtypes import DType
+
+_LOG = logger("collectives")
 
 
 def run_collective(
@@ -31,5 +34,6 @@ def run_collective(
         buffer = device.pool.take(bucket(spec.nbytes))
         ref = got[i] = Ref(buffer.handle, spec, 0)
         results.append(frontend.wrap(device, buffer, ref))
+    _LOG.debug("%s of %d bytes, %d members", collective.kind, sum(x.ref.spec.nbytes for x in sources), len(members))
     communicator.run(collective, given, got)
     return tuple(results)

@@ -8,12 +8,15 @@ from polyhal.hal.dispatch.number_range import guard
 from polyhal.hal.dispatch.observed import observed_plan
 from polyhal.hal.dispatch.operands import input_spec
 from polyhal.hal.errors import out_of_memory_in
+from polyhal.hal.settings.log import logger
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.ops.opdef import OpDef
     from polyhal.hal.planning.plan import OpPlan
+
+_LOG = logger("dispatch")
 
 
 def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> OpPlan:
@@ -23,6 +26,7 @@ def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[
         plan = device.planner.plan(op, specs, params)
     except MemoryError as error:  # a lowering may compute tables on the host
         raise out_of_memory_in(op.name, error) from error
+    _LOG.debug("%s: %s", device.name, plan.resolution)
     plan = guard(observed_plan(device, op, specs, params, plan), op, specs)
     device.plans[plan_key(op, params, specs)] = plan
     return plan

@@ -25,6 +25,9 @@ from polyhal.hal.errors import OutOfMemoryError, PolyhalError, message
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.host_memory import HostMemory, HostMemoryGuard
 from polyhal.hal.protocol import ComputeBackend, Handle
+from polyhal.hal.settings.log import logger
+
+_LOG = logger("memory")
 
 _SMALLEST = 256
 _STEPS = 8
@@ -186,6 +189,7 @@ class Pool:
         try:
             handle = self._allocate_block(size)
         except OutOfMemoryError:
+            _LOG.info("%s: no memory for %d bytes; releasing unused blocks and trying again", self._name, size)
             gc.collect()
             (self._parent or self).drain()
             if self._host is not None:
@@ -201,6 +205,7 @@ class Pool:
         self.allocations += 1
         self.reserved += size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
+        _LOG.debug("%s: block of %d bytes; %d bytes reserved, %d in use", self._name, size, self.reserved, self.used)
         return number, handle
 
     def _allocate_block(self, size: int) -> Handle:
@@ -235,8 +240,10 @@ class Pool:
     def drain(self) -> None:
         """Return every free block to the device, including those of its streams."""
         self._backend.synchronize()
+        before = self.total_reserved
         for pool in (self, *self.streams.all):
             pool._deallocate(pool._free)
+        _LOG.debug("%s: released %d unused bytes", self._name, before - self.total_reserved)
 
     def _deallocate(self, sizes: Iterable[int]) -> None:
         """Return the free blocks of these sizes to the device."""

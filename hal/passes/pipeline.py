@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import time
+
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
@@ -21,6 +23,9 @@ from polyhal.hal.passes.simplify.common_subexpressions import merge_common_subex
 from polyhal.hal.passes.simplify.constant_folding import fold_constants
 from polyhal.hal.passes.simplify.dead_code import remove_dead_code
 from polyhal.hal.passes.simplify.views import simplify_views
+from polyhal.hal.settings.log import logger
+
+_LOG = logger("passes")
 
 _TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subexpressions, remove_dead_code)
 
@@ -47,5 +52,8 @@ PASSES = (
 def optimize(graph: Graph) -> Graph:
     """Return the graph after all passes. Outputs that became one value get their own memory in `hal/scheduler/outputs.py`."""
     for step in PASSES:
+        start, before = time.perf_counter(), len(graph.nodes)
         graph = step(graph)
+        milliseconds = 1e3 * (time.perf_counter() - start)
+        _LOG.debug("%s: %d nodes, before %d, in %.2f ms", step.__name__, len(graph.nodes), before, milliseconds)
     return graph

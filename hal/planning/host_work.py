@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from polyhal.hal.capture.user_line import user_position
 from polyhal.hal.errors import FallbackRefusedError, message
 from polyhal.hal.settings import env
+from polyhal.hal.settings.log import logger
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
+
+_LOG = logger("dispatch")
 
 
 class HostCalls(NamedTuple):
@@ -34,6 +37,7 @@ class HostWork:
 
     def count(self, op: str, nbytes: int) -> None:
         """Note a call."""
+        _LOG.debug("%s runs on the host and moves %d bytes", op, nbytes)
         with self._lock:
             calls, moved = self._counts.get(op, (0, 0))
             self._counts[op] = HostCalls(calls + 1, moved + nbytes)

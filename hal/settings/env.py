@@ -126,6 +126,15 @@ def debug() -> bool:
     return _flag("POLYHAL_DEBUG")
 
 
+def log(topics: tuple[str, ...]) -> tuple[str, ...]:
+    """POLYHAL_LOG: comma-separated topics whose messages are printed to standard error, or all of them."""
+    text = os.environ.get("POLYHAL_LOG", "")
+    names = [n.strip() for n in text.split(",") if n.strip()]
+    if any(n not in (*topics, "all") for n in names):
+        raise SettingError(f"POLYHAL_LOG is {text!r}; expected {', '.join(topics)}, separated by commas, or all")
+    return tuple(t for t in topics if t in names or "all" in names)
+
+
 CHECKS = ("nan", "bounds", "reference", "gradients")
 """The checks of `polyhal.check`."""
 

@@ -19,6 +19,7 @@ from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.errors import message
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.profile import StepProfile
+from polyhal.hal.settings.log import logger
 from polyhal.hal.settings.state import settings
 from polyhal.steps.jit import nothing_recorded
 from polyhal.steps.lru_cache import LRUCache
@@ -29,6 +30,8 @@ from polyhal.torch.steps.record import record
 from polyhal.torch.steps.settings import noticing_optimizers
 from polyhal.torch.steps.signature import Call
 from polyhal.torch.steps.step import RecordedStep
+
+_LOG = logger("capture")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,6 +80,7 @@ class RecordedFunction(Generic[P, R]):
                 with noticing_optimizers(self._optimizers.add):
                     result = self._function(*args, **kwargs)
                 self._warmed_up = True
+                _LOG.info("%s: warmed up by a call that ran op by op", self._name)
                 return result
             call = Call(args, kwargs)
             entry = self._entry((tuple(call.key), *_modes()))
@@ -128,6 +132,7 @@ class RecordedFunction(Generic[P, R]):
             if known.same_as(step):
                 known.adopt(step)
                 known.confirmed = True
+                _LOG.info("%s: confirmed; such calls replay the step", self._name)
                 return known
         expected = next((s for s in reversed(entry.steps) if not s.confirmed and s.holds(call)), None)
         problem = "" if expected is None else _difference(expected, step)
@@ -138,6 +143,7 @@ class RecordedFunction(Generic[P, R]):
             self._give_up(entry, problem, "pass what changes as a tensor or a float argument")
             return None
         entry.steps.append(step)
+        _LOG.info("%s: recorded a step of %d nodes", self._name, len(step.captured.graph.nodes))
         return step
 
     def _run_as_it_stands(self, entry: _Entry, call: Call, error: NotReplayableError) -> R:
@@ -149,6 +155,7 @@ class RecordedFunction(Generic[P, R]):
     def _give_up(self, entry: _Entry, problem: str, fix: str) -> None:
         entry.is_eager = True
         entry.steps.clear()
+        _LOG.info("%s: given up; such calls run op by op", self._name)
         self._warn(f"{problem}. The step runs eagerly from now on", fix=fix)
 
     @staticmethod
