@@ -32,6 +32,7 @@ COMMANDS = (
     "kernels",
     "sim",
     "bisect",
+    "trace",
     "plan",
 )
 """The modules of `commands/`, in the order of the help."""

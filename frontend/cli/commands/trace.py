@@ -1,0 +1,102 @@
+"""`polyhal trace`: run a program, and print each op with its launches, bytes and time as it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polyhal.cli.display import count, kernel_time
+from polyhal.cli.reporting import reported
+
+if TYPE_CHECKING:
+    from polyhal.hal.diagnostics.op_trace import TracedOp
+    from polyhal.hal.dispatch.location import SourceLocation
+
+
+@reported
+def trace(
+    script: Annotated[Path, typer.Argument(help="A Python program.", exists=True, dir_okay=False)],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the program, after [bold]--[/].")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="The default device of the program. Default: the best of this machine.")
+    ] = None,
+    only: Annotated[str, typer.Option(help="Print only ops with such names, as in [bold]'*norm*'[/].")] = "*",
+    eager: Annotated[
+        bool, typer.Option("--eager", help="Run captured functions op by op, instead of their optimized steps.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=0, help="Print so many ops, and count the others.")] = 1_000,
+) -> None:
+    """Run a program, and print each op with its launches, bytes and milliseconds as it runs.
+
+    The trace goes to standard error, the program's own output to standard output. A line has the time until the device had
+    finished, the launches, the bytes of operands and results, the op, and the line of the program. The device finishes each
+    op before the next one begins, so that the sum of times is more than the program takes without a trace. A summary by op
+    follows at the end. The program's exit code is kept.
+    """
+    from polyhal.cli.workers.program import run_program
+    from polyhal.hal.diagnostics.op_trace import OpTrace
+
+    printer = _Printer(only, limit)
+    try:
+        code = run_program(script, arguments or [], OpTrace(printer), device=device, captured=not eager)
+    finally:
+        printer.summary()
+    raise typer.Exit(code)
+
+
+class _Printer:
+    """Prints records of ops to standard error, and adds them up."""
+
+    def __init__(self, only: str, limit: int) -> None:
+        self._only = only
+        self._limit = limit
+        self._seen: dict[str, list[TracedOp]] = defaultdict(list)
+        self._printed = 0
+
+    def __call__(self, op: TracedOp) -> None:
+        self._seen[op.op].append(op._replace(operands=(), results=()))
+        if not fnmatch(op.op, self._only):
+            return
+        self._printed += 1
+        if self._printed > self._limit:
+            return
+        how = "" if op.step is None or op.step.value == "native" else f"  [{op.step.value}]"
+        print(f"{_columns([op])}  {op}{how}  {_where(op.location)}", file=sys.stderr)
+
+    def summary(self) -> None:
+        """Print the sums of each op, the slowest first."""
+        if self._printed > self._limit:
+            print(f"... and {count(self._printed - self._limit, 'op')} more (--limit)", file=sys.stderr)
+        ops = [op for calls in self._seen.values() for op in calls]
+        print(f"\n{_columns(ops)}  all {count(len(ops), 'op')}", file=sys.stderr)
+        for name, calls in sorted(self._seen.items(), key=lambda item: -sum(op.seconds for op in item[1])):
+            print(f"{_columns(calls)}  {count(len(calls), 'call')} of {name}", file=sys.stderr)
+
+
+def _columns(ops: list[TracedOp]) -> str:
+    """Return the time, launches and bytes of ops in columns of fixed width."""
+    counted = [len(op.kernels) for op in ops if op.kernels is not None]
+    launches = count(sum(counted), "launch", "launches") if counted else "-"
+    seconds, nbytes = sum(op.seconds for op in ops), sum(op.nbytes for op in ops)
+    return f"{kernel_time(seconds):>10}  {launches:>12}  {_bytes(nbytes):>9}"
+
+
+def _bytes(number: int) -> str:
+    """Return a number of bytes in the largest unit of which it is at least one."""
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    power = min(max(number.bit_length() - 1, 0) // 10, len(units) - 1)
+    return f"{number / 2 ** (10 * power):.{1 if power else 0}f} {units[power]}"
+
+
+def _where(location: SourceLocation) -> str:
+    """Return file and line of a location, and the module and the gradient that the op belongs to."""
+    parts = [f"{Path(location.file).name}:{location.line}"] if location.file else []
+    parts += [f"gradient of {location.gradient_of}"] if location.gradient_of else []
+    parts += [f"part of {location.part_of}"] if location.part_of else []
+    parts += [f"module {location.module}"] if location.module else []
+    return ", ".join(parts)
