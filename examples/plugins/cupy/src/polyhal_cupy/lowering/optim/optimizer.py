@@ -1,4 +1,4 @@
-"""Optimizer steps and gradient scaling over many tensors at once."""
+"""Gradient scaling and norms over many tensors at once. Optimizer steps decompose into a fused kernel for each parameter."""
 
 from __future__ import annotations
 
