@@ -201,6 +201,12 @@ CASES = (
         "v1 = torch.logaddexp2(x1, x1)\nv2 = torch.argwhere(v1)",
         {"x1": leaf([-1.0, -1.0, -1.0, -1.0], "float32")},
     ),
+    _Case("a layout of PyTorch", "v1 = torch.tanh(x1.mT)\nv2 = v1.contiguous()\nv2.mul_(2.0)", {"x1": X}),
+    _Case(
+        "a layout of PyTorch",
+        "v1 = torch.linalg.cholesky(x1 @ x1.mT).unfold(0, 2, 1)\nv2 = v1.flatten()\nv2[:-1] = -1.0",
+        {"x1": X},
+    ),
 )
 
 

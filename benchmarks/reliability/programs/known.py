@@ -8,6 +8,7 @@ from typing import NamedTuple
 from benchmarks.reliability.programs import known_errors as errors
 from benchmarks.reliability.programs import known_values as values
 from benchmarks.reliability.programs.difference import Difference
+from benchmarks.reliability.programs.layouts import layout_of_pytorch
 from benchmarks.reliability.programs.limits import at_a_limit
 from benchmarks.reliability.programs.program import Program
 
@@ -113,6 +114,14 @@ KNOWN = (
         "`diff` along an axis of length 0 returns its argument in PyTorch, which then requires a gradient after a write to the "
         "result. It returns a new tensor here, as always.",
         values.differences_of_nothing,
+    ),
+    Known(
+        "a layout of PyTorch",
+        "PyTorch keeps the order of axes of a permuted operand in results of elementwise ops, and factors of matrices are "
+        "column-major; results are row-major here. By that `reshape`, `flatten` and `contiguous` are copies or views, as "
+        "PyTorch documents, and a later write reaches other tensors. With all tensors in new memory made row-major, it has "
+        "the same values.",
+        layout_of_pytorch,
     ),
     Known(
         "zeros for no gradient",

@@ -37,10 +37,10 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def wide(array: np.ndarray) -> np.ndarray:
-    """Copy elements to the widest dtype of their kind: later calls write to state, such as counts of batches."""
+    """Copy elements, in row-major order, to the widest dtype of their kind: later calls write to state, such as counts."""
     if array.dtype == ml_dtypes.bfloat16 or array.dtype.kind == "f":
-        return array.astype(np.float64)
-    return array.astype(np.complex128) if array.dtype.kind == "c" else array.copy()
+        return array.astype(np.float64, order="C")
+    return array.astype(np.complex128, order="C") if array.dtype.kind == "c" else array.copy()
 
 
 class Library:
