@@ -114,16 +114,21 @@ class NAdam(RuleOptimizer):
     def flags(self, group: Group) -> tuple[Any, ...]:
         return (bool(group["decoupled_weight_decay"]),)
 
+    def _state(self, p: Tensor, group: Group) -> dict[str, Any]:
+        state = super()._state(p, group)
+        state.setdefault("mu_product", 1.0)  # a step that is being recorded reads it before it changes
+        return state
+
     def values(self, group: Group, states: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
         products = _MomentumProducts(group, states)
         dispatch.on_replay(products.advance, products.restore)
         first = states[0]
         gradient_weight = dispatch.runtime_scalar(
-            lambda: (1 - _momentum(group, first["step"])) / (1 - first["mu_product"]), "gradient_weight"
+            lambda: (1 - _momentum(group, first["step"])) / _passed(first["mu_product"]), "gradient_weight"
         )
         momentum_weight = dispatch.runtime_scalar(
             lambda: (
-                _momentum(group, first["step"] + 1) / (1 - first["mu_product"] * _momentum(group, first["step"] + 1))
+                _momentum(group, first["step"] + 1) / _passed(first["mu_product"] * _momentum(group, first["step"] + 1))
             ),
             "momentum_weight",
         )
@@ -132,6 +137,11 @@ class NAdam(RuleOptimizer):
 
 def _momentum(group: Group, step: int) -> float:
     return float(group["betas"][0] * (1 - 0.5 * 0.96 ** (step * group["momentum_decay"])))
+
+
+def _passed(product: float) -> float:
+    """The weight of all gradients so far. Before the first step, which a recording reads, it is 0, and replaced by 1."""
+    return 1 - product or 1.0
 
 
 class _MomentumProducts:
@@ -144,7 +154,7 @@ class _MomentumProducts:
 
     def advance(self) -> None:
         """Multiply by the momentum of this step."""
-        self._before = [float(state.get("mu_product", 1.0)) for state in self._states]
+        self._before = [float(state["mu_product"]) for state in self._states]
         for state, before in zip(self._states, self._before, strict=True):
             state["mu_product"] = before * _momentum(self._group, state["step"])
 

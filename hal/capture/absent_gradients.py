@@ -67,27 +67,25 @@ class _Pruning:
             self._rewriter.keep(node)
             return
         other = self._other_term(node)
-        if other is not None:
+        if other is not None and self._captured.graph.specs[other.index] == self._captured.graph.specs[node.outputs[0]]:
             self._rewriter.replace_all_uses(node.outputs[0], self._rewriter.operand(other))
             if other.index in self._present:
                 self._present.update(node.outputs)
-        elif self._present.isdisjoint(node.reads):
+        elif other is None and self._present.isdisjoint(node.reads):
             self._absent.update(node.outputs)
         else:
             for v in absent:
                 self._rewriter.replace_all_uses(v, self._zeros(v, node))
             self._rewriter.keep(node)
-            self._present.update(node.outputs)
+            if not self._present.isdisjoint(node.reads):
+                self._present.update(node.outputs)
 
     def _other_term(self, node: Node) -> Value | None:
-        """Return the term of a sum that is not absent; None for other nodes, and for a sum of another shape or dtype."""
+        """Return the term of a sum that is not absent, which may be a constant; None for other nodes."""
         if node.op is not OPS["add"]:
             return None
         terms = [x for x in node.inputs if isinstance(x, Value) and x.index not in self._absent]
-        specs, result = self._captured.graph, node.outputs[0]
-        if len(terms) != 1 or specs.specs[terms[0].index] != specs.specs[result]:
-            return None
-        return terms[0]
+        return terms[0] if len(terms) == 1 else None
 
     def _zeros(self, value: int, node: Node) -> Operand:
         spec = self._captured.graph.tensor(value)
