@@ -77,6 +77,24 @@ def test_steps(device: ph.Device, name: str, settings: dict[str, Any]) -> None:
         check(ours, theirs)
 
 
+@pytest.mark.parametrize("name", sorted({name for name, _ in SETTINGS}))
+def test_a_captured_function_may_contain_the_first_step(numpy_device: ph.Device, name: str) -> None:
+    p = nn.Parameter(ph.tensor([0.5, -1.0], device=numpy_device))
+    q = torch.nn.Parameter(torch.tensor([0.5, -1.0]))
+    a, b = getattr(optim, name)([p], lr=0.01), getattr(torch.optim, name)([q], lr=0.01)
+
+    @ph.jit
+    def call(x: ph.Tensor) -> None:
+        a.step()  # the parameter has no gradient in the first call
+        (p * x).sum().backward()
+
+    for value in (1.0, 2.0, 3.0, 4.0):
+        call(ph.tensor([value, -value], device=numpy_device))
+        b.step()
+        (q * torch.tensor([value, -value])).sum().backward()
+        check([p], [q])
+
+
 @pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
 def test_state_goes_both_ways(device: ph.Device, name: str, settings: dict[str, Any]) -> None:
     """PyTorch's state dict loads here, and a state dict from here continues exactly."""

@@ -134,6 +134,21 @@ def test_checkpoints(place: str) -> None:
     train(Checkpointed(), cross_entropy, [(torch.randn(5, 4), torch.randint(3, (5,)))] * 2, place)
 
 
+@pytest.mark.parametrize("place", ["cpu", "polyhal"])
+def test_the_gradient_of_dropout_in_a_checkpoint_has_the_mask_of_its_forward_pass(place: str) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(lambda y: F.dropout(y.exp(), 0.5), x, use_reentrant=False)
+
+    x = torch.zeros(64, device=place, requires_grad=True)
+    result = torch.compile(function, backend="polyhal")(x)
+    result.sum().backward()
+    assert x.grad is not None
+    assert sorted(set(result.tolist())) == [0.0, 2.0]
+    assert torch.equal(x.grad.cpu(), result.detach().cpu())
+
+
 @ON_CPU
 def test_on_opencl(place: str) -> None:
     polyhal.set_default_device(Device("opencl"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -62,11 +63,20 @@ def boxed(function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], l
     return run
 
 
-def min_cut(*args: Any, **kwargs: Any) -> Any:
-    """The rule that divides a graph with its gradients into a forward and a backward one: cheap values are computed again."""
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
+def min_cut(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    """The rule that divides a graph with its gradients into a forward and a backward one: cheap values are computed again.
 
-    return min_cut_rematerialization_partition(*args, **kwargs)
+    Results of random ops within checkpoints are kept: PyTorch repeats such an op with the state of a generator, which it
+    reads and sets on its own devices only.
+    """
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    for node in joint.graph.nodes:
+        if "recompute" in node.meta and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            for kept in (node, *(user for user in node.users if user.target is operator.getitem)):
+                kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
 
 def split_graph(graph: torch.fx.GraphModule, is_supported: Callable[[torch.fx.Node], bool]) -> torch.fx.GraphModule:
