@@ -14,6 +14,14 @@ from polyhal.nn import functional as F
 NUMBERS = np.linspace(0.5, 1.5, 9, dtype=np.float32).reshape(3, 3)
 Function = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
+
+def _overwritten(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    total = x.sum()
+    result = (total, x.trace(), w * 2)
+    total.copy_(w.sum())
+    return result
+
+
 PROGRAMS: dict[str, Function] = {
     "products with infinity": lambda x, w: (x * w * np.inf, x.trunc(), w.sin()),
     "a matrix product with infinity": lambda x, w: (x @ (w * np.inf), x * 2, w.cos()),
@@ -21,7 +29,12 @@ PROGRAMS: dict[str, Function] = {
     "parts of one tensor": lambda x, w: (x[:, :2] * np.inf, x[:, 1:] * w[:, :2], w * 2),
     "results of one op": lambda x, w: (x * w).unbind(0),
     "a value of several uses": lambda x, w: ((y := (x * w).sin()) * np.inf, F.relu(y), ph.concat([x, y]) * 3),
-    "rows and a softmax": lambda x, w: (x[ph.tensor([0, 0, 2], device=x.device)], (x.T @ x).tanh(), (x @ w).softmax(-1)),
+    "a sum that is overwritten": _overwritten,
+    "rows and a softmax": lambda x, w: (
+        x[ph.tensor([0, 0, 2], device=x.device)],
+        (x.T @ x).tanh(),
+        (x @ w).softmax(-1),
+    ),
 }
 
 
