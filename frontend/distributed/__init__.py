@@ -1,6 +1,6 @@
-"""Training in several processes, on one machine or many: joining a job, collectives on tensors, and what starts a job.
+"""Training in several processes, on one or many machines: joining a job, collectives on tensors, and launching jobs.
 
-Processes are connected by a process group: MPI's, Ray's or that of another engine.
+A process group connects the processes. Its engine is MPI, Ray, or one from another package.
 """
 
 from polyhal.distributed.compression import CompressedSum

@@ -1,4 +1,4 @@
-"""Sums of gradients that travel in half precision, with the rounding errors kept for the next step."""
+"""Sums of gradients that are exchanged in half precision, with error feedback to the next step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from polyhal.tensor import Tensor
 
 
 def rounded_with_feedback(x: Tensor, dtype: Any, error: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Round `x` and `error`, of one shape (...) and dtype, together to `dtype`. Returns the result and what rounding took."""
+    """Round the sum of `x` and `error`, of one shape (...) and dtype, to `dtype`. Returns the result and the rounding
+    error."""
     exact = x if error is None else x + error
     rounded = exact.to(dtype)
     return rounded, exact - rounded.to(exact.dtype)
@@ -28,8 +29,8 @@ def rounded_with_feedback(x: Tensor, dtype: Any, error: Tensor | None) -> tuple[
 class CompressedSum:
     """All-reduces tensors, of any shape and floating dtype, in `dtype` (bfloat16 or float16): half the bytes of float32.
 
-    Sums are made in float32. With `error_feedback`, what rounding takes from a tensor or from its sum in one call is added to
-    it in the next, so that no part of a gradient is lost over many steps (Seide et al., Interspeech 2014). Raises
+    Sums are accumulated in float32. With `error_feedback`, the rounding errors of a tensor and of its sum are added to the
+    next call's values, so that no part of a gradient is lost over many steps (Seide et al., Interspeech 2014). Raises
     UnsupportedDTypeError for other dtypes.
 
     >>> _ = polyhal.distributed.init()
@@ -45,21 +46,21 @@ class CompressedSum:
             raise UnsupportedDTypeError(message("CompressedSum", f"dtype {self.dtype}", expected="bfloat16 or float16"))
         self.error_feedback = error_feedback
         self._given: dict[Any, Tensor] = {}
-        """What rounding took from this rank's tensors."""
+        """Rounding errors of this rank's tensors, by key."""
         self._summed: dict[Any, np.ndarray] = {}
-        """What rounding took from this rank's part of the sums."""
+        """Rounding errors of this rank's part of the sums, by key."""
 
     def __call__(self, tensor: Tensor, op: str = "sum", key: Any = None) -> Tensor:
-        """Replace `tensor` by the sum or mean over all ranks and return it; `key` names it from call to call.
+        """Replace `tensor` by the sum or mean over all ranks and return it; `key` identifies it across calls.
 
         Raises ValueError for another `op`, and for error feedback without a key; ProcessGroupError if a rank is gone.
         """
         if self.error_feedback and key is None:
             raise ValueError(
-                message("CompressedSum", "error feedback needs to know which tensor this is", fix="pass key")
+                message("CompressedSum", "error feedback requires a key that identifies the tensor", fix="pass key")
             )
         if op not in ("sum", "mean"):
-            raise ValueError(message("CompressedSum", f"there is no reduction {op!r}", expected="sum or mean"))
+            raise ValueError(message("CompressedSum", f"unknown reduction {op!r}", expected="sum or mean"))
         with no_grad():
             exact = tensor.detach()
             if self.error_feedback:
@@ -72,7 +73,7 @@ class CompressedSum:
         return tensor
 
     def _reduce(self, group: ProcessGroup, host: np.ndarray, op: str, key: Any) -> None:
-        """Every rank sums its part of all vectors, in the order of the ranks."""
+        """Exchange parts so that every rank sums one part of all vectors, in the order of the ranks; gather the sums."""
         counts = divided(host.size, group.size)
         rows = np.empty((group.size, counts[group.rank]), host.dtype)
         start = 0
@@ -94,9 +95,9 @@ class CompressedSum:
         group.all_gather(own, host, counts)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the errors that are kept, as tensors and arrays by key, for a checkpoint of this rank."""
+        """Return the rounding errors, as tensors and arrays by key, for a checkpoint of this rank."""
         return {"given": dict(self._given), "summed": dict(self._summed)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue with the errors, tensors and arrays, of a `state_dict` of the same rank of as many."""
+        """Restore the rounding errors from a `state_dict` of the same rank of a job of the same size."""
         self._given, self._summed = dict(state["given"]), dict(state["summed"])

@@ -1,4 +1,4 @@
-"""Which device a rank computes on: the ranks of a machine take its devices in turn."""
+"""Default devices of ranks: the ranks of a machine are assigned to its devices round-robin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyhal.hal.settings import env
 def take_device(local_rank: int, devices: Sequence[str] = ()) -> None:
     """Make one of `devices`, or of POLYHAL_RANK_DEVICES, or else of the machine's GPUs the default device of this process.
 
-    A POLYHAL_DEVICE that is set is that of all ranks. Raises DeviceUnavailableError.
+    If POLYHAL_DEVICE is set, all ranks use that device. Raises DeviceUnavailableError.
     """
     named = [*devices] or [*env.rank_devices()]
     if not named and env.default_device() is None:
@@ -25,7 +25,7 @@ def take_device(local_rank: int, devices: Sequence[str] = ()) -> None:
 
 
 def _cards() -> list[str]:
-    """The GPUs of this machine, if there are several: a processor serves all ranks as one device."""
+    """Return the names of this machine's GPUs if there are several: a CPU is one device for all ranks."""
     candidates = [c for c in registry().candidates() if hardware_type(c.info) is DeviceType.GPU]
     cards = ranking.group_by_card(candidates)
     return [f"gpu:{i}" for i in range(len(cards))] if len(cards) > 1 else []

@@ -1,4 +1,4 @@
-"""The engines for process groups by name: MPI, Ray, and those of other distributions."""
+"""Engines of process groups by name: MPI, Ray, and plug-ins of other packages."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _OURS = (
 
 
 class Engines:
-    """The engines of this environment; `points` are entry points to use instead of the installed ones."""
+    """Engines that are available. `points` are entry points to use instead of the installed ones."""
 
     def __init__(self, points: Sequence[EntryPoint] | None = None) -> None:
         self.specs = {spec.name: spec for spec in _OURS}
         self.failures: list[Failure] = []
-        """Why an entry point is not used."""
+        """Entry points that cannot be used, with reasons."""
         for point in plugins.installed(PROCESS_GROUPS_GROUP) if points is None else points:
             self._load(point)
 
@@ -50,16 +50,16 @@ class Engines:
         self.specs[spec.name] = spec
 
     def connect(self, name: str | None) -> ProcessGroup | None:
-        """The group of the engine `name`, or of the one that started this process; None if none did.
+        """Connect the engine `name`, or the one that started this process; return None if none did.
 
-        Raises ProcessGroupError for an unknown name, PluginError for an engine that breaks the protocol, and what
-        connecting raises.
+        Raises ProcessGroupError for an unknown name, PluginError for an engine that breaks the protocol, and the engine's own
+        errors.
         """
         spec = self._recognised() if name is None else self.specs.get(name)
         if spec is None and name is not None:
             broken = "".join(f"; {f.source}: {f.reason}" for f in self.failures)
             raise ProcessGroupError(
-                message("init", f"there is no engine {name!r}", expected=", ".join(self.specs) + broken)
+                message("init", f"unknown engine {name!r}", expected=", ".join(self.specs) + broken)
             )
         if spec is None:
             return None
@@ -74,11 +74,11 @@ class Engines:
 
 @functools.lru_cache(maxsize=1)
 def engines() -> Engines:
-    """The engines of this environment; they are looked up once."""
+    """Return the available engines, from the cache after the first call."""
     return Engines()
 
 
 def _started_by_ray() -> bool:
-    """Only a process that has imported the engine can be a rank of it."""
+    """Return whether this process is a rank of Ray: only a process that has imported the engine can be one."""
     engine = sys.modules.get("polyhal.distributed.ray")
     return engine is not None and bool(engine.started_by_ray())

@@ -1,4 +1,4 @@
-"""What the starter of a job (MPI's mpiexec, Slurm, an MPI operator) tells each process in its environment."""
+"""Environment variables that launchers of jobs (MPI's mpiexec, Slurm, an MPI operator) set for each process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """The rank of a process and the size of its job, and the same among the processes of its machine."""
+    """Rank and size of a process in its job, and on its machine."""
 
     rank: int
     size: int
@@ -16,10 +16,10 @@ class Place(NamedTuple):
 
 
 _MPI = (
-    # MPICH and what descends from it (Intel MPI, MVAPICH), also under Slurm's `--mpi=pmi2`
+    # MPICH and its derivatives (Intel MPI, MVAPICH), also under Slurm's `--mpi=pmi2`
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    # Slurm's `--mpi=pmix`, which leaves the size to Slurm's own variables
+    # Slurm's `--mpi=pmix`, which provides the size only in Slurm's own variables
     ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
 )
 _LOCAL = (
@@ -30,7 +30,7 @@ _LOCAL = (
 
 
 def mpi_place() -> Place | None:
-    """Where MPI's starter put this process; None if it was started alone."""
+    """Return the rank that MPI's launcher assigned to this process; None without a launcher."""
     found = _first(_MPI)
     if found is None:
         return None
@@ -39,17 +39,17 @@ def mpi_place() -> Place | None:
 
 
 def started_by_mpi() -> bool:
-    """Whether this process is one of several that a starter of MPI programs has made, or the only one of such a job."""
+    """Return whether an MPI launcher started this process, as one of several or as the only one of its job."""
     return mpi_place() is not None or slurm_tasks() > 1
 
 
 def slurm_tasks() -> int:
-    """How many tasks `srun` started beside this one, itself included; 1 outside of Slurm."""
+    """Return the number of tasks of this `srun`; 1 outside of Slurm."""
     return _number("SLURM_STEP_NUM_TASKS") or 1
 
 
 def spans_machines() -> bool:
-    """Whether a batch system has given this job several machines."""
+    """Return whether a batch system has allocated several machines to this job."""
     return (_number("SLURM_JOB_NUM_NODES") or 1) > 1 or any(
         name in os.environ for name in ("PBS_NODEFILE", "LSB_HOSTS", "PE_HOSTFILE", "HYDRA_HOST_FILE")
     )
@@ -64,6 +64,6 @@ def _first(names: tuple[tuple[str, str], ...]) -> tuple[int, int] | None:
 
 
 def _number(name: str) -> int | None:
-    """The integer at the beginning of a variable: Slurm writes `4(x2)` for four tasks on each of two nodes."""
+    """Return the integer prefix of a variable: Slurm writes `4(x2)` for four tasks on each of two nodes."""
     digits = os.environ.get(name, "").partition("(")[0].partition(",")[0]
     return int(digits) if digits.isdigit() else None

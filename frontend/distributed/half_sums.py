@@ -1,4 +1,4 @@
-"""Reductions over rows of host arrays: in the order of the rows, half precision in float32."""
+"""Reductions over rows of host arrays, in the order of the rows; half precision is accumulated in float32."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _HALVES = (_BFLOAT16, np.dtype(np.float16))
 _BLOCK = 1 << 16
-"""Elements that are converted at a time, so that they stay in the processor's cache."""
+"""Elements that are converted at a time, so that they stay in the CPU's cache."""
 
 
 def reduce_rows(rows: np.ndarray, reduction: str, out: np.ndarray) -> None:
@@ -33,7 +33,7 @@ def reduce_rows(rows: np.ndarray, reduction: str, out: np.ndarray) -> None:
 
 
 def widened(values: np.ndarray) -> np.ndarray:
-    """Half-precision values (N,) as float32. For bfloat16 that is a shift of bits, which NumPy vectorises."""
+    """Convert half-precision values (N,) to float32. For bfloat16 that is a bit shift, which NumPy vectorizes."""
     if values.dtype != _BFLOAT16:
         return values.astype(np.float32)
     bits = values.view(np.uint16).astype(np.uint32)
@@ -42,7 +42,7 @@ def widened(values: np.ndarray) -> np.ndarray:
 
 
 def narrow(values: np.ndarray, out: np.ndarray) -> None:
-    """Round float32 values (N,) to the nearest ones of `out`, a half-precision array; ties go to even. Spoils `values`."""
+    """Round float32 values (N,) to nearest, ties to even, into the half-precision array `out`. Overwrites `values`."""
     if out.dtype != _BFLOAT16:
         with np.errstate(over="ignore"):
             out[:] = values

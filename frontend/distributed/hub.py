@@ -1,8 +1,8 @@
-"""The hub of a job: every rank keeps a connection to it, and it tells all of them when one is gone.
+"""The hub of a job: every rank keeps a connection to it, and it notifies all ranks of the first loss.
 
-The system closes the connections of a process that ends, however it ends, so that a killed rank is noticed at once; a machine
-that no longer answers is noticed by TCP's own probes. The hub is in the launcher, or in rank 0 of a job that another program
-started. Messages are lines of JSON.
+The operating system closes the connections of a process that ends, however it ends, so that a killed rank is noticed at once;
+TCP keepalive probes detect a machine that no longer answers. The hub runs in the launcher, or in rank 0 of a job that another
+program started. Messages are lines of JSON.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from typing import Any, NamedTuple
 from polyhal.hal.settings.processes import signal_text
 
 PROBES = (2, 2, 3)
-"""TCP's probes of silent machines: the first after 2 seconds, then every 2 seconds, given up after 3."""
+"""TCP keepalive: the first probe after 2 seconds, then every 2 seconds, given up after 3 failures."""
 _LONGEST_LINE = 1 << 16
 _FATAL = b"Fatal Python error: "
-"""Beginning of a report of Python's faulthandler, which writes to the connection when a rank crashes."""
+"""Prefix of a report of Python's faulthandler, which writes to the connection when a rank crashes."""
 _PAUSE = 0.05
 """Seconds between attempts to accept ranks."""
 HELLO = 20.0
-"""Seconds after which a connection is closed that has not sent its rank."""
+"""Timeout in seconds for the first message of a connection, which contains its rank."""
 _STRANGERS = 64
-"""Connections, in addition to one per rank, that may be open before they have sent a rank. Further ones are closed."""
+"""Maximum number of connections without a rank, in addition to one per rank. Further ones are closed."""
 ANSWER = 3.0
-"""Seconds in which a rank must answer after another one has waited for too long."""
+"""Timeout in seconds of a rank's answer after another one has waited for too long."""
 
 
 class LostRank(NamedTuple):
-    """A rank that is gone before the job was over."""
+    """A rank that was lost before the end of the job."""
 
     rank: int
     name: str
-    """The rank, with its process and machine."""
+    """Rank, process and machine, as text."""
     how: str
-    """How it ended."""
+    """Cause of the loss, as the predicate of a sentence."""
     status: int | None
-    """Its exit status, if it could say."""
+    """Exit status, if reported."""
     silent: bool = False
-    """True if its connection ended without a message, so that only the system can report the cause."""
+    """True if the connection ended without a message; then only the operating system can report the cause."""
 
     @property
     def text(self) -> str:
-        """Which rank ended and how, as a sentence without its end."""
+        """The rank and the cause, as a sentence without a full stop."""
         return f"{self.name} {self.how}"
 
 
 class Hub:
-    """Accepts connections of `size` ranks. `on_loss` is called once, for the first rank that is gone."""
+    """Accepts connections of `size` ranks. Calls `on_loss` once, for the first lost rank."""
 
     def __init__(
         self, size: int, *, everywhere: bool = False, on_loss: Callable[[LostRank], None] | None = None
@@ -64,12 +64,12 @@ class Hub:
         """`everywhere` accepts ranks of other machines."""
         self.size = size
         self.token = secrets.token_hex(16)
-        """What ranks must say first: the port is open to everyone on the machine."""
+        """Token in the first message of each rank: the port is open to all users of the machine."""
         self.loss: LostRank | None = None
         self.ended: dict[int, int] = {}
-        """The exit status of the ranks that have said goodbye."""
+        """Exit status of each rank that has signed off."""
         self.notes: dict[str, Any] = {}
-        """What ranks have noted for the launcher."""
+        """Notes of ranks for the launcher."""
         self._on_loss = on_loss
         self._closed = False
         self._lock = threading.Lock()
@@ -77,18 +77,18 @@ class Hub:
         self._waiting: dict[int, str] = {}
         self._names: dict[int, str] = {}
         self._processes: dict[int, int] = {}
-        """The processes of connected ranks on this machine."""
+        """Process IDs of connected ranks on this machine."""
         self._answers = threading.Condition(self._lock)
         self._answered: set[int] = set()
         self._places = threading.BoundedSemaphore(size + _STRANGERS)
-        """One place for each connection that is being served."""
+        """Slots for connections that are being served."""
         self._server = socket.create_server(("" if everywhere else "127.0.0.1", 0), backlog=size)
         self._host = own_address() if everywhere else "127.0.0.1"
         threading.Thread(target=self._accept, name="polyhal-hub", daemon=True).start()
 
     @property
     def address(self) -> str:
-        """Host, port and token, as `Watch` takes them."""
+        """Host, port and token, as `Watch` expects them."""
         return f"{self._host}:{self._server.getsockname()[1]}:{self.token}"
 
     def tell(self, **content: Any) -> None:
@@ -97,24 +97,24 @@ class Hub:
         with self._lock:
             connections = [*self._connections.values()]
         for connection in connections:
-            with suppress(OSError):  # its reader notices
+            with suppress(OSError):  # the connection's reader handles the failure
                 connection.sendall(line)
 
     def missing(self) -> list[int]:
-        """The ranks that have not reported yet."""
+        """Return the ranks that have not connected yet."""
         with self._lock:
             return [r for r in range(self.size) if r not in self._names]
 
     def give_up(self, how: str) -> None:
-        """Count the first rank that has not reported as gone."""
+        """Report the first rank that has not connected as lost."""
         missing = self.missing()
         if missing:
             self._lost(missing[0], how, None)
 
     def close(self) -> None:
-        """Accept no more connections."""
+        """Stop accepting connections."""
         self._closed = True
-        with suppress(OSError):  # wakes the thread that accepts them, on systems where closing does not
+        with suppress(OSError):  # wakes the accepting thread on systems where `close` does not
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
 
@@ -122,7 +122,7 @@ class Hub:
         while not self._closed:
             try:
                 connection, _ = self._server.accept()
-            except OSError:  # closed, or a rank that gave up before it was accepted
+            except OSError:  # closed, or a rank that disconnected before it was accepted
                 time.sleep(_PAUSE)
                 continue
             if not self._places.acquire(blocking=False):
@@ -150,10 +150,11 @@ class Hub:
         with self._lock:
             self._processes.pop(rank, None)
         if rank not in self.ended:
-            self._lost(rank, "was killed or crashed: it ended without a word", None, silent=True)
+            self._lost(rank, "was killed or crashed: its connection ended without a message", None, silent=True)
 
     def _register(self, connection: socket.socket, hello: Mapping[str, Any]) -> int | None:
-        """Add a rank by its first message, and send it the past losses. Returns None for strangers and second processes."""
+        """Register a rank from its first message, and send it earlier losses. Returns None for an invalid or second
+        connection."""
         rank = hello.get("rank")
         accepted = isinstance(hello.get("token"), str) and hmac.compare_digest(hello["token"].encode(), self.token.encode())
         if not accepted or type(rank) is not int or not 0 <= rank < self.size:
@@ -204,7 +205,7 @@ class Hub:
             self.tell(over=True)
 
     def _waits(self, rank: int, operation: str) -> None:
-        """When every rank that is left waits, they wait for those that have ended."""
+        """Record that a rank waits. If all remaining ranks wait, they wait for ranks that have ended: a deadlock."""
         with self._lock:
             self._waiting[rank] = operation
             stuck = self.ended and len(self.ended) + len(self._waiting) == self.size
@@ -213,7 +214,7 @@ class Hub:
             self._lost(next(iter(self.ended)), f"{how}; expected the same calls in the same order on all ranks", None)
 
     def _find_silent(self, waiting: int, operation: str, limit: Any) -> None:
-        """Query all ranks on a thread. A rank that does not answer causes the wait, and is ended if it is on this machine."""
+        """Query all ranks on a thread. A rank that does not answer causes the wait, and is killed if it is on this machine."""
         threading.Thread(
             target=self._ask_all, args=(waiting, f"rank {waiting} has waited {limit} s in {operation}"), daemon=True
         ).start()
@@ -267,13 +268,13 @@ def fatal_signal(name: str) -> str:
 
 
 def probe(connection: socket.socket) -> None:
-    """Let the system notice that the machine at the other end is gone."""
+    """Enable keepalive probes, so that the operating system detects the loss of the remote machine."""
     idle, interval, count = PROBES
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for name, value in (
         ("TCP_KEEPIDLE", idle),
-        ("TCP_KEEPALIVE", idle),  # what macOS calls it
+        ("TCP_KEEPALIVE", idle),  # the name on macOS
         ("TCP_KEEPINTVL", interval),
         ("TCP_KEEPCNT", count),
         ("TCP_USER_TIMEOUT", 1000 * (idle + interval * count)),
@@ -283,7 +284,7 @@ def probe(connection: socket.socket) -> None:
 
 
 def messages(connection: socket.socket) -> Generator[Mapping[str, Any], None, None]:
-    """The messages that arrive, until the connection ends in whatever way."""
+    """Yield the messages that arrive, until the connection ends for any reason."""
     with connection, connection.makefile("rb") as file:
         while True:
             try:
@@ -308,10 +309,10 @@ def messages(connection: socket.socket) -> Generator[Mapping[str, Any], None, No
 
 
 def own_address() -> str:
-    """An address of this machine at which others reach it."""
+    """Return an address of this machine that other machines can reach."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
         try:
-            probing.connect(("10.255.255.255", 1))  # sends nothing: it only chooses the interface
+            probing.connect(("10.255.255.255", 1))  # sends nothing: only selects the interface
             return str(probing.getsockname()[0])
         except OSError:
             return socket.gethostname()

@@ -1,4 +1,4 @@
-"""The job that this process is part of: joining it, asking about it, and leaving it when Python ends."""
+"""The job of this process: joining it, querying it, and leaving it at exit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyhal.hal.settings import env
 
 
 class _Job:
-    """The group of this process, once it has one."""
+    """The process group of this process, after `join`."""
 
     def __init__(self) -> None:
         self.group: ProcessGroup | None = None
@@ -32,11 +32,11 @@ class _Job:
         atexit.register(self.leave)
 
     def _report(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """An exception that nobody caught ends this rank: tell the others why."""
+        """Report an uncaught exception to the other ranks: it ends this one."""
         if isinstance(error, ProcessGroupError) and self.group is not None:
             print(
                 f"error: rank {self.group.rank}: {error}", file=sys.stderr, flush=True
-            )  # the trace of another one matters
+            )  # the traceback of the failed rank matters, not this one
         else:
             self._before(kind, error, trace)
         self.fail(error)
@@ -57,11 +57,11 @@ _JOB = _Job()
 
 
 def init(engine: str | None = None, *, devices: Sequence[Device | str] | None = None) -> ProcessGroup:
-    """Join the other processes of the job, and choose this one's default device. Returns the process group.
+    """Join the other processes of the job, and choose this process's default device. Returns the process group.
 
-    `engine` is mpi, ray or one of an installed package; by default the one that started this process. A process that was
-    started alone is the only rank. The ranks of a machine take `devices` in turn, by default its GPUs. A second call returns
-    the same group. Raises ProcessGroupError, and DeviceUnavailableError.
+    `engine` is mpi, ray or an engine of an installed package; the default is the one that started this process. Without a
+    launcher, the process is the only rank. The ranks of a machine use `devices` round-robin, by default its GPUs. A second
+    call returns the same group. Raises ProcessGroupError, and DeviceUnavailableError.
 
     >>> polyhal.distributed.init(devices=["numpy"]).size
     1
@@ -80,13 +80,13 @@ def process_group() -> ProcessGroup:
     """Return the group that `init` has joined, which exchanges NumPy arrays. Raises ProcessGroupError before `init`."""
     if _JOB.group is None:
         raise ProcessGroupError(
-            message("process_group", "this process has joined no job", fix="call polyhal.distributed.init() first")
+            message("process_group", "this process has not joined a job", fix="call polyhal.distributed.init() first")
         )
     return _JOB.group
 
 
 def is_initialized() -> bool:
-    """Whether `init` was called, with whatever number of ranks."""
+    """Return whether `init` was called, with any number of ranks."""
     return _JOB.group is not None
 
 
@@ -101,33 +101,34 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """Return the number of this process among those of its machine. Raises ProcessGroupError before `init`."""
+    """Return the number of this process among the processes of its machine. Raises ProcessGroupError before `init`."""
     return process_group().local_rank
 
 
 def barrier() -> None:
-    """Wait until all ranks have called this, the same number of times each. Raises ProcessGroupError if one is gone."""
+    """Wait until all ranks have called this, equally often. Raises ProcessGroupError if one is gone."""
     process_group().barrier()
 
 
 def restarts() -> int:
-    """Return how often `polyhal launch --restarts` has started this job anew; a number above 0 says: load a checkpoint."""
+    """Return how often `polyhal launch --restarts` has restarted this job; if above 0, load a checkpoint."""
     return env.restarts()
 
 
 def note_resume(arguments: Sequence[str]) -> None:
-    """Tell the launcher, if there is one, with which Polyhal command the job goes on from its last checkpoint."""
+    """Report the Polyhal command that resumes the job from its last checkpoint to the launcher, if there is one."""
     watch = launched_watch()
     if watch is not None:
         watch.note(resume=[*arguments])
 
 
 def fail(error: BaseException) -> None:
-    """Tell the other ranks that this one ends by an error that was caught; a launcher learns of it in its own way."""
+    """Report to the other ranks that this one ends with a caught error. No-op under a launcher, which reports errors
+    itself."""
     if launched_watch() is None:
         _JOB.fail(error)
 
 
 def leave() -> None:
-    """Leave the job, which all ranks do; Python does that at its end by itself. Afterwards `init` may be called again."""
+    """Leave the job, as all ranks must; Python does so at exit. Afterwards `init` may be called again."""
     _JOB.leave()

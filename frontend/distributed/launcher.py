@@ -1,4 +1,4 @@
-"""Starts a program in several processes through mpiexec, says which one died and how, and starts the job anew."""
+"""Launches a program in several processes through mpiexec, reports the first lost rank and its cause, and restarts the job."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from polyhal.hal.settings.processes import signal_text
 BAD_INPUT = 2
 INTERRUPTED = 130
 _STARTING = 120.0
-"""Seconds until all ranks must have reported."""
+"""Timeout in seconds for all ranks to connect."""
 _LAST_WORDS = 3.0
-"""Seconds to wait for mpiexec, which knows the signal that ended a process, before saying what happened."""
+"""Seconds to wait for mpiexec, which reports the signal that ended a process, before the error is printed."""
 _POLL = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What is started where: `program` is a Polyhal command, a script or `-m MODULE`, with its arguments."""
+    """A job to launch: `program` is a Polyhal command, a script or `-m MODULE`, with its arguments."""
 
     program: tuple[str, ...]
     ranks: int
     worker: str
-    """The module that every rank runs, which takes the program as its arguments."""
+    """Module that every rank runs, with the program as its arguments."""
     hosts: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     restarts: int = 0
-    """How often the job is started anew after a rank is gone."""
+    """Number of restarts after the loss of a rank."""
     min_ranks: int | None = None
-    """The fewest ranks that a job may go on with; by default as many as in the beginning."""
+    """Minimum number of ranks after a restart; by default the initial number."""
 
     def command_line(self) -> str:
-        """The command that starts it."""
+        """Return the shell command that launches the job."""
         options = ["-n", str(self.ranks)]
         options += ["--hosts", ",".join(self.hosts)] if self.hosts else []
         options += ["--devices", ",".join(self.devices)] if self.devices else []
@@ -53,18 +53,18 @@ class JobPlan:
 
 @dataclass(slots=True)
 class JobOutcome:
-    """How a job ended."""
+    """Result of a job."""
 
     status: int
     loss: LostRank | None = None
     resume: tuple[str, ...] = ()
-    """The command that goes on from the last checkpoint, as far as there is one."""
+    """Command that resumes from the last checkpoint, if one was reported."""
 
 
 def run(launch: JobPlan, stopping: Callable[[], bool], tell: Callable[[str], None]) -> int:
-    """Run a job, and start it anew as often as `launch` says. Returns its exit status.
+    """Run a job, and restart it up to `launch.restarts` times. Returns its exit status.
 
-    `stopping` says whether the user has asked to stop, and `tell` shows an error. Raises ProcessGroupError without mpiexec.
+    `stopping` returns whether the user requested a stop, and `tell` prints an error. Raises ProcessGroupError without mpiexec.
     """
     fewest = launch.ranks if launch.min_ranks is None else launch.min_ranks
     for attempt in range(launch.restarts + 1):
@@ -86,7 +86,7 @@ def run(launch: JobPlan, stopping: Callable[[], bool], tell: Callable[[str], Non
 
 
 def _account(outcome: JobOutcome, launch: JobPlan, following: JobPlan) -> str:
-    """What happened and what to do, in one line."""
+    """Describe the loss, its effect and the remedy, in one line."""
     assert outcome.loss is not None
     others = launch.ranks - 1
     ended = {0: "", 1: "; the other rank has ended"}.get(others, f"; the other {others} ranks have ended")
@@ -99,7 +99,7 @@ def _once(launch: JobPlan, attempt: int, stopping: Callable[[], bool]) -> JobOut
     hub = Hub(launch.ranks, everywhere=bool(launch.hosts) or spans_machines(), on_loss=lambda loss: lost.set())
     program = [sys.executable, "-m", launch.worker, *launch.program]
     command = mpiexec.command(launch.ranks, launch.hosts, program)
-    # In a session of its own, so that Ctrl-C reaches the ranks through the hub, which lets them save what they have.
+    # In a session of its own, so that Ctrl-C reaches the ranks through the hub, which lets them save their state.
     job = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
         env=_environment(launch, hub, attempt), start_new_session=True,
@@ -127,7 +127,7 @@ def _once(launch: JobPlan, attempt: int, stopping: Callable[[], bool]) -> JobOut
 
 
 def _await(job: subprocess.Popen[str], hub: Hub, lost: threading.Event, stopping: Callable[[], bool]) -> None:
-    """Wait until the job ends, or for as long as its ranks may take to end when one of them is gone."""
+    """Wait until the job ends; after a loss, for at most the grace period of the other ranks."""
     begin = time.monotonic()
     asked = False
     while job.poll() is None:
@@ -144,7 +144,7 @@ def _await(job: subprocess.Popen[str], hub: Hub, lost: threading.Event, stopping
 
 
 def _kill(job: subprocess.Popen[str]) -> None:
-    """End whatever is left of the job on this machine; mpiexec ends what is elsewhere."""
+    """Kill the job's remaining processes on this machine; mpiexec ends those on other machines."""
     if job.poll() is None:
         job.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -167,6 +167,6 @@ def _environment(launch: JobPlan, hub: Hub, attempt: int) -> dict[str, str]:
 
 
 def is_program(arguments: Sequence[str], commands: Sequence[str]) -> bool:
-    """Whether `arguments` name something that can be started: a command, a module or a script."""
+    """Return whether `arguments` begin with a program: a command, a module or a script."""
     first = arguments[0]
     return first in commands or (first == "-m" and len(arguments) > 1) or first.endswith(".py")

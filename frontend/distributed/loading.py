@@ -1,4 +1,4 @@
-"""A data loader of which each rank reads its part of every batch."""
+"""A data loader for ranks: each reads its part of every batch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from polyhal.hal.errors import message
 
 
 class ShardedLoader(DataLoader):
-    """A `DataLoader` over batches that are divided among the ranks: `batch_size` samples together, in the same order whatever
-    the number of ranks. No sample is read twice or left out, and `state_dict` goes on with another number of ranks.
+    """A `DataLoader` over batches that are divided among the ranks, in an order that does not depend on the number of ranks.
 
-    `rank` and `ranks` are by default those of the job. Without `seed`, rank 0 draws one for all. Other options are those of
-    `DataLoader`, for datasets with a length. Raises ValueError for a batch with fewer samples than there are ranks, because a
-    rank without one would have no loss.
+    `batch_size` is the number of samples on all ranks. No sample is read twice or left out, and `state_dict` can be resumed
+    with another number of ranks.
+
+    `rank` and `ranks` default to the job's. Without `seed`, rank 0 draws one for all. Other options are those of
+    `DataLoader`, for datasets with a length. Raises ValueError for a batch with fewer samples than ranks, because a rank
+    without samples would have no loss.
 
     >>> data = polyhal.data.TensorDataset(polyhal.arange(5))
     >>> [[b.tolist() for (b,) in polyhal.distributed.ShardedLoader(data, 3, rank=r, ranks=2)] for r in range(2)]
@@ -44,14 +46,14 @@ class ShardedLoader(DataLoader):
             self.seed = int(seed[0])
 
     def part(self, indices: Any) -> Any:
-        """This rank's part of the samples (B,) of a batch. Raises ValueError if there are fewer samples than ranks."""
+        """Return this rank's part of the samples (B,) of a batch. Raises ValueError if there are fewer samples than ranks."""
         counts = divided(len(indices), self.ranks)
         if not counts[-1]:
             raise ValueError(
                 message(
                     "ShardedLoader",
                     f"a batch of {len(indices)} samples for {self.ranks} ranks",
-                    expected="at least one for each",
+                    expected="at least one per rank",
                     fix="use a larger batch_size, drop_last=True or fewer ranks",
                 )
             )
@@ -60,15 +62,15 @@ class ShardedLoader(DataLoader):
 
     @property
     def total(self) -> int:
-        """The number of samples in the batch that was delivered last, on all ranks together."""
+        """Number of samples in the last batch, on all ranks."""
         samples = len(self.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
         size = self.batch_size or 1
         return min(size, samples - (max(self.position, 1) - 1) * size)
 
     def weight(self, rows: int, total: int | None = None) -> float:
-        """The share of this rank's `rows` in a batch of `total` samples, by default the one that was delivered last.
+        """Return the weight of this rank's `rows` in a batch of `total` samples, by default the last batch.
 
-        Losses that are means, multiplied by it and summed over the ranks, give the mean over the whole batch.
+        Means of losses, multiplied by the weights and summed over the ranks, are the mean over the whole batch.
         """
         return rows / (self.total if total is None else total)
 

@@ -1,4 +1,4 @@
-"""Process groups over whatever delivers messages: every rank has a mailbox, and puts arrays into those of the others."""
+"""Process groups over message delivery: every rank has a mailbox, into which the other ranks put arrays."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from polyhal.hal.errors import message
 from polyhal.hal.settings import env
 
 Tag = tuple[str, int]
-"""The kind of a message and its number among those: all ranks count alike."""
+"""Kind of a message, and its sequence number within the kind: equal on all ranks."""
 
 
 class Mailbox:
-    """What has arrived for a rank, by sender and tag. Any thread may put and take."""
+    """Arrays that have arrived for a rank, by sender and tag. Thread-safe."""
 
     def __init__(self) -> None:
         self._arrived: dict[tuple[int, Tag], np.ndarray] = {}
@@ -32,20 +32,20 @@ class Mailbox:
             self._changed.notify_all()
 
     def fail(self, reason: str) -> None:
-        """Let everyone who waits, now or later, learn that the job ends."""
+        """Raise in all calls of `take`, waiting and later ones: the job ends."""
         with self._changed:
             self._failure = self._failure or reason
             self._changed.notify_all()
 
     def take(self, source: int, tag: Tag, operation: str) -> np.ndarray:
-        """Wait for the bytes from a rank. Raises ProcessGroupError if the job ends, or they do not come in time."""
+        """Wait for the bytes from a rank. Raises ProcessGroupError if the job ends, or at the timeout."""
         limit = env.collective_timeout()
         end = time.monotonic() + limit if limit else None
         with self._changed:
             while (source, tag) not in self._arrived:
                 if self._failure:
                     raise ProcessGroupError(
-                        message(operation, self._failure, fix="all ranks end; go on from the last checkpoint")
+                        message(operation, self._failure, fix="all ranks end; resume from the last checkpoint")
                     )
                 if not self._changed.wait(None if end is None else end - time.monotonic()):
                     raise ProcessGroupError(
@@ -60,7 +60,7 @@ class Mailbox:
 
 
 class MailboxGroup(MovingGroup):
-    """The collectives of a rank with a mailbox. Engines define `_deliver`."""
+    """Collectives of a rank with a mailbox. Engines define `_deliver`."""
 
     def __init__(self, rank: int, size: int, mailbox: Mailbox) -> None:
         super().__init__()
@@ -72,7 +72,8 @@ class MailboxGroup(MovingGroup):
 
     @abstractmethod
     def _deliver(self, to: int, tag: Tag, array: np.ndarray) -> None:
-        """Put bytes into the mailbox of another rank, without waiting for it to take them. They may change afterwards."""
+        """Put bytes into the mailbox of another rank, without waiting for their receipt. The caller may change them
+        afterwards."""
 
     def _deliver_to_all(self, tag: Tag, array: np.ndarray) -> None:
         """Put the same bytes into the mailboxes of all other ranks."""
@@ -80,7 +81,7 @@ class MailboxGroup(MovingGroup):
             self._deliver(to, tag, array)
 
     def _others(self) -> list[int]:
-        """The other ranks, beginning with the next one, so that not all send to the same one first."""
+        """Return the other ranks, beginning with the next one, so that the ranks' first messages have different targets."""
         return [(self.rank + i) % self.size for i in range(1, self.size)]
 
     def _start_all_to_all(self, source: np.ndarray, outgoing: Parts, target: np.ndarray, incoming: Parts) -> Wait:

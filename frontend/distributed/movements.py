@@ -1,7 +1,7 @@
-"""Process groups in terms of movements of bytes: an engine moves arrays, and the sums are made here, in the order of the ranks.
+"""Process groups in terms of byte movements: an engine moves arrays, and reductions run here, in the order of the ranks.
 
-What MPI's own reductions return in the last bits depends on the algorithm that the library chooses. Moving bytes is exact
-whatever the algorithm, so engines use the fastest one that they have for that.
+The last bits of MPI's own reductions depend on the algorithm that the library chooses. Moving bytes is exact with any
+algorithm, so engines can use the fastest one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from polyhal.hal.collectives.collective import divided, reduction_of
 from polyhal.hal.errors import message
 
 Wait = Callable[[], None]
-"""Waits for a movement that was started. Raises ProcessGroupError if it cannot complete."""
+"""Function that waits for a movement in flight. Raises ProcessGroupError if it cannot complete."""
 Parts = tuple[Sequence[int], Sequence[int]]
-"""Bytes of the parts for or of each rank, and where each begins."""
+"""Bytes and offset of the part of each rank."""
 
 CHUNK = 2 << 20
-"""Bytes of each rank's part of a chunk: while one chunk is being summed, the next is on its way."""
+"""Bytes of each rank's part of a chunk: reducing a chunk overlaps with moving the next one."""
 _SMALL = 1 << 15
-"""Bytes that every rank has of every other one before parts are worth two movements instead of one."""
+"""Maximum bytes for which one all-gather and a reduction of everything on every rank is faster than two movements."""
 
 
 class MovingGroup(ABC):
-    """The collectives of `ProcessGroup`, for engines that define how bytes are moved."""
+    """Collectives of `ProcessGroup`, for engines that define byte movements."""
 
     rank: int
     size: int
@@ -39,21 +39,21 @@ class MovingGroup(ABC):
         self._lock = threading.RLock()
         self._scratch: dict[int, np.ndarray] = {}
         self._operation = ""
-        """What the group is doing, for messages."""
+        """Operation in progress, for error messages."""
 
-    # --- what an engine defines: arguments are vectors of uint8 -----------------------------------------------------
+    # --- defined by engines: arguments are vectors of uint8 ---------------------------------------------------------
 
     @abstractmethod
     def _start_all_to_all(self, source: np.ndarray, outgoing: Parts, target: np.ndarray, incoming: Parts) -> Wait:
-        """Start to send parts of `source` to all ranks, and to receive parts of `target` from all."""
+        """Start to send parts of `source` to all ranks, and to receive parts of `target` from all ranks."""
 
     @abstractmethod
     def _start_all_gather(self, source: np.ndarray | None, target: np.ndarray, incoming: Parts) -> Wait:
-        """Start to send `source` to all ranks; None if it is this rank's part of `target`."""
+        """Start to send `source` to all ranks; with None, this rank's part of `target`."""
 
     @abstractmethod
     def _start_broadcast(self, array: np.ndarray, root: int) -> Wait:
-        """Start to send `array` of the root to all ranks."""
+        """Start to send the root's `array` to all ranks."""
 
     @abstractmethod
     def _start_send(self, array: np.ndarray, to: int) -> Wait:
@@ -177,14 +177,14 @@ class MovingGroup(ABC):
     # --- reductions ---------------------------------------------------------------------------------------------------
 
     def _reduce_whole(self, array: np.ndarray, reduction: str) -> None:
-        """Every rank gets all arrays and reduces them itself: one movement."""
+        """Gather all arrays on every rank, and reduce them there: one movement."""
         rows = self._rows(0, self.size, array.size, array.dtype)
         parts = _in_bytes([array.size] * self.size, [array.size * i for i in range(self.size)], array.itemsize)
         self._start_all_gather(_bytes(array), _bytes(rows), parts)()
         reduce_rows(rows, reduction, array)
 
     def _reduce_chunks(self, array: np.ndarray, reduction: str) -> None:
-        """Every rank reduces its part of each chunk. While it does, the next chunk's parts and the last one's results move."""
+        """Reduce a part of each chunk on every rank, while the next chunk's parts and the previous chunk's results move."""
         step = max(1, CHUNK // array.itemsize) * self.size
         waiting: tuple[Wait, np.ndarray, np.ndarray, Parts] | None = None
         sharing: list[Wait] = []
@@ -216,7 +216,7 @@ class MovingGroup(ABC):
             wait()
 
     def _rows(self, number: int, rows: int, columns: int, dtype: np.dtype[Any]) -> np.ndarray:
-        """Memory for what arrives, which is kept: new memory costs as much as a copy."""
+        """Return a receive buffer. It is reused, because allocating memory costs as much as a copy."""
         nbytes = rows * columns * dtype.itemsize
         kept = self._scratch.get(number)
         if kept is None or kept.size < nbytes:
@@ -235,19 +235,19 @@ class MovingGroup(ABC):
         reduction: str = "sum",
         root: int = 0,
     ) -> None:
-        """Raise ValueError for what other ranks would wait for in vain."""
+        """Raise ValueError for arguments that would leave other ranks waiting."""
         self._operation = name
         if not array.flags.c_contiguous or array.ndim != 1:
             raise ValueError(
                 message(name, f"an array of shape {array.shape}", expected="a contiguous vector", fix="use ravel()")
             )
         if size is not None and array.size != size:
-            raise ValueError(message(name, f"an array of {array.size} elements", expected=f"{size}, as counts say"))
+            raise ValueError(message(name, f"an array of {array.size} elements", expected=f"{size}, the sum of counts"))
         if dtype is not None and array.dtype != dtype:
-            raise ValueError(message(name, f"an array of {array.dtype}", expected=f"{dtype}, as the other one"))
+            raise ValueError(message(name, f"an array of {array.dtype}", expected=f"{dtype}, the dtype of the other array"))
         reduction_of(reduction, name)
         if not 0 <= root < self.size:
-            raise ValueError(message(name, f"there is no rank {root}", expected=f"0 to {self.size - 1}"))
+            raise ValueError(message(name, f"rank {root} does not exist", expected=f"0 to {self.size - 1}"))
 
     def _own(self, name: str, counts: Sequence[int]) -> int:
         if len(counts) != self.size or any(n < 0 for n in counts):
@@ -256,7 +256,7 @@ class MovingGroup(ABC):
 
     def _required(self, name: str, array: np.ndarray | None, size: int, dtype: Any) -> np.ndarray:
         if array is None:
-            raise ValueError(message(name, "the root has no array", expected=f"one of {size} elements"))
+            raise ValueError(message(name, "the root passed no array", expected=f"one of {size} elements"))
         self._check(name, array, size=size, dtype=dtype)
         return array
 

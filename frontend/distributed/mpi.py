@@ -1,6 +1,6 @@
-"""The engine on MPI, through mpi4py. MPI moves bytes; the sums are made by `MovingGroup`.
+"""The MPI engine, through mpi4py. MPI moves bytes; `MovingGroup` reduces them.
 
-Every call is non-blocking and polled, so that a rank that waits for one that is gone notices it.
+Every call is non-blocking and polled, so that a rank that waits for a lost one notices the loss.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from polyhal.hal.errors import message
 from polyhal.hal.settings import env
 
 _YIELDING = 0.02
-"""Seconds for which a rank that waits only yields its core; then it sleeps between polls."""
+"""Seconds for which a waiting rank only yields its core; afterwards it sleeps between polls."""
 _SLEEP = 1e-4
 _SEGMENT = re.compile(r"/dev/shm/mpich_shm_\w+")
 _yield = getattr(os, "sched_yield", partial(time.sleep, 0))
 
 
 def connect() -> MPIGroup:
-    """The group of all processes that MPI started. Raises ProcessGroupError without mpi4py or an MPI library."""
+    """Return the group of all processes that MPI started. Raises ProcessGroupError without mpi4py or an MPI library."""
     return MPIGroup()
 
 
@@ -42,7 +42,7 @@ class MPIGroup(MovingGroup):
     """All processes of `MPI.COMM_WORLD`."""
 
     def __init__(self) -> None:
-        """Raises ProcessGroupError, also if MPI sees other processes than those that were started."""
+        """Raises ProcessGroupError, also if MPI's processes differ from the launched ones."""
         super().__init__()
         self._mpi = _library()
         _ignore_notices()
@@ -54,7 +54,7 @@ class MPIGroup(MovingGroup):
         local = world.Split_type(self._mpi.COMM_TYPE_SHARED, self.rank)
         self.local_rank: int = local.Get_rank()
         self.local_size: int = local.Get_size()
-        local.Barrier()  # all ranks of the machine have what they share by now
+        local.Barrier()  # from here on all ranks of the machine have opened the shared memory
         if self.local_rank == 0:
             _unlink_shared_memory()
         local.Free()
@@ -62,7 +62,7 @@ class MPIGroup(MovingGroup):
         self.watch = self._watch()
 
     def _watch(self) -> Watch:
-        """Connect to the hub of the launcher, or to one in rank 0."""
+        """Connect to the launcher's hub, or to a hub in rank 0."""
         address = env.hub()
         if address is not None:
             known = launched_watch()
@@ -130,7 +130,7 @@ class MPIGroup(MovingGroup):
         self.watch.fail(reason)
 
     def close(self) -> None:
-        """Wait for the other ranks to end, too, and finalize MPI. If one is gone, MPI is left as it is: it would hang."""
+        """Wait for the other ranks to end, and finalize MPI. No-op if a rank is gone: finalizing would hang."""
         if self.watch.leave():
             self._world.Free()
             self._mpi.Finalize()
@@ -140,24 +140,24 @@ _LAUNCHED: dict[str, Watch] = {}
 
 
 def launched_watch() -> Watch | None:
-    """The connection that a process of the launcher made when it started."""
+    """Return the connection that a launched process made at its start."""
     return _LAUNCHED.get("watch")
 
 
 def keep_watch(watch: Watch) -> None:
-    """Note the connection of a process of the launcher, for the group that it makes later."""
+    """Keep the connection of a launched process, for the group that it creates later."""
     _LAUNCHED["watch"] = watch
 
 
 def _library() -> ModuleType:
-    """`mpi4py.MPI`, initialized. Raises ProcessGroupError."""
+    """Import `mpi4py.MPI`, which initializes MPI. Raises ProcessGroupError."""
     try:
         import mpi4py
     except ImportError as error:
         raise ProcessGroupError(
             message("init", "mpi4py is missing", fix="run pip install 'polyhal[distributed]'")
         ) from error
-    # Finalizing waits for all ranks, so that it must not be done when one is gone.
+    # Finalizing waits for all ranks, so it must not happen when one is gone.
     mpi4py.rc.finalize = False
     mpi4py.rc.thread_level = "serialized"
     try:
@@ -171,13 +171,13 @@ def _library() -> ModuleType:
     library: ModuleType = MPI
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise ProcessGroupError(
-            message("init", "this MPI serves one thread only", expected="MPI_THREAD_SERIALIZED", fix="use MPICH")
+            message("init", "this MPI supports only one thread", expected="MPI_THREAD_SERIALIZED", fix="use MPICH")
         )
     return library
 
 
 def _ignore_notices() -> None:
-    """MPICH's mpiexec tells survivors of a killed rank by a signal that would end them; the hub tells them more."""
+    """Ignore the signal by which MPICH's mpiexec would end the survivors of a killed rank; the hub notifies them."""
     if hasattr(signal, "SIGUSR1") and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
         try:
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -186,7 +186,7 @@ def _ignore_notices() -> None:
 
 
 def _unlink_shared_memory() -> None:
-    """Remove the names of MPICH's shared memory, which stays until its users end: a killed job would leave it for ever."""
+    """Remove the names of MPICH's shared memory, which lives until its users end: a killed job would leave it indefinitely."""
     maps = Path("/proc/self/maps")
     if maps.exists():
         for name in set(_SEGMENT.findall(maps.read_text(encoding="utf-8", errors="replace"))):
@@ -194,15 +194,15 @@ def _unlink_shared_memory() -> None:
 
 
 def _check_place(size: int) -> None:
-    """Raise ProcessGroupError if MPI sees fewer processes than were started: each would take itself for the only one."""
+    """Raise ProcessGroupError if MPI has fewer processes than were launched: each would run as the only rank."""
     place = mpi_place()
     started = place.size if place is not None else slurm_tasks()
     if size != started:
         raise ProcessGroupError(
             message(
                 "init",
-                f"{started} processes were started, and MPI in this one sees {size}",
-                expected="an MPI library that belongs to the starter",
-                fix="use `polyhal launch`, the mpiexec beside this Python, or under Slurm `srun --mpi=pmi2`",
+                f"{started} processes were started, but MPI in this process reports {size}",
+                expected="an MPI library that belongs to the launcher",
+                fix="use `polyhal launch`, the mpiexec of this Python environment, or under Slurm `srun --mpi=pmi2`",
             )
         )

@@ -1,4 +1,4 @@
-"""MPI's starter: where it is, how it is called, and what of its output is worth reading."""
+"""MPI's launcher: its location, its command line, and the filtering of its output."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from polyhal.hal.errors import message
 
 _SIGNAL = re.compile(r"EXIT STRING: .*\(signal (\d+)\)")
 _LIBRARIES = ("libmpi.so.12", "libmpi.12.dylib")
-"""MPICH's, on Linux and macOS."""
+"""Names of MPICH's library, on Linux and macOS."""
 _BANNER = re.compile(
     r"^(={20,}|=   .*|YOUR APPLICATION TERMINATED.*|This typically refers to.*|Please see the FAQ.*)?$"
 )
-"""What MPICH says about a process that died; the launcher says it better."""
+"""Lines that MPICH prints about a process that died; the launcher's message is clearer."""
 
 
 def find() -> Path:
-    """The mpiexec of the `mpich` package beside this Python, or else the first on the path. Raises ProcessGroupError."""
+    """Return the mpiexec of the `mpich` package in this Python environment, or else of the path. Raises ProcessGroupError."""
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if (folder / "mpiexec").exists():
             return folder / "mpiexec"
     found = shutil.which("mpiexec")
     if found is None:
         fix = "run pip install 'polyhal[distributed]'"
-        raise ProcessGroupError(message("launch", "there is no mpiexec beside this Python or on the path", fix=fix))
+        raise ProcessGroupError(message("launch", "mpiexec is neither in this Python environment nor on the path", fix=fix))
     return Path(found)
 
 
 def variables() -> dict[str, str]:
-    """What makes mpi4py load the library that was installed with mpiexec: another MPI of the machine may be found first.
+    """Return variables that make mpi4py load the library of this mpiexec: it might find another MPI of the machine first.
 
     Raises ProcessGroupError.
     """
@@ -48,7 +48,7 @@ def variables() -> dict[str, str]:
 
 
 def command(ranks: int, hosts: Sequence[str], program: Sequence[str]) -> list[str]:
-    """The command that starts `program` in `ranks` processes, dealt out to `hosts` in blocks. Raises ProcessGroupError."""
+    """Return the command that starts `program` in `ranks` processes, in blocks on `hosts`. Raises ProcessGroupError."""
     mpiexec = find()
     per_host = -(-ranks // max(len(hosts), 1))
     if _is_open_mpi(mpiexec):
@@ -56,7 +56,7 @@ def command(ranks: int, hosts: Sequence[str], program: Sequence[str]) -> list[st
         root = ["--allow-run-as-root"] if hasattr(os, "getuid") and os.getuid() == 0 else []
         return [str(mpiexec), *root, *places, "-n", str(ranks), *program]
     places = ["-hosts", ",".join(hosts), "-ppn", str(per_host)] if hosts else []
-    # Survivors of a rank that died are to end in their own way: the hub tells them.
+    # Survivors of a lost rank end by themselves: the hub notifies them.
     return [str(mpiexec), "-disable-auto-cleanup", *places, "-n", str(ranks), *program]
 
 
@@ -66,18 +66,18 @@ def _is_open_mpi(mpiexec: Path) -> bool:
 
 
 class Output:
-    """Passes on what the processes of a job write, without the banner about one that died."""
+    """Forwards the output of a job's processes, without MPICH's banner about a process that died."""
 
     def __init__(self, stream: IO[str], to: TextIO) -> None:
         self._stream = stream
         self._to = to
         self.signal: int | None = None
-        """The signal that ended a process, if one did."""
+        """Signal that ended a process, if any."""
         self._thread = threading.Thread(target=self._pass_on, name="polyhal-launch-output", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Pass on the rest, when the job has ended."""
+        """Forward the remaining output after the end of the job."""
         self._thread.join(1.0)
 
     def _pass_on(self) -> None:

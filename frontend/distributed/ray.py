@@ -1,10 +1,10 @@
-"""The engine on Ray: a group of actors, one per rank, which deliver arrays to each other's mailboxes.
+"""The Ray engine: a group of actors, one per rank, that deliver arrays to each other's mailboxes.
 
     from polyhal.distributed import ray
 
     losses = ray.run(train, ranks=4, arguments=("text.txt",), options={"num_cpus": 2})
 
-`train` calls `polyhal.distributed.init()` and then does what it would do under MPI.
+`train` calls `polyhal.distributed.init()` and continues as under MPI.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from polyhal.hal.collectives.process_group import ProcessGroupError
 from polyhal.hal.errors import message
 
 _GRACE = 5.0
-"""Seconds that ranks have to end in their own way when one of them is gone."""
+"""Seconds in which the other ranks may end by themselves after the loss of one."""
 
 
 class _Member:
-    """The actor of a rank. Ray calls it on several threads: one runs the program, others deliver."""
+    """The actor of a rank. Ray calls it on several threads: one runs the program, others deliver arrays."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -34,19 +34,19 @@ class _Member:
         self.nodes: Sequence[str] = ()
 
     def node(self) -> str:
-        """The machine of this actor."""
+        """Return the machine of this actor."""
         return str(_library().get_runtime_context().get_node_id())
 
     def join(self, peers: Sequence[Any], nodes: Sequence[str]) -> None:
-        """Learn who the other ranks are and where."""
+        """Store the actors of all ranks and their machines."""
         self.peers, self.nodes = peers, nodes
 
     def deliver(self, source: int, tag: Tag, array: np.ndarray) -> None:
-        """Take an array from another rank."""
+        """Receive an array from another rank."""
         self.mailbox.put(source, tag, array)
 
     def fail(self, reason: str) -> None:
-        """Learn that the job ends."""
+        """End the job in this rank."""
         self.mailbox.fail(reason)
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -60,7 +60,7 @@ class _Member:
 
 
 _MEMBERS: list[_Member] = []
-"""The rank that this process runs, if it is one."""
+"""Rank of this process; empty if it is not a rank."""
 
 
 class RayGroup(MailboxGroup):
@@ -76,7 +76,7 @@ class RayGroup(MailboxGroup):
         self._member.peers[to].deliver.remote(self.rank, tag, array)
 
     def _deliver_to_all(self, tag: Tag, array: np.ndarray) -> None:
-        stored = _library().put(array)  # once, however many ranks read it
+        stored = _library().put(array)  # one copy for all ranks
         for to in self._others():
             self._member.peers[to].deliver.remote(self.rank, tag, stored)
 
@@ -86,22 +86,22 @@ class RayGroup(MailboxGroup):
             peer.fail.remote(f"rank {self.rank} {reason}")
 
     def close(self) -> None:
-        """The actors end when `run` has all results."""
+        """No-op: the actors end when `run` has all results."""
 
 
 def connect() -> RayGroup:
-    """The group of this actor. Raises ProcessGroupError outside of `run`."""
+    """Return the group of this actor. Raises ProcessGroupError outside of `run`."""
     if not _MEMBERS:
         raise ProcessGroupError(
             message(
-                "init", "this process is no rank of a Ray job", fix="start the ranks with polyhal.distributed.ray.run"
+                "init", "this process is not a rank of a Ray job", fix="start the ranks with polyhal.distributed.ray.run"
             )
         )
     return RayGroup(_MEMBERS[-1])
 
 
 def started_by_ray() -> bool:
-    """Whether this process is a rank that `run` has started."""
+    """Return whether this process is a rank that `run` has started."""
     return bool(_MEMBERS)
 
 
@@ -113,8 +113,8 @@ def run(
 ) -> list[Any]:
     """Call `function(*arguments)` in one actor per rank. Returns the results in the order of the ranks.
 
-    `options` are those of Ray's actors, such as `num_cpus` and `num_gpus`. Ray is started if it does not run. If a rank fails,
-    the others end within seconds, and ProcessGroupError says which one and why.
+    `options` are options of Ray's actors, such as `num_cpus` and `num_gpus`. Ray is started if it is not running. If a rank
+    fails, the others end within seconds, and ProcessGroupError reports its number and the cause.
     """
     ray = _library()
     if not ray.is_initialized():
@@ -147,12 +147,12 @@ def _await(results: Sequence[Any], members: Sequence[Any]) -> None:
                 for member in members:
                     member.fail.remote(problem)
                 ray.wait(left, num_returns=len(left), timeout=_GRACE) if left else None
-                fix = "the other ranks have ended; go on from the last checkpoint"
+                fix = "the other ranks have ended; resume from the last checkpoint"
                 raise ProcessGroupError(message("run", problem, fix=fix)) from error
 
 
 def _how(error: Any) -> str:
-    """How a rank ended."""
+    """Describe how a rank ended."""
     if isinstance(error, _library().exceptions.RayActorError):
         return "was killed or crashed: its actor died"
     cause = getattr(error, "cause", error)
@@ -160,7 +160,7 @@ def _how(error: Any) -> str:
 
 
 def _library() -> Any:
-    """The package `ray`. Raises ProcessGroupError."""
+    """Import the package `ray`. Raises ProcessGroupError."""
     try:
         return importlib.import_module("ray")
     except ImportError as error:

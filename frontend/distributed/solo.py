@@ -1,4 +1,4 @@
-"""The group of a process that was started alone, so that a distributed program runs without a launcher, too."""
+"""The group of a process without a launcher, so that distributed programs also run as one process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polyhal.hal.errors import message
 
 
 class SoloGroup(MovingGroup):
-    """One rank, whose movements are copies."""
+    """One rank. Movements are copies."""
 
     rank = local_rank = 0
     size = local_size = 1
@@ -29,17 +29,17 @@ class SoloGroup(MovingGroup):
         return _done
 
     def _start_send(self, array: np.ndarray, to: int) -> Wait:
-        raise ProcessGroupError(message("send", "there is no other rank", fix="start several with `polyhal launch`"))
+        raise ProcessGroupError(message("send", "this job has only one rank", fix="start several with `polyhal launch`"))
 
     def _start_receive(self, array: np.ndarray, source: int) -> Wait:
-        raise ProcessGroupError(message("receive", "there is no other rank", fix="start several with `polyhal launch`"))
+        raise ProcessGroupError(message("receive", "this job has only one rank", fix="start several with `polyhal launch`"))
 
     def abort(self, reason: str) -> None:
-        """There is no other rank to tell."""
+        """No-op: there are no other ranks."""
 
     def close(self) -> None:
-        """There is nothing to leave."""
+        """No-op: there are no other ranks."""
 
 
 def _done() -> None:
-    """Copies are done at once."""
+    """No-op: copies complete when they start."""

@@ -17,23 +17,23 @@ from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
 from polyhal.tensor import Tensor
 
 CHUNK = 8 << 20
-"""Bytes that are read from a device at a time: the next chunk is read while the last one is being reduced."""
+"""Bytes that are read from a device at a time: reading the next chunk overlaps with reducing the last one."""
 _AHEAD = 2
-"""Chunks that are being read at a time."""
+"""Number of reads in flight."""
 _REDUCTIONS = ("sum", "mean", "max", "min")
 
 
 def all_reduce(tensor: Tensor, op: str = "sum") -> Tensor:
     """Replace `tensor`, of any shape and dtype, by the sum, mean, max or min over all ranks. Returns it.
 
-    Sums are taken in the order of the ranks, and are the same on all of them bit for bit; those of float16 and bfloat16 are
-    rounded once. Raises ValueError for another `op`, UnsupportedDTypeError for a mean of integers, and ProcessGroupError if a
-    rank is gone.
+    Sums are taken in the order of the ranks, and are bit-identical on all ranks; sums of float16 and bfloat16 are rounded
+    once. Raises ValueError for another `op`, UnsupportedDTypeError for a mean of integers, and ProcessGroupError if a rank is
+    gone.
     """
     _check_tensor("all_reduce", tensor)
     group = process_group()
     if op not in _REDUCTIONS:
-        raise ValueError(message("all_reduce", f"there is no reduction {op!r}", expected=", ".join(_REDUCTIONS)))
+        raise ValueError(message("all_reduce", f"unknown reduction {op!r}", expected=", ".join(_REDUCTIONS)))
     if op == "mean" and tensor.dtype.kind != "float":
         raise UnsupportedDTypeError(message("all_reduce", f"a mean of {tensor.dtype}", expected="a floating dtype"))
     if tensor.dtype.kind == "complex":
@@ -51,7 +51,7 @@ def all_reduce(tensor: Tensor, op: str = "sum") -> Tensor:
 
 
 def broadcast(tensor: Tensor, root: int = 0) -> Tensor:
-    """Replace `tensor`, of any shape and dtype, by that of the rank `root`. Returns it.
+    """Replace `tensor`, of any shape and dtype, by the tensor of the rank `root`. Returns it.
 
     Raises ValueError for a rank that does not exist, and ProcessGroupError if a rank is gone.
     """
@@ -65,9 +65,9 @@ def broadcast(tensor: Tensor, root: int = 0) -> Tensor:
 
 
 def all_gather(tensor: Tensor, counts: Sequence[int] | None = None) -> Tensor:
-    """Return the tensors of all ranks, of shape (n, ...), one after another along the first axis, on this one's device.
+    """Return the tensors (n, ...) of all ranks, concatenated along the first axis, on this tensor's device.
 
-    Their lengths n are equal, unless `counts` gives one for each rank, 0 allowed. Raises ShapeError, ValueError, and
+    Their lengths n are equal, unless `counts` contains one for each rank, 0 allowed. Raises ShapeError, ValueError, and
     ProcessGroupError if a rank is gone.
     """
     _check_tensor("all_gather", tensor)
@@ -82,8 +82,8 @@ def all_gather(tensor: Tensor, counts: Sequence[int] | None = None) -> Tensor:
 def reduce_scatter(tensor: Tensor, op: str = "sum", counts: Sequence[int] | None = None) -> Tensor:
     """Return this rank's rows of the sum, max or min of the tensors (n, ...) of all ranks.
 
-    Rows are divided evenly, unless `counts` gives a number for each rank. Raises ShapeError, ValueError, and ProcessGroupError
-    if a rank is gone.
+    Rows are divided evenly, unless `counts` contains a number for each rank. Raises ShapeError, ValueError, and
+    ProcessGroupError if a rank is gone.
     """
     _check_tensor("reduce_scatter", tensor)
     group = process_group()
@@ -95,10 +95,10 @@ def reduce_scatter(tensor: Tensor, op: str = "sum", counts: Sequence[int] | None
 
 
 def scatter(tensor: Tensor, counts: Sequence[int] | None = None, root: int = 0) -> Tensor:
-    """Return this rank's rows of the tensor (n, ...) of the rank `root`; the others pass one of the same shape and dtype.
+    """Return this rank's rows of the tensor (n, ...) of the rank `root`; the other ranks pass one of equal shape and dtype.
 
-    Rows are divided evenly, unless `counts` gives a number for each rank. Raises ShapeError, ValueError, and ProcessGroupError
-    if a rank is gone.
+    Rows are divided evenly, unless `counts` contains a number for each rank. Raises ShapeError, ValueError, and
+    ProcessGroupError if a rank is gone.
     """
     _check_tensor("scatter", tensor)
     group = process_group()
@@ -111,9 +111,9 @@ def scatter(tensor: Tensor, counts: Sequence[int] | None = None, root: int = 0) 
 
 
 def gather(tensor: Tensor, counts: Sequence[int] | None = None, root: int = 0) -> Tensor | None:
-    """Return the tensors (n, ...) of all ranks, one after another along the first axis, to the rank `root`; None to others.
+    """Return the tensors (n, ...) of all ranks, concatenated along the first axis, on the rank `root`; None on others.
 
-    Their lengths n are equal, unless `counts` gives one for each rank, 0 allowed. Raises ShapeError, ValueError, and
+    Their lengths n are equal, unless `counts` contains one for each rank, 0 allowed. Raises ShapeError, ValueError, and
     ProcessGroupError if a rank is gone.
     """
     _check_tensor("gather", tensor)
@@ -129,7 +129,7 @@ def gather(tensor: Tensor, counts: Sequence[int] | None = None, root: int = 0) -
 
 
 def _chunks(flat: Tensor) -> Iterator[tuple[Tensor, np.ndarray]]:
-    """Chunks of a vector with their values; those that follow are being read meanwhile."""
+    """Yield chunks of a vector with their values, while the next chunks are being read."""
     step = max(1, CHUNK // flat.dtype.itemsize)
     reading: deque[tuple[Tensor, Future[np.ndarray]]] = deque()
     for start in range(0, flat.size, step):
@@ -152,7 +152,7 @@ def _reduced(group: ProcessGroup, part: Tensor, host: np.ndarray, reduction: str
 
 
 def _store(tensor: Tensor, parts: Sequence[Tensor]) -> None:
-    """Copy consecutive parts of the elements of a tensor to it."""
+    """Copy consecutive parts of a tensor's elements to the tensor."""
     if len(parts) == 1:
         tensor.copy_(parts[0].reshape(tensor.shape))
         return
@@ -186,12 +186,12 @@ def _check_tensor(name: str, tensor: Any) -> None:
 
 
 def _row(tensor: Tensor) -> int:
-    """Elements of a row."""
+    """Return the number of elements of a row."""
     return int(np.prod(tensor.shape[1:], dtype=np.int64))
 
 
 def _rows(name: str, tensor: Tensor, counts: Sequence[int] | None, group: ProcessGroup) -> list[int]:
-    """The number of rows of each rank, of which this one has as many as its tensor."""
+    """Return the number of rows of each rank. Raises ShapeError unless this rank's tensor has as many."""
     if tensor.ndim < 1:
         raise ShapeError(message(name, "a tensor of shape ()", expected="one or more axes", fix="use tensor[None]"))
     found = [tensor.shape[0]] * group.size if counts is None else [*counts]
@@ -203,7 +203,7 @@ def _rows(name: str, tensor: Tensor, counts: Sequence[int] | None, group: Proces
 
 
 def _shares(name: str, tensor: Tensor, counts: Sequence[int] | None, group: ProcessGroup) -> list[int]:
-    """How the rows of a tensor are divided among the ranks."""
+    """Return the numbers of rows into which a tensor is divided among the ranks."""
     if tensor.ndim < 1:
         raise ShapeError(message(name, "a tensor of shape ()", expected="one or more axes", fix="use tensor[None]"))
     found = [*divided(tensor.shape[0], group.size)] if counts is None else [*counts]

@@ -1,4 +1,4 @@
-"""How many threads the libraries that compute on processors may use in each rank of a machine."""
+"""Thread counts of CPU libraries in each rank of a machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _COUNTS = (
 
 
 def variables(ranks: int) -> dict[str, str]:
-    """Environment variables for `ranks` processes on this machine, each with its part of the cores."""
+    """Return environment variables for `ranks` processes on this machine, each with its part of the cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     counts = dict.fromkeys(_COUNTS, str(max(1, cores // ranks)))
-    # Bound threads of all ranks would share the first cores.
+    # With thread affinity, the threads of all ranks would run on the first cores.
     return counts | ({"POCL_AFFINITY": "0"} if ranks > 1 else {})

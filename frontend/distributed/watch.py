@@ -1,4 +1,4 @@
-"""A rank's connection to the hub: it learns that another rank is gone, and says how it ends itself."""
+"""A rank's connection to the hub: receives the losses of other ranks, and reports how this one ends."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from polyhal.hal.collectives.process_group import ProcessGroupError
 from polyhal.hal.errors import message
 
 GRACE = 5.0
-"""Seconds that a rank has to end in its own way when another one is gone."""
+"""Seconds in which a rank may end by itself after the loss of another."""
 _LATE = 2.0
-"""Seconds that a rank waits before the hub is told, when others have ended."""
+"""Seconds after which a waiting rank reports to the hub, if others have ended."""
 LOST = 1
 """Exit status of ranks that end because another one is gone."""
 _CONNECTING = 20.0
 
 
 class Watch:
-    """Watches the other ranks of a job on a thread. `address` is that of a `Hub`.
+    """Watches the other ranks of a job on a thread. `address` is the address of a `Hub`.
 
     Raises ProcessGroupError if there is no hub.
     """
@@ -34,14 +34,14 @@ class Watch:
     def __init__(self, address: str, rank: int, *, hub_in_rank_0: bool = False) -> None:
         host, port, token = address.rsplit(":", 2)
         self.failure: str | None = None
-        """Why the job ends, once it does."""
+        """Reason for the end of the job, if it ends."""
         self._ended = False
-        """Whether a rank is done."""
+        """Whether another rank has signed off."""
         self._waiting = False
-        """Whether the hub was told that this rank waits."""
+        """Whether the hub has been notified that this rank waits."""
         self.rank = rank
         self.status = 0
-        """The exit status that this rank says goodbye with."""
+        """Exit status that `leave` reports."""
         self._leaving = False
         self._failed = False
         self._home = "rank 0" if hub_in_rank_0 else "the launcher"
@@ -62,14 +62,14 @@ class Watch:
         threading.Thread(target=self._listen, name="polyhal-watch", daemon=True).start()
 
     def check(self, operation: str) -> None:
-        """Raise ProcessGroupError if what this rank waits for cannot happen any more."""
+        """Raise ProcessGroupError if the operation can no longer complete."""
         if self.failure is not None:
             raise ProcessGroupError(
-                message(operation, self.failure, fix="all ranks end; go on from the last checkpoint")
+                message(operation, self.failure, fix="all ranks end; resume from the last checkpoint")
             )
 
     def waits(self, operation: str, seconds: float) -> None:
-        """Tell the hub that this rank has waited for so long, if others have ended: when all that are left do, all is over."""
+        """Report to the hub that this rank waits, if others have ended: a deadlock if all remaining ranks wait."""
         if self._ended and not self._waiting and seconds > _LATE:
             self._waiting = True
             self.note(waits=operation)
@@ -80,13 +80,13 @@ class Watch:
         self._over.wait(ANSWER + _LATE)
 
     def goes_on(self) -> None:
-        """Tell the hub that this rank waits no longer, if it was told otherwise."""
+        """Report to the hub that this rank no longer waits. No-op unless a wait was reported."""
         if self._waiting:
             self._waiting = False
             self.note(goes_on=True)
 
     def report_crashes(self) -> None:
-        """Let Python's faulthandler report a crash to the hub: nothing else can run in a process that crashes.
+        """Make Python's faulthandler report a crash to the hub: nothing else can run in a process that crashes.
 
         No-op if the program has enabled the faulthandler for another file.
         """
@@ -95,17 +95,17 @@ class Watch:
 
     def note(self, **content: Any) -> None:
         """Send a message to the hub."""
-        with suppress(OSError):  # the listening thread notices that the hub is gone
+        with suppress(OSError):  # the listening thread notices the loss of the hub
             self._connection.sendall(json.dumps(content).encode() + b"\n")
 
     def fail(self, text: str, status: int | None = None) -> None:
-        """Tell all ranks that this one fails; `text` follows its name in a sentence."""
+        """Report to all ranks that this one fails; `text` follows its name in a sentence."""
         if not self._leaving and not self._failed:
             self._failed = True
             self.note(failed=text, status=status)
 
     def leave(self) -> bool:
-        """Say goodbye, and wait until all ranks have. Returns False if one of them is gone, or this one has failed."""
+        """Sign off, and wait until all ranks have. Returns False if one of them is gone, or if this one has failed."""
         if self._failed:
             return False
         if not self._leaving:
@@ -136,7 +136,7 @@ class Watch:
             return
         self.failure = text
         self._over.set()
-        # The main thread may be anywhere, for instance in a call of MPI that never ends.
+        # The main thread may be blocked, for instance in a call of MPI that never returns.
         timer = threading.Timer(GRACE, _exit)
         timer.daemon = True
         timer.start()

@@ -1,10 +1,10 @@
-"""Shares of unequal devices: how many rows each gets, from how long they take in captured steps.
+"""Load balancing among unequal devices: rows of a batch per device, chosen from timed runs of captured steps.
 
-From time to time one run is timed: how long each device computes, and waits for its rows, until its gradients are ready. The
-lower quartile of several runs (what disturbs a run only makes it slower), by number of rows, gives a line of seconds over rows
-for each device; memory limits how many rows it can take. Rows are dealt one by one to the device that would be ready first. A
-division is adopted if it promises to be faster by more than a threshold, and ever more rarely, because it needs a recording of
-its own. A device that is too slow for any row gets one again after many runs, to be measured: it may have been busy before.
+A run is timed now and then: the seconds that each device computes and waits for its rows until its gradients are ready. The
+lower quartile of several runs (disturbances only make a run slower) by number of rows fits a line of seconds over rows for
+each device; memory limits its rows. Rows are assigned one by one to the device that would finish first. A new division is
+adopted if its predicted speed-up exceeds a threshold, and ever more rarely, because it requires a recording of its own. A
+device that is too slow for any row receives one again after many runs, to be measured: it may have been busy before.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
     from polyhal.hal.scheduler.executable import Executable
 
 _WARM_UP = 8
-"""Runs after a new division that are not timed: they record, build kernels and fill caches."""
+"""Runs after a new division that are not timed: they record, compile kernels and fill caches."""
 _SAMPLES = 3
 """Timed runs of a division before another is proposed."""
 _KEPT = 7
-"""Timed runs that count: old ones are forgotten, because speeds change."""
+"""Timed runs per number of rows that are kept: older ones are dropped, because speeds change."""
 _INTERVAL = 32
-"""Runs between timed ones, later on."""
+"""Runs between timed ones after the first samples."""
 _AGAIN = 4096
-"""Runs after which a device without rows is tried again, and later twice as many each time."""
+"""Runs after which a device without rows is tried again; doubled after each attempt."""
 _GAIN = 1.05
-"""How much faster another division must promise to be."""
+"""Minimum predicted speed-up for which a division is adopted."""
 _APART = 4
-"""Numbers of rows that differ by less than one part in so many tell too little about the time of a row."""
+"""Row counts that differ by less than one part in this many are too close to estimate the time per row."""
 _USABLE = 0.9
-"""Of the memory that a device has left."""
+"""Fraction of a device's free memory that rows may use."""
 
 
 class Decision(NamedTuple):
     """A division that was adopted, and why."""
 
     rows: tuple[int, ...]
-    """Of a batch, by device."""
+    """Rows of a batch, by device."""
     seconds: tuple[float, ...]
-    """That each device needed for its rows before."""
+    """Seconds that each device took for its rows before."""
     gain: float
-    """How much faster the step was expected to become: 1.2 means 20 %."""
+    """Predicted speed-up of the step: 1.2 means 20 %."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Tick:
-    """What a captured step does before each run: it notes that the balancer's model runs, with so many rows per device."""
+    """Replay action of a captured step: notifies the balancer that its model runs, with these rows per device."""
 
     balancer: Balancer
     counts: tuple[int, ...]
@@ -67,7 +67,7 @@ class _Tick:
 
 
 class Balancer:
-    """Measures the devices of a model, and calls `adopt` with another division of the rows when that is worth it.
+    """Measures the devices of a model, and calls `adopt` with another division of the rows if that is predicted to be faster.
 
     Nothing is adopted while `polyhal.use_deterministic_algorithms(True)` is in force.
     """
@@ -80,33 +80,33 @@ class Balancer:
         self._runs = 0
         """Runs since the last division."""
         self._rest = _INTERVAL
-        """Runs until the next division is considered."""
+        """Number of the run that considers the next division."""
         self._again = _AGAIN
-        """Runs until devices without rows are tried again."""
+        """Number of the run that tries devices without rows again."""
         self._tried: frozenset[int] = frozenset()
-        """The devices that are tried now."""
+        """Indices of the devices that are being tried."""
         self._rows: tuple[int, ...] = ()
-        """The present division."""
+        """Rows per device in the latest timed run."""
         self._most: tuple[int, ...] = ()
-        """How many rows the memory of each device can take."""
+        """Maximum rows per device that fit its memory."""
         self._executables: list[Executable] = []
         self.decisions: list[Decision] = []
-        """What was adopted so far."""
+        """Divisions that were adopted so far."""
 
     def watch(self, counts: tuple[int, ...]) -> None:
-        """Note that the model runs with so many rows per device, in a step that is being recorded or runs now."""
+        """Note that the model runs with these rows per device, in a step that is being recorded or that runs now."""
         if dispatch.thread.grad_enabled:
             dispatch.thread.executor.on_replay(_Tick(self, counts))
 
     def tick(self) -> None:
-        """A run begins: time it if it is due."""
+        """Count the start of a run, and time it if it is due."""
         self._runs += 1
         early = _WARM_UP < self._runs <= _WARM_UP + _SAMPLES
         if (early or self._runs % _INTERVAL == 0) and dispatch.thread.worker_timer is None:
             dispatch.thread.worker_timer = self
 
     def run(self, executable: Executable) -> None:
-        """Time one run of a step. Called by its executable."""
+        """Time one run of a step. The step's executable calls this."""
         dispatch.thread.worker_timer = None
         ticks = [a for a in executable.captured.replay_actions if isinstance(a, _Tick) and a.balancer is self]
         if not ticks:
@@ -124,7 +124,7 @@ class Balancer:
             self._consider(len(ticks))
 
     def note(self, rows: Sequence[int], seconds: Sequence[float]) -> None:
-        """Note how long each device took for its rows until its gradients were ready."""
+        """Record how long each device took for its rows until its gradients were ready."""
         self._rows = tuple(rows)
         for times, n, t in zip(self._times, rows, seconds, strict=True):
             if n:
@@ -132,19 +132,19 @@ class Balancer:
                 times[n].append(t)
 
     def _consider(self, calls: int) -> None:
-        """Adopt another division if it is time for one. A run calls the model so many times."""
+        """Adopt another division if one is due. `calls` is the number of times that a run calls the model."""
         before, tried = self._rows, self._tried
         self._tried = frozenset()
         due = tried or not self.decisions or self._runs >= self._rest
         if due and self.rebalance(1.0 if tried else _GAIN):
-            if tried:  # a few rows tell little: a device that can take many more is measured with these at once
+            if tried:  # few rows show little: measure a device that can take many more with the larger number at once
                 self._tried = frozenset(i for i in tried if self.decisions[-1].rows[i] > 2 * before[i])
                 self._rest = _INTERVAL
         elif self._runs >= self._again and not are_deterministic_algorithms_enabled():
             self._try_idle(calls)
 
     def _try_idle(self, calls: int) -> None:
-        """Give devices without rows one in each call, taken from those with the most."""
+        """Assign one row per call to each idle device, taken from the devices with the most rows."""
         idle = [i for i, n in enumerate(self._rows) if not n]
         rows = list(self._rows)
         for i in idle:
@@ -157,11 +157,11 @@ class Balancer:
         seconds = [_seconds(_line(t), n) if n else 0.0 for t, n in zip(self._times, self._rows, strict=True)]
         names = ", ".join(f"{self._devices[i].name} {calls} (was 0)" for i in idle)
         for i in idle:
-            self._times[i] = {}  # what was measured before says nothing
+            self._times[i] = {}  # earlier measurements are out of date
         self._divide(Decision(tuple(rows), tuple(seconds), 1.0, f"of {sum(rows)} rows, {names}, to be measured"))
 
     def rebalance(self, gain: float = _GAIN) -> bool:
-        """Adopt the best division that is known if it promises to be faster by the factor `gain`. Returns whether it was."""
+        """Adopt the best known division if its predicted speed-up is at least `gain`. Returns whether it was adopted."""
         if not self._rows or not all(self._times) or are_deterministic_algorithms_enabled():
             return False
         lines = [_line(times) for times in self._times]
@@ -188,7 +188,7 @@ class Balancer:
         return Decision(rows, tuple(seconds), gain, text)
 
     def _keep(self, executable: Executable) -> None:
-        """Give back the memory of steps with earlier divisions."""
+        """Release the memory of steps with earlier divisions."""
         for other in self._executables:
             if other is not executable:
                 other.release()
@@ -196,10 +196,10 @@ class Balancer:
 
 
 def deal(total: int, lines: Sequence[tuple[float, float]], most: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Divide rows among devices so that the last one is ready as early as possible.
+    """Divide rows among devices so that the last one finishes as early as possible.
 
-    `lines` are (seconds, seconds per row) of each device; one that gets no row takes no time. `most` limits the rows of each;
-    what all of them together cannot take goes where there is time.
+    `lines` are (seconds, seconds per row) of each device; a device without rows takes no time. `most` limits the rows per
+    device; rows beyond the sum of the limits are assigned by time only.
     """
     rows = [0] * len(lines)
     for _ in range(total):
@@ -213,13 +213,13 @@ def _seconds(line: tuple[float, float], rows: int) -> float:
 
 
 def _line(times: dict[int, deque[float]]) -> tuple[float, float]:
-    """Seconds, and seconds per row, of the line through the times of the two latest numbers of rows.
+    """Fit a line through the times of the two latest row counts: returns (seconds, seconds per row).
 
-    The line starts at the origin if there is one number, or if it would fall, or begin below.
+    The line passes through the origin if there is only one row count, or if the slope or the start would be negative.
     """
     (n, latest), *earlier = [(rows, _typical(t)) for rows, t in reversed(times.items())]
     for m, before in earlier[:1]:
-        if abs(n - m) * _APART < n:  # noise would turn the line
+        if abs(n - m) * _APART < n:  # noise would dominate the slope
             break
         slope = (latest - before) / (n - m)
         start = latest - slope * n
@@ -229,13 +229,13 @@ def _line(times: dict[int, deque[float]]) -> tuple[float, float]:
 
 
 def _typical(seconds: Iterable[float]) -> float:
-    """The lower quartile."""
+    """Return the lower quartile."""
     ordered = sorted(seconds)
     return ordered[len(ordered) // 4]
 
 
 def _ready(run: Timeline, devices: Sequence[Device]) -> list[float]:
-    """Seconds that each device computed, and waited for its rows, until it gave its last gradients."""
+    """Return the seconds that each device computed, and waited for its rows, until its last gradients were ready."""
     graph = run.executable.graph
     seconds = []
     for device in devices:
@@ -253,7 +253,7 @@ def _ready(run: Timeline, devices: Sequence[Device]) -> list[float]:
 
 
 def _brings_rows(graph: Graph, node: Node) -> bool:
-    """Whether a node receives a part of an argument, which takes as long as the link does."""
+    """Return whether a node receives a part of an argument: the link's speed determines its time."""
     if node.op is not RECEIVE:
         return False
     send = graph.nodes[graph.producer_index(node.value(0))]
@@ -261,7 +261,7 @@ def _brings_rows(graph: Graph, node: Node) -> bool:
 
 
 def _most_rows(executable: Executable, device: Device, rows: int) -> int:
-    """How many rows the memory of a device can take, if what a step needs for `rows` grows with them."""
+    """Estimate how many rows fit a device's memory, if the memory of a step for `rows` rows grows in proportion."""
     used = next((m for m in executable.memory_report().devices if m.device == device.name), None)
     if used is None or not rows:
         return 1 << 62

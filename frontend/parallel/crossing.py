@@ -1,4 +1,4 @@
-"""Tensors on their way from one device to another."""
+"""Asynchronous copies of tensors from one device to another."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class Crossing:
-    """A copy of `x` to another device, off the tape, that starts now.
+    """A copy of `x` to another device, off the tape, that starts on construction.
 
-    The read is enqueued behind what makes `x` and before all later work of its device, so that whoever receives it does not
-    wait for that work. A captured step records one transfer, where the tensor is received.
+    The read is enqueued directly after the producer of `x`, before all later work of its device, so that the receiver does not
+    wait for that work. A captured step records one transfer, at the point where the tensor is received.
     """
 
     __slots__ = ("_arriving", "_x")
 
     def __init__(self, x: Tensor, target: Device | None = None) -> None:
-        """With a `target` that `x` is on already, nothing starts."""
+        """Start the read. No-op if `x` is on `target` already."""
         self._x = x
         self._arriving: Future[np.ndarray] | None = None
         if target is not None and target is not x.device and not isinstance(x.buffer, FakeBuffer):
             self._arriving = dispatch.thread.executor.read_async(x)
 
     def receive(self, device: Device) -> Tensor:
-        """The tensor on `device`; itself if it is there already."""
+        """Return the tensor on `device`; `x` itself if it is on that device already."""
         x = self._x
         if x.device is device:
             return x
@@ -42,5 +42,5 @@ class Crossing:
             return moved
         event = getattr(self._arriving, "event", None)
         if event is not None:
-            event.wait()  # also if the bytes are there: a simulated host's clock moves when it waits
+            event.wait()  # even if the bytes have arrived: a simulated host's clock advances when it waits
         return wrap(device, *device.upload(self._arriving.result(), x.dtype, non_blocking=True))

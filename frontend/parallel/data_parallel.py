@@ -30,24 +30,25 @@ from polyhal.tensor import Tensor
 class DataParallel(Module):
     """Runs a module on several devices, each on its rows of the batch, and joins the results on the first device.
 
-    Arguments that are tensors (N, ...) are divided along their first axis in proportion to `shares`, which are even by default;
-    others go to every device. Results (n_i, ...) are concatenated, and scalars averaged, weighted by rows: a module that
-    returns the mean loss of its rows gives exactly the mean loss of the batch, and its gradient.
+    Tensor arguments (N, ...) are divided along their first axis in proportion to `shares`, equal by default; all other
+    arguments are passed to every device. Results (n_i, ...) are concatenated, and scalars averaged, weighted by rows: for a
+    module that returns the mean loss of its rows, the result and its gradient are exactly those of the whole batch.
 
-    Each parameter is owned by one device. `parameters()`, state dicts and optimizers see the owners' tensors under the module's
-    own names; a forward pass gathers them in buckets of about `bucket_bytes` bytes, by default what suits the links, and the
-    backward pass sums their gradients on the owners. In a captured step all of that overlaps with computation. Buffers, such as
-    running statistics, are those of the first device that has rows; `nn.SyncBatchNorm` has the statistics of the whole batch.
-    The module's own random draws differ from device to device.
+    Each parameter is owned by one device. `parameters()`, state dicts and optimizers contain the owners' tensors under the
+    module's own names. A forward pass gathers them in buckets of about `bucket_bytes` bytes (default: chosen for the links),
+    and the backward pass sums their gradients on the owners. In a captured step this communication overlaps with computation.
+    Buffers, such as running statistics, are updated by the first device that has rows; `nn.SyncBatchNorm` uses the statistics
+    of the whole batch. Random numbers that the module draws differ between devices.
 
-    With `processes`, such as `polyhal.distributed.process_group()`, every process calls the model with rows of its own. They
-    start with the parameters of rank 0; scalars are averaged and gradients summed over the rows of all processes, so that all
-    make the same steps. Other results are those of the process's own rows, and buffers each process's own; `nn.SyncBatchNorm`
-    has the statistics of all rows of all processes.
+    With `processes`, such as `polyhal.distributed.process_group()`, every process calls the model with rows of its own. All
+    processes start with the parameters of rank 0; scalars are averaged and gradients summed over the rows of all processes,
+    so that all take equal optimizer steps. Other results contain only the process's own rows, and each process has its own
+    buffers; `nn.SyncBatchNorm` uses the statistics of all rows of all processes.
 
-    With `shard="state"` every device has all parameters from the forward pass to the backward pass, and its share of gradients
-    and optimizer state (ZeRO-2). With `shard="parameters"` (FSDP, ZeRO-3) a captured step drops gathered parameters after their
-    use and gathers them again, a few buckets at a time, with the same results to the last bit; eager calls are refused.
+    With `shard="state"` every device holds all parameters from the forward pass to the backward pass, but only the gradients
+    and optimizer state of the parameters that it owns (ZeRO-2). With `shard="parameters"` (FSDP, ZeRO-3) a captured step
+    frees gathered parameters after their use and regathers them, a few buckets at a time, with bit-identical results; eager
+    calls raise.
 
     >>> layer = polyhal.nn.Linear(3, 2, device="numpy")
     >>> model = polyhal.parallel.DataParallel(layer, ["numpy", "numpy:no_f64"])
@@ -66,10 +67,10 @@ class DataParallel(Module):
         balance: bool = False,
         shard: Literal["state", "parameters"] = "state",
     ) -> None:
-        """`shares` are positive numbers, one per device. Raises ValueError for others, and for devices that are named twice.
+        """`shares` are positive numbers, one per device. Raises ValueError for other numbers, and for repeated devices.
 
-        With `balance`, captured steps are timed now and then, and shares follow the speed, the memory and the links of the
-        devices. Results then depend on the clock in their last bits.
+        With `balance`, captured steps are timed now and then, and shares are adapted to the speed, memory and links of the
+        devices. The last bits of results then depend on timings.
         """
         super().__init__()
         if shard not in ("state", "parameters"):
@@ -90,7 +91,7 @@ class DataParallel(Module):
         if processes is not None:
             start_alike(module.buffers(), processes)
         self.balancer = Balancer(self.devices, self._divide) if balance and len(self.devices) > 1 else None
-        """What adapts the shares."""
+        """Balancer that adapts the shares."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -99,38 +100,38 @@ class DataParallel(Module):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The part of a batch that each device gets; the parts add up to 1."""
+        """Fraction of a batch that each device processes; the sum is 1."""
         return self._shares
 
     @shares.setter
     def shares(self, shares: Sequence[float]) -> None:
         self._shares = self._checked(shares)
-        dispatch.structure.changed()  # captured steps may have divided their arguments otherwise
+        dispatch.structure.changed()  # captured steps may divide their arguments differently
 
     def rebalance(self) -> bool:
-        """Adopt the fastest division that measurements predict now. Returns whether it is another one.
+        """Adopt the fastest division that measurements predict. Returns whether it differs from the current one.
 
         Raises ValueError unless the model was made with `balance=True`.
         """
         if self.balancer is None:
-            raise ValueError(message("rebalance", "nothing is measured", fix="DataParallel(..., balance=True)"))
+            raise ValueError(message("rebalance", "the model measures nothing", fix="DataParallel(..., balance=True)"))
         return self.balancer.rebalance(gain=1.0)
 
     def _divide(self, rows: tuple[int, ...]) -> None:
-        """Divide batches like these rows from now on. A device may get none."""
+        """Divide later batches in proportion to these rows. A device may have none."""
         self._shares = tuple(n / sum(rows) for n in rows)
         dispatch.structure.changed()
 
     def owner(self, name: str) -> Device:
-        """The device that owns the parameter called `name`. Raises KeyError."""
+        """Return the device that owns the parameter called `name`. Raises KeyError."""
         return self.devices[self._replication.owners[name]]
 
     def counts(self, rows: int) -> tuple[int, ...]:
-        """How many of the `rows` rows of a batch each device gets."""
+        """Return the number of rows per device for a batch of `rows` rows."""
         return divide(rows, self._shares)
 
     def shard(self, *arrays: Any) -> tuple[Shards, ...]:
-        """Divide arrays (N, ...) among the devices, as calls do, each part copied to its device directly."""
+        """Divide arrays (N, ...) among the devices, as calls do; each part is copied directly to its device."""
         sharding = Sharding("DataParallel", self.devices, self._shares, [Tensor(a, device="numpy") for a in arrays])
         starts = [sum(sharding.counts[:i]) for i in range(len(self.devices))]
         return tuple(
@@ -145,7 +146,7 @@ class DataParallel(Module):
 
     @staticmethod
     def as_shards(parts: Sequence[Tensor]) -> Shards:
-        """The parts (n_i, ...) of a batch, each on its device, as one argument of a call."""
+        """Wrap the parts (n_i, ...) of a batch, each on its device, as one argument of a call."""
         return Shards(tuple(parts))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -154,13 +155,13 @@ class DataParallel(Module):
     def map(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `function(module, *args, **kwargs)` on every device with its rows of the arguments, and join the results.
 
-        Inside, the module has the device's copies of its parameters. `function` may call any of its methods:
+        Inside, the module has the device's copies of its parameters. `function` may call any of the module's methods:
         `model.map(lambda m, x, y: cross_entropy(m(x), y), x, y)`. Raises ShapeError.
         """
         return self._call(self._map, (function, args, kwargs), {})
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function as if it were `forward`, so that captured steps know the names of parameters and modules."""
+        """Call a function as if it were `forward`, so that captured steps record the names of parameters and modules."""
         return dispatch.thread.executor.call_module(self, function, args, kwargs)
 
     def _map(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -169,7 +170,7 @@ class DataParallel(Module):
             self.balancer.watch(sharding.counts)
         if self._shard == "parameters" and dispatch.thread.executor.replays_graphs:
             problem = 'an eager call, such as jit\'s first one, of a model with shard="parameters"'
-            expected = "a captured step, which alone knows when to gather them again"
+            expected = "a captured step, which can schedule the regathering of parameters"
             fix = 'call it in a function under polyhal.jit(warm_up=False), or make it with shard="state"'
             raise CaptureError(message("DataParallel", problem, expected=expected, fix=fix))
         replicas = self._replication.gathered()
@@ -194,18 +195,18 @@ class DataParallel(Module):
         return map_tree(joined, lambda x: sum_of_parts(x, across) if isinstance(x, Tensor) and not x.ndim else x)
 
     def _of_all_processes(self) -> Group:
-        """The group of the devices of all processes."""
+        """Return the group of the devices of all processes."""
         if self._all_devices is None:
             self._all_devices = self.group if self._processes is None else Group(self.devices, self._processes)
         return self._all_devices
 
     def _buffers_on(self, device: Device) -> dict[str, Tensor]:
-        """The buffers of a replica; those on the first device are the module's own."""
+        """Return the buffers of a replica; on the first device these are the module's own."""
         with no_grad():
             return {n: b if device is b.device else b.to(device) for n, b in self.module.named_buffers()}
 
     def _keep(self, buffers: Mapping[str, Tensor]) -> None:
-        """Let the module have the buffers of a replica: those of the first one that ran."""
+        """Copy the buffers of a replica, the first one that ran, to the module."""
         with no_grad():
             for name, buffer in self.module.named_buffers():
                 buffer.copy_(buffers[name])
@@ -233,7 +234,7 @@ class DataParallel(Module):
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
         if assign:
-            problem = "assign=True would put parameters on other devices than their owners'"
+            problem = "assign=True would move parameters away from the devices that own them"
             raise ValueError(message("DataParallel", problem, fix="load without assign"))
         return self.module.load_state_dict(state_dict, strict)
 
@@ -242,7 +243,7 @@ class DataParallel(Module):
         if place is not None:
             problem = f"the model is on {', '.join(d.name for d in self.devices)}"
             fix = "make another DataParallel, or move its .module"
-            raise ValueError(message("DataParallel.to", problem, expected="a dtype alone", fix=fix))
+            raise ValueError(message("DataParallel.to", problem, expected="only a dtype", fix=fix))
         self.module.to(*targets, dtype=dtype, **options)
         return self
 
@@ -258,7 +259,7 @@ class DataParallel(Module):
 
 
 def _run(replica: ReplicaCall) -> Any:
-    """Run a replica on its own."""
+    """Run a replica without lockstep."""
     with replica.tensors():
         return replica.call()
 
@@ -268,7 +269,7 @@ def _forward(module: Module, *args: Any, **kwargs: Any) -> Any:
 
 
 def _weighted_sum(xs: Sequence[Any], weights: Sequence[float]) -> Any:
-    """The weighted sum of scalars; of anything else the first."""
+    """Return the weighted sum of scalars; for other values the first."""
     if not isinstance(xs[0], Tensor):
         return xs[0]
     total, *others = [x if w == 1 else x * w for x, w in zip(xs, weights, strict=True)]

@@ -1,4 +1,4 @@
-"""How fast devices are: the rates from which times of ops are predicted, from a short measurement."""
+"""Rates of devices, from a short measurement: times of ops are predicted from them."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from polyhal.hal.protocol import SupportsProfiling
 from polyhal.tensor import Tensor
 
 _LONG_ENOUGH = 1e-3
-"""Seconds of a kernel that shows what the device can do; shorter ones are dominated by launches."""
+"""Minimum seconds of a kernel that shows the device's throughput; shorter ones are dominated by launches."""
 _PATIENCE = 0.05
-"""Seconds of the host's time after which no larger one is tried."""
+"""Maximum seconds of host time after which no larger size is tried."""
 _SHARE = 0.25
-"""Of a device's free memory that is measured with."""
+"""Fraction of a device's free memory that measurements may use."""
 _LINK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRates:
-    """What one device does per second, and how much it holds."""
+    """Throughput, latencies and memory of one device."""
 
     flops: float
-    """Additions and multiplications per second in products of matrices."""
+    """Additions and multiplications per second in matrix products."""
     bandwidth: float
     """Bytes per second that elementwise kernels read and write."""
     link: float
     """Bytes per second between device and host."""
     launch: float
-    """Seconds of a kernel that has nothing to do."""
+    """Seconds of an empty kernel."""
     memory: int
     """Bytes that can be allocated."""
     latency: float = 0.0
-    """Seconds of a copy between device and host that has nothing to move."""
+    """Seconds of an empty copy between device and host."""
 
     def seconds(self, flops: int, nbytes: int) -> float:
-        """The time of one kernel: the roofline model."""
+        """Return the time of one kernel by the roofline model."""
         return self.launch + max(flops / self.flops, nbytes / self.bandwidth)
 
 
 def device_rates(device: Device) -> DeviceRates:
-    """Measure a device once per process, in a fraction of a second, by its own clock if it has one.
+    """Measure a device once per process, in a fraction of a second, with its own clock if it has one.
 
-    Devices of one kind share the result: else whatever disturbs a measurement would make equal devices unequal.
+    Devices of one kind share the result: otherwise disturbances of a measurement would make equal devices unequal.
     """
     info = device.info
     kind = info.backend, info.name, info.driver, info.memory
@@ -64,7 +64,7 @@ def device_rates(device: Device) -> DeviceRates:
 
 @functools.cache
 def _measured() -> dict[tuple[str, str, str, int], DeviceRates]:
-    """Results by kind of device."""
+    """Return the cache of results, by kind of device."""
     return {}
 
 
@@ -81,7 +81,7 @@ def _measure(device: Device) -> DeviceRates:
     describe: Any = getattr(device.backend, "describe", None)
     facts = describe() if callable(describe) else {}
     if "link_bandwidth" in facts:
-        # A simulated device says what it is: its time is not the host's, which decides how much can be measured.
+        # A simulated device reports its rates: its clock differs from the host's, on which the limits of a measurement depend.
         link, latency = facts["link_bandwidth"], facts["link_latency_ns"] * 1e-9
         return DeviceRates(facts["flops_per_s"], facts["bandwidth"], link, launch, 0, latency)
     side, seconds = _largest(device, product)
@@ -92,13 +92,13 @@ def _measure(device: Device) -> DeviceRates:
 
 
 def _largest(device: Device, work: Callable[[int], Callable[[], Tensor]]) -> tuple[int, float]:
-    """The size at which one kernel takes long enough, and its time."""
+    """Return the size for which one kernel takes long enough to measure, and its time."""
     side = 128
     while True:
         run = work(side)
         begin = time.perf_counter()
         seconds = _kernel_seconds(device, run)
-        # Two matrices, twice as large in both directions, and no more than a part of what is left.
+        # The next size: two matrices, twice as large in both directions, within a fraction of the free memory.
         fits = 2 * 4 * (2 * side) ** 2 <= device.pool.available * _SHARE
         if seconds >= _LONG_ENOUGH or time.perf_counter() - begin >= _PATIENCE or not fits:
             return side, seconds
@@ -106,7 +106,7 @@ def _largest(device: Device, work: Callable[[int], Callable[[], Tensor]]) -> tup
 
 
 def _kernel_seconds(device: Device, run: Callable[[], Tensor]) -> float:
-    """The fastest of some runs, after one that builds the kernel."""
+    """Return the time of the fastest of several runs, after one that compiles the kernel."""
     run()
     device.synchronize()
     times = []
@@ -124,7 +124,7 @@ def _kernel_seconds(device: Device, run: Callable[[], Tensor]) -> float:
 
 
 def _copy_seconds(device: Device, elements: int) -> float:
-    """The fastest copy in one direction, from several there and back."""
+    """Return the time of the fastest copy in one direction, from several round trips."""
     x = ones((elements,), device=device)
     times = []
     for _ in range(5):

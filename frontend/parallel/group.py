@@ -1,4 +1,4 @@
-"""Groups of devices, and the collectives among them, which are differentiable."""
+"""Groups of devices, and differentiable collectives among them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _ADJOINTS = {
     Kind.ALL_GATHER: Kind.REDUCE_SCATTER,
     Kind.REDUCE_SCATTER: Kind.ALL_GATHER,
 }
-"""The collective that takes gradients of the results to those of the operands."""
+"""Adjoint collective: maps gradients of the results to gradients of the operands."""
 
 
 class Group:
-    """Devices that combine and exchange tensors: the members of the group, in order.
+    """Devices that combine and exchange tensors. Participants are numbered in order, over all processes.
 
-    Collectives take and return one tensor per member of this process. They are differentiable, become part of captured steps,
-    and give the same bits from run to run and on all members: sums are taken in the order of the members, whatever their
-    devices are.
+    Collectives take and return one tensor per device of this process. They are differentiable, are recorded in captured
+    steps, and are bitwise reproducible from run to run and equal on all participants: sums are taken in the order of the
+    participants, on devices of any kind.
 
     >>> group = polyhal.parallel.Group(["numpy", "numpy:no_f64"])
     >>> a, b = polyhal.tensor([1.0, 2.0], device="numpy"), polyhal.tensor([3.0, 4.0], device="numpy:no_f64")
@@ -44,34 +44,34 @@ class Group:
     """
 
     def __init__(self, devices: str | Sequence[Device | str], processes: ProcessGroup | None = None) -> None:
-        """`devices` are names or open devices, each once, or a text such as "gpu*".
+        """`devices` are names or open devices, each once, or a pattern such as "gpu*".
 
-        With `processes`, such as `polyhal.distributed.process_group()`, the devices of all of them are members; all processes
-        make the same calls in the same order. Raises ValueError, DeviceUnavailableError, and ProcessGroupError if a process is
-        gone.
+        With `processes`, such as `polyhal.distributed.process_group()`, the devices of all processes participate; all
+        processes make the same calls in the same order. Raises ValueError, DeviceUnavailableError, and ProcessGroupError if a
+        process has exited.
         """
         self.processes = processes
         self.communicator = open_communicator(open_devices(devices), processes)
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices of this process's members."""
+        """Devices of this process."""
         return self.communicator.devices
 
     @property
     def size(self) -> int:
-        """The number of members in all processes."""
+        """Number of participants in all processes."""
         return self.communicator.size
 
     @property
     def first(self) -> int:
-        """The number of this process's first member."""
+        """Number of this process's first participant."""
         return self.communicator.first
 
     # --- collectives ------------------------------------------------------------------------------------------------
 
     def all_reduce(self, tensors: Sequence[Tensor], op: str = "sum") -> list[Tensor]:
-        """Reduce tensors of one shape (...) and dtype elementwise. Every member gets the result (...).
+        """Reduce tensors of one shape (...) and dtype elementwise. Every participant receives the result (...).
 
         `op` is "sum", "mean", "max" or "min"; sums of integers wrap, and "mean" takes floating-point tensors. Raises
         ShapeError, UnsupportedDTypeError, DeviceMismatchError, and ValueError for another `op`.
@@ -81,20 +81,21 @@ class Group:
         return self._reduced(Kind.ALL_REDUCE, counts, op, tensors, lambda i: shape)
 
     def reduce(self, tensors: Sequence[Tensor], root: int = 0, op: str = "sum") -> Tensor | None:
-        """Reduce like `all_reduce`. Returns the result (...) on member `root`; None if that is in another process."""
+        """Reduce like `all_reduce`. Returns the result (...) on participant `root`; None if that is in another process."""
         shape = self._one_shape("reduce", tensors)
         counts = divided(math.prod(shape), self.size)
         results = self._reduced(Kind.REDUCE, counts, op, tensors, lambda i: shape, self._member("reduce", root))
         return results[0] if results else None
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> list[Tensor]:
-        """Copy a tensor (...) of member `root` to every member. Raises DeviceMismatchError if it lies elsewhere."""
+        """Copy a tensor (...) of participant `root` to every participant. Raises DeviceMismatchError if it is on another
+        device."""
         self._check_home("broadcast", tensor, self._member("broadcast", root))
         collective = Collective(Kind.BROADCAST, divided(tensor.size, self.size), root=root)
         return self._apply(collective, [tensor], lambda i: tensor.shape)
 
     def scatter(self, tensor: Tensor, root: int = 0, sizes: Sequence[int] | None = None, axis: int = 0) -> list[Tensor]:
-        """Divide a tensor of member `root` along `axis`: member i gets `sizes[i]` of its rows, by default even shares.
+        """Divide a tensor of participant `root` along `axis`: participant i receives `sizes[i]` rows (default: equal numbers).
 
         Raises ShapeError unless the sizes add up to the length of the axis, and DeviceMismatchError.
         """
@@ -106,9 +107,9 @@ class Group:
         return [ops.moveaxis(p, 0, axis) for p in parts]
 
     def gather(self, tensors: Sequence[Tensor], root: int = 0, axis: int = 0) -> Tensor | None:
-        """Join the members' tensors along `axis`, where their lengths may differ.
+        """Join the participants' tensors along `axis`, where their lengths may differ.
 
-        Returns the result on member `root`; None if that is in another process. Raises ShapeError, UnsupportedDTypeError.
+        Returns the result on participant `root`; None if that is in another process. Raises ShapeError, UnsupportedDTypeError.
         """
         rows, counts, shape = self._rows("gather", tensors, axis)
         collective = Collective(Kind.GATHER, counts, root=self._member("gather", root))
@@ -118,10 +119,10 @@ class Group:
     def all_gather(
         self, tensors: Sequence[Tensor], axis: int = 0, *, sizes: Sequence[int] | None = None, temporary: bool = False
     ) -> list[Tensor]:
-        """Join the members' tensors like `gather`. Every member gets the result.
+        """Join the participants' tensors like `gather`. Every participant receives the result.
 
-        With `sizes`, the lengths along `axis` of the tensors of all members, processes need not tell each other these. A
-        captured step drops a `temporary` result between distant uses, and gathers again.
+        `sizes` are the lengths along `axis` of the tensors of all participants; with them processes do not exchange lengths
+        first. A captured step frees a `temporary` result between distant uses, and regathers it.
         """
         rows, counts, shape = self._rows("all_gather", tensors, axis, sizes)
         joined = self._apply(Collective(Kind.ALL_GATHER, counts, temporary=temporary), rows, lambda i: shape)
@@ -130,7 +131,8 @@ class Group:
     def reduce_scatter(
         self, tensors: Sequence[Tensor], op: str = "sum", sizes: Sequence[int] | None = None, axis: int = 0
     ) -> list[Tensor]:
-        """Reduce like `all_reduce`; member i gets `sizes[i]` rows of the result along `axis`, by default an even share.
+        """Reduce like `all_reduce`; participant i receives `sizes[i]` rows of the result along `axis` (default: equal
+        numbers).
 
         Raises ShapeError, UnsupportedDTypeError, DeviceMismatchError, and ValueError for another `op`.
         """
@@ -143,7 +145,7 @@ class Group:
         return [ops.moveaxis(p, 0, axis) for p in parts]
 
     def barrier(self) -> None:
-        """Wait until every member has done all work that was enqueued before."""
+        """Wait until all participants have completed all work that was enqueued before."""
         self.communicator.barrier()
 
     # --- inner workings ---------------------------------------------------------------------------------------------
@@ -161,11 +163,12 @@ class Group:
         return [x / self.size for x in results] if mean else results
 
     def _apply(self, collective: Collective, tensors: Sequence[Tensor], shape: Any) -> list[Tensor]:
-        """Apply a collective to the tensors of those members that give one; `shape` is that of a member's result."""
+        """Apply a collective to the tensors of the participants that send one; `shape` maps a participant to its result's
+        shape."""
         dtype = tensors[0].dtype
         if dtype.is_complex:
             if collective.reduction is not Reduction.SUM:
-                problem = f"there is no order among {dtype.name} numbers"
+                problem = f"{dtype.name} numbers are not ordered"
                 raise UnsupportedDTypeError(message(collective.kind.value, problem, expected="a sum or mean"))
             real, imag = (self._apply(collective, [p(x) for x in tensors], shape) for p in (ops.real, ops.imag))
             return [dispatch.frontend.join(re, im) for re, im in zip(real, imag, strict=True)]
@@ -201,7 +204,7 @@ class Group:
     # --- checks -----------------------------------------------------------------------------------------------------
 
     def _one_shape(self, name: str, tensors: Sequence[Tensor]) -> tuple[int, ...]:
-        """The shape of all tensors. Raises ShapeError if they differ."""
+        """Return the shape of all tensors. Raises ShapeError if they differ."""
         self._check(name, tensors)
         shapes = {x.shape for x in tensors}
         if len(shapes) > 1:
@@ -209,10 +212,10 @@ class Group:
         return tensors[0].shape
 
     def _check(self, name: str, tensors: Sequence[Tensor]) -> None:
-        """Raise unless there is one tensor on each member's device, all of one dtype."""
+        """Raise unless there is one tensor on each device, all of one dtype."""
         if len(tensors) != len(self.devices):
             problem = f"got {len(tensors)} tensors"
-            expected = f"{len(self.devices)}, one per member of {self.communicator}"
+            expected = f"{len(self.devices)}, one per device of {self.communicator}"
             raise ShapeError(message(name, problem, expected=expected))
         for i, x in enumerate(tensors):
             self._check_home(name, x, self.first + i)
@@ -224,21 +227,21 @@ class Group:
     def _check_home(self, name: str, x: Tensor, member: int) -> None:
         own = member - self.first
         if not 0 <= own < len(self.devices):
-            problem = f"member {member} belongs to another process"
-            raise ValueError(message(name, problem, expected=f"a member of this process, {self.communicator}"))
+            problem = f"device {member} belongs to another process"
+            raise ValueError(message(name, problem, expected=f"a device of this process, {self.communicator}"))
         if x.device is not self.devices[own]:
             raise DeviceMismatchError(
                 message(
                     name,
-                    f"the tensor of member {member} is on {x.device}",
-                    expected=f"it on {self.devices[own]}",
+                    f"the tensor of device {member} is on {x.device}",
+                    expected=f"a tensor on {self.devices[own]}",
                     fix=f"move it with .to({self.devices[own].name!r})",
                 )
             )
 
     def _member(self, name: str, root: int) -> int:
         if not 0 <= root < self.size:
-            raise ValueError(message(name, f"root is {root}", expected=f"a member from 0 to {self.size - 1}"))
+            raise ValueError(message(name, f"root is {root}", expected=f"a device number from 0 to {self.size - 1}"))
         return root
 
     def _lengths(self, name: str, length: int, sizes: Sequence[int] | None) -> tuple[int, ...]:
@@ -251,16 +254,16 @@ class Group:
     def _rows(
         self, name: str, tensors: Sequence[Tensor], axis: int, sizes: Sequence[int] | None = None
     ) -> tuple[list[Tensor], tuple[int, ...], tuple[int, ...]]:
-        """The tensors with `axis` first, the elements of all members, and the shape of the joined tensor."""
+        """Return the tensors with `axis` first, the elements of all participants, and the shape of the joined tensor."""
         self._check(name, tensors)
         rows = [ops.moveaxis(x, axis, 0) for x in tensors]
         if len({x.shape[1:] for x in rows}) > 1:
             problem = f"got shapes {[x.shape for x in tensors]}"
-            raise ShapeError(message(name, problem, expected=f"shapes that differ along axis {axis} alone"))
+            raise ShapeError(message(name, problem, expected=f"shapes that differ only along axis {axis}"))
         own = tuple(x.shape[0] for x in rows)
         lengths = self.communicator.all_lengths(own) if sizes is None else tuple(sizes)
         if len(lengths) != self.size or lengths[self.first : self.first + len(own)] != own:
-            expected = f"{self.size} sizes, with {list(own)} from member {self.first} on"
+            expected = f"{self.size} sizes, with {list(own)} at index {self.first}"
             raise ShapeError(message(name, f"sizes are {list(lengths)}", expected=expected))
         return rows, _counts(lengths, rows[0].shape), (sum(lengths), *rows[0].shape[1:])
 
@@ -273,5 +276,5 @@ class Group:
 
 
 def _counts(lengths: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Elements of parts with so many rows of a tensor of `shape`."""
+    """Return the numbers of elements of parts with `lengths` rows of a tensor of `shape`."""
     return tuple(n * math.prod(shape[1:]) for n in lengths)

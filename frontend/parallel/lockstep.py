@@ -1,8 +1,8 @@
-"""Replicas that run in lockstep: each runs until it exchanges something with the others, which then catch up.
+"""Replicas in lockstep: each runs until it exchanges tensors with the others, and resumes when all have reached that point.
 
-A program runs its replicas one after the other, so that a layer in the middle of a model cannot see what the others compute
-there. Here each of them is a call that stops where it needs the others. When all have stopped, the collective is carried out
-for all of them at once, and they go on.
+A program runs its replicas one after the other, so that a layer in the middle of a model has no access to the intermediate
+results of other replicas. Here each replica is a coroutine that pauses where it communicates. When all have paused, one
+collective serves them all, and they resume.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from polyhal.parallel.resumable import ResumableCall
 from polyhal.tensor import Tensor
 
 _NONE = -1
-"""The count of a device without a replica."""
+"""Count for a device without a replica."""
 
 
 class ReplicaError(PolyhalError, RuntimeError):
-    """Replicas that run together do not do the same."""
+    """Replicas of one model take different paths."""
 
 
 class ReplicaCall(NamedTuple):
-    """How a replica runs: a call, and a block in which the module has the tensors of the replica."""
+    """A replica to run: a call, and a context in which the module has the tensors of the replica."""
 
     member: int
-    """The position of its device in the group."""
+    """Index of the replica's device in the group."""
     call: Callable[[], Any]
     tensors: Callable[[], AbstractContextManager[object]]
 
 
 class _Exchange(NamedTuple):
-    """What a replica asks for, and the modes in which it does."""
+    """A collective that a replica requests, with the executor and gradient mode at that point."""
 
     name: str
     operand: Any
@@ -49,7 +49,7 @@ class _Exchange(NamedTuple):
 
 
 class _Replica:
-    """A replica on its way. See `polyhal.nn.replica.Replica`."""
+    """A running replica. See `polyhal.nn.replica.Replica`."""
 
     def __init__(self, call: ReplicaCall, device: Device) -> None:
         self.member = call.member
@@ -61,7 +61,7 @@ class _Replica:
         self.run = ResumableCall(lambda: self._run(call.call), [device])
 
     def resume(self) -> None:
-        """Run to the next exchange, or to the end."""
+        """Run to the next exchange, or to completion."""
         self.asked = None
         with self._tensors():
             self.run.resume()
@@ -84,7 +84,7 @@ class _Replica:
 
     def _ask(self, name: str, operand: Any, axis: int = 0) -> Any:
         if dispatch.thread.region is not self._region:
-            problem = "a checkpointed function exchanges tensors with other replicas, which do not run again with it"
+            problem = "a checkpointed function exchanges tensors with other replicas, which are not recomputed with it"
             raise ReplicaError(message(name, problem, fix="leave the layer that does so out of the checkpoint"))
         self.asked = _Exchange(name, operand, axis, dispatch.thread.executor, dispatch.thread.grad_enabled)
         self.run.pause()
@@ -95,8 +95,8 @@ class _Replica:
 def run_in_lockstep(group: Group, calls: Sequence[ReplicaCall]) -> list[Any]:
     """Run replicas of one module, each on a device of the group, and return their results.
 
-    Devices without a replica give nothing to the exchanges. Raises what the replicas raise, and ReplicaError if they do not
-    make the same exchanges.
+    Devices without a replica contribute zeros or nothing to the exchanges. Raises the replicas' errors, and ReplicaError if
+    they do not make the same exchanges.
     """
     replicas = [_Replica(call, group.devices[call.member]) for call in calls]
     try:
@@ -112,16 +112,16 @@ def run_in_lockstep(group: Group, calls: Sequence[ReplicaCall]) -> list[Any]:
 
 
 def _exchange(group: Group, replicas: Sequence[_Replica]) -> None:
-    """Carry out what all replicas ask for."""
+    """Carry out the collective that all replicas requested."""
     asked = [r.asked for r in replicas]
     found = {None if a is None else (a.name, a.axis) for a in asked}
     first = asked[0]
     if len(found) > 1 or first is None:
         told = ", ".join(
-            f"{r.device.name}: {'the end' if a is None else a.name}" for r, a in zip(replicas, asked, strict=True)
+            f"{r.device.name}: {'finished' if a is None else a.name}" for r, a in zip(replicas, asked, strict=True)
         )
         raise ReplicaError(
-            message("DataParallel", f"the replicas are at different points ({told})", expected="one program")
+            message("DataParallel", f"the replicas are at different points ({told})", expected="the same exchanges in each")
         )
     answers: Sequence[Any]
     members = range(len(group.devices))
@@ -141,5 +141,5 @@ def _exchange(group: Group, replicas: Sequence[_Replica]) -> None:
 
 
 def _or_zeros(x: Tensor | None, like: Tensor, device: Device) -> Tensor:
-    """What a device gives: zeros if it has no replica."""
+    """Return the send buffer of a device: zeros if it has no replica."""
     return ops.full(like.shape, 0, like.dtype, device=device) if x is None else x

@@ -1,4 +1,4 @@
-"""Micro-batches: the rows of a batch in parts, of which sizes these are, and one tree of all parts."""
+"""Micro-batches: their sizes, the split of a batch into them, and the concatenation of their results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from polyhal.tensor import Tensor
 
 
 def sizes_of(batch: int, micro_batches: int | Sequence[int]) -> list[int]:
-    """The rows of each micro-batch: as equal as possible, and none of them empty; or as they are given.
+    """Return the rows of each micro-batch: the given sizes, or sizes as equal as possible, none of them 0.
 
-    Raises ShapeError if given sizes are not those of the batch.
+    Raises ShapeError if the given sizes do not add up to the batch.
     """
     if isinstance(micro_batches, int):
         count = min(micro_batches, batch)
@@ -24,21 +24,21 @@ def sizes_of(batch: int, micro_batches: int | Sequence[int]) -> list[int]:
         sizes = ", ".join(map(str, micro_batches))
         raise ShapeError(
             message(
-                "Pipeline", f"a batch of {batch} rows", expected=f"{sum(micro_batches)}, for micro-batches of {sizes}"
+                "Pipeline", f"a batch of {batch} rows", expected=f"{sum(micro_batches)} rows, for micro-batches of {sizes}"
             )
         )
     return list(micro_batches)
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a model is called with: one argument, a tuple of them, or a dictionary of keyword arguments."""
+    """Return a model's arguments from one argument, a tuple of arguments, or a dictionary of keyword arguments."""
     if isinstance(inputs, dict):
         return (), inputs
     return inputs if isinstance(inputs, tuple) else (inputs,), {}
 
 
 def batch_size(value: Any) -> int:
-    """The length of the first axis of all tensors in a tree. Raises ShapeError if they differ, or if there is none."""
+    """Return the length of the first axis of all tensors in a tree. Raises ShapeError if they differ, or if there is none."""
     rows: dict[int, tuple[int, ...]] = {}
 
     def note(x: Any) -> Any:
@@ -54,7 +54,8 @@ def batch_size(value: Any) -> int:
 
 
 def split_rows(value: Any, sizes: Sequence[int]) -> list[Any]:
-    """A tree for each micro-batch, with its rows of every tensor. Numbers, scalars and other objects go to all."""
+    """Return a tree for each micro-batch, with its rows of every tensor. Numbers, scalars and other objects are in all
+    trees."""
     parts = []
     start = 0
     for size in sizes:
@@ -68,7 +69,7 @@ def split_rows(value: Any, sizes: Sequence[int]) -> list[Any]:
 
 
 def join_rows(parts: Sequence[Any], join_others: Callable[[Sequence[Any]], Any] = lambda leaves: leaves[-1]) -> Any:
-    """One tree of the rows of all parts. `join_others` makes one leaf of those that have no rows; by default it is the last."""
+    """Concatenate trees by rows. `join_others` combines leaves without rows; by default the last one is the result."""
     columns: list[list[Any]] = []
     for part in parts:
         leaves: list[Any] = []

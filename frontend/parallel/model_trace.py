@@ -1,7 +1,6 @@
-"""A model's forward and backward pass as recorded, taken apart where it could be cut: costs and memory of each part.
+"""A recorded forward and backward pass of a model, divided into parts at possible cuts, with the costs and memory of each.
 
-Nothing runs. A part begins where the ops of another module begin for the first time; whatever follows belongs to it, until the
-next one begins. Stages are sequences of parts.
+Nothing runs. A part begins at the first op of another module, and extends to the next such op. Stages are sequences of parts.
 """
 
 from __future__ import annotations
@@ -25,53 +24,54 @@ from polyhal.tensor import Tensor
 
 
 class OpCost(NamedTuple):
-    """What one op does."""
+    """Cost of one op."""
 
     part: int
     flops: int
     nbytes: int
-    """Read and written."""
+    """Bytes read and written."""
 
 
 class _Held(NamedTuple):
-    """A value in memory, and the nodes that make and read it."""
+    """A value in memory, with its producer and consumers."""
 
     nbytes: int
     made: int
-    """Position of the node that makes it."""
+    """Position of the producer."""
     part: int
     uses: list[tuple[int, int]]
-    """Positions of the nodes that read it, and their parts."""
+    """Positions of the consumers, and their parts."""
 
 
 class ModelTrace:
     """The recorded passes of one micro-batch."""
 
     def __init__(self, model: Module, inputs: Any, loss: Callable[[Any], Tensor] | None) -> None:
-        """`inputs` are the positional and keyword arguments of a micro-batch. `loss` takes the outputs; None for their sum."""
+        """`inputs` are the positional and keyword arguments of a micro-batch. `loss` maps outputs to a scalar; None sums
+        them."""
         captured = _record(model, inputs, loss)
         self._graph: Graph = captured.graph
         nodes = self._graph.nodes
         self.backward_from = next((k for k, n in enumerate(nodes) if n.place.location.gradient_of), len(nodes))
-        """The first node of the backward pass."""
+        """Position of the first node of the backward pass."""
         starts = _starts(nodes[: self.backward_from], [name for name, _ in model.named_modules() if name])
         self.names = [name for _, name in starts]
-        """The modules with which parts begin, "" for the first."""
+        """Modules at which parts begin, "" for the first."""
         self.parts = self._parts([k for k, _ in starts])
-        """The part of each node."""
+        """Part of each node."""
         self.costs = [c for c in map(self._cost, range(len(nodes))) if c is not None]
         self._read_state(model, captured)
         self._held = self._values()
 
     @property
     def count(self) -> int:
-        """The number of parts."""
+        """Number of parts."""
         return len(self.names)
 
-    # --- what a stage needs -----------------------------------------------------------------------------------------
+    # --- requirements of stages -----------------------------------------------------------------------------------------
 
     def crossing(self) -> np.ndarray:
-        """For each part, the bytes that parts before it pass to it and later ones in the forward pass."""
+        """Return, for each part, the bytes that earlier parts send to it and later ones in the forward pass."""
         total = np.zeros(self.count + 1, np.int64)
         for value in self._held:
             last = max((part for k, part in value.uses if k < self.backward_from), default=value.part)
@@ -80,9 +80,9 @@ class ModelTrace:
         return total
 
     def memory(self) -> tuple[np.ndarray, np.ndarray]:
-        """For all stages, from part i up to part j: [i, j] of bytes that a micro-batch keeps between its two passes,
+        """Return the memory of a micro-batch in all stages: [i, j] is the stage of parts i to j - 1.
 
-        and of the most bytes that it has at a time.
+        The first array contains the bytes kept between the two passes, the second the bytes at the peak.
         """
         parts, nodes, first_back = self.count, len(self._graph.nodes), self.backward_from
         sizes = np.array([v.nbytes for v in self._held], np.int64)
@@ -114,7 +114,7 @@ class ModelTrace:
     # --- reading the recording --------------------------------------------------------------------------------------
 
     def _parts(self, starts: Sequence[int]) -> list[int]:
-        """The part of each node. The backward pass of a module's ops belongs to the latest part that is not done with."""
+        """Return the part of each node. A backward op belongs to the latest part of its module that is not complete."""
         nodes = self._graph.nodes
         forward = np.searchsorted(np.array(starts), np.arange(self.backward_from), side="right") - 1
         of_path: dict[str, set[int]] = {}
@@ -140,19 +140,19 @@ class ModelTrace:
         else:
             flops = max((s.size for s in tensors), default=0)
         nbytes = sum(s.nbytes for s in tensors)
-        if node.op.family == "indexing":  # a table is read where the index says, about as much as is written
+        if node.op.family == "indexing":  # a lookup reads the indexed rows, about as many bytes as it writes
             nbytes = min(nbytes, 4 * max((s.nbytes for s in outputs), default=0))
         return OpCost(self.parts[k], flops, nbytes)
 
     def _read_state(self, model: Module, captured: CapturedGraph) -> None:
-        """Note in which parts each parameter and buffer is read."""
+        """Record the parts that read each parameter and buffer."""
         graph = self._graph
         read: dict[int, set[int]] = {}
         for i, source in enumerate(captured.sources):
             if isinstance(source, CapturedConstant):
                 read.setdefault(id(source.buffer), set()).update(self._readers(graph, i))
         self.readers: dict[str, list[int]] = {}
-        """The parts that read each parameter and buffer, by name."""
+        """Parts that read each parameter and buffer, by name."""
         self.state_bytes: dict[str, int] = {}
         self.trainable: dict[str, bool] = {}
         for name, x in (*model.named_parameters(), *model.named_buffers()):
@@ -162,7 +162,7 @@ class ModelTrace:
         self._largest_gradient = max(self.state_bytes.values(), default=0)
 
     def _readers(self, graph: Graph, value: int) -> set[int]:
-        """The parts that read a value in the forward pass, through views as well."""
+        """Return the parts that read a value in the forward pass, directly or through views."""
         found: set[int] = set()
         for k in graph.user_indices(value):
             if k < self.backward_from:
@@ -170,7 +170,7 @@ class ModelTrace:
         return found
 
     def _values(self) -> list[_Held]:
-        """The values that take memory, with the reads of their views."""
+        """Return the values that occupy memory, with the consumers of their views."""
         graph = self._graph
         held: dict[int, _Held] = {}
         for k, node in enumerate(graph.nodes):
@@ -184,14 +184,14 @@ class ModelTrace:
             for v in node.outputs:
                 if graph.is_tensor(v):
                     held[v] = _Held(bucket(graph.tensor(v).nbytes), k, self.parts[k], [])
-        leaves = {graph.root(v) for v in graph.outputs[1:]}  # gradients of parameters, which are counted by themselves
+        leaves = {graph.root(v) for v in graph.outputs[1:]}  # gradients of parameters, which are counted separately
         for v in leaves & held.keys():
             held[v].uses.append((held[v].made, held[v].part))
         return list(held.values())
 
 
 def _record(model: Module, inputs: Any, loss: Callable[[Any], Tensor] | None) -> CapturedGraph:
-    """Record both passes. Nothing runs, and gradients are as before."""
+    """Record both passes without running them. The model's gradients are restored."""
     arguments, keywords = inputs
     recording = Recording()
     gradients = [(p, p.stored_grad) for p in model.parameters()]
@@ -212,7 +212,7 @@ def _record(model: Module, inputs: Any, loss: Callable[[Any], Tensor] | None) ->
 
 
 def _sum(outputs: Any) -> Tensor:
-    """The sum of all results that have gradients."""
+    """Return the sum of all results that have gradients."""
     total: list[Tensor] = []
 
     def add(x: Any) -> Any:
@@ -225,7 +225,7 @@ def _sum(outputs: Any) -> Tensor:
 
 
 def _starts(nodes: Sequence[Node], modules: Sequence[str]) -> list[tuple[int, str]]:
-    """Where the ops of modules begin, and the outermost module that begins there; ("", 0) first."""
+    """Return the positions at which modules begin, with the outermost module of each; (0, "") first."""
     known = set(modules)
     entered: set[str] = set()
     starts = [(0, "")]

@@ -27,11 +27,11 @@ from polyhal.parallel.sharded_module import ShardedModule, ShardLayout, shares, 
 from polyhal.tensor import Tensor
 
 Weights = Sequence[float] | None
-"""In which proportion devices get heads and units; None for equal shares."""
+"""Proportions of heads and units per device; None for equal numbers."""
 
 
 class ParallelCausalSelfAttention(Module):
-    """The attention of a GPT: each device has some of the heads. With a cache, heads meet on the first device."""
+    """The attention of a GPT: each device has some of the heads. With a cache, heads are joined on the first device."""
 
     def __init__(self, attention: CausalSelfAttention, group: Group, weights: Weights = None) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class ParallelSwiGLU(Module):
 
 
 class ParallelBertAttention(Module):
-    """The heads of a BERT's attention, some on each device; a divided `output.dense` takes them."""
+    """The heads of a BERT's attention, some on each device; the divided `output.dense` consumes them."""
 
     def __init__(self, attention: BertSelfAttention, group: Group, weights: Weights = None) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class ParallelMultiheadAttention(ShardedModule):
         """See nn.MultiheadAttention. Raises NotImplementedError for attention weights, and for masks of each head."""
         if need_weights or (attn_mask is not None and attn_mask.ndim == 3) or query.ndim == 2:
             raise NotImplementedError(
-                "divided heads have no joint weights, masks per head or inputs without a batch; pass need_weights=False"
+                "divided heads do not support attention weights, masks per head or unbatched inputs; pass need_weights=False"
             )
         group = self.group
         inputs = {id(x): x if self.batch_first else x.transpose(0, 1) for x in (query, key, value)}
@@ -224,7 +224,7 @@ class ParallelMultiheadAttention(ShardedModule):
 def _projected(
     q: Tensor, k: Tensor, v: Tensor, weight: Tensor, bias: Tensor | None, heads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values (N, heads, length, width) of a device's heads."""
+    """Return queries, keys and values (N, heads, length, width) of a device's heads."""
     if q is k and k is v:
         return split_projection(F.linear(q, weight, bias), heads)
     rows = weight.shape[0] // 3
@@ -243,7 +243,7 @@ def _spread_optional(x: Tensor | None, group: Group) -> Sequence[Tensor | None]:
 
 
 def _masks_of_heads(mask: Tensor | None, group: Group, heads: Sequence[int]) -> Sequence[Tensor | None]:
-    """Copy a mask (N, 1 or heads, T, S) to each device, with the rows of the device's heads."""
+    """Copy a mask (N, 1 or heads, T, S) to each device, restricted to the device's heads."""
     copies = _spread_optional(mask, group)
     if mask is None or mask.shape[1] == 1:
         return copies
@@ -254,6 +254,6 @@ def _masks_of_heads(mask: Tensor | None, group: Group, heads: Sequence[int]) -> 
 def _attend_cached(
     projected: Sequence[tuple[Tensor, Tensor, Tensor]], group: Group, cache: KVCache, layer: int, mask: Tensor | None
 ) -> Tensor:
-    """Attention of all heads on the first device, where the cache is: (B, T, E)."""
+    """Compute the attention (B, T, E) of all heads on the first device, which holds the cache."""
     q, k, v = (joined(parts, group, axis=1) for parts in zip(*projected, strict=True))
     return merge_heads(cache.attend(layer, q, k, v, mask))

@@ -1,7 +1,7 @@
-"""Linear layers and tables whose weights are divided among the devices of a group.
+"""Linear layers and embedding tables whose weights are divided among the devices of a group.
 
-Source: Shoeybi et al., "Megatron-LM", arXiv:1909.08053. A column-parallel layer and a row-parallel one after it need one
-broadcast and one sum for both. Activations between such pairs lie on the group's first device, which runs the rest of the
+Source: Shoeybi et al., "Megatron-LM", arXiv:1909.08053. A column-parallel layer followed by a row-parallel one requires one
+broadcast and one sum for both. Activations between such pairs are on the group's first device, which runs the rest of the
 model.
 """
 
@@ -24,12 +24,12 @@ from polyhal.tensor import Tensor
 
 
 def spread(x: Tensor | Sequence[Tensor], group: Group) -> list[Tensor]:
-    """A tensor on every device of a group; one that is on each already, as it is."""
+    """Copy a tensor to every device of a group. No-op for tensors that are on each device already."""
     return group.broadcast(x) if isinstance(x, Tensor) else list(x)
 
 
 def _initial(rows: int, columns: int, bias: bool, dtype: object) -> tuple[Parameter, Parameter | None]:
-    """The initial values of `nn.Linear`, on the host."""
+    """Return the initial values of `nn.Linear`, on the host."""
     bound = 1 / math.sqrt(columns) if columns else 0.0
     weight = Parameter(empty((rows, columns), dtype, "numpy"))
     init.uniform_(weight, -bound, bound)
@@ -41,11 +41,11 @@ def _initial(rows: int, columns: int, bias: bool, dtype: object) -> tuple[Parame
 
 
 class ColumnParallelLinear(ShardedModule):
-    """`input @ weight.T + bias`, of which each device computes some of the outputs: (..., in_features) to (..., out_features).
+    """`input @ weight.T + bias` with the outputs divided among devices: (..., in_features) to (..., out_features).
 
-    Takes a tensor on the first device, or one on each. With `gather`, returns the whole output on the first device, else a list
-    of each device's outputs, for a `RowParallelLinear`. `sizes` are the outputs of each device, by default equal; with `blocks`
-    of each block. Raises ValueError for sizes that do not add up.
+    Takes a tensor on the first device, or one on each. With `gather`, returns the whole output on the first device, else a
+    list of each device's outputs, for a `RowParallelLinear`. `sizes` are the outputs per device, by default equal; with
+    `blocks`, per device and block. Raises ValueError for sizes that do not add up.
 
     >>> group = polyhal.parallel.Group(["numpy", "numpy:no_f64"])
     >>> layer = polyhal.parallel.ColumnParallelLinear(4, 6, group)
@@ -67,7 +67,7 @@ class ColumnParallelLinear(ShardedModule):
         weight: Tensor | None = None,
         offset: Tensor | None = None,
     ) -> None:
-        """`weight` and `offset` (the bias) are initial values, which may lie anywhere."""
+        """`weight` and `offset` (the bias) are initial values, on any device."""
         super().__init__(group)
         self.in_features, self.out_features, self.gather = in_features, out_features, gather
         counts = shares(out_features // blocks, group) if sizes is None else tuple(sizes)
@@ -89,7 +89,7 @@ class ColumnParallelLinear(ShardedModule):
         )  # fmt: skip
 
     def forward(self, input: Tensor | Sequence[Tensor], activation: str | None = None) -> list[Tensor] | Tensor:
-        """`activation` names a function to apply afterwards (see `nn.functional.linear`)."""
+        """`activation` names a function that is applied to the outputs (see `nn.functional.linear`)."""
         weights = self.shards("weight")
         biases: Sequence[Tensor | None] = self.shards("bias") or [None] * self.group.size
         parts = [
@@ -102,10 +102,10 @@ class ColumnParallelLinear(ShardedModule):
 
 
 class RowParallelLinear(ShardedModule):
-    """`input @ weight.T + bias`, of which each device uses some of the inputs: (..., in_features) to (..., out_features).
+    """`input @ weight.T + bias` with the inputs divided among devices: (..., in_features) to (..., out_features).
 
     Takes each device's inputs, as a `ColumnParallelLinear` returns them, or a tensor on the first device, and returns the sum
-    on the first device, which has the bias. `sizes` are the inputs of each device. Raises ValueError for sizes that do not add
+    on the first device, which holds the bias. `sizes` are the inputs per device. Raises ValueError for sizes that do not add
     up.
     """
 
@@ -121,7 +121,7 @@ class RowParallelLinear(ShardedModule):
         weight: Tensor | None = None,
         offset: Tensor | None = None,
     ) -> None:
-        """`weight` and `offset` (the bias) are initial values, which may lie anywhere."""
+        """`weight` and `offset` (the bias) are initial values, on any device."""
         super().__init__(group)
         self.in_features, self.out_features = in_features, out_features
         self.sizes = shares(in_features, group) if sizes is None else tuple(sizes)
@@ -149,9 +149,9 @@ class RowParallelLinear(ShardedModule):
 
 
 class ParallelEmbedding(ShardedModule):
-    """A table whose rows are divided among devices: integers (...) on the first device to (..., embedding_dim) there.
+    """An embedding table whose rows are divided among devices: integers (...) to vectors (..., embedding_dim), on the first.
 
-    Each device looks up the rows that it has, and the sum of all is the result.
+    Each device looks up the rows that it holds; the sum over devices is the result.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class ParallelEmbedding(ShardedModule):
         dtype: object = None,
         weight: Tensor | None = None,
     ) -> None:
-        """`weight` is the initial value, which may lie anywhere; else it is normally distributed. Raises ValueError."""
+        """`weight` is the initial value, on any device; by default it is normally distributed. Raises ValueError."""
         super().__init__(group)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.sizes = shares(num_embeddings, group) if sizes is None else tuple(sizes)
@@ -196,11 +196,11 @@ class ParallelEmbedding(ShardedModule):
 def vocab_parallel_cross_entropy(
     logits: Sequence[Tensor], targets: Tensor, group: Group, ignore_index: int = -100
 ) -> Tensor:
-    """The mean cross entropy of logits whose classes are divided among devices, on the first device.
+    """Return the mean cross entropy of logits whose classes are divided among devices, on the first device.
 
-    `logits` are (N, C_i) on each device of `group`, in the order of the classes, `targets` (N,) on the first device. Nothing of
-    the logits' size crosses: maxima, sums and the target's logit do. Rows whose target is `ignore_index` do not count. Raises
-    ShapeError.
+    `logits` are (N, C_i) on each device of `group`, in the order of the classes, `targets` (N,) on the first device. Only
+    maxima, sums and the targets' logits are exchanged between devices, never whole logits. Rows whose target is
+    `ignore_index` do not count. Raises ShapeError.
     """
     rows = {x.shape[:-1] for x in logits}
     if len(logits) != group.size or rows != {targets.shape}:
@@ -208,7 +208,7 @@ def vocab_parallel_cross_entropy(
             f"{len(logits)} logits of shapes {', '.join(str(x.shape) for x in logits)} for targets {targets.shape}"
         )
         raise ShapeError(
-            message("vocab_parallel_cross_entropy", problem, expected=f"{group.size} of (N, C_i) for (N,)")
+            message("vocab_parallel_cross_entropy", problem, expected=f"{group.size} logits (N, C_i) for targets (N,)")
         )
     largest = group.all_reduce([ops.max(x.detach(), -1, True) for x in logits], "max")
     shifted = [x - m for x, m in zip(logits, largest, strict=True)]
@@ -228,14 +228,14 @@ def vocab_parallel_cross_entropy(
 
 
 def summed(parts: Sequence[Tensor], group: Group) -> Tensor:
-    """The sum of all devices' tensors, on the first device."""
+    """Return the sum of all devices' tensors, on the first device."""
     total = group.reduce(parts)
     assert total is not None
     return total
 
 
 def joined(parts: Sequence[Tensor], group: Group, axis: int = -1) -> Tensor:
-    """All devices' tensors in a row, on the first device."""
+    """Concatenate all devices' tensors along `axis`, on the first device."""
     whole = group.gather(parts, axis=axis)
     assert whole is not None
     return whole

@@ -1,8 +1,8 @@
-"""The automatic split of a model into stages: where to cut, so that the slowest device is as fast as possible.
+"""Automatic split of a model into stages, at cuts that minimize the time of the slowest stage.
 
 Costs of ops come from a recording of the model's passes, rates from a short measurement of each device, and memory from the
-lifetimes of values. Dynamic programming over contiguous cuts finds the best split for every number of stages. Source: Narayanan
-et al., "PipeDream", SOSP 2019, with the memory of 1F1B in place of weight versions.
+lifetimes of values. Dynamic programming over contiguous cuts finds the best split for every number of stages. Source:
+Narayanan et al., "PipeDream", SOSP 2019, with the memory of 1F1B in place of weight versions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from polyhal.parallel.schedule import ScheduleName, in_flight
 from polyhal.tensor import Tensor
 
 _SPARE = 1 / 16
-"""Of a device's memory: what lies between blocks of different sizes."""
+"""Fraction of a device's memory that is reserved for fragmentation."""
 _GRADIENTS = 1
 """Bytes of gradients per byte of parameters."""
 
@@ -35,42 +35,42 @@ class StagePlan:
 
     device: Device
     first: str
-    """The module with which it begins; empty for the beginning of the model."""
+    """Module at which the stage begins; empty for the beginning of the model."""
     last: str
-    """The module that begins last in it."""
+    """Last module that begins in the stage."""
     seconds: float
-    """Predicted for one micro-batch, forward and backward, with its copies."""
+    """Predicted seconds of one micro-batch, forward and backward, with its copies."""
     received: int
-    """Bytes that it receives per micro-batch in the forward pass."""
+    """Bytes received per micro-batch in the forward pass."""
     parameters: int
-    """Bytes."""
+    """Bytes of parameters."""
     memory: int
     """Predicted bytes at the peak, with gradients and optimizer state."""
     available: int
-    """Bytes that the device has."""
+    """Bytes of the device's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPartition:
-    """Where a model is cut, for which devices, and what that is expected to cost. `print` shows it as a table."""
+    """Cuts of a model, with a device, predicted time and memory for each stage. `print` shows a table."""
 
     model: Module
     stages: tuple[StagePlan, ...]
     placement: Mapping[str, int]
-    """The stage of each parameter and buffer, by name: the first that reads it."""
+    """Stage of each parameter and buffer, by name: the first that reads it."""
     micro_batches: int | Sequence[int]
     schedule: ScheduleName
     seconds: float
-    """Predicted for one step without the optimizer."""
+    """Predicted seconds of one step without the optimizer."""
 
     @property
     def cuts(self) -> list[str]:
-        """The modules with which all stages but the first begin."""
+        """Modules at which all stages but the first begin."""
         return [stage.first for stage in self.stages[1:]]
 
     @property
     def devices(self) -> list[Device]:
-        """The devices of the stages."""
+        """Devices of the stages."""
         return [stage.device for stage in self.stages]
 
     def pipeline(self) -> Pipeline:
@@ -102,7 +102,7 @@ class ModelPartition:
 
 
 class _Choice(NamedTuple):
-    """The best split found so far: for each stage its parts and the number of its device."""
+    """The best split found so far: the parts (first, end) of each stage and the number of its device."""
 
     seconds: float
     stages: tuple[tuple[int, int, int], ...]
@@ -123,10 +123,10 @@ def partition(
     """Split a model, unchanged, into stages for `devices`, so that the slowest stage is as fast as memory allows.
 
     `inputs` are a whole batch (see `Pipeline.forward_backward`), on the model's device, which may be the host: nothing runs.
-    With `targets` and a `loss_function` the loss is part of the last stage. `optimizer_state` is its bytes per byte of
-    parameters: 2 for Adam, 0 for plain SGD. Devices keep their order; those that would make a step slower are left out. `rates`
-    replace the measured ones. Raises OutOfMemoryError if no split fits, with what the closest needs, ShapeError, and
-    ValueError for another number of rates than of devices.
+    With `targets` and a `loss_function` the loss is part of the last stage. `optimizer_state` is the number of bytes of
+    optimizer state per byte of parameters: 2 for Adam, 0 for plain SGD. Devices keep their order; devices that would make a
+    step slower are left out. `rates` replace the measured ones. Raises OutOfMemoryError if no split fits, with the memory
+    required by the closest one, ShapeError, and ValueError unless there is one of `rates` per device.
     """
     opened = [Device(d) for d in devices]
     sizes = sizes_of(batch_size((inputs, targets)), micro_batches)
@@ -159,7 +159,7 @@ def partition(
 
 
 class _Search:
-    """Costs of all possible stages, [i, j] for parts i to j, and the search among them."""
+    """Costs of all possible stages, [i, j] for parts i to j - 1, and the search for the best split."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _Search:
         self.times = [self._times(trace, r) for r in rates]
 
     def best(self) -> _Choice:
-        """The split with the shortest step. Raises OutOfMemoryError."""
+        """Return the split with the shortest step. Raises OutOfMemoryError."""
         found = [c for p in range(1, min(len(self._rates), self._count) + 1) if (c := self._with(p)) is not None]
         if found:
             return min(found)
@@ -199,14 +199,15 @@ class _Search:
         )
 
     def needed(self, ahead: int) -> np.ndarray:
-        """Bytes of stages that have so many micro-batches in flight."""
+        """Return the bytes of stages with `ahead` micro-batches in flight."""
         result: np.ndarray = self._state + (ahead - 1) * self._kept + self._peak
         return result
 
     def _with(self, stages: int, *, by_memory: bool = False) -> _Choice | None:
-        """The best split into so many stages: that whose slowest one is the fastest, or takes the least share of a memory."""
+        """Find the split into `stages` stages with the fastest slowest stage, or with the smallest fraction of a memory
+        used."""
         n, devices = self._count, len(self._rates)
-        # reached[d][j]: the slowest stage of the best split of parts 0 to j, the last of which is on device d.
+        # reached[d][j]: the slowest stage of the best split of parts 0 to j - 1 whose last stage is on device d.
         start = np.full(n + 1, np.inf)
         start[0] = 0.0
         reached: list[np.ndarray] = []
@@ -244,7 +245,7 @@ class _Search:
         return _Choice(rounds * slowest, tuple(reversed(chosen)))
 
     def _times(self, trace: ModelTrace, rates: DeviceRates) -> np.ndarray:
-        """Seconds of all stages on one device: kernels, and copies of what they receive and send, both ways."""
+        """Return the seconds of all stages on one device: kernels, and copies of received and sent values in both passes."""
         own = np.zeros(self._count + 1)
         for cost in trace.costs:
             own[cost.part + 1] += rates.seconds(cost.flops, cost.nbytes)
@@ -257,7 +258,7 @@ class _Search:
         return result
 
     def _parameter_bytes(self, trace: ModelTrace, optimizer_state: float) -> tuple[np.ndarray, np.ndarray]:
-        """Bytes of the parameters that stages hold, and of all that stays between steps, replicas included."""
+        """Return the bytes of the parameters that stages own, and of all persistent state, including replicas."""
         n = self._count
         held, state = np.zeros((n + 1, n + 1)), np.zeros((n + 1, n + 1))
         starts, ends = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]

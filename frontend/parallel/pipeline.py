@@ -1,4 +1,4 @@
-"""Pipelines: a model in stages on several devices, through which micro-batches follow one another."""
+"""Pipelines: a model in stages on several devices that process successive micro-batches."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from polyhal.parallel.stage_executor import SharedTensors, StageExecutor, StageL
 from polyhal.tensor import Tensor
 
 LossFunction = Callable[[Any, Any], Tensor]
-"""From outputs and targets to a scalar."""
+"""Function of outputs and targets that returns a scalar."""
 
 
 class Pipeline:
-    """A model in stages, one per device, that trains on micro-batches: while one is in a stage, others are in the next.
+    """A model in stages, one per device, that trains on micro-batches: stages work on different micro-batches at a time.
 
-    `stages` is a list of modules that follow one another, such as slices of a Sequential; or any model, with `cuts`: the names
-    of the modules with which all stages but the first begin, in the order in which `forward` calls them (numbers for a
-    Sequential). A model's own `forward` runs, stopping where a stage ends, so it needs no change. Parameters and buffers move
-    to the device of their stage and remain the same objects under the same names: optimizers and state dicts are those of the
-    model. `placement` has the stages of those that lie elsewhere than the module that has them, by name. `micro_batches` is
-    their number, or their sizes. A schedule of "1f1b" keeps at most as many micro-batches in flight as there are stages left,
-    "gpipe" all. Raises ValueError, also for layers of `tensor_parallel`, and TypeError for stages that are no modules.
+    `stages` is a list of modules that follow one another, such as slices of a Sequential; or any model, with `cuts`: the
+    names of the modules at which all stages but the first begin, in the order in which `forward` calls them (numbers for a
+    Sequential). The model's own `forward` runs, suspended at the end of each stage, so it needs no change. Parameters and
+    buffers move to the device of their stage and remain the same objects under the same names: optimizers and state dicts are
+    those of the model. `placement` maps names of parameters and buffers to stages, for tensors on another stage than their
+    module. `micro_batches` is a number of micro-batches, or their sizes. With the schedule "1f1b" a stage has at most as many
+    micro-batches in flight as there are stages from it to the end, with "gpipe" all. Raises ValueError, also for layers of
+    `tensor_parallel`, and TypeError for stages that are not modules.
 
     >>> model = polyhal.nn.Sequential(polyhal.nn.Linear(4, 8), polyhal.nn.Tanh(), polyhal.nn.Linear(8, 2))
     >>> pipeline = polyhal.parallel.Pipeline([model[:2], model[2:]], ["numpy", "numpy"], micro_batches=2)
@@ -62,7 +63,7 @@ class Pipeline:
             problem = f"{len(self.devices)} devices, micro_batches is {micro_batches}"
             raise ValueError(message("Pipeline", problem, expected="at least one of each"))
         self.micro_batches = micro_batches
-        stage_tasks(schedule, 0, 1, 1)  # refuses unknown names
+        stage_tasks(schedule, 0, 1, 1)  # raises for unknown names
         self.schedule: ScheduleName = schedule
         self.module, names = _joined(stages, cuts)
         for name, module in self.module.named_modules():
@@ -88,11 +89,11 @@ class Pipeline:
     ) -> Tensor:
         """Run all micro-batches forward and backward, adding gradients to `.grad` of parameters; return the loss, detached.
 
-        `inputs` (a tensor, a tuple of arguments, or a dictionary of keyword arguments) and `targets` (any tree of tensors) have
-        one number of rows, of which each micro-batch takes a part. `loss_function(outputs, targets)` is called for each. With
-        `reduction="mean"`, its results are means over rows and are weighted by rows, so that loss and gradients are those of
-        the whole batch; with "sum" they are added. Raises ShapeError, PipelineError if the model does not call its stages in
-        order, and AutogradError.
+        `inputs` (a tensor, a tuple of arguments, or a dictionary of keyword arguments) and `targets` (any tree of tensors)
+        have the same number of rows, divided among the micro-batches. `loss_function(outputs, targets)` is called for each
+        micro-batch. With `reduction="mean"`, its results are means over rows and are weighted by rows, so that loss and
+        gradients are those of the whole batch; with "sum" they are added. Raises ShapeError, PipelineError if the model does
+        not call its stages in order, and AutogradError.
         """
         sizes = sizes_of(batch_size((inputs, targets)), self.micro_batches)
         weights = [1.0 if reduction == "sum" else size / sum(sizes) for size in sizes]
@@ -131,7 +132,7 @@ class Pipeline:
         return self.module.named_parameters()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the model's state dict. The tensors lie on the devices of their stages."""
+        """Return the model's state dict. The tensors are on the devices of their stages."""
         return self.module.state_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> LoadResult:
@@ -139,12 +140,12 @@ class Pipeline:
         return self.module.load_state_dict(state_dict, strict)
 
     def train(self, mode: bool = True) -> Self:
-        """Switch dropout and batch statistics on, or off with `mode=False`."""
+        """Set training mode, or inference mode with `mode=False`."""
         self.module.train(mode)
         return self
 
     def eval(self) -> Self:
-        """Switch to inference."""
+        """Set inference mode."""
         return self.train(False)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -159,7 +160,7 @@ class Pipeline:
 
 
 class _MicroBatch:
-    """One micro-batch on its way through the stages and back."""
+    """One micro-batch in progress."""
 
     def __init__(self, pipeline: Pipeline, shared: SharedTensors, number: int, call: Callable[[], Tensor]) -> None:
         self._dtype = autocast_dtype()
@@ -180,12 +181,12 @@ class _MicroBatch:
 
     @property
     def loss(self) -> Tensor:
-        """The result of the last stage."""
+        """Result of the last stage."""
         result: Tensor = self._call.result
         return result
 
     def release(self) -> None:
-        """Forget the result, or end a call that has none."""
+        """Drop the result, or end an incomplete call."""
         self._call.abandon()
         self._call.result = None
 
@@ -213,7 +214,7 @@ class _PipelineStep:
         self._shared = SharedTensors(len(sizes))
         self._total: Tensor | None = None
         self._seeds: dict[tuple[int, int], list[tuple[Tensor, Crossing]]] = {}
-        """By micro-batch and stage, tensors of the stage with gradients on their way from later ones."""
+        """By micro-batch and stage: results of the stage, with their gradients in flight from later stages."""
         with enable_grad():
             parts = zip(split_rows(arguments_of(inputs), sizes), split_rows(targets, sizes), strict=True)
             calls = [_call(pipeline.module, loss_function, x, y) for x, y in parts]
@@ -234,7 +235,7 @@ class _PipelineStep:
         return self._total
 
     def end(self) -> None:
-        """Let nothing of the step outlive it."""
+        """Release everything that the step holds."""
         for batch in self._batches:
             batch.release()
 
@@ -287,7 +288,7 @@ class _PipelineStep:
 
 
 def _call(module: Module, loss_function: LossFunction, inputs: Any, targets: Any) -> Callable[[], Tensor]:
-    """The forward pass of one micro-batch, which lets go of its arguments when it begins."""
+    """Return the forward pass of one micro-batch, which releases its arguments as it begins."""
     held = [(inputs, targets)]
 
     def run() -> Tensor:
@@ -302,10 +303,11 @@ def _autocast(dtype: Any) -> autocast:
 
 
 def _joined(stages: Module | Sequence[Module], cuts: Sequence[str | int] | None) -> tuple[Module, list[str]]:
-    """The whole model, and the names of the modules with which its later stages begin. Raises TypeError and ValueError."""
+    """Return the whole model, and the names of the modules at which its later stages begin. Raises TypeError and
+    ValueError."""
     if isinstance(stages, Module):
         if cuts is None:
-            fix = "pass cuts, a list of stages, or what parallel.partition proposes"
+            fix = "pass cuts, a list of stages, or the result of parallel.partition"
             raise ValueError(message("Pipeline", f"a {type(stages).__name__} without cuts", fix=fix))
         children = [name for name, _ in stages.named_children()]
         return stages, [children[cut] if isinstance(cut, int) else cut for cut in cuts]
@@ -318,13 +320,13 @@ def _joined(stages: Module | Sequence[Module], cuts: Sequence[str | int] | None)
             raise TypeError(message("Pipeline", f"stage {i} is a {type(stage).__name__}", expected="a module"))
     parts = [dict(stage.named_children()) if type(stage) is Sequential else {} for stage in stages]
     names = [name for part in parts for name in part]
-    if all(parts) and len(set(names)) == len(names):  # slices of one model, under its names
+    if all(parts) and len(set(names)) == len(names):  # slices of one model keep its names
         return Sequential({n: m for part in parts for n, m in part.items()}), [next(iter(p)) for p in parts[1:]]
     return Sequential(*stages), [str(i) for i in range(1, len(stages))]
 
 
 def _homes(model: Module, layout: StageLayout) -> dict[str, int]:
-    """The stage of every parameter and buffer, by name: that of the last stage that begins before it."""
+    """Return the stage of each parameter and buffer, by name: the last stage that begins before it."""
     homes: dict[str, int] = {}
     stage = 0
     for path, module in model.named_modules():

@@ -1,7 +1,8 @@
-"""What processes that run the same program share: losses of which each has a part, and parameters of which each has a copy.
+"""Data parallelism over processes: losses that are sums of each process's part, and parameters that are replicated.
 
-Every process differentiates its own part of the loss. So the sum of the parts has the part's own gradient, and the gradients of
-the copies are summed. Compare the conjugate functions f and g of Shoeybi et al., "Megatron-LM", arXiv:1909.08053.
+Every process differentiates its own part of the loss. So the sum of the parts has the gradient of the own part, and the
+gradients of the replicas are summed. Compare the conjugate functions f and g of Shoeybi et al., "Megatron-LM",
+arXiv:1909.08053.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from polyhal.tensor import Tensor
 
 
 def sum_of_parts(x: Tensor, group: Group) -> Tensor:
-    """The sum over all processes of a tensor (...), of which each has a part; its gradient is that of this process's part.
+    """Return the sum over all processes of their tensors (...); its gradient is that of this process's tensor.
 
-    `group` has one device of each process. Raises ProcessGroupError if a process is gone.
+    `group` has one device of each process. Raises ProcessGroupError if a process has exited.
     """
     with no_grad():
         (total,) = group.all_reduce([x.detach()])
@@ -36,9 +37,9 @@ def sum_of_parts(x: Tensor, group: Group) -> Tensor:
 
 
 def shared_copies(xs: Sequence[Tensor], group: Group) -> list[Tensor]:
-    """This process's copies (...) of what all have, of one dtype.
+    """Return this process's copies (...) of replicated tensors of one dtype.
 
-    Their gradients are the sums over all processes, taken together when all are there; `group` as for `sum_of_parts`.
+    Their gradients are summed over all processes in one collective, when all are computed; `group` as for `sum_of_parts`.
     """
 
     def gradients(node: Any, grads: list[Tensor | None], needs: tuple[bool, ...]) -> tuple[Tensor, ...]:
@@ -52,25 +53,25 @@ def shared_copies(xs: Sequence[Tensor], group: Group) -> list[Tensor]:
 
 
 def joined(xs: Sequence[Tensor], like: Tensor, device: Device) -> Tensor:
-    """The elements of tensors of a device, one after another; of none, a vector of the dtype of `like`."""
+    """Concatenate the elements of tensors on one device; without tensors, return an empty vector of the dtype of `like`."""
     flat = [ops.reshape(ops.contiguous(x), (-1,)) for x in xs]
     return ops.concat(flat, 0) if len(flat) > 1 else flat[0] if flat else empty((0,), like.dtype, device)
 
 
 def joined_gradients(grads: Sequence[Tensor | None], like: Sequence[Tensor], device: Device) -> Tensor:
-    """The elements of the gradients of tensors, one after another; zeros for those that are None."""
+    """Concatenate the elements of the gradients of tensors; zeros for None."""
     filled = [zeros(x.ref.spec, device) if g is None else g for x, g in zip(like, grads, strict=True)]
     return joined(filled, like[0], device)
 
 
 def new_copies(xs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Tensors with the same elements in memory of their own, as gradients of leaves have to be."""
+    """Copy tensors to separate memory, as gradients of leaves require."""
     copied: tuple[Tensor, ...] = FUNCTIONS["copies"](xs) if xs else ()
     return copied
 
 
 def divided_like(vector: Tensor, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
-    """Views of a vector with the shapes of tensors, one after another."""
+    """Yield consecutive views of a vector with the shapes of tensors."""
     start = 0
     for x in tensors:
         yield ops.reshape(ops.narrow(vector, 0, start, x.size), x.shape)

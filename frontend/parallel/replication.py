@@ -1,8 +1,8 @@
-"""Parameters that belong to one device each, and are gathered on all of them when a model runs.
+"""Parameters that are owned by one device each, and gathered on all devices for a run of the model.
 
-Gathering is a differentiable collective. Its gradient sums what the replicas computed, on the device that owns the parameter,
-so that an ordinary optimizer updates every parameter once, where it lives: optimizer state is divided among the devices, and
-replicas on devices of different vendors cannot drift apart. Source: Rajbhandari et al., "ZeRO", arXiv:1910.02054.
+Gathering is a differentiable collective. Its gradient sums the replicas' gradients on the device that owns the parameter, so
+that an ordinary optimizer updates every parameter once, on its owner: optimizer state is divided among the devices, and
+replicas on devices of different vendors cannot diverge. Source: Rajbhandari et al., "ZeRO", arXiv:1910.02054.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from polyhal.parallel.processes import divided_like, joined, joined_gradients, n
 from polyhal.tensor import Tensor
 
 _TEMPORARY_BYTES = 100 * 2**20
-"""The largest bucket of parameters that captured steps drop in between: two or three of them are there at once."""
+"""Maximum bytes of a bucket that captured steps free and regather: two or three of them are resident at a time."""
 
 
 class Bucket(NamedTuple):
-    """Parameters of one dtype that are gathered together: the names that each device owns, in order."""
+    """Parameters of one dtype that are gathered by one collective: names by owner, in order."""
 
     names: tuple[tuple[str, ...], ...]
 
 
 def assign_owners(sizes: Mapping[str, int], shares: Sequence[float], buckets: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Choose the device that owns each parameter: the largest first, to the device with the least in relation to its share."""
+    """Assign parameters to devices: the largest first, to the device with the least load relative to its share."""
     load = [0.0] * len(shares)
     owners: dict[str, int] = {}
     for names in buckets:
@@ -43,7 +43,7 @@ def assign_owners(sizes: Mapping[str, int], shares: Sequence[float], buckets: Se
 
 
 class Replication:
-    """The parameters of a model, each moved to its owner."""
+    """The parameters of a model, each on the device that owns it."""
 
     def __init__(
         self,
@@ -55,15 +55,16 @@ class Replication:
         *,
         temporary: bool = False,
     ) -> None:
-        """With `processes`, each has the same parameters with the same owners, and gradients are summed over all of them.
+        """With `processes`, owners are the same in each process, and gradients are summed over all processes.
 
-        With `temporary`, captured steps drop what they gather, and gather it again for the backward pass.
+        With `temporary`, captured steps free gathered parameters, and regather them for the backward pass.
         """
         self._parameters = dict(parameters)
         self._group = group
         self._temporary = temporary
         self.across = [] if processes is None else [Group([d], processes) for d in group.devices]
-        """For each device the group of those that own the same parameters in other processes; none if it is alone."""
+        """For each device, the group of the devices of all processes that own the same parameters; empty without
+        `processes`."""
         reduced_by = [*self.across, group] if len(group.devices) == 1 else [group]
         most = bucket_bytes or min(
             reduced_by[0].communicator.bucket_bytes, _TEMPORARY_BYTES if temporary else sys.maxsize
@@ -71,7 +72,7 @@ class Replication:
         runs = list(_runs(self._parameters, most))
         sizes = {name: p.ref.spec.nbytes for name, p in self._parameters.items()}
         self.owners = assign_owners(sizes, shares, runs)
-        """The number of the device that owns each parameter."""
+        """Index of the device that owns each parameter."""
         members = range(len(group.devices))
         self.buckets = [Bucket(tuple(tuple(n for n in run if self.owners[n] == i) for i in members)) for run in runs]
         for name, p in self._parameters.items():
@@ -80,7 +81,7 @@ class Replication:
             start_alike(self._parameters.values(), processes)
 
     def gathered(self) -> list[dict[str, Tensor]]:
-        """All parameters on every device, by name; their gradients go to the owners' parameters."""
+        """Gather all parameters on every device, by name; their gradients flow to the owners' parameters."""
         replicas: list[dict[str, Tensor]] = [{} for _ in self._group.devices]
         for bucket in self.buckets:
             owned: list[list[Tensor]] = [[self._parameters[n] for n in names] for names in bucket.names]
@@ -93,7 +94,7 @@ class Replication:
         return replicas
 
     def _gathered(self, owned: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-        """On each device, the tensors of all devices; their gradients are summed on those that own them."""
+        """Gather the tensors of all devices on each device; their gradients are summed on the owners."""
         group, flat = self._group, [x for xs in owned for x in xs]
         sizes = [sum(x.size for x in xs) for xs in owned]
 
@@ -114,7 +115,7 @@ class Replication:
 
 
 def _runs(parameters: Mapping[str, Parameter], most: int) -> Iterator[list[str]]:
-    """Names of parameters that follow one another and are of one kind, of up to `most` bytes together."""
+    """Yield names of consecutive parameters of one dtype and `requires_grad`, of at most `most` bytes in total."""
     runs: dict[Any, list[str]] = {}
     filled: dict[Any, int] = {}
     for name, p in parameters.items():

@@ -1,8 +1,8 @@
-"""Calls that stop in the middle and go on later: micro-batches between stages, replicas that wait for one another.
+"""Calls that can be suspended and resumed: micro-batches between stages, replicas that wait for one another.
 
-Python cannot suspend a call from outside, such as a model's `forward` between two of its layers. So the call has a thread of
-its own, which begins with the modes of the thread that resumes it first. Of all these threads and the one that resumes them
-exactly one runs at any time, in an order that no clock decides.
+Python cannot suspend a call from outside, such as a model's `forward` between two of its layers. So the call runs on a thread
+of its own, which starts with the modes of the thread that resumes it first. Exactly one of these threads and the resuming
+thread runs at any time, in an order that does not depend on timing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from polyhal.hal.memory.stream_selection import StreamSelection
 
 
 class _AbandonedError(BaseException):
-    """Ends a call that will not be resumed."""
+    """Unwinds a call that will not be resumed."""
 
 
 class ResumableCall:
-    """A call of `function`, which begins with the first `resume` and may `pause`.
+    """A call of `function` that starts with the first `resume` and may `pause`.
 
-    It finds the modes of the thread that begins it: executor, tape, context variables, and the streams of `devices`.
+    It inherits the modes of the thread that starts it: executor, tape, context variables, and the streams of `devices`.
     """
 
     def __init__(self, function: Callable[[], Any], devices: Sequence[Device]) -> None:
@@ -40,7 +40,7 @@ class ResumableCall:
         self.result: Any = None
 
     def resume(self) -> None:
-        """Run on until the next pause, or to the end. Raises what the function raises."""
+        """Run until the next pause, or to completion. Raises the function's error."""
         if self._thread is None:
             selections = [StreamSelection(d) for d in dict.fromkeys(self._devices)]
             arguments = self._run, dict(vars(dispatch.thread)), selections
@@ -57,14 +57,14 @@ class ResumableCall:
             raise error
 
     def pause(self) -> None:
-        """Return to whoever called `resume`; called by the function itself."""
+        """Return control to the caller of `resume`; called by the function itself."""
         self._paused.release()
         self._turn.acquire()
         if self._abandoned:
             raise _AbandonedError
 
     def abandon(self) -> None:
-        """End a call that has not come to its end."""
+        """End a call that is not complete."""
         if self._thread is not None and not self.done:
             self._abandoned = True
             self._turn.release()

@@ -1,4 +1,4 @@
-"""Schedules of pipelines: in which order a stage runs the forward and backward passes of micro-batches.
+"""Schedules of pipelines: the order of the forward and backward passes of micro-batches in each stage.
 
 Sources: GPipe, Huang et al., arXiv:1811.06965; 1F1B, Narayanan et al., "PipeDream", SOSP 2019, and arXiv:2104.04473.
 """
@@ -24,10 +24,11 @@ class PipelineTask(NamedTuple):
 
 
 def stage_tasks(schedule: ScheduleName, stage: int, stages: int, micro_batches: int) -> list[PipelineTask]:
-    """The tasks of one stage, in order.
+    """Return the tasks of one stage, in order.
 
-    GPipe runs all forward passes first. 1F1B runs only as many as it takes until the first micro-batch comes back, then
-    backward and forward passes in turn: at most `stages - stage` micro-batches are in flight. Raises ValueError.
+    GPipe runs all forward passes first. 1F1B runs only the forward passes that fill the pipeline until the first micro-batch
+    returns, then alternates backward and forward passes: at most `stages - stage` micro-batches are in flight. Raises
+    ValueError.
     """
     if schedule not in ("1f1b", "gpipe"):
         raise ValueError(message("Pipeline", f"schedule is {schedule!r}", expected="'1f1b' or 'gpipe'"))
@@ -41,7 +42,7 @@ def stage_tasks(schedule: ScheduleName, stage: int, stages: int, micro_batches: 
 
 
 class TimedTask(NamedTuple):
-    """A task and when it runs, if all stages take equally long."""
+    """A task with its start and end, if all stages take equally long."""
 
     start: int
     end: int
@@ -49,16 +50,16 @@ class TimedTask(NamedTuple):
 
 
 FORWARD, BACKWARD = 1, 2
-"""Time of the two passes: a backward pass has about two products for each of the forward pass."""
+"""Time of the two passes: a backward pass has about two products for each one of the forward pass."""
 
 
 def timeline(
     schedule: ScheduleName, stages: int, micro_batches: int, forward: int = FORWARD, backward: int = BACKWARD
 ) -> list[TimedTask]:
-    """The tasks of all stages in the order in which they begin; each as soon as its stage is free and its input is there.
+    """Return the tasks of all stages by start; each starts as soon as its stage is free and its input is ready.
 
-    Both schedules take (micro_batches + stages - 1) (forward + backward), of which each stage is idle in
-    (stages - 1) (forward + backward): the bubble.
+    Both schedules take (micro_batches + stages - 1) (forward + backward). Each stage is idle for (stages - 1) (forward +
+    backward) of that time: the bubble.
     """
     waiting = [stage_tasks(schedule, stage, stages, micro_batches) for stage in range(stages)]
     position, free = [0] * stages, [0] * stages
@@ -79,14 +80,14 @@ def timeline(
 
 
 def _needs(task: PipelineTask, stages: int) -> set[PipelineTask]:
-    """The tasks of other stages whose results a task reads."""
+    """Return the tasks of other stages whose results a task reads."""
     if not task.backward:
         return {task._replace(stage=task.stage - 1)} if task.stage else set()
     return {task._replace(stage=task.stage + 1)} if task.stage + 1 < stages else set()
 
 
 def in_flight(schedule: ScheduleName, stage: int, stages: int, micro_batches: int) -> int:
-    """The most micro-batches that a stage holds between their forward and backward passes."""
+    """Return the maximum number of micro-batches that a stage holds between their forward and backward passes."""
     held = most = 0
     for task in stage_tasks(schedule, stage, stages, micro_batches):
         held += -1 if task.backward else 1

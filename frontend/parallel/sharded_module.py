@@ -1,4 +1,4 @@
-"""Parameters in shards, one per device, under the name and shape of the whole one in state dicts."""
+"""Parameters in shards, one per device, stored in state dicts under the whole parameter's name and shape."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from polyhal.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class ShardLayout:
-    """How an axis is divided: shard i has `sizes[i]` entries of each of `blocks` equal parts of the axis.
+    """Division of an axis: shard i has `sizes[i]` entries of each of `blocks` equal parts of the axis.
 
-    Three blocks keep the queries, keys and values of a head together that one projection makes.
+    With three blocks, a fused projection's queries, keys and values of one head are in one shard.
     """
 
     axis: int
@@ -28,7 +28,7 @@ class ShardLayout:
     blocks: int = 1
 
     def split(self, whole: np.ndarray) -> list[np.ndarray]:
-        """The shards of an array. Raises ValueError if its axis has another length."""
+        """Return the shards of an array. Raises ValueError if its axis has another length."""
         length = self.blocks * sum(self.sizes)
         if self.axis >= whole.ndim or whole.shape[self.axis] != length:
             expected = f"{length} along axis {self.axis}"
@@ -38,7 +38,7 @@ class ShardLayout:
         return [np.ascontiguousarray(self._merged(part)) for part in parts]
 
     def join(self, shards: Sequence[np.ndarray]) -> np.ndarray:
-        """The array that was split."""
+        """Return the array that was split."""
         apart = [s.reshape((*s.shape[: self.axis], self.blocks, -1, *s.shape[self.axis + 1 :])) for s in shards]
         return self._merged(np.concatenate(apart, self.axis + 1))
 
@@ -47,7 +47,7 @@ class ShardLayout:
 
 
 class ShardedModule(Module):
-    """Base of layers whose parameters lie in shards on the devices of `group`, the first of which is the module's own.
+    """Base of layers whose parameters are stored in shards on the devices of `group`; the first is the module's device.
 
     Shard i of `weight` is the parameter `weight_i`. State dicts have `weight`, whole and on the host.
     """
@@ -60,7 +60,7 @@ class ShardedModule(Module):
         self.register_load_state_dict_pre_hook(_split_state)
 
     def add_shards(self, name: str, whole: Tensor, layout: ShardLayout) -> None:
-        """Divide a tensor, of which the device need not hold more than a shard, into parameters."""
+        """Divide a tensor into parameters. No device needs memory for more than its shard."""
         for i, part in enumerate(layout.split(whole.detach().numpy())):
             shard = Parameter(Tensor(part, whole.dtype, self.group.devices[i]))
             shard.requires_grad = whole.requires_grad or not isinstance(whole, Parameter)
@@ -68,30 +68,30 @@ class ShardedModule(Module):
         self._layouts[name] = layout
 
     def share_shards(self, name: str, other: ShardedModule) -> None:
-        """Use the shards of another module's parameter of that name: tied weights."""
+        """Use the shards of another module's parameter with that name: tied weights."""
         for i, shard in enumerate(other.shards(name)):
             self.register_parameter(f"{name}_{i}", shard)
         self._layouts[name] = other._layouts[name]
 
     def shards(self, name: str) -> list[Parameter]:
-        """The shards of a parameter, in the order of the devices. Empty if the layer has none of that name."""
+        """Return the shards of a parameter, in the order of the devices. Empty if the layer has no such parameter."""
         count = self.group.size if name in self._layouts else 0
         return [self.__dict__[f"{name}_{i}"] for i in range(count)]
 
     def whole(self, name: str) -> np.ndarray:
-        """A parameter put together on the host."""
+        """Assemble a parameter on the host."""
         return self._layouts[name].join([s.detach().numpy() for s in self.shards(name)])
 
     @property
     def weight(self) -> Tensor:
-        """The whole weight, off the tape, on the first device: for code that asks a layer for its dtype and device."""
+        """Whole weight, off the tape, on the first device: for code that reads a layer's dtype and device."""
         if "weight" not in self._layouts:
             raise AttributeError(f"{type(self).__name__} has no weight")
         return Tensor(self.whole("weight"), self.shards("weight")[0].dtype, self.group.devices[0])
 
 
 def _join_state(module: ShardedModule, state: dict[str, Any], prefix: str, metadata: Mapping[str, Any]) -> None:
-    """Put whole tensors in the place of shards."""
+    """Replace shards by whole tensors."""
     for name in module._layouts:
         shards = [state.pop(f"{prefix}{name}_{i}") for i in range(module.group.size)]
         state[prefix + name] = Tensor(module.whole(name), shards[0].dtype, "numpy")
@@ -107,10 +107,10 @@ def _split_state(
     unexpected: list[str],
     errors: list[str],
 ) -> None:
-    """Put shards in the place of whole tensors."""
+    """Replace whole tensors by shards."""
     for name, layout in module._layouts.items():
         key, shards = prefix + name, module.shards(name)
-        parts: Sequence[Any] = [s.detach() for s in shards]  # which stay as they are
+        parts: Sequence[Any] = [s.detach() for s in shards]  # unchanged if the key is missing or its shape is wrong
         if key not in state:
             missing.append(key)
         else:
@@ -125,16 +125,16 @@ def _split_state(
 
 
 def sub_group(group: Group, units: int) -> Group:
-    """The group, or its first `units` members if it has more than there are parts to divide."""
+    """Return the group, or its first `units` devices if it has more devices than there are units to divide."""
     if group.size <= units:
         return group
     return Group(group.devices[:units])
 
 
 def shares(units: int, group: Group, weights: Sequence[float] | None = None) -> tuple[int, ...]:
-    """How many of `units` each member gets, at least one: equal numbers, or numbers in proportion to `weights`.
+    """Return how many of `units` each device has, at least one: equal numbers, or numbers in proportion to `weights`.
 
-    Raises ValueError for weights that are not positive, or not one per member.
+    Raises ValueError for weights that are not positive, or not one per device.
     """
     if weights is None:
         return divided(units, group.size)

@@ -31,10 +31,10 @@ def divide(rows: int, shares: Sequence[float]) -> tuple[int, ...]:
 
 
 class Sharding:
-    """How the arguments of one call are divided."""
+    """The division of one call's arguments among devices."""
 
     def __init__(self, name: str, devices: Sequence[Device], shares: Sequence[float], arguments: Any) -> None:
-        """Find the number of rows. Raises ShapeError if arguments disagree, or none has rows."""
+        """Determine the number of rows. Raises ShapeError if arguments disagree, or if none has rows."""
         self._devices = devices
         found: list[tuple[int, ...] | int] = []
         map_tree(_sealed(arguments), lambda x: found.append(_rows(x)) if _rows(x) is not None else None)  # type: ignore[arg-type]
@@ -43,14 +43,14 @@ class Sharding:
         lengths = whole | {sum(f) for f in divided}
         if len(lengths) != 1 or len(set(divided)) > 1:
             problem = f"the arguments have {sorted(lengths)} rows" if lengths else "no argument is a tensor with rows"
-            raise ShapeError(message(name, problem, expected="tensors with one number of rows, divided alike"))
+            raise ShapeError(message(name, problem, expected="tensors with one number of rows, divided in the same way"))
         self.rows = lengths.pop()
         """Rows of the whole batch."""
         self.counts = divided[0] if divided else divide(self.rows, shares)
-        """Rows of each device."""
+        """Rows per device."""
 
     def part(self, arguments: Any, index: int) -> Any:
-        """The arguments for one device: its rows of tensors and shards, everything else as it is."""
+        """Return the arguments for one device: its rows of tensors and shards, everything else unchanged."""
         start, device = sum(self.counts[:index]), self._devices[index]
 
         def of(x: Any) -> Any:

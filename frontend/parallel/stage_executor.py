@@ -1,8 +1,8 @@
-"""The executor of a micro-batch: sends each op to the device of the stage that the model is in.
+"""The executor of a micro-batch: runs each op on the device of the current stage.
 
-A stage begins when its first module is called. Whatever a stage uses that an earlier one made is received: copied to its
-device, as a leaf of the stage's own tape, so that each stage's backward pass is a backward pass of its own. Parameters that lie
-with another stage (tied weights) are replicated once per step.
+A stage begins with the call of its first module. A result of an earlier stage is received: copied to the stage's device, as a
+leaf of the stage's own tape, so that each stage has a separate backward pass. Parameters that belong to another stage (tied
+weights) are replicated once per step.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
     from polyhal.nn.module import Module
 
 _RANDOM_WORDS = 1 << 40
-"""32-bit words of a generator that each micro-batch has to itself."""
+"""32-bit words of a generator's stream that are reserved for each micro-batch."""
 _WORDS_PER_BLOCK = 4
 
 
 class PipelineError(PolyhalError, RuntimeError):
-    """A model cannot be run in the stages that it was split into."""
+    """A model cannot run in the stages into which it was split."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageLayout:
-    """Where stages begin, and on which devices they are."""
+    """First modules of stages, and the stages' devices."""
 
     devices: tuple[Device, ...]
     starts: dict[Module, int]
-    """The modules with which stages begin, and the numbers of the stages; all but the first have one."""
+    """Stage by first module, for all stages but the first."""
     names: dict[Module, str]
     separate: bool
-    """Whether ops of neighbouring modules must not be fused, because a stage begins with a module that may be."""
+    """Whether ops of neighbouring modules must not be fused, because a module that could be fused begins a stage."""
 
 
 class Received(NamedTuple):
-    """A tensor of an earlier stage, without its memory, and the leaf that stands for it in the stage that uses it."""
+    """A tensor of an earlier stage, without its memory, and the leaf that represents it in the receiving stage."""
 
     source: Tensor
     leaf: Tensor
 
 
 class SharedTensors:
-    """What the micro-batches of one step share: replicas of parameters, and their parts of random streams."""
+    """State shared by the micro-batches of one step: replicas of parameters, and sections of random streams."""
 
     def __init__(self, micro_batches: int) -> None:
         self._micro_batches = micro_batches
@@ -65,7 +65,7 @@ class SharedTensors:
         self._streams: dict[int, tuple[Any, Any, Any]] = {}
 
     def replica(self, x: Tensor, stage: int, device: Device, base: dispatch.Executor) -> Tensor:
-        """The copy of a leaf for a stage on another device."""
+        """Return the copy of a leaf for a stage on another device."""
         key = id(x), stage
         if key not in self._replicas:
             leaf = base.transfer(x, device)
@@ -74,7 +74,7 @@ class SharedTensors:
         return self._replicas[key].leaf
 
     def of_stage(self, stage: int) -> list[tuple[tuple[int, int], Tensor]]:
-        """The replicas of a stage that need gradients."""
+        """Return the replicas of a stage that need gradients."""
         return [(key, r.leaf) for key, r in self._replicas.items() if key[1] == stage and r.leaf.requires_grad]
 
     def add_gradient(self, key: tuple[int, int], g: Tensor) -> None:
@@ -90,7 +90,7 @@ class SharedTensors:
         self._gradients.clear()
 
     def random(self, source: RandomSource, number: int, base: dispatch.Executor) -> tuple[Any, Any]:
-        """The seed, and the offset of the words of `source` that belong to micro-batch `number`."""
+        """Return the seed, and the offset of the section of `source`'s stream that belongs to micro-batch `number`."""
         if id(source) not in self._streams:
             self._streams[id(source)] = (source, *base.random(source, self._micro_batches * _RANDOM_WORDS))
         _, seed, offset = self._streams[id(source)]
@@ -98,7 +98,7 @@ class SharedTensors:
 
 
 class StageExecutor(dispatch.ForwardingExecutor):
-    """Runs one micro-batch. With a `pause`, called where a stage ends, each stage has a tape of its own; else all share one."""
+    """Runs one micro-batch. With `pause`, called at the end of a stage, each stage has a separate tape; else all share one."""
 
     __slots__ = (
         "_args",
@@ -134,13 +134,13 @@ class StageExecutor(dispatch.ForwardingExecutor):
         self._forward = True
         self._args: Any = ()
         self._begins = [position() if pause else 0]
-        """The number of the first node of each stage on the tape."""
+        """Number of the first node of each stage on the tape."""
         self._received: list[dict[tuple[int, int], Received]] = [{} for _ in layout.devices]
         self._copies: list[dict[int, tuple[Tensor, Tensor]]] = [{} for _ in layout.devices]
-        """Tensors without gradients that were moved to a stage's device, by identity."""
+        """Tensors without gradients that were copied to a stage's device, by identity."""
         self._drawn: dict[int, int] = {}
         self._sent: dict[int, Crossing] = {}
-        """What the next stage is called with, on its way."""
+        """Copies in flight of the next stage's arguments."""
         self.stage = 0
         self.device = layout.devices[0]
 
@@ -151,7 +151,7 @@ class StageExecutor(dispatch.ForwardingExecutor):
     # --- stages -----------------------------------------------------------------------------------------------------
 
     def enter(self, stage: int, *, forward: bool) -> None:
-        """Run further ops in a stage; with `forward` they are its first ones."""
+        """Run later ops in a stage. `forward` marks the first time."""
         self.stage = stage
         self.device = self._layout.devices[stage]
         self._forward = forward
@@ -159,13 +159,13 @@ class StageExecutor(dispatch.ForwardingExecutor):
             self._begins.append(position() if self._pause else 0)
 
     def receive(self) -> None:
-        """Begin the next stage: copy to its device what its first module is called with."""
+        """Begin the next stage: copy the arguments of its first module to its device."""
         self.enter(self.stage + 1, forward=True)
         self._args = map_tree(self._args, self._localized)
         self._sent = {}
 
     def _send(self, device: Device) -> dict[int, Crossing]:
-        """Start to copy what the next stage is called with, by identity."""
+        """Start copies of the next stage's arguments, by identity."""
         sent: dict[int, Crossing] = {}
 
         def send(x: Any) -> Any:
@@ -178,16 +178,16 @@ class StageExecutor(dispatch.ForwardingExecutor):
         return sent
 
     def sources(self, stage: int) -> list[Received]:
-        """What a stage received with gradients."""
+        """Return the tensors with gradients that a stage received."""
         return list(self._received[stage].values())
 
     def owner(self, x: Tensor) -> int:
-        """The stage that made a tensor; -1 for one that was made before the first."""
+        """Return the stage that made a tensor; -1 if it was made before the first stage."""
         order = x.node.order if x.node is not None else -1
         return sum(order >= begin for begin in self._begins) - 1
 
     def release(self, stage: int) -> None:
-        """Forget what a stage received."""
+        """Release the tensors that a stage received."""
         self._received[stage] = {}
         self._copies[stage] = {}
 
@@ -251,7 +251,7 @@ class StageExecutor(dispatch.ForwardingExecutor):
         return seed, offset + drawn
 
     def _localized(self, x: Any) -> Any:
-        """A tensor on the stage's device and tape."""
+        """Return a tensor on the stage's device and tape."""
         if not isinstance(x, Tensor):
             return x
         if x.requires_grad and x.node is not None:
@@ -267,7 +267,7 @@ class StageExecutor(dispatch.ForwardingExecutor):
         return self._copied(x, lambda: self._transferred(x))
 
     def _transferred(self, x: Tensor) -> Tensor:
-        """A copy on the stage's device, off the tape."""
+        """Copy a tensor to the stage's device, off the tape."""
         with dispatch.executing(self.base):
             return self._sent.pop(id(x), Crossing(x)).receive(self.device)
 
@@ -288,7 +288,7 @@ class StageExecutor(dispatch.ForwardingExecutor):
 
 
 def _without_memory(x: Tensor) -> Tensor:
-    """A tensor at the same place of the tape, through which gradients can flow back. The stage need not keep the elements."""
+    """Return a tensor at the same position of the tape, for gradients only. The stage can then free the elements."""
     spec = contiguous(x.dtype, x.shape)
     ghost = wrap(x.device, FakeBuffer(spec.nbytes), Ref(FAKE_HANDLE, spec, 0))
     ghost.node, ghost.index, ghost.requires_grad = x.node, x.index, True
@@ -296,10 +296,10 @@ def _without_memory(x: Tensor) -> Tensor:
 
 
 def layout_of(devices: Sequence[Device], model: Module, cuts: Sequence[str]) -> StageLayout:
-    """The layout of stages that begin with the modules named by `cuts`, after the first. Raises ValueError, AttributeError."""
+    """Return the layout of stages that begin at the modules `cuts`, after the first. Raises ValueError, AttributeError."""
     if len(cuts) != len(devices) - 1:
         problem = f"{len(cuts)} cuts ({', '.join(cuts)}) for {len(devices)} devices"
-        raise ValueError(message("Pipeline", problem, expected=f"{len(devices) - 1}, one before each later stage"))
+        raise ValueError(message("Pipeline", problem, expected=f"{len(devices) - 1} cuts, one before each later stage"))
     modules = [model.get_submodule(name) for name in cuts]
     if len(set(modules)) != len(modules) or model in modules:
         raise ValueError(message("Pipeline", f"cuts at {', '.join(cuts)}", expected="submodules, each once"))

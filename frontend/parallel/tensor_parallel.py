@@ -49,11 +49,11 @@ def tensor_parallel(
     """Divide the layers of a model among devices, in place; return their group.
 
     Heads and hidden units of GPTs, Llamas, BERTs and `nn.Transformer` layers, and tables of tokens and logits, are divided
-    evenly, or in proportion to `shares`, a positive number per device; everything else moves to the first device. Where there
-    are fewer heads than devices, some have none. State dicts keep the names and shapes of the undivided model. Its weights may
-    be larger than a device: make it on the host, and optimizers afterwards. Without `gather_logits` the model returns logits as
-    a list, one tensor per device, for `vocab_parallel_cross_entropy`. Raises ValueError for a model without such layers, and
-    for other shares.
+    evenly, or in proportion to `shares`, a positive number per device; everything else moves to the first device. If a layer
+    has fewer heads than there are devices, some devices have none. State dicts keep the names and shapes of the undivided
+    model. Its weights may be larger than a device's memory: create the model on the host, and optimizers after this call.
+    Without `gather_logits` the model returns logits as a list, one tensor per device, for `vocab_parallel_cross_entropy`.
+    Raises ValueError for a model without such layers, and for invalid shares.
     """
     group = devices if isinstance(devices, Group) else Group(devices)
     divided = 0
@@ -92,7 +92,7 @@ def tensor_parallel(
 
 
 def _divide_vocabulary(tables: Any, name: str, model: Any, group: Group, weights: Weights, gather: bool) -> None:
-    """Divide a table of tokens and the layer of logits, which may share their weights."""
+    """Divide a token table and the layer of logits, which may share their weights."""
     table, head = tables[name], model.lm_head
     if type(table) is not Embedding or type(head) is not Linear:
         return
@@ -112,7 +112,7 @@ def _divisible(attention: MultiheadAttention) -> bool:
 
 
 def _divide_feed_forward(layer: Any, group: Group, weights: Weights) -> None:
-    """Divide the two linear layers of an `nn.Transformer` layer. What is between them runs on each device."""
+    """Divide the two linear layers of an `nn.Transformer` layer. The ops between them run on each device."""
     sizes = shares(layer.linear1.out_features, group, weights)
     layer.linear1 = ColumnParallelLinear.of(layer.linear1, group, sizes)
     layer.linear2 = RowParallelLinear.of(layer.linear2, group, sizes)

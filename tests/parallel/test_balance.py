@@ -128,7 +128,7 @@ def test_shares_are_fixed_where_results_must_repeat_and_where_nothing_is_measure
     finally:
         ph.use_deterministic_algorithms(False)
     assert run.model.shares == (0.5, 0.5)
-    with pytest.raises(ValueError, match=r"nothing is measured; DataParallel\(..., balance=True\)"):
+    with pytest.raises(ValueError, match=r"the model measures nothing; DataParallel\(..., balance=True\)"):
         Training(PAIR).model.rebalance()
 
 

@@ -165,11 +165,11 @@ def test_the_result_depends_on_the_order_of_the_members_alone() -> None:
 def test_wrong_calls_say_what_is_wrong() -> None:
     group = Group(PAIR)
     a, b = (ph.ones((2, 3), device=d) for d in PAIR)
-    with pytest.raises(ShapeError, match=r"got 1 tensors; expected 2, one per member of group of numpy\+numpy:no_f64"):
+    with pytest.raises(ShapeError, match=r"got 1 tensors; expected 2, one per device of group of numpy\+numpy:no_f64"):
         group.all_reduce([a])
     with pytest.raises(ShapeError, match=r"got shapes \[\(2, 3\), \(3, 2\)\]"):
         group.all_reduce([a, b.T])
-    with pytest.raises(DeviceMismatchError, match="the tensor of member 1 is on numpy; expected it on numpy:no_f64"):
+    with pytest.raises(DeviceMismatchError, match="the tensor of device 1 is on numpy; expected a tensor on numpy:no_f64"):
         group.all_reduce([a, a])
     with pytest.raises(ValueError, match="there is no reduction 'product'; expected one of sum, max, min"):
         group.all_reduce([a, b], "product")
@@ -177,7 +177,7 @@ def test_wrong_calls_say_what_is_wrong() -> None:
         group.all_reduce([a.long(), b.long()], "mean")
     with pytest.raises(ShapeError, match=r"sizes are \[1, 2\]; expected 2 sizes that add up to 2"):
         group.scatter(a, sizes=[1, 2])
-    with pytest.raises(ValueError, match="root is 2; expected a member from 0 to 1"):
+    with pytest.raises(ValueError, match="root is 2; expected a device number from 0 to 1"):
         group.broadcast(a, 2)
     with pytest.raises(ValueError, match="numpy occurs twice, as numpy; expected each device once"):
         Group(["numpy", "numpy"])

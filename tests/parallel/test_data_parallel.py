@@ -169,9 +169,9 @@ def test_wrong_calls_say_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="numpy occurs twice, as numpy; expected each device once"):
         DataParallel(gpt(), ["numpy", "numpy"])
     model = DataParallel(gpt(), PAIR)
-    with pytest.raises(ValueError, match="the model is on numpy, numpy:no_f64; expected a dtype alone"):
+    with pytest.raises(ValueError, match="the model is on numpy, numpy:no_f64; expected only a dtype"):
         model.to("numpy")
-    with pytest.raises(ValueError, match="assign=True would put parameters on other devices"):
+    with pytest.raises(ValueError, match="assign=True would move parameters away from the devices"):
         model.load_state_dict(gpt().state_dict(), assign=True)
     x = ph.zeros((4, 3), dtype=ph.int32, device="numpy")
     with pytest.raises(ph.errors.ShapeError, match=r"the arguments have \[3, 4\] rows"):

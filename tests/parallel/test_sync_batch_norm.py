@@ -168,8 +168,8 @@ def test_layers_gather_and_add() -> None:
     assert run(lambda r, x: (x.mean(), r.all_counts(len(x)))[1], 4) == (2, 1, 1)
 
 
-def test_replicas_that_part_ways_say_where() -> None:
-    with pytest.raises(ReplicaError, match="numpy: all_gather, numpy:no_f64: the end"):
+def test_diverging_replicas_raise_with_their_positions() -> None:
+    with pytest.raises(ReplicaError, match="numpy: all_gather, numpy:no_f64: finished"):
         run(lambda r, x: r.all_gather(x) if len(x) == 2 else x, 3, PAIR)
     with pytest.raises(ZeroDivisionError):
         run(lambda r, x: 1 / 0 if len(x) == 1 else r.all_gather(x), 3, PAIR)

@@ -1,4 +1,4 @@
-"""The machines of a plan: nodes with devices of one kind, links inside each, and network ports between them."""
+"""The machines of a plan: nodes with devices of one kind, links within each node, and network ports between nodes."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from polyhal.parallel.forecast.links import LINKS, ClusterLink, parse_link, rela
 _DEVICES = re.compile(r"(?:(?P<first>\d+)x)?(?:(?P<second>\d+)x)?(?P<device>[A-Za-z_].*)")
 _PORTS = re.compile(r"(?:(?P<ports>\d+)x)?(?P<link>.+)")
 _PER_NODE = 8
-"""Devices of a node, unless it is said."""
+"""Default number of devices per node."""
 _NETWORK = "infiniband-ndr"
-"""The network of a node, unless it is said: a port for each device, as in NVIDIA's DGX H200."""
+"""Default network of a node: one port per device, as in NVIDIA's DGX H200."""
 _UNBOUNDED = "64TiB"
-"""Memory of the device on which steps are captured, so that a step is captured even where it does not fit."""
+"""Memory of the device on which steps are captured: large enough to capture steps that do not fit the real device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Devices of one kind. Numbers run through a node before the next one begins."""
+    """Devices of one kind, numbered node by node."""
 
     device: str
-    """The profile of a simulated device, or the name of one of this machine."""
+    """Profile of a simulated device, or name of a device of this machine."""
     devices: int
     per_node: int
     memory: int
-    """Bytes of each device."""
+    """Bytes of memory per device."""
     peak: dict[str, float]
-    """Operations per second of each device, by dtype; empty if they are not known."""
+    """Peak operations per second of each device, by dtype; empty if unknown."""
     inside: ClusterLink
-    """Between two devices of a node; each has one."""
+    """Link between two devices of a node; each device has one."""
     between: ClusterLink
     """One port of a node's network."""
     ports: int
-    """Ports of each node, which its devices share."""
+    """Ports of each node, shared by its devices."""
     tracer: str = field(default="", compare=False)
-    """The device on which steps are captured."""
+    """Device on which steps are captured."""
 
     @property
     def nodes(self) -> int:
-        """Nodes that are used."""
+        """Number of nodes in use."""
         return -(-self.devices // self.per_node)
 
     @property
     def used_per_node(self) -> int:
-        """Devices that are used of each node."""
+        """Number of devices in use per node."""
         return min(self.devices, self.per_node)
 
     @property
     def port_share(self) -> float:
-        """Bytes per second between nodes that each device has while all use the network: at most its own ports."""
+        """Bytes per second between nodes for each device while all use the network: at most the bandwidth of its own ports."""
         own = max(1.0, self.ports / self.per_node)
         return self.between.bandwidth * min(own, self.ports / self.used_per_node)
 
     def of(self, devices: int) -> Cluster:
-        """The same nodes with another number of devices in use."""
+        """Return the cluster with another number of devices in use."""
         return replace(self, devices=devices)
 
     def open(self) -> Device:
-        """A device of this kind: a simulated one predicts times, computes nothing and has more memory than any."""
+        """Open the device on which steps are captured: a simulated one predicts times and computes nothing."""
         return Device(self.tracer)
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Cluster:
 
 
 class _Kind(NamedTuple):
-    """What is known of a device."""
+    """Properties of a kind of device."""
 
     name: str
     memory: int
@@ -87,14 +87,14 @@ class _Kind(NamedTuple):
 def parse_cluster(devices: str, link: str = "") -> Cluster:
     """Read devices such as `1024xh200`, or `128x8xh200` for nodes of 8, and links such as `nvlink4,8xinfiniband-ndr`.
 
-    A device is a simulated one, or one of this machine, such as `2xopencl:0`, whose times are measured. Links are that inside
-    a node and, after a comma, the ports of a node. Raises ValueError that says what is known.
+    A device is a simulated one, or one of this machine, such as `2xopencl:0`, whose times are measured. `link` names the link
+    within a node and, after a comma, the ports of a node. Raises ValueError that lists the known names.
     """
     match = _DEVICES.fullmatch(devices.strip())
     counts = [int(match[name]) for name in ("first", "second") if match[name]] if match else [0]
     if match is None or not all(counts):
         expected = "NUMBERxDEVICE or NODESxNUMBERxDEVICE, such as 1024xh200 or 128x8xh200"
-        raise ValueError(message(None, f"{devices!r} names no devices", expected=expected))
+        raise ValueError(message(None, f"invalid devices {devices!r}", expected=expected))
     kind, several = _find(match["device"].strip())
     total = several * (counts[0] if counts else 1)
     per_node = several if several > 1 else _PER_NODE
@@ -108,9 +108,9 @@ def parse_cluster(devices: str, link: str = "") -> Cluster:
 
 
 def _find(name: str) -> tuple[_Kind, int]:
-    """A simulated device, or else one of this machine, and how many the name stands for.
+    """Find a simulated device, or else one of this machine, and return it with the number of devices that the name covers.
 
-    Raises ValueError that lists the simulated ones, or says that devices of this machine differ.
+    Raises ValueError that lists the simulated devices, or says that devices of this machine differ.
     """
     backend: Any = Device("sim").backend
     known: dict[str, dict[str, Any]] = {p["profile"]: p for p in backend.profiles()}
@@ -128,15 +128,15 @@ def _find(name: str) -> tuple[_Kind, int]:
     device = devices[0]
     if len({d.info.name for d in devices}) > 1:
         expected = f"devices of one kind, or a list such as {','.join(d.name for d in devices)}"
-        raise ValueError(message(None, f"{name!r} stands for devices of several kinds", expected=expected))
+        raise ValueError(message(None, f"{name!r} matches devices of several kinds", expected=expected))
     return _Kind(device.name, device.info.memory, {}, relay_link(device), device.name), len(devices)
 
 
 def _parse_links(text: str, own: ClusterLink, per_node: int) -> tuple[ClusterLink, ClusterLink, int]:
-    """The link inside a node, a port of the network, and the number of ports."""
+    """Return the link inside a node, a port of the network, and the number of ports."""
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     if len(parts) > 2:
-        expected = "the link inside a node and, after a comma, that between nodes"
+        expected = "the link within a node and, after a comma, the link between nodes"
         raise ValueError(message(None, f"{len(parts)} links in {text!r}", expected=expected))
     inside = parse_link(parts[0]) if parts and parts[0] else own
     network = _PORTS.fullmatch(parts[1]) if len(parts) == 2 and parts[1] else None

@@ -1,4 +1,4 @@
-"""How long collectives take: latency and bytes on the links, for rings, trees, and both levels of a cluster.
+"""Times of collectives: latency and bytes on the links, for rings, trees, and the two levels of a cluster.
 
 Formulas: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
 """
@@ -13,26 +13,26 @@ from polyhal.parallel.forecast.cluster import Cluster
 
 @dataclass(frozen=True, slots=True)
 class DeviceGroup:
-    """Devices that communicate with each other, while all other groups of the same kind do so, too."""
+    """Devices that communicate with each other, at the same time as all other groups of the same kind."""
 
     local: int
-    """Members in each node."""
+    """Participants in each node."""
     nodes: int
 
     @property
     def size(self) -> int:
-        """All members."""
+        """Number of participants."""
         return self.local * self.nodes
 
 
 def group_of(cluster: Cluster, size: int, stride: int) -> DeviceGroup:
-    """The group of `size` devices whose numbers are `stride` apart."""
+    """Return the group of `size` devices whose numbers differ by `stride`."""
     local = max(1, min(size, cluster.used_per_node // stride))
     return DeviceGroup(local, -(-size // local))
 
 
 def all_reduce(cluster: Cluster, group: DeviceGroup, nbytes: float) -> float:
-    """Seconds until every member has the sum: inside nodes to shares, between nodes, and inside nodes to all of them."""
+    """Return the seconds of an all-reduce: reduce-scatter within nodes, all-reduce between nodes, all-gather within nodes."""
     if group.size == 1 or not nbytes:
         return 0.0
     inside = 2 * _ring(group.local, nbytes, cluster.inside.bandwidth, cluster.inside.latency)
@@ -44,7 +44,7 @@ def all_reduce(cluster: Cluster, group: DeviceGroup, nbytes: float) -> float:
 
 
 def reduce_scatter(cluster: Cluster, group: DeviceGroup, nbytes: float) -> float:
-    """Seconds until every member has its part of the sum of `nbytes`."""
+    """Return the seconds until every participant has its part of the sum of `nbytes`."""
     if group.size == 1 or not nbytes:
         return 0.0
     inside = _ring(group.local, nbytes, cluster.inside.bandwidth, cluster.inside.latency)
@@ -53,22 +53,22 @@ def reduce_scatter(cluster: Cluster, group: DeviceGroup, nbytes: float) -> float
 
 
 def all_gather(cluster: Cluster, group: DeviceGroup, nbytes: float) -> float:
-    """Seconds until every member has all `nbytes`, of which each had a part: a reduce-scatter backwards."""
+    """Return the seconds until every participant has all parts of `nbytes`: as long as a reduce-scatter."""
     return reduce_scatter(cluster, group, nbytes)
 
 
 def send(cluster: Cluster, stride: int, nbytes: float) -> float:
-    """Seconds from a device to the one whose number is `stride` higher."""
+    """Return the seconds of a transfer from a device to the one whose number is `stride` higher."""
     if stride < cluster.used_per_node:
         return cluster.inside.latency + nbytes / cluster.inside.bandwidth
     return cluster.between.latency + nbytes / cluster.port_share
 
 
 def _ring(members: int, nbytes: float, bandwidth: float, latency: float) -> float:
-    """Half of an all-reduce: every member sends a part to its neighbour, as often as there are others."""
+    """Return the seconds of half an all-reduce: `members - 1` steps, each a message to the neighbour."""
     return (members - 1) * (latency + nbytes / members / bandwidth)
 
 
 def _tree(members: int, nbytes: float, bandwidth: float, latency: float) -> float:
-    """All bytes up and down a tree of pairs, in chunks that follow each other."""
+    """Return the seconds of an all-reduce along a binary tree, up and down, in pipelined chunks."""
     return 2 * (math.ceil(math.log2(members)) * latency + nbytes / bandwidth) if members > 1 else 0.0

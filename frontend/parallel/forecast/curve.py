@@ -1,4 +1,4 @@
-"""How throughput grows with the number of devices, each time with the best strategy."""
+"""Scaling curves: throughput over the number of devices, each time with the best strategy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _BATCH = re.compile(r"(?P<samples>\d+)(?P<each>/device)?")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The samples of a step: a fixed number, or so many for each device."""
+    """Samples per step: a fixed number, or a number per device."""
 
     samples: int
     per_device: bool = False
 
     def of(self, devices: int) -> int:
-        """Samples on a number of devices."""
+        """Return the samples per step on a number of devices."""
         return self.samples * devices if self.per_device else self.samples
 
 
@@ -30,7 +30,7 @@ def parse_batch(text: str) -> Batch:
     """Read a number of samples, such as `512`, or `16/device`. Raises ValueError."""
     match = _BATCH.fullmatch(text.strip())
     if match is None or not int(match["samples"]):
-        raise ValueError(message(None, f"{text!r} is no batch", expected="a number such as 512, or 16/device"))
+        raise ValueError(message(None, f"invalid batch {text!r}", expected="a number such as 512, or 16/device"))
     return Batch(int(match["samples"]), match["each"] is not None)
 
 
@@ -41,13 +41,13 @@ class CurvePoint:
     devices: int
     prediction: Prediction
     efficiency: float
-    """Throughput per device, relative to the fewest devices on which the model fits."""
+    """Throughput per device, relative to the smallest number of devices on which the model fits."""
 
 
 def curve(forecaster: Forecaster, batch: Batch, required: Constraints | None = None) -> list[CurvePoint]:
-    """Search at 1, 2, 4, ... devices and at all of the cluster; numbers on which nothing fits are left out.
+    """Search at 1, 2, 4, ... devices and at all devices of the cluster; skip numbers on which nothing fits.
 
-    What is `required` of strategies holds for all devices; on fewer, degrees of parallelism are free.
+    `required` constrains strategies for all devices; on fewer devices the degrees of parallelism are free.
     """
     cluster = forecaster.cluster
     counts = [1 << n for n in range(cluster.devices.bit_length()) if 1 << n < cluster.devices] + [cluster.devices]

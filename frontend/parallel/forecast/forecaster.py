@@ -1,4 +1,4 @@
-"""Forecasts of a model on a cluster: predictions of strategies, whose passes are captured once each."""
+"""Forecasts of a model on a cluster: predictions of strategies from passes that are captured once each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from polyhal.parallel.forecast.strategy import Strategy
 from polyhal.parallel.forecast.trace import PassTrace, TraceKey, trace_pass
 
 DTYPES = ("float32", "bfloat16", "float16")
-"""float32, or a half dtype for automatic mixed precision."""
+"""Dtypes of training: float32, or a half dtype for automatic mixed precision."""
 
 
 class Forecaster:
     """Predicts training steps of one model on devices of one kind."""
 
     def __init__(self, recipe: ModelRecipe, cluster: Cluster, dtype: str = "float32") -> None:
-        """Raises ValueError for a dtype in which nothing is trained."""
+        """Raises ValueError for a dtype that training does not support."""
         if dtype not in DTYPES:
             raise ValueError(message(None, f"training in {dtype!r}", expected=", ".join(DTYPES)))
         self.recipe = recipe
@@ -32,7 +32,7 @@ class Forecaster:
         self._optimizer: OptimizerTrace | None = None
 
     def trace(self, key: TraceKey) -> PassTrace:
-        """A captured pass."""
+        """Return a captured pass, from the cache if possible."""
         found = self._traces.get(key)
         if found is None:
             found = self._traces[key] = trace_pass(self.recipe, self._device, key, self.dtype)
@@ -40,7 +40,7 @@ class Forecaster:
 
     @property
     def optimizer(self) -> OptimizerTrace:
-        """What a step of the optimizer costs."""
+        """Costs of an optimizer step."""
         if self._optimizer is None:
             model = self.recipe.build(min(self.recipe.layers, 2), self._device)
             self._optimizer = trace_optimizer(model, self._device)
@@ -49,8 +49,8 @@ class Forecaster:
     def predict(self, strategy: Strategy, cluster: Cluster | None = None) -> Prediction:
         """Predict a step.
 
-        Raises ValueError for a strategy that the model does not allow, and OutOfMemoryError if a tensor of a pass is larger
-        than what a device allocates at once.
+        Raises ValueError for a strategy that the model does not support, and OutOfMemoryError if a tensor of a pass exceeds
+        the largest allocation of a device.
         """
         recipe = self.recipe
         if strategy.pipeline > max(1, recipe.layers):
@@ -63,13 +63,13 @@ class Forecaster:
 
     @property
     def parameters(self) -> int:
-        """The number of parameters."""
+        """Number of parameters."""
         sizes = self.trace(TraceKey(1)).parameters
         nbytes = sum(sizes.before) + self.recipe.layers * sum(sizes.layer) + sum(sizes.after)
         return nbytes // dtypes.float32.itemsize
 
     def utilization(self, prediction: Prediction) -> float | None:
-        """The part of the devices' peak rate that the model's own operations take (MFU); None if they are not known.
+        """Return the model FLOPs utilization (MFU): a fraction of the devices' peak rate; None if the peak is unknown.
 
         6 operations per parameter and token, and attention's: Chowdhery et al., arXiv:2204.02311, appendix B.
         """

@@ -1,4 +1,7 @@
-"""Two lanes of a device: computing, and collectives beside it. A collective begins when what it needs is there."""
+"""Timeline of a device with a compute stream and a communication stream that overlap.
+
+A collective starts when its operands are ready and earlier collectives are complete.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +12,34 @@ from polyhal.parallel.forecast.stage import PassSpan, Seconds
 
 
 class Traffic(NamedTuple):
-    """What collectives do beside a pass."""
+    """Collectives that overlap with a pass."""
 
     gather: Seconds | None = None
-    """Before each span its parameters are gathered; None if they are there."""
+    """Time of the all-gather of a span's parameters; None if they are resident."""
     prefetch: int | None = None
-    """Spans before its own at which a gather begins; None for the start of the pass."""
+    """Number of spans by which a gather precedes its own span; None for the start of the pass."""
     reduce: Seconds | None = None
-    """Gradients are reduced in buckets; None if they are left alone."""
+    """Time of the reduction of a bucket of gradients; None if gradients are not reduced."""
     bucket: float = 0.0
     """Bytes of a bucket."""
 
 
 class LaneTimes(NamedTuple):
-    """When the lanes are done, in seconds from the start of the pass."""
+    """Completion times of both streams, in seconds from the start of the pass."""
 
     computed: float
     communicated: float
     busy: float
-    """Time of all collectives."""
+    """Total time of the collectives."""
 
     @property
     def end(self) -> float:
-        """When both are done."""
+        """Time at which both streams are complete."""
         return max(self.computed, self.communicated)
 
 
 def run_lanes(spans: Sequence[PassSpan], traffic: Traffic) -> LaneTimes:
-    """Carry spans out one after the other, with their collectives in the order in which they can begin."""
+    """Run spans one after the other, with their collectives in the order in which these can start."""
     now = free = busy = pending = 0.0
     arrived = [0.0] * len(spans)
 

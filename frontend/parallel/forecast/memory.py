@@ -1,4 +1,4 @@
-"""The memory of a stage on one device: what a strategy keeps whole, what it shares, and what passes leave behind."""
+"""The memory of a stage on one device: parameters, optimizer state and gradients, sharded or not, and activations."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ class StageMemory(NamedTuple):
     parameters: float
     state: float
     gradients: float
-    """Those that are there while temporaries need the most."""
+    """Gradients live at the peak of temporaries."""
     temporaries: float
-    """Activations, workspace and other values of passes."""
+    """Activations, workspace and other temporaries of passes."""
     communication: float
-    """Buckets, gathered parameters, and activations on their way."""
+    """Buckets, gathered parameters, and activations in flight."""
     fixed: float
     """Arguments, results and constants."""
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Sum of all kinds."""
         return sum(self)
 
 
 def stage_memory(
     trace: PassTrace, stage: Stage, strategy: Strategy, optimizer: OptimizerTrace, in_flight: int, bucket: float
 ) -> StageMemory:
-    """The most that a stage needs at once, with `in_flight` micro-batches between their two passes."""
+    """Return the peak memory of a stage with `in_flight` micro-batches between their two passes."""
     data = strategy.data
     whole = float(stage.parameters)
     share = owned_bytes(stage, strategy, bucket)
-    # With a shared optimizer, a device has copies of all parameters, and those that it owns.
+    # With a sharded optimizer, a device has copies of all parameters, in addition to the parameters that it owns.
     parameters = share if strategy.shard == "parameters" else whole + share if share < whole else whole
     peak, gradients = _peak(trace, stage, strategy, bucket)
     waiting = (in_flight - 1) * stage.layers * trace.kept
@@ -46,7 +46,7 @@ def stage_memory(
     if data > 1:
         parcels += 2 * min(bucket, stage.parameters)
     if strategy.shard == "parameters" and data > 1:
-        # The span that computes, and the one after it, whose parameters arrive.
+        # The current span, and the next one, whose parameters are being gathered.
         parcels += 2 * max(span.parameters for span in (*stage.forward, *stage.backward))
     return StageMemory(
         parameters=parameters,
@@ -59,7 +59,7 @@ def stage_memory(
 
 
 def owned_bytes(stage: Stage, strategy: Strategy, bucket: float) -> float:
-    """Bytes of the parameters that a device updates: the device that updates the most."""
+    """Return the bytes of the parameters that a device updates, for the device that updates the most."""
     if strategy.data == 1 or strategy.shard == "none":
         return float(stage.parameters)
     if strategy.shard == "parameters":
@@ -68,7 +68,7 @@ def owned_bytes(stage: Stage, strategy: Strategy, bucket: float) -> float:
 
 
 def _peak(trace: PassTrace, stage: Stage, strategy: Strategy, bucket: float) -> tuple[float, float]:
-    """The most bytes of temporaries and gradients at once: each of them."""
+    """Return the bytes of temporaries and of gradients at the peak of their sum."""
     best = (0.0, 0.0)
     complete = 0
     for back, spans in ((False, stage.forward), (True, stage.backward)):
@@ -80,7 +80,7 @@ def _peak(trace: PassTrace, stage: Stage, strategy: Strategy, bucket: float) -> 
 
 
 def _gradients(stage: Stage, strategy: Strategy, span: PassSpan, complete: tuple[int, int], bucket: float) -> float:
-    """Bytes of gradients while a span needs the most; `complete` are those computed before it and until its end."""
+    """Return the bytes of gradients at a span's peak; `complete` are those computed before its start and before its end."""
     shared = strategy.shard if strategy.data > 1 else "none"
     if shared == "parameters":
         return stage.gradients / strategy.data + sum(e.nbytes for e in span.gradients)

@@ -1,4 +1,4 @@
-"""The optimizer's step on a predicting device: AdamW with clipping of the gradients' norm, as `polyhal train` does it."""
+"""A captured optimizer step on a simulated device: AdamW with gradient norm clipping, as in `polyhal train`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from polyhal.steps.jit import jit
 
 @dataclass(frozen=True, slots=True)
 class OptimizerTrace:
-    """What a step costs for each byte of parameters."""
+    """Costs of an optimizer step as a function of the bytes of parameters."""
 
     least: float
     """Seconds of a step with few parameters."""
     seconds_per_byte: float
     state_per_byte: float
-    """Bytes of state."""
+    """Bytes of optimizer state per byte of parameters."""
 
     def seconds(self, nbytes: float) -> float:
-        """The time of a step on parameters of `nbytes`."""
+        """Return the time of a step on parameters of `nbytes`."""
         return self.least + self.seconds_per_byte * nbytes
 
 
 def trace_optimizer(model: Module, device: Device) -> OptimizerTrace:
-    """Capture a step on all parameters and one on half of them: kernels that stream memory take time in proportion to it."""
+    """Capture steps on all parameters and on half of them, and fit a line: the kernels are bound by memory bandwidth."""
     parameters = sorted(model.parameters(), key=lambda p: -p.nbytes)
     some = [parameters[0]] if len(parameters) < 3 else parameters[::2]
     all_bytes, some_bytes = (sum(p.nbytes for p in chosen) for chosen in (parameters, some))
@@ -43,7 +43,7 @@ def trace_optimizer(model: Module, device: Device) -> OptimizerTrace:
 
 
 def _step(parameters: Sequence[Any], device: Device) -> tuple[float, int]:
-    """Seconds of a step, and bytes of its state."""
+    """Return the seconds of a step, and the bytes of its state."""
     for p in parameters:
         p.grad = zeros(p.shape, p.dtype, device)
     optimizer = AdamW(parameters, lr=1e-3)

@@ -1,4 +1,4 @@
-"""What the busiest device owns if each parameter belongs to one device, as the optimizer of `DataParallel` divides its work."""
+"""Bytes of parameters on the busiest device if each parameter has one owner, as in the optimizer step of `DataParallel`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 
 def largest_share(sizes: Sequence[int], owners: int, bucket: float) -> int:
-    """Bytes of the owner that has the most. `sizes` are those of parameters in the order of the model.
+    """Return the bytes of the owner with the most parameters. `sizes` are the parameters' sizes in the order of the model.
 
-    As `parallel.replication` does it: bucket after bucket, the largest first, to the owner with the least so far.
+    The assignment is that of `parallel.replication`: bucket by bucket, the largest parameter first, to the least loaded owner.
     """
     load = [(0, i) for i in range(min(owners, len(sizes)))]
     for run in _runs(sizes, bucket):

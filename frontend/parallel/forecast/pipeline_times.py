@@ -1,4 +1,4 @@
-"""When the stages of a pipeline are done: one forward, one backward (1F1B), micro-batch after micro-batch.
+"""Completion times of the stages of a pipeline with the 1F1B schedule.
 
 Source: Narayanan et al., "PipeDream", arXiv:1806.03377, and arXiv:2104.04473 for the schedule with a flush at each step.
 """
@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 
 class StageTimes(NamedTuple):
-    """Seconds that a stage takes for one micro-batch."""
+    """Seconds per micro-batch of a stage."""
 
     forward: float
     backward: float
 
 
 def finish_times(stages: Sequence[StageTimes], passes: int, transfer: float) -> list[float]:
-    """Seconds until each stage has sent its last micro-batch back; `transfer` is the time from a stage to the next.
+    """Return the seconds until each stage has sent its last micro-batch back. `transfer` is the time between two stages.
 
-    After a few micro-batches for each stage, another one takes as long as the slowest stage: that is added for most of many.
+    After a few micro-batches per stage, each further one adds the time of the slowest stage, so the rest is extrapolated.
     """
     simulated = min(passes, 3 * len(stages))
     ends = _simulate(stages, simulated, transfer)
@@ -50,7 +50,7 @@ def _simulate(stages: Sequence[StageTimes], passes: int, transfer: float) -> lis
 
 
 def _order(stage: int, stages: int, passes: int) -> Iterator[tuple[int, bool]]:
-    """What a stage does: some micro-batches forward, then one forward and one back in turn, then the rest back."""
+    """Yield the tasks of a stage: some forward passes, then alternating forward and backward passes, then backward passes."""
     ahead = min(passes, stages - stage - 1)
     for number in range(ahead):
         yield number, False
@@ -64,7 +64,7 @@ def _order(stage: int, stages: int, passes: int) -> Iterator[tuple[int, bool]]:
 def _ready(
     done: dict[tuple[int, int, bool], float], stage: int, stages: int, number: int, back: bool, transfer: float
 ) -> float | None:
-    """When a micro-batch has come to a stage; None if that is not known yet."""
+    """Return the time at which a stage's input arrives; None if its producer has not run."""
     if back:
         source = (stage, number, False) if stage == stages - 1 else (stage + 1, number, True)
     else:

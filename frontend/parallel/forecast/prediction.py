@@ -1,4 +1,4 @@
-"""What a strategy costs on a cluster: the time of a step, what takes it, and the memory of each device."""
+"""Predicted costs of a strategy on a cluster: the time of a step, its breakdown, and the memory of each device."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from polyhal.parallel.forecast.strategy import Strategy
 from polyhal.parallel.forecast.trace import PassTrace
 
 BUCKET = float(BUCKET_BYTES)
-"""Bytes of gradients that are reduced together, as `DataParallel` does it."""
+"""Bytes of gradients that are reduced by one collective, as in `DataParallel`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A strategy, and what it costs. Times are in seconds per step, of the device that is done last."""
+    """A strategy with its costs. Times are in seconds per step, of the device that completes last."""
 
     strategy: Strategy
     seconds: float
     compute: float
-    """Kernels, the optimizer's included."""
+    """Kernels, including the optimizer's."""
     tensor: float
-    """Sums over devices that share layers, which computing waits for."""
+    """Tensor-parallel all-reduces, on the critical path."""
     data: float
-    """Gradients and parameters among copies, as far as computing waits for them."""
+    """Exposed data-parallel communication: gradients and parameters for which computation waits."""
     hidden: float
-    """The same, beside computing."""
+    """Data-parallel communication that overlaps with computation."""
     bubble: float
-    """Waiting for other stages of a pipeline, and for activations on their way."""
+    """Idle time between pipeline stages, including the transfer of activations."""
     memory: StageMemory
-    """Of the device that needs the most."""
+    """Memory of the device that needs the most."""
     layers: tuple[int, ...]
-    """Of each stage."""
+    """Number of layers per stage."""
 
     @property
     def communication_share(self) -> float:
-        """The part of the step in which a device waits for others."""
+        """Fraction of the step in which a device waits for others."""
         return 1 - self.compute / self.seconds
 
     @property
     def samples_per_second(self) -> float:
-        """Samples of all devices together."""
+        """Throughput of all devices."""
         return self.strategy.batch / self.seconds
 
 
 class _Costs:
-    """The collectives of a strategy."""
+    """Times of a strategy's collectives."""
 
     def __init__(self, cluster: Cluster, trace: PassTrace, strategy: Strategy) -> None:
         self.cluster = cluster
@@ -68,36 +68,36 @@ class _Costs:
         self.gather = partial(collectives.all_gather, cluster, self.data)
 
     def sum_tensor(self, nbytes: float) -> float:
-        """Seconds of a sum over the devices that share a layer."""
+        """Return the seconds of a sum over the devices that share a layer."""
         return collectives.all_reduce(self.cluster, self.tensor, nbytes)
 
     def sums(self) -> dict[Part, float]:
-        """Seconds of the sums in each part of a pass forward. Logits that are split need maxima and sums."""
+        """Return the seconds of the sums in each part of a forward pass. Split logits require maxima and sums."""
         layer = sum(map(self.sum_tensor, self.trace.sums))
         ends = (self.sum_tensor(n) for n in (self.trace.embedded, self.trace.logits_norm))
         return dict(zip(Part, (next(ends), layer, next(ends)), strict=True))
 
     def sums_back(self) -> dict[Part, float]:
-        """Seconds of the sums in each part of a pass back; layers that are computed again make theirs again."""
+        """Return the seconds of the sums in each part of a backward pass; recomputed layers repeat their sums."""
         layer = sum(map(self.sum_tensor, self.trace.sums)) * (2 if self.strategy.recompute else 1)
         output = self.sum_tensor(self.trace.sums[0]) if self.trace.logits_norm and self.trace.sums else 0.0
         return {Part.INPUT: 0.0, Part.LAYER: layer, Part.OUTPUT: output}
 
     def transfer(self) -> float:
-        """Seconds of an activation from a stage to the next."""
+        """Return the seconds of an activation's transfer from one stage to the next."""
         part = self.trace.boundary / self.strategy.tensor  # each device sends a part, and the next stage gathers them
         return collectives.send(self.cluster, self.stride, part) + collectives.all_gather(
             self.cluster, self.tensor, self.trace.boundary
         )
 
     def norm(self) -> float:
-        """Seconds of the sum of squares of gradients over all devices that have different ones."""
+        """Return the seconds of the all-reduce of the gradients' squared norm, over all devices with different gradients."""
         different = self.strategy.tensor * self.strategy.pipeline
         different *= self.strategy.data if self.strategy.shard != "none" else 1
         return collectives.all_reduce(self.cluster, group_of(self.cluster, different, 1), 4) if different > 1 else 0.0
 
     def tied(self) -> float:
-        """Seconds of the sum of the gradients of a table that the first and the last stage have."""
+        """Return the seconds of the gradient sum of a tied table, between the first and the last stage."""
         if self.strategy.pipeline == 1 or not self.trace.parameters.tied:
             return 0.0
         pair = DeviceGroup(1, 2) if self.stride >= self.cluster.used_per_node else DeviceGroup(2, 1)
@@ -106,24 +106,25 @@ class _Costs:
 
 @dataclass(frozen=True, slots=True)
 class _StagePasses:
-    """A stage with its collectives: seconds of the first pass forward, any other, any back, and the last one back."""
+    """A stage with its collectives: seconds of the first forward pass, other forward and backward passes, and the last one."""
 
     stage: Stage
     sums: float
-    """Of tensor sums in one pass forward and back."""
+    """Seconds of tensor-parallel sums in one forward and backward pass."""
     forward: float
     first_forward: float
     backward: float
     last_backward: float
     busy: float
-    """Collectives among copies in a step, hidden ones included."""
+    """Seconds of data-parallel collectives in a step, including overlapped ones."""
     optimizer: float
 
 
 def predict(
     trace: PassTrace, layers: int, cluster: Cluster, strategy: Strategy, optimizer: OptimizerTrace, bucket: float = BUCKET
 ) -> Prediction:
-    """Predict a step. `trace` is a pass of `strategy.micro_batch` samples, with layers split among `strategy.tensor`."""
+    """Predict a step. `trace` is a pass of `strategy.micro_batch` samples with layers split among `strategy.tensor`
+    devices."""
     costs = _Costs(cluster, trace, strategy)
     ranges = split_layers(trace, layers, strategy.pipeline) if strategy.pipeline > 1 else [(0, layers)]
     made = {r: make_stage(trace, layers, *r) for r in set(ranges)}
@@ -158,7 +159,7 @@ def predict(
 
 
 def _passes(stage: Stage, costs: _Costs, optimizer: OptimizerTrace, bucket: float) -> _StagePasses:
-    """The times of a stage's passes, with what they wait for."""
+    """Return the times of a stage's passes, including exposed communication."""
     strategy = costs.strategy
     forward = _with_sums(stage.forward, costs.sums())
     backward = _with_sums(stage.backward, costs.sums_back())
@@ -170,7 +171,7 @@ def _passes(stage: Stage, costs: _Costs, optimizer: OptimizerTrace, bucket: floa
     if strategy.shard == "parameters":
         there = run_lanes(forward, Traffic(costs.gather, 1))
         back = run_lanes(backward, Traffic(costs.gather, 1, costs.reduce, bucket))
-        # Reductions that a pass leaves behind delay the gathers of the next one, but not its first.
+        # Reductions still in flight at the end of a pass delay the gathers of the next pass, but not its first.
         busy = strategy.passes * (there.busy + back.busy)
         steady = max(back.computed, back.busy)
         return _StagePasses(stage, total_sums, there.computed, there.computed, steady, back.end, busy, update)
@@ -183,5 +184,5 @@ def _passes(stage: Stage, costs: _Costs, optimizer: OptimizerTrace, bucket: floa
 
 
 def _with_sums(spans: tuple[PassSpan, ...], sums: dict[Part, float]) -> tuple[PassSpan, ...]:
-    """Spans with the sums that they wait for."""
+    """Return spans whose times include the sums on which they depend."""
     return tuple(span._replace(seconds=span.seconds + sums[span.part]) for span in spans)

@@ -1,4 +1,4 @@
-"""Models that can be planned: how to build them with any number of layers, and what a batch and a loss are."""
+"""Models that can be planned: construction with any number of layers, shapes of a batch, and the loss."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ _CLASSES = 1000
 
 @dataclass(frozen=True, slots=True)
 class ModelRecipe:
-    """A model, as far as a plan needs it."""
+    """The properties of a model that a plan requires."""
 
     name: str
     build: Callable[[int, Device], Module]
-    """Make the model with a number of layers."""
+    """Function that builds the model with a number of layers."""
     loss: Callable[[Any, Tensor, Tensor], Tensor]
     inputs: tuple[int, ...]
-    """The shape of one sample."""
+    """Shape of one sample."""
     targets: tuple[int, ...]
     unit: str
-    """What is counted per second: tokens or images."""
+    """Unit of throughput: tokens or images."""
     layers: int = 0
-    """Equal layers one after the other; 0 for a model without, which is planned as a whole."""
+    """Number of equal consecutive layers; 0 for a model without such layers, which is planned as a whole."""
     layer_prefix: str = ""
-    """The path of the list of layers, with a dot at its end."""
+    """Path of the list of layers, with a trailing dot."""
     input_prefixes: tuple[str, ...] = ()
-    """Paths of modules before the first layer; all others outside of the layers come after the last."""
+    """Paths of modules before the first layer; all other modules outside of the layers come after the last."""
     tied: tuple[str, str] | None = None
-    """A parameter of the input side that is also used after the last layer, and its name there."""
+    """Name of a parameter of the input side that is also used after the last layer, and its name there."""
     split: TensorSplit | None = None
-    """How layers are split among devices; None if they cannot be."""
+    """Split of layers among devices; None if unsupported."""
 
     @property
     def units_per_sample(self) -> int:
-        """Tokens, or one image."""
+        """Number of tokens per sample, or 1 for an image."""
         return self.inputs[0] if self.unit == "tokens" else 1
 
     def batch(self, samples: int, device: Device) -> tuple[Tensor, Tensor]:
-        """Inputs and targets; what they contain does not matter."""
+        """Return inputs and targets of zeros: their values do not affect times."""
         kind = dtypes.int64 if self.unit == "tokens" else dtypes.float32
         x = zeros((samples, *self.inputs), kind, device)
         return x, zeros((samples, *self.targets), dtypes.int64, device)
 
 
 def gpt_recipe(name: str, config: GPTConfig) -> ModelRecipe:
-    """A GPT of any size."""
+    """Return the recipe of a GPT of any size."""
     return ModelRecipe(
         name,
         lambda layers, device: GPT(replace(config, n_layer=layers), device),
@@ -135,7 +135,7 @@ def _bert(name: str, config: BertConfig) -> ModelRecipe:
 
 
 def resnet_recipe(name: str, make: Callable[[Device], Module]) -> ModelRecipe:
-    """A network for images of 224 x 224 and 1000 classes, which is not taken apart."""
+    """Return the recipe of a network for images of 224 x 224 and 1000 classes, which is not divided into layers."""
     return ModelRecipe(
         name,
         lambda layers, device: make(device),
@@ -155,7 +155,7 @@ _PRESETS: dict[str, Callable[[str], ModelRecipe]] = {
     "gpt2-355m": lambda name: gpt_recipe(name, _gpt2(24, 16, 1024)),
     "gpt2-774m": lambda name: gpt_recipe(name, _gpt2(36, 20, 1280)),
     "gpt2-1.5b": lambda name: gpt_recipe(name, _gpt2(48, 25, 1600)),
-    # TinyLlama 1.1B, Llama 2 7B and 70B, by their config.json.
+    # Sizes from the config.json of TinyLlama 1.1B, Llama 2 7B and 70B.
     "llama-1b": lambda name: _llama(
         name,
         LlamaConfig(
@@ -179,13 +179,13 @@ _PRESETS: dict[str, Callable[[str], ModelRecipe]] = {
     "resnet50": lambda name: resnet_recipe(name, lambda device: resnet50(_CLASSES, device=device)),
 }  # fmt: skip
 MODELS = tuple(_PRESETS)
-"""Names of models."""
+"""Names of the preset models."""
 
 
 def find_model(name: str, context: int | None = None) -> ModelRecipe:
-    """Return a preset by name, or a model by a configuration file of GPT, Llama or BERT.
+    """Return a preset by name, or a model from a configuration file of GPT, Llama or BERT.
 
-    `context` replaces the length of sequences. Raises ValueError that says what is known, and OSError for a file.
+    `context` replaces the sequence length. Raises ValueError that lists the known names, and OSError for a file.
     """
     if name.lower() in _PRESETS:
         recipe = _PRESETS[name.lower()](name.lower())
@@ -207,7 +207,7 @@ def _with_context(recipe: ModelRecipe, context: int) -> ModelRecipe:
 
 
 def _from_file(path: Path) -> ModelRecipe:
-    """A model by the `config.json` of Hugging Face, or the settings of a `GPTConfig`."""
+    """Read the `config.json` of a Hugging Face model, or the settings of a `GPTConfig`."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Forecasts as plain data."""
+"""Forecasts as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyhal.parallel.forecast.unequal import UnequalForecaster, UnequalPlan
 
 
 def to_json(forecaster: Forecaster, found: Found, points: Sequence[CurvePoint]) -> dict[str, Any]:
-    """All that a plan tells."""
+    """Return the contents of a plan."""
     cluster, recipe = found.cluster, forecaster.recipe
     links = {
         name: {"name": link.name, "bytes_per_second": link.bandwidth, "latency_seconds": link.latency}
@@ -40,7 +40,7 @@ def to_json(forecaster: Forecaster, found: Found, points: Sequence[CurvePoint]) 
 
 
 def unequal_to_json(forecaster: UnequalForecaster, found: UnequalPlan) -> dict[str, Any]:
-    """All that a plan for several kinds of devices tells."""
+    """Return the contents of a plan for several kinds of devices."""
     first = forecaster.forecasters[0]
     return {
         "model": first.recipe.name,

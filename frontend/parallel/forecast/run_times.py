@@ -1,4 +1,4 @@
-"""Times of a captured step: predicted ones of a simulated device, measured ones of any other."""
+"""Times of a captured step: predicted on a simulated device, measured on any other."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _MEASURED_RUNS = 7
 
 
 class RunTimes(NamedTuple):
-    """One run of a step, in seconds."""
+    """Times of one run of a step, in seconds."""
 
     launches: list[tuple[Node | None, float]]
-    """Each launch, with the device's time for it."""
+    """Each launch with its device time."""
     host: float
-    """The host's time to submit all of them."""
+    """Host time to enqueue all launches."""
 
     @property
     def total(self) -> float:
-        """The device's time."""
+        """Device time of all launches."""
         return sum(seconds for _, seconds in self.launches)
 
 
 def time_runs(device: Device, run: Callable[[], object]) -> RunTimes:
-    """Run a captured step, several times on a device whose times vary."""
+    """Time a captured step: one run on a simulated device, medians of several runs on any other."""
     backend: Any = device.backend
     if hasattr(backend, "virtual_time"):
         return RunTimes(_launches(run), _host_seconds(device, run, lambda: backend.virtual_time * 1e-9))
@@ -39,7 +39,7 @@ def time_runs(device: Device, run: Callable[[], object]) -> RunTimes:
     host = statistics.median(_host_seconds(device, run, time.perf_counter) for _ in range(_MEASURED_RUNS))
     whole = statistics.median(_whole_seconds(device, run) for _ in range(_MEASURED_RUNS))
     launches = [(same[0][0], statistics.median(seconds for _, seconds in same)) for same in zip(*runs, strict=True)]
-    # Pauses between kernels are shared among them.
+    # Distribute the gaps between kernels over the launches.
     stretch = whole / sum(seconds for _, seconds in launches)
     return RunTimes([(node, seconds * stretch) for node, seconds in launches], min(host, whole))
 
@@ -51,7 +51,7 @@ def _launches(run: Callable[[], object]) -> list[tuple[Node | None, float]]:
 
 
 def _host_seconds(device: Device, run: Callable[[], object], clock: Callable[[], float]) -> float:
-    """The host's time to submit a captured step, by its clock."""
+    """Return the host time to enqueue a captured step, by `clock`."""
     device.synchronize()
     begin = clock()
     run()

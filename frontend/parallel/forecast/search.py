@@ -1,4 +1,4 @@
-"""The best strategy: all ways to factor a number of devices, as far as they fit the memory."""
+"""Search for the fastest strategy: all factorizations of a number of devices that fit the memory."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from polyhal.parallel.forecast.prediction import Prediction
 from polyhal.parallel.forecast.strategy import SHARDINGS, Constraints, Strategy
 
 _MOST_SAMPLES = 256
-"""Samples in one pass. Beyond, devices are busy in any case."""
+"""Maximum samples per pass. Devices are saturated at this size."""
 _SLOWER = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search has found on a number of devices."""
+    """Result of a search on a number of devices."""
 
     cluster: Cluster
     batch: int
     fitting: list[Prediction]
-    """The fastest first."""
+    """Strategies that fit, the fastest first."""
     too_large: list[Prediction]
-    """Those that need more memory than there is, the smallest first."""
+    """Strategies that exceed the memory, the smallest first."""
 
     @property
     def best(self) -> Prediction:
-        """The fastest. Raises OutOfMemoryError if none fits."""
+        """The fastest strategy. Raises OutOfMemoryError if none fits."""
         if self.fitting:
             return self.fitting[0]
         least = self.too_large[0]
@@ -45,7 +45,7 @@ class Found:
 
 
 def search(forecaster: Forecaster, cluster: Cluster, batch: int, required: Constraints | None = None) -> Found:
-    """Predict all strategies for `batch` samples in a step. Raises ValueError if there are none."""
+    """Predict all strategies for `batch` samples per step. Raises ValueError if there are none."""
     required = required or Constraints()
     fitting: list[Prediction] = []
     too_large: list[Prediction] = []
@@ -61,7 +61,7 @@ def search(forecaster: Forecaster, cluster: Cluster, batch: int, required: Const
 
 
 def _factors(forecaster: Forecaster, cluster: Cluster, required: Constraints) -> Iterator[tuple[int, int, int]]:
-    """Degrees of data, tensor and pipeline parallelism that use all devices. Layers are shared within a node."""
+    """Yield degrees of data, tensor and pipeline parallelism that use all devices. Layers are split within a node only."""
     recipe, devices = forecaster.recipe, cluster.devices
     for tensor in _divisors(devices):
         whole = tensor == 1 or (recipe.split is not None and recipe.split.allows(tensor))
@@ -78,7 +78,7 @@ def _factors(forecaster: Forecaster, cluster: Cluster, required: Constraints) ->
 def _predictions(
     forecaster: Forecaster, cluster: Cluster, batch: int, degrees: tuple[int, int, int], required: Constraints
 ) -> Iterator[Prediction]:
-    """Predictions for growing micro-batches, until none fits or the second in a row is no faster than the best."""
+    """Yield predictions for growing micro-batches, until none fits or two in a row are not faster than the best."""
     share = batch // degrees[0]
     best, slower = math.inf, 0
     wanted = [n for n in _divisors(share) if required.micro_batch in (None, n)]
@@ -103,7 +103,7 @@ def _predictions(
 
 
 def _attempt(forecaster: Forecaster, cluster: Cluster, strategy: Strategy) -> Prediction | None:
-    """The prediction of a strategy; None if one of its tensors is larger than what a device allocates at once."""
+    """Predict a strategy; None if one of its tensors exceeds a device's largest allocation."""
     try:
         return forecaster.predict(strategy, cluster)
     except OutOfMemoryError:
@@ -115,13 +115,13 @@ def _divisors(number: int) -> list[int]:
 
 
 def _nothing(forecaster: Forecaster, cluster: Cluster, batch: int) -> str:
-    """Why there is no strategy at all."""
+    """Return the error message for a search space without strategies."""
     split = forecaster.recipe.split
     facts = f"each tensor can be allocated, a batch of {batch} is a multiple of the copies of the model"
     facts += f", {forecaster.recipe.layers} layers can be stages" if forecaster.recipe.layers else ", no stages"
     facts += f", and layers are shared by a divisor of {', '.join(map(str, split.divides))}" if split else ""
     return message(
         None,
-        f"no such strategy for {cluster.devices} devices and a batch of {batch}",
+        f"no strategy for {cluster.devices} devices and a batch of {batch} satisfies the constraints",
         expected=f"data * tensor * pipeline = {cluster.devices}, where {facts}",
     )

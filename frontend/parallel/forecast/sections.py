@@ -1,4 +1,4 @@
-"""Which launches and which bytes of a captured pass belong to which part of the model."""
+"""Attribution of a captured pass's launches and memory to parts of the model."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from polyhal.parallel.forecast.trace import Section
 
 _BEFORE, _AFTER = -1, -2
-"""Parts that are no layers."""
+"""Parts outside of the layers: input and output side."""
 
 
 class SectionFinder:
-    """Takes a captured pass apart.
+    """Divides a captured pass into sections.
 
-    `sections` are the input side, layers, output side and loss, and the same backwards: those of a `PassTrace`.
+    `sections` are the input side, layers, output side and loss of the forward pass, then of the backward pass, as in a
+    `PassTrace`.
     """
 
     def __init__(
@@ -57,18 +58,18 @@ class SectionFinder:
         )  # fmt: skip
 
     def _producer(self, output: int) -> int:
-        """The position of the node that makes an output."""
+        """Return the position of the node that makes an output."""
         graph = self._graph
         return graph.producer_index(graph.root(graph.outputs[output]))
 
     def _parts(self) -> list[tuple[int, bool]]:
-        """For each node its part, and whether it belongs to the backward pass."""
+        """Return for each node its part, and whether it belongs to the backward pass."""
         tags = [self._layer(node.origin.module if node.origin is not None else "") for node in self._graph.nodes]
         parts: list[tuple[int, bool]] = []
         for back, start, stop in ((False, 0, self._loss + 1), (True, self._loss + 1, len(tags))):
             tagged = [k for k in range(start, stop) if tags[k] is not None]
             first, last = (tagged[0], tagged[-1]) if tagged else (stop, stop)
-            # Forward, the input side is first; backward, the output side.
+            # The forward pass begins with the input side, the backward pass with the output side.
             outer = (_AFTER, _BEFORE) if back and self._prefix else (_BEFORE, _AFTER if self._prefix else _BEFORE)
             current = outer[0]
             for k in range(start, stop):
@@ -83,13 +84,13 @@ class SectionFinder:
         return parts
 
     def _layer(self, module: str) -> int | None:
-        """The number of the layer that a module belongs to; None for none."""
+        """Return the number of a module's layer; None outside of the layers."""
         if not self._prefix or not module.startswith(self._prefix):
             return None
         return int(module.removeprefix(self._prefix).partition(".")[0])
 
     def _live(self) -> np.ndarray:
-        """Bytes of temporaries that are live at each node, without gradients that outlive the pass."""
+        """Return the bytes of temporaries that are live at each node, without gradients that outlive the pass."""
         gradients = self._executable.plan.gradients
         live = np.zeros(len(self._graph.nodes) + 1, np.int64)
         intervals: list[LiveInterval] = [
@@ -104,7 +105,8 @@ class SectionFinder:
         return live
 
     def _kept(self, parts: list[tuple[int, bool]], live: np.ndarray, layers: int) -> int:
-        """What is live when a layer begins, beyond what was when the one before began."""
+        """Return the growth of live bytes from the start of one layer to the start of the next: the activations that it
+        keeps."""
         if not layers:
             return 0
         starts = [next(k for k, part in enumerate(parts) if part == (i, False)) for i in range(layers)]
@@ -125,7 +127,7 @@ class SectionFinder:
             section.own_with_gradients = max(section.own_with_gradients, own + complete[part, back])
 
     def _add_times(self, parts: list[tuple[int, bool]], times: RunTimes, gradients: dict[int, list[int]]) -> None:
-        """Add launches, and the host's time for each, which is the same for all."""
+        """Add launches, and an equal part of the host time for each."""
         from polyhal.parallel.forecast.trace import GradientEvent
 
         positions = {id(node): k for k, node in enumerate(self._graph.nodes)}
@@ -140,10 +142,10 @@ class SectionFinder:
                 section.gradients += [GradientEvent(section.seconds, n) for n in pending.pop(0)[1]]
 
     def _gradients(self, model: Module, parts: list[tuple[int, bool]]) -> dict[int, list[int]]:
-        """Bytes of the gradients that each node completes, by its position.
+        """Return the bytes of the gradients that each node completes, by position.
 
-        An op may complete small gradients of many layers at once. A step that sends gradients reads them layer by layer, so
-        that there each is complete with its own layer, as it is taken to be here.
+        One op may complete small gradients of many layers. A data-parallel step reads gradients layer by layer, so there each
+        is complete with its own layer; the same is assumed here.
         """
         captured, graph = self._executable.captured, self._graph
         outputs = {id(tensor): output for tensor, output in captured.live_outs}

@@ -1,4 +1,4 @@
-"""A stage of a pipeline, or the whole model: the layers that one device computes, as spans of time."""
+"""A stage of a pipeline, or the whole model: the layers of one device, as spans of time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyhal.parallel.forecast.trace import GradientEvent, PassTrace, Section
 
 
 class Part(Enum):
-    """What of a model a span computes."""
+    """Part of a model that a span covers."""
 
     INPUT = auto()
     LAYER = auto()
@@ -25,18 +25,18 @@ class PassSpan(NamedTuple):
     seconds: float
     gradients: tuple[GradientEvent, ...]
     parameters: int
-    """Bytes of the parameters that it reads."""
+    """Bytes of the parameters that the span reads."""
     own: int
-    """Bytes of temporaries, without what the stage's earlier layers keep."""
+    """Bytes of temporaries, without activations that the stage's earlier layers keep."""
     own_with_gradients: int
-    """The same with its gradients, each from the moment when it is complete."""
+    """Bytes of temporaries and of the span's gradients, each from its completion."""
     below: int
-    """How many of the stage's layers keep values meanwhile."""
+    """Number of the stage's layers that keep activations meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Consecutive layers, with the input side and the output side of the model where they are."""
+    """Consecutive layers, with the input side in the first stage and the output side in the last."""
 
     forward: tuple[PassSpan, ...]
     backward: tuple[PassSpan, ...]
@@ -53,7 +53,7 @@ class Stage:
 
     @property
     def seconds(self) -> float:
-        """A pass forward and back."""
+        """Time of a forward and a backward pass."""
         return sum(s.seconds for s in self.forward) + sum(s.seconds for s in self.backward)
 
     @property
@@ -63,7 +63,7 @@ class Stage:
 
 
 def make_stage(trace: PassTrace, total: int, start: int, stop: int) -> Stage:
-    """The stage of layers `start` to `stop` of `total`."""
+    """Build the stage of layers `start` to `stop - 1` of `total`."""
     first, last = start == 0, stop == total
     sizes = trace.parameters
     layer_bytes, count = sum(sizes.layer), stop - start
@@ -95,7 +95,7 @@ def make_stage(trace: PassTrace, total: int, start: int, stop: int) -> Stage:
 
 
 def _effective(sections: Sequence[Section]) -> list[float]:
-    """The time of each section, which ends no earlier than the host has submitted its kernels."""
+    """Return the time of each section, which ends no earlier than the host has enqueued its kernels."""
     end = host = 0.0
     times: list[float] = []
     for section in sections:
@@ -112,7 +112,7 @@ def _stretched(section: Section, seconds: float) -> list[GradientEvent]:
 
 
 def split_layers(trace: PassTrace, layers: int, stages: int) -> list[tuple[int, int]]:
-    """Ranges of layers for each stage, so that the slowest stage is as fast as possible.
+    """Return the range of layers of each stage that minimizes the time of the slowest stage.
 
     The input side counts for the first stage, the output side for the last.
     """
@@ -127,7 +127,7 @@ def split_layers(trace: PassTrace, layers: int, stages: int) -> list[tuple[int, 
 
 
 def _balanced(costs: Sequence[float], parts: int) -> list[tuple[int, int]]:
-    """Consecutive ranges, none of them empty, whose largest sum is the least that halving finds."""
+    """Divide costs into non-empty consecutive ranges; bisection minimizes the largest sum."""
     low, high = max(costs), sum(costs)
     for _ in range(40):
         middle = (low + high) / 2
@@ -138,7 +138,7 @@ def _balanced(costs: Sequence[float], parts: int) -> list[tuple[int, int]]:
 
 
 def _filled(costs: Sequence[float], limit: float, parts: int) -> list[int]:
-    """The ends of ranges that are filled up to a limit, but leave a layer for each range after them."""
+    """Return the ends of ranges that are filled up to a limit, but leave a layer for each later range."""
     ends: list[int] = []
     total = 0.0
     for number, cost in enumerate(costs):
@@ -151,4 +151,4 @@ def _filled(costs: Sequence[float], limit: float, parts: int) -> list[int]:
 
 
 Seconds = Callable[[float], float]
-"""The time of a collective for a number of bytes."""
+"""Function from a number of bytes to the time of a collective."""

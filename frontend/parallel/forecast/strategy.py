@@ -1,4 +1,4 @@
-"""How a step is divided among devices: copies of the model, parts of layers, stages of layers, and what copies share."""
+"""Division of a step among devices: data, tensor and pipeline parallelism, and sharding among model replicas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from polyhal.hal.errors import message
 
 SHARDINGS = ("none", "optimizer", "parameters")
-"""What copies of a model share: nothing, the optimizer's state (ZeRO), or parameters and gradients, too (FSDP).
+"""State that is sharded among replicas of a model: none, the optimizer's (ZeRO), or also parameters and gradients (FSDP).
 
 Sources: Rajbhandari et al., arXiv:1910.02054; Zhao et al., arXiv:2304.11277.
 """
@@ -18,30 +18,30 @@ _EXAMPLE = "data=8,tensor=4,pipeline=2,micro=1,shard=optimizer,recompute"
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One way to divide a step. `data * tensor * pipeline` devices take part."""
+    """One way to divide a step. It uses `data * tensor * pipeline` devices."""
 
     data: int = 1
-    """Copies of the model, each with a part of the batch."""
+    """Replicas of the model, each with a part of the batch."""
     tensor: int = 1
-    """Devices that share each layer."""
+    """Devices among which each layer is split."""
     pipeline: int = 1
-    """Stages of layers, through which micro-batches go (1F1B)."""
+    """Stages of layers that process successive micro-batches (1F1B)."""
     micro_batch: int = 1
     """Samples in one pass."""
     passes: int = 1
-    """Passes of each copy per step: micro-batches of a pipeline, or batches whose gradients are added up."""
+    """Passes of each replica per step: micro-batches of a pipeline, or steps of gradient accumulation."""
     shard: str = "none"
     recompute: bool = False
-    """Whether layers keep only their inputs for the backward pass, and are computed again."""
+    """Whether layers keep only their inputs for the backward pass, and are recomputed."""
 
     @property
     def devices(self) -> int:
-        """Devices that take part."""
+        """Number of devices in use."""
         return self.data * self.tensor * self.pipeline
 
     @property
     def batch(self) -> int:
-        """Samples of a step."""
+        """Samples per step."""
         return self.data * self.micro_batch * self.passes
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a strategy must have; None for what is free."""
+    """Required properties of a strategy; None for unconstrained ones."""
 
     data: int | None = None
     tensor: int | None = None
@@ -63,7 +63,7 @@ class Constraints:
     recompute: bool | None = None
 
     def allows(self, strategy: Strategy) -> bool:
-        """Whether a strategy has all that is required."""
+        """Return whether a strategy satisfies all constraints."""
         names = ("data", "tensor", "pipeline", "micro_batch", "shard", "recompute")
         return all(getattr(self, name) in (None, getattr(strategy, name)) for name in names)
 
@@ -72,7 +72,7 @@ _NAMES = {"data": "data", "tensor": "tensor", "pipeline": "pipeline", "micro": "
 
 
 def parse_constraints(text: str) -> Constraints:
-    """Read a text such as `data=8,tensor=4,shard=optimizer`; what it leaves out is free. Raises ValueError."""
+    """Parse constraints such as `data=8,tensor=4,shard=optimizer`; others are None. Raises ValueError."""
     values: dict[str, int | str | bool] = {}
     for part in (p.strip() for p in text.split(",") if p.strip()):
         match = _FORM.fullmatch(part)
@@ -85,5 +85,5 @@ def parse_constraints(text: str) -> Constraints:
             values["recompute"] = name == "recompute"
         else:
             expected = f"{', '.join(f'{n}=NUMBER' for n in _NAMES)}, shard={'|'.join(SHARDINGS)}, recompute or no-recompute"
-            raise ValueError(message(None, f"{part!r} is no part of a strategy", expected=f"{expected}; as in {_EXAMPLE}"))
+            raise ValueError(message(None, f"invalid constraint {part!r}", expected=f"{expected}; as in {_EXAMPLE}"))
     return Constraints(**values)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""One device's part of a model whose layers are split among several: slices of weights, and fewer heads.
+"""One device's part of a model with layers split among several devices: slices of weights, and fewer heads.
 
-Source: Shoeybi et al., "Megatron-LM", arXiv:1909.08053. The first linear layer of a pair is split by its outputs (columns), the
-second by its inputs (rows), so that a pair needs one sum over the devices, of its results.
+Source: Shoeybi et al., "Megatron-LM", arXiv:1909.08053. The first linear layer of a pair is split by its outputs (columns),
+the second by its inputs (rows), so that a pair requires one sum over the devices, of the second layer's results.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from polyhal.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class TensorSplit:
-    """Which weights are split, by the ends of their modules' paths."""
+    """Weights that are split, by suffixes of their modules' paths."""
 
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     heads: tuple[tuple[str, str], ...]
-    """Modules with an attribute that counts heads, and its name."""
+    """Suffix of a module's path and name of its attribute that counts heads."""
     embedding: str
-    """Path of the table of tokens, which is split by tokens."""
+    """Path of the token table, which is split by tokens."""
     head: str
-    """Path of the layer that makes logits, which is split by tokens, too; empty if there is none."""
+    """Path of the layer of logits, which is also split by tokens; empty if there is none."""
     divides: tuple[int, ...]
-    """Numbers that the degree must divide."""
+    """Numbers that must be multiples of the degree."""
 
     def allows(self, degree: int) -> bool:
-        """Whether layers can be split among so many devices."""
+        """Return whether layers can be split among `degree` devices."""
         return all(n % degree == 0 for n in self.divides)
 
     def is_row(self, path: str) -> bool:
-        """Whether a module's results are summed over the devices."""
+        """Return whether a module's results are summed over the devices."""
         return _ends(path, self.rows)
 
     def apply(self, model: Module, degree: int) -> None:

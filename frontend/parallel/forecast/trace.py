@@ -1,6 +1,6 @@
-"""A captured training step on a predicting device, taken apart: input side, layers, output side, forward and backward.
+"""A captured training step on a simulated device, divided into input side, layers and output side, forward and backward.
 
-Layers are equal, so a step is captured with three of them: the second stands for all between the first and the last.
+Layers are equal, so three of them are captured: the second represents all layers between the first and the last.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _CAPTURED_LAYERS = 3
 
 
 class TraceKey(NamedTuple):
-    """What a captured step depends on."""
+    """Parameters of a captured step."""
 
     samples: int
-    """The batch of one pass."""
+    """Samples in one pass."""
     split: int = 1
     """Devices among which layers are split."""
     recompute: bool = False
-    """Whether layers keep their inputs only, and are computed again in the backward pass."""
+    """Whether layers keep only their inputs, and are recomputed in the backward pass."""
     accumulate: bool = False
-    """Whether gradients are added to those of passes before."""
+    """Whether gradients are accumulated over passes."""
 
 
 class GradientEvent(NamedTuple):
-    """A gradient that is complete some seconds after the start of its section."""
+    """A gradient with the seconds from the start of its section to its completion."""
 
     seconds: float
     nbytes: int
@@ -48,51 +48,51 @@ class GradientEvent(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """A part of a step."""
+    """Time and memory of a part of a step."""
 
     seconds: float = 0.0
-    """The device's time."""
+    """Device time."""
     host_seconds: float = 0.0
-    """The host's time to submit its kernels."""
+    """Host time to enqueue its kernels."""
     gradients: list[GradientEvent] = field(default_factory=list)
     own: int = 0
-    """The most bytes that are live in it, without parameters, gradients and what layers before keep."""
+    """Peak bytes live in the section, without parameters, gradients and activations of earlier layers."""
     own_with_gradients: int = 0
-    """The same with its own gradients, each from the moment when it is complete."""
+    """Peak bytes including the section's own gradients, each from its completion."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassTrace:
-    """One pass through a model and back, by sections."""
+    """One forward and backward pass of a model, by sections."""
 
     before: Section
-    """The input side: all of a model without layers."""
+    """Input side; the whole model if it has no layers."""
     forward: list[Section]
-    """The captured layers."""
+    """Captured layers."""
     after: Section
-    """The output side and the loss."""
+    """Output side and loss."""
     after_backward: Section
     backward: list[Section]
-    """The captured layers, the first one first."""
+    """Captured layers, in the order of the model."""
     before_backward: Section
     kept: int
-    """Bytes that a layer keeps from its forward pass to its backward pass."""
+    """Bytes of activations that a layer keeps from its forward pass to its backward pass."""
     parameters: ParameterBytes
     fixed: int
-    """Bytes of arguments, results, constants and state apart from the optimizer's."""
+    """Bytes of arguments, results, constants and state, without the optimizer's."""
     overhead: float
-    """By how much the memory of temporaries is larger than the most bytes that are live in it."""
+    """Ratio of the memory of temporaries to its peak of live bytes: fragmentation."""
     boundary: int
-    """Bytes that a layer passes to the next."""
+    """Bytes of the activations between two layers."""
     sums: tuple[int, ...]
-    """Bytes of each result of a layer that is summed over the devices that share the layer."""
+    """Bytes of each tensor-parallel sum of a layer."""
     embedded: int
-    """Bytes of the input side's result, which is such a sum, too; 0 if the input side is whole on each device."""
+    """Bytes of the input side's result, which is also summed over devices; 0 if each device has the whole input side."""
     logits_norm: int
-    """Bytes per pass for maxima and sums of logits that are split among devices; 0 if they are not."""
+    """Bytes per pass of maxima and sums of split logits; 0 if logits are not split."""
 
     def layer(self, number: int, count: int) -> int:
-        """The captured layer that stands for layer `number` of `count`."""
+        """Return the index of the captured layer that represents layer `number` of `count`."""
         captured = len(self.forward)
         if number == 0 or captured == 1:
             return 0
@@ -100,17 +100,17 @@ class PassTrace:
 
 
 class ParameterBytes(NamedTuple):
-    """Bytes of parameters, tensor by tensor, by where they are used."""
+    """Bytes of each parameter, by section."""
 
     before: list[int]
     layer: list[int]
     after: list[int]
     tied: int
-    """Bytes of the input side's parameter that the output side uses as well; 0 for none."""
+    """Bytes of the input side's parameter that the output side also uses; 0 without tied weights."""
 
 
 def trace_pass(recipe: ModelRecipe, device: Device, key: TraceKey, dtype: Any) -> PassTrace:
-    """Capture a pass through the model on a device that predicts times, and take it apart.
+    """Capture a pass of the model on a device that predicts times, and divide it into sections.
 
     `dtype` is float32, or a half dtype for automatic mixed precision. Raises OutOfMemoryError and ValueError.
     """
@@ -127,7 +127,7 @@ def trace_pass(recipe: ModelRecipe, device: Device, key: TraceKey, dtype: Any) -
     memory = executable.memory_report().devices[0]
     found = SectionFinder(recipe, model, executable, times, device)
     fixed = sum(kind.nbytes for kind in (memory.state, memory.constants, memory.arguments, memory.results))
-    if key.accumulate:  # the gradients are among the arguments
+    if key.accumulate:  # the memory report counts accumulated gradients as arguments
         fixed -= sum(p.grad.buffer.nbytes for p in model.parameters() if p.grad is not None)
     split_table = key.split > 1 and recipe.split is not None
     return PassTrace(
@@ -144,7 +144,7 @@ def trace_pass(recipe: ModelRecipe, device: Device, key: TraceKey, dtype: Any) -
 
 
 def _captured(recipe: ModelRecipe, model: Module, key: TraceKey, dtype: Any) -> Jitted[[Tensor, Tensor], Tensor]:
-    """The pass as a captured step."""
+    """Return the pass as a captured step."""
     parameters = list(model.parameters())
     for p in parameters:
         p.grad = zeros(p.shape, p.dtype, p.device) if key.accumulate else None
@@ -162,7 +162,7 @@ def _captured(recipe: ModelRecipe, model: Module, key: TraceKey, dtype: Any) -> 
 
 
 class _Observer:
-    """Notes the results of layers and of the modules whose results are summed, and makes layers compute again."""
+    """Records the sizes of layers' results and of tensor-parallel sums, and makes layers recompute."""
 
     def __init__(self, recipe: ModelRecipe, model: Module, key: TraceKey) -> None:
         self.boundary = 0
@@ -183,7 +183,7 @@ class _Observer:
         self.boundary = result.nbytes
 
     def _sum(self, module: Module, args: Any, result: Tensor) -> None:
-        if not self.boundary:  # else it is computed again
+        if not self.boundary:  # later calls are recomputations
             self.sums.append(result.nbytes)
 
 

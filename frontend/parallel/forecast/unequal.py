@@ -1,4 +1,4 @@
-"""Data parallelism on devices of several kinds: shares of the batch that all of them finish at the same time."""
+"""Data parallelism on devices of several kinds: divides the batch so that all kinds finish at the same time."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from polyhal.parallel.forecast.strategy import SHARDINGS, Constraints, Strategy
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The devices of one kind."""
+    """Samples and prediction of the devices of one kind."""
 
     cluster: Cluster
     samples: int
-    """Of each device; 0 for devices that would only slow the others down."""
+    """Samples per device; 0 for devices that would slow the others down."""
     prediction: Prediction | None
-    """None for devices without samples."""
+    """Prediction; None for devices without samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnequalPlan:
-    """How a batch is shared."""
+    """Division of a batch among kinds of devices."""
 
     batch: int
     shares: list[Share]
     seconds: float
     alone: float
-    """Seconds of a step on the fastest kind alone; infinite if the batch does not fit there."""
+    """Seconds of a step on only the fastest kind; infinite if the batch does not fit."""
     shard: str
 
 
 class UnequalForecaster:
-    """Predicts training steps on devices of several kinds, all of which have a copy of the model."""
+    """Predicts training steps on devices of several kinds, each with a replica of the model."""
 
     def __init__(self, recipe: ModelRecipe, kinds: Sequence[Cluster], dtype: str) -> None:
-        """Raises ValueError for a dtype in which nothing is trained."""
+        """Raises ValueError for a dtype that training does not support."""
         self.kinds = kinds
         self.forecasters = [Forecaster(recipe, kind, dtype) for kind in kinds]
         self._known: dict[tuple[int, int, str], float] = {}
 
     def plan(self, batch: int, required: Constraints) -> UnequalPlan:
-        """Find the shares of a batch. Raises ValueError, and OutOfMemoryError if it does not fit."""
+        """Find the division of a batch. Raises ValueError, and OutOfMemoryError if it does not fit."""
         if any(n not in (None, 1) for n in (required.tensor, required.pipeline)):
             raise ValueError(message(None, "layers or stages on unequal devices", expected="tensor=1 and pipeline=1"))
         shards = [s for s in SHARDINGS if required.shard in (None, s)]
@@ -57,13 +57,13 @@ class UnequalForecaster:
         return min(plans, key=lambda p: p.seconds)
 
     def _plan(self, batch: int, shard: str) -> UnequalPlan | None:
-        """The plan with one sharding; None if the batch does not fit."""
+        """Return the plan for one kind of sharding; None if the batch does not fit."""
         kinds = range(len(self.kinds))
         counts = [kind.devices for kind in self.kinds]
         samples = [0] * len(self.kinds)
         left = batch
         while left > 0:
-            # One more sample for each device of the kind that has it done first.
+            # One more sample for each device of the kind that would finish it first.
             candidates = [k for k in kinds if counts[k] <= left or not any(counts[j] <= left for j in kinds)]
             times = {k: self._seconds(k, samples[k] + 1, shard) for k in candidates}
             best = min(times, key=lambda k: times[k])
@@ -81,11 +81,11 @@ class UnequalForecaster:
         )  # fmt: skip
 
     def _predict(self, kind: int, samples: int, shard: str) -> Prediction:
-        """A step of one kind of devices, among all of them."""
+        """Predict a step of one kind of devices as part of all devices."""
         return self.forecasters[kind].predict(Strategy(self._all, micro_batch=samples, shard=shard), self._joined(kind))
 
     def _seconds(self, kind: int, samples: int, shard: str) -> float:
-        """The time of a step, between those of powers of two; infinite if it does not fit the memory."""
+        """Return the time of a step, interpolated between powers of two; infinite if it does not fit the memory."""
         below = 1 << samples.bit_length() - 1
         low, high = (self._captured_seconds(kind, n, shard) for n in (below, 2 * below))
         if math.isinf(high):
@@ -93,7 +93,7 @@ class UnequalForecaster:
         return low + (high - low) * (samples - below) / below
 
     def _captured_seconds(self, kind: int, samples: int, shard: str) -> float:
-        """The time of a step by its own capture."""
+        """Return the time of a step from a capture with this number of samples."""
         key = (kind, samples, shard)
         if key not in self._known:
             strategy = Strategy(self._all, micro_batch=samples, shard=shard)
@@ -112,13 +112,13 @@ class UnequalForecaster:
         return sum(kind.devices for kind in self.kinds)
 
     def _joined(self, kind: int) -> Cluster:
-        """All devices as one node, whose links are the slowest."""
+        """Return all devices as one node that has the slowest link."""
         slowest = min((k.inside for k in self.kinds), key=lambda link: link.bandwidth)
         return replace(self.kinds[kind], devices=self._all, per_node=self._all, inside=slowest)
 
 
 def _fitting_seconds(forecaster: Forecaster, cluster: Cluster, strategy: Strategy) -> float:
-    """The time of a step; infinite if it does not fit the memory."""
+    """Return the time of a step; infinite if it does not fit the memory."""
     try:
         prediction = forecaster.predict(strategy, cluster)
     except OutOfMemoryError:
@@ -127,7 +127,7 @@ def _fitting_seconds(forecaster: Forecaster, cluster: Cluster, strategy: Strateg
 
 
 def parse_kinds(devices: str, link: str) -> list[Cluster]:
-    """Read a list such as `2xh200,4xrx480`; all devices are in one node. Raises ValueError that says what is known."""
+    """Parse a list such as `2xh200,4xrx480`; all devices are in one node. Raises ValueError that lists the known names."""
     kinds = [parse_cluster(part, link) for part in devices.split(",")]
     if "," in link:
         raise ValueError(message(None, f"a network in {link!r}", expected="one link, because all devices are in one node"))
