@@ -1,4 +1,4 @@
-"""Calibration: short micro-benchmarks of a real device, from which the simulator makes a profile of it."""
+"""Calibration: short micro-benchmarks of a real device, to which the simulator fits a profile."""
 
 from __future__ import annotations
 

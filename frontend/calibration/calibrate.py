@@ -1,4 +1,4 @@
-"""Calibration of one device from beginning to end: measure, and let the simulator make a profile of it."""
+"""Calibration of a device: runs all measurements, and fits a profile of the simulator to them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from polyhal.hal.ops import FUNCTIONS
 
 _DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64)
 _LONG = 3e-4
-"""Seconds of a product from which on its rate says how fast the device is."""
+"""Minimum seconds of a product whose rate is the device's throughput."""
 _LARGEST = 8192
 _ROUNDS = 3
 _PARTS = 32
-"""No operand takes more than this part of the device's memory."""
+"""Maximum fraction of the device's memory for an operand, as a divisor."""
 
 
 def measure(
@@ -33,7 +33,7 @@ def measure(
     progress: Callable[[str], None] = lambda text: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Measurements:
-    """Run the micro-benchmarks on a device. `progress` is told what is measured; `clock` is that of `Stopwatch`."""
+    """Run the micro-benchmarks on a device. `progress` receives the name of each; `clock` is passed to `Stopwatch`."""
     begin = time.perf_counter()
     stopwatch = Stopwatch(device, clock)
     progress("the driver")
@@ -62,7 +62,7 @@ def _samples(
     for workload in MicroBenchmarks(stopwatch.device, rate, limit).all(supported):
         progress(workload.what)
         step = captured(workload.prepare())
-        # A simulated device may have too little memory for all of them, and its times are the same at each try.
+        # A simulated device may lack memory for all operands, and its times do not vary: the step is dropped after one timing.
         prepared.append((_nothing if stopwatch.is_virtual else step, calls_of(step)))
         seconds.append(stopwatch.replays(step))
     for number in range(0 if stopwatch.is_virtual else _ROUNDS - 1):
@@ -72,11 +72,11 @@ def _samples(
 
 
 def _nothing() -> None:
-    """Stand for a step that is no longer needed."""
+    """No-op: replaces a step that is no longer needed."""
 
 
 def _product_rate(stopwatch: Stopwatch) -> float:
-    """Operations per second of a product that is large enough for the device."""
+    """Return the operations per second of a product that saturates the device."""
     side, seconds = 128, 0.0
     while seconds < _LONG and side < _LARGEST:
         side *= 2

@@ -1,4 +1,4 @@
-"""What a device's driver costs: steps of many tiny products, which take next to no time themselves."""
+"""Overhead of a device's driver, from steps of many tiny products whose execution takes almost no time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.random import randn
 
 _FEW, _MANY = 1, 65
-"""Products in a step."""
+"""Number of products in a short and in a long step."""
 _SIDE = 8
 
 
 def driver_times(stopwatch: Stopwatch) -> DriverTimes:
-    """Time a driver. What is once in a step and what each kernel takes follow from a short step and a long one."""
+    """Time a driver. Costs per step and per kernel follow from a short and a long step."""
     few, many = (captured(_chain(stopwatch, n)) for n in (_FEW, _MANY))
     enqueue_few, enqueue_many = stopwatch.enqueue(few), stopwatch.enqueue(many)
     replay = max(0.0, (enqueue_many - enqueue_few) / (_MANY - _FEW))
@@ -23,7 +23,7 @@ def driver_times(stopwatch: Stopwatch) -> DriverTimes:
 
 
 def _chain(stopwatch: Stopwatch, length: int) -> Step:
-    """Products that need each other's results, so that none is left out and none are merged."""
+    """Return a chain of products, each of the previous result, so that none is eliminated or fused."""
     factors = [randn(_SIDE, _SIDE, device=stopwatch.device) for _ in range(length + 1)]
 
     def run() -> object:

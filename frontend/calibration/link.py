@@ -1,4 +1,4 @@
-"""How fast tensors get to a device and back."""
+"""Bandwidth and latency of copies from a device."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from polyhal.creation import zeros
 from polyhal.hal.diagnostics.measurements import LinkTimes
 
 _SMALL, _LARGE = 1 << 10, 1 << 24
-"""Elements of float32."""
+"""Numbers of float32 elements."""
 
 
 def link_times(stopwatch: Stopwatch) -> LinkTimes:
-    """Read tensors back. What copies take whatever their size, the wait included, is the latency."""
+    """Time reads of a small and of a large tensor. The latency is the part that does not depend on size, with the wait."""
     small, large = (_read(stopwatch, n) for n in (_SMALL, _LARGE))
     bandwidth = 4 * (_LARGE - _SMALL) / max(large - small, 1e-9)
     return LinkTimes(bandwidth, max(0.0, small - 4 * _SMALL / bandwidth))

@@ -1,8 +1,8 @@
-"""The micro-benchmarks: sweeps of single ops over sizes that no model has on purpose.
+"""Micro-benchmarks: sweeps of single ops over regular sizes, which are not taken from models.
 
-Predictions of training steps are compared with measurements to show what the simulator is worth. So nothing here is taken from
-these steps: each sweep goes through sizes in a regular way, and all of its results count alike. Sizes are chosen for the speed
-of the device, so that one call takes about a millisecond.
+The simulator is evaluated by predictions of training steps. So no benchmark here is taken from these steps: each sweep covers
+a regular range of sizes, and all of its results have equal weight. Sizes depend on the speed of the device, so that one call
+takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from polyhal.random import randn
 from polyhal.tensor import Tensor
 
 Prepare = Callable[[], Callable[[], object]]
-"""Makes operands, and returns what is captured and timed."""
+"""Function that allocates operands and returns the function to capture and time."""
 _COPIES = 6
-"""Calls of a small op in one step, on operands of their own. Even smaller ones would be grouped to one kernel."""
+"""Calls of a small op per step, each on its own operands. Still smaller ones would be grouped into one kernel."""
 
 
 class MicroBenchmark(NamedTuple):
@@ -31,7 +31,7 @@ class MicroBenchmark(NamedTuple):
 
 
 class MicroBenchmarks:
-    """The micro-benchmarks of a device that computes `rate` operations per second in products of float32.
+    """Micro-benchmarks of a device that performs `rate` operations per second in float32 products.
 
     No operand is larger than `limit` bytes.
     """
@@ -41,10 +41,10 @@ class MicroBenchmarks:
         self._limit = limit
         self._flops = rate * 1e-3
         self._scale = max(1, round((self._flops / 2e8) ** 0.5))
-        """How many times as large as on two processor cores small operands are."""
+        """Size of small operands relative to two CPU cores."""
 
     def all(self, dtypes: tuple[DType, ...]) -> Iterator[MicroBenchmark]:
-        """All of them; products in several dtypes."""
+        """Yield all benchmarks; products in several dtypes."""
         yield from self._memory()
         for dtype in dtypes:
             yield from self._products(dtype)
@@ -60,7 +60,7 @@ class MicroBenchmarks:
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def _memory(self) -> Iterator[MicroBenchmark]:
-        """Sums of two vectors, of 1.5 MB to 200 MB, and on fast devices more; several short ones in a step."""
+        """Yield sums of two vectors, of 1.5 MB to 200 MB, and more on fast devices; several short ones per step."""
         for power in range(17, 25 + (self._scale > 1) * 3):
             copies = _COPIES if power < 19 else 1
             if 4 << power > self._limit:
@@ -74,7 +74,7 @@ class MicroBenchmarks:
     # --- products -------------------------------------------------------------------------------------------------
 
     def _products(self, dtype: DType) -> Iterator[MicroBenchmark]:
-        """Cubes, tall, wide and deep ones, each plain, with transposed weights, and as the gradient of weights."""
+        """Yield square, tall, wide and deep products: plain, with transposed weights, as the weight gradient, and fused."""
         side = 1 << max(4, round((self._flops / 2) ** (1 / 3)).bit_length() - 1)
         for m, k, n in ((2, 1, 1), (1, 2, 1), (1, 1, 2), (3, 1, 1), (1, 1, 1)):
             shape = (m * side, k * side, n * side)
@@ -99,7 +99,7 @@ class MicroBenchmarks:
     # --- attention ------------------------------------------------------------------------------------------------
 
     def _attention(self) -> Iterator[MicroBenchmark]:
-        """Sequences of three lengths, with and without a causal mask, and their gradients."""
+        """Yield attention of three lengths, with and without a causal mask, and its gradients."""
         for length in (48, 96, 192):
             for width in (16, 48):
                 heads = max(1, round(self._flops / (4 * length * length * width)))
@@ -122,7 +122,8 @@ class MicroBenchmarks:
     # --- convolutions ---------------------------------------------------------------------------------------------
 
     def _convolutions(self) -> Iterator[MicroBenchmark]:
-        """Images of four sizes by three numbers of channels, which grow alone, so that images and weights do, too."""
+        """Yield convolutions for all combinations of image sizes and channels, so that images and weights vary
+        independently."""
         for stride in (1, 2):
             for row in (10, 20, 40) if stride == 1 else (12, 24):
                 for channels in (24, 96, 320):
@@ -150,7 +151,7 @@ class MicroBenchmarks:
     # --- pooling --------------------------------------------------------------------------------------------------
 
     def _pooling(self) -> Iterator[MicroBenchmark]:
-        """Windows side by side and windows that overlap, and their gradients."""
+        """Yield pooling with disjoint and with overlapping windows, and its gradients."""
         for row in (24, 48, 96):
             for window in (2, 3):
                 for gradient in (False, True):
@@ -160,7 +161,7 @@ class MicroBenchmarks:
                     yield MicroBenchmark(name, partial(self._pool, size, gradient))
 
     def _pool(self, size: tuple[int, int, int], gradient: bool) -> Callable[[], object]:
-        # Windows side by side take next to no time.
+        # Disjoint windows take almost no time.
         runs = [self._pool_once(size, gradient) for _ in range(_COPIES if size[2] == 2 else 1)]
         return lambda: [run() for run in runs]
 
@@ -176,7 +177,7 @@ class MicroBenchmarks:
     # --- ops on every element ---------------------------------------------------------------------------------------
 
     def _pointwise(self) -> Iterator[MicroBenchmark]:
-        """Ops of the other families on operands of half a megabyte, which caches hold, several in a step."""
+        """Yield ops of the other families, several per step, on operands of half a megabyte, which fit caches."""
         for rows, columns in ((800, 160), (160, 800)):
             size = (rows * self._scale, columns * self._scale)
             for name, make in _POINTWISE.items():

@@ -1,4 +1,4 @@
-"""How fast a device multiplies and adds in registers, without any memory: what efficiencies of kernels are shares of."""
+"""Peak rate of multiply-adds in registers, without memory accesses: the reference for efficiencies of kernels."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from polyhal.hal.ops.opdef import OpFunction
 from polyhal.hal.ops.user_kernels import kernel
 
 _ACCUMULATORS, _ITERATIONS = 16, 2048
-"""Sixteen sums, of one vector register each, hide the latency of a multiply-add without spilling."""
+"""Sixteen accumulators, of one vector register each, hide the latency of a multiply-add without spilling."""
 _VECTOR_BYTES = 64
 _WIDEST = 16
 """Lanes of OpenCL's widest vectors."""
-# Written with operators, which every compiler contracts: PoCL calls a function for the fma of a vector.
+# Operators instead of fma(): every compiler contracts them, while PoCL calls a function for the fma of a vector.
 _TEXT = f"""
 {{head}}
 __kernel void multiply_add(__global const T *x, __global T *out) {{{{
@@ -34,7 +34,7 @@ __kernel void multiply_add(__global const T *x, __global T *out) {{{{
 
 
 def peak_rates(stopwatch: Stopwatch) -> dict[str, float]:
-    """Operations per second by dtype, two for each multiply-add. Nothing for dtypes and devices without such a kernel."""
+    """Return operations per second by dtype, two for each multiply-add; without dtypes that the device does not support."""
     rates = {d.name: _rate(stopwatch, d) for d in (float32, float16, float64)}
     return {name: rate for name, rate in rates.items() if rate}
 
@@ -43,16 +43,16 @@ def _rate(stopwatch: Stopwatch, dtype: DType) -> float:
     device = stopwatch.device
     features = device.backend.capabilities.features
     if dtype not in device.backend.capabilities.compute or (dtype is float16 and features.get("fp16") != "True"):
-        return 0.0  # kernels then compute in float32
+        return 0.0  # kernels compute in float32
     cpu = device.type.value == "cpu"
-    # As many lanes as the widest vectors have: a compiler splits those that are too wide, and GPUs have lanes of their own.
+    # On CPUs as many lanes as the widest vectors have, which compilers split if necessary; GPUs vectorize across work items.
     width = min(_WIDEST, _VECTOR_BYTES // dtype.itemsize) if cpu else 1
     items = int(features.get("compute_units", 1)) * (64 if cpu else 256 * 32)
     run = _multiply_add(dtype, width, items, 1 if cpu else 256)
     x = full((width * items,), 1e-3, dtype=dtype, device=device)
     try:
         step = captured(lambda: run(x))
-    except PolyhalError:  # its driver has no OpenCL C, or none for this dtype
+    except PolyhalError:  # no OpenCL C, or no support for this dtype
         return 0.0
     seconds = min(stopwatch.replays(step) for _ in range(3))
     return 2.0 * _ACCUMULATORS * _ITERATIONS * width * items / seconds

@@ -1,6 +1,6 @@
-"""Times captured steps on a device: by the clock of the host, or on a simulated device by its virtual time.
+"""Times captured steps on a device: with the host's clock, or in virtual time on a simulated device.
 
-The shortest time counts: what else runs on the machine can only make a step slower. A loaded machine is slow for seconds at a
+The shortest time counts: other work on the machine can only make a step slower. A loaded machine is slow for seconds at a
 time, so steps are timed in several rounds.
 """
 
@@ -18,37 +18,37 @@ from polyhal.steps.jit import Jitted, jit
 
 Step = Callable[[], object]
 _RUNS_BEFORE = 4
-"""A captured step is recorded twice before it is only replayed."""
+"""Runs before timing: the first two record and plan the step."""
 _SECONDS = 0.004
-"""Of one sample: so many replays that the wait at the end does not matter, and so few that some samples are not interrupted."""
+"""Seconds per sample: enough replays to hide the final wait, few enough that some samples are not interrupted."""
 _SAMPLES = 8
 _PAUSE = 0.001
-"""Between samples: threads of a driver that spin go to sleep, and other programs get their turn."""
+"""Seconds between samples: spinning threads of a driver go to sleep, and other programs run."""
 
 
 class Stopwatch:
     """Times steps on one device."""
 
     def __init__(self, device: Device, clock: Callable[[], float] = time.perf_counter) -> None:
-        """`clock` gives seconds; it may be `time.process_time` for a processor of one core, on which others work, too."""
+        """`clock` returns seconds; `time.process_time` suits a CPU device on one core that other programs share."""
         self.device = device
         self._clock = clock
         self.is_virtual = hasattr(device.backend, "virtual_time")
 
     def now(self) -> float:
-        """Seconds: of virtual time on a simulated device."""
+        """Return the time in seconds; virtual time on a simulated device."""
         backend: Any = self.device.backend
         return backend.virtual_time / 1e9 if self.is_virtual else self._clock()
 
     def replays(self, step: Step) -> float:
-        """Seconds per replay, of many in a row: the longer of what host and device need."""
-        if self.is_virtual:  # without what one replay takes more because the host waits for it
+        """Return the seconds per replay of many in a row: the longer of host time and device time."""
+        if self.is_virtual:  # subtract the host's wait at the end
             return (self._round(step, 5) - self._round(step, 1)) / 4
         number = max(1, round(_SECONDS / max(self._round(step, 2) / 2, 1e-7)))
         return self.shortest(lambda: self._round(step, number)) / number
 
     def enqueue(self, step: Step) -> float:
-        """Seconds of the host to submit a replay to a device that has nothing to do."""
+        """Return the host seconds to enqueue a replay on an idle device."""
 
         def once() -> float:
             self.device.synchronize()
@@ -59,11 +59,11 @@ class Stopwatch:
         return self.shortest(once, 4 * _SAMPLES)
 
     def turnaround(self, step: Step) -> float:
-        """Seconds from a replay's submission until the host that waits for it goes on."""
+        """Return the seconds from the start of a replay until a waiting host continues."""
         return self.shortest(lambda: self._round(step, 1), 4 * _SAMPLES)
 
     def shortest(self, once: Callable[[], float], samples: int = _SAMPLES) -> float:
-        """The shortest time of some samples; virtual time is the same at each."""
+        """Return the shortest time of some samples; one sample suffices in virtual time."""
         if self.is_virtual:
             return once()
         times = []
@@ -90,9 +90,9 @@ def captured(run: Step) -> Jitted[[], object]:
 
 
 def calls_of(step: Jitted[[], object]) -> tuple[MeasuredCall, ...]:
-    """What a captured step runs on the device, fused as passes left it; views are no calls.
+    """Return the calls of a captured step on the device after fusion, without views.
 
-    Ops that were broken up into others, because the device has no kernel for them, stand for all of these together.
+    If passes decompose ops for which the device has no kernel, the recorded calls are returned instead.
     """
     recorded, run = (_calls(graph) for graph in (step.steps[-1].graph, step.steps[-1].executable.graph))
     return recorded if len(run) > len(recorded) else run

@@ -1,8 +1,8 @@
 """The typer application: its commands, its version option, and its exit codes.
 
 To add a command, write `commands/NAME.py` with a function `NAME` (or a typer application `app` for a group of
-subcommands), add the name to `COMMANDS`, and show the command in the README. Its tests go to `tests/cli`: a file of its
-own, or `test_cli_inspection.py` if it prints facts; bad arguments are a row of a table in `test_cli_bad_input.py`.
+subcommands), add the name to `COMMANDS`, and show the command in the README. Its tests belong in `tests/cli`: in a file of
+their own, or in `test_cli_inspection.py` if it prints facts; bad arguments are a row of a table in `test_cli_bad_input.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMMANDS = (
     "trace",
     "plan",
 )
-"""The modules of `commands/`, in the order of the help."""
+"""Modules of `commands/`, in the order of the help."""
 
 app = typer.Typer(
     name="polyhal",
@@ -47,7 +47,7 @@ app = typer.Typer(
 )
 
 _USAGE_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-"""The base class of all usage errors, looked up by name: newer versions of typer bundle their own copy of click."""
+"""Base class of all usage errors, looked up by name: newer versions of typer bundle their own copy of click."""
 
 
 def _register(name: str) -> None:
@@ -63,7 +63,7 @@ def _register(name: str) -> None:
 
 
 def _unwrapped(docstring: str) -> str:
-    """Join the lines of each paragraph: typer keeps line breaks, which are right for the source, not for a terminal."""
+    """Join the lines of each paragraph: typer keeps line breaks, which suit the source, not a terminal."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(docstring).split("\n\n"))
 
 
@@ -89,8 +89,8 @@ def _options(
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 2 for bad input, 130 if interrupted."""
     try:
-        # Outside standalone mode typer returns exit codes and raises usage errors, so all errors can be shown alike.
-        # Arguments that are given are not those that the process was started with, nor is its name that of the command.
+        # Outside standalone mode typer returns exit codes and raises usage errors, so that all errors are shown in one form.
+        # Explicit arguments replace the arguments and the name of the process.
         given = {} if arguments is None else {"args": list(arguments), "prog_name": "polyhal"}
         code = app(**given, standalone_mode=False)
     except _USAGE_ERROR as error:
@@ -103,7 +103,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         fail("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader closed the pipe, as in `polyhal devices | head -1`. Discard what is still buffered.
+        # The reader closed the pipe, as in `polyhal devices | head -1`. Discard the remaining buffered output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code if isinstance(code, int) else 0

@@ -1,4 +1,4 @@
-"""The devices of a run, as options name them."""
+"""The devices of a run, from the options --device and --devices."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from polyhal.training import OptionError
 
 @dataclass(frozen=True, slots=True)
 class ChosenDevices:
-    """Opened devices, and the option that named them; none if the default device was taken."""
+    """Opened devices, and the option that named them; no option for the default device."""
 
     opened: tuple[Device, ...]
     option: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, device: Any, devices: Any) -> ChosenDevices:
-        """Open what --device or --devices names. Raises OptionError, DeviceUnavailableError."""
+        """Open the devices of --device or --devices. Raises OptionError, DeviceUnavailableError."""
         if device is not None and devices is not None:
             raise OptionError(message(None, "--device and --devices are both given", expected="one of them"))
         if devices is None:
@@ -38,18 +38,18 @@ class ChosenDevices:
 
     @property
     def arguments(self) -> str:
-        """The option, as it continues a command line, to use the same devices again."""
+        """Option that selects the same devices, to append to a command line."""
         return "".join(f" {shlex.quote(x)}" for x in self.option)
 
     @property
     def first(self) -> str:
-        """The option for a command that uses one device: the first."""
+        """Option for a command that uses one device: the first."""
         if len(self.opened) == 1:
             return self.arguments.replace(" --devices ", " --device ")
         return f" --device {shlex.quote(self.opened[0].name)}"
 
     def explain(self) -> str:
-        """Each device, and why it was chosen."""
+        """Return each device, and the reason why it was chosen."""
         if not self.option:
             return f"device: {registry().explain_default()}"
         if len(self.opened) == 1:
@@ -60,7 +60,7 @@ class ChosenDevices:
 
 
 def _text(name: str, value: Any) -> str | None:
-    """A name, which a configuration file may give as another type. Raises OptionError."""
+    """Return a name, which may have another type in a configuration file. Raises OptionError."""
     if value is not None and not isinstance(value, str):
         raise OptionError(message(None, f"{name} is {value!r}", expected="text"))
     return value

@@ -12,7 +12,7 @@ from polyhal.training.options import OptionError, unknown_name
 
 _TABLE = "train"
 _ALTERNATIVES = (("steps", "epochs"), ("device", "devices"))
-"""Two ways each to give the length of a run, and where it runs."""
+"""Pairs of alternative options, for the length of a run and for its devices."""
 
 
 def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
@@ -24,13 +24,13 @@ def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
         data = toml.parse(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise OptionError(message(None, f"{path} is not text", expected="a TOML file in UTF-8")) from None
-    except ValueError as error:  # numbers of thousands of digits raise no TOMLDecodeError
+    except ValueError as error:  # numbers of thousands of digits do not raise TOMLDecodeError
         raise OptionError(message(None, f"{path} is not valid TOML: {error}")) from None
     except OSError as error:
         problem = f"--config {path} cannot be read: {error.strerror}"
         raise OptionError(message(None, problem, expected="a TOML file")) from error
     if _exceeds_toml(data):
-        raise OptionError(message(None, f"{path} has an integer beyond 64 bits, which TOML has not"))
+        raise OptionError(message(None, f"{path} has an integer beyond 64 bits, which TOML does not support"))
     table = data.pop(_TABLE, {})
     if not isinstance(table, dict):
         expected = f"a table [{_TABLE}] or settings at the top level"
@@ -45,7 +45,7 @@ def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
 
 
 def _exceeds_toml(value: Any) -> bool:
-    """Whether there is an integer that Python's reader takes, but whose text may be longer than Python writes."""
+    """Return whether a value contains an integer that Python parses, but may be unable to print."""
     parts = [value]
     while parts:
         part = parts.pop()
@@ -57,7 +57,7 @@ def _exceeds_toml(value: Any) -> bool:
 
 
 def merged(file: Mapping[str, Any], command_line: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the file overridden by those of the command line, where None means that an option is absent."""
+    """Return the options of the file, overridden by the command line's, where None marks an absent option."""
     options = {**file, **{k: v for k, v in command_line.items() if v is not None}}
     for alternatives in _ALTERNATIVES:
         chosen = [k for k in alternatives if command_line.get(k) is not None]

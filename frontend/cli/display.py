@@ -1,4 +1,4 @@
-"""What commands share on the terminal: units, tables, plain lines, a status line, and JSON."""
+"""Terminal output of commands: units, tables, plain lines, a status line, and JSON."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def say(console: Console, line: str, style: str = "") -> None:
 
 
 def say_wrapped(console: Console, line: str, style: str = "") -> None:
-    """Print a line of prose. On a terminal it is wrapped at words, with the margin of its first line and two columns more.
+    """Print a line of prose. On a terminal it is wrapped at words, with an indentation of two more columns than its first
+    line.
 
-    A word that is longer than a line, as a path may be, is not broken.
+    Words that are longer than a line, such as paths, are not broken.
     """
     if not console.is_terminal:
         say(console, line, style)
@@ -42,7 +43,7 @@ def say_wrapped(console: Console, line: str, style: str = "") -> None:
 
 
 def is_live(console: Console) -> bool:
-    """Whether the console is a terminal that can move its cursor, so that a line may be redrawn."""
+    """Return whether the console is a terminal that can move its cursor, so that a line can be redrawn."""
     return console.is_terminal and not console.is_dumb_terminal
 
 
@@ -71,19 +72,19 @@ def plain_table(*titles: str, right: Iterable[str] = ()) -> Table:
 
 
 def memory(nbytes: int) -> str:
-    """A number of bytes in MiB or GiB; "unknown" for 0."""
+    """Format a number of bytes in MiB or GiB; "unknown" for 0."""
     if not nbytes:
         return "unknown"
     return f"{nbytes / 2**30:.1f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.0f} MiB"
 
 
 def count(number: int, singular: str, plural: str = "") -> str:
-    """A number with its noun, as in "1 kernel" and "2 kernels"."""
+    """Format a number with its noun, as in "1 kernel" and "2 kernels"."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as m:ss or h:mm:ss."""
+    """Format seconds as m:ss or h:mm:ss."""
     if seconds is None:
         return "-:--"
     minutes, rest = divmod(round(seconds), 60)
@@ -92,5 +93,5 @@ def duration(seconds: float | None) -> str:
 
 
 def kernel_time(seconds: float) -> str:
-    """The time of one kernel call, in ms or us."""
+    """Format the time of one kernel call, in ms or us."""
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"

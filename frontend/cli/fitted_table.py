@@ -1,4 +1,4 @@
-"""A table that breaks no word: on a narrow terminal, each row becomes a few lines."""
+"""A table that never breaks words: on a narrow terminal, each row takes several lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INDENT = 4
 class FittedTable(Table):
     """A table whose columns are at least as wide as their longest word.
 
-    On a terminal that is too narrow for that, a row is one line with its first cells, and below it the other cells, each after
+    On a terminal that is narrower, a row is one line with its first cells, followed by lines with the other cells, each after
     the title of its column.
     """
 
@@ -23,7 +23,7 @@ class FittedTable(Table):
         _, right, _, left = self.padding
         spare = options.max_width - (left + right) * len(self.columns) - sum(map(_least_width, self.columns))
         if spare >= 0:
-            # The widths that Rich computes may exceed the terminal together, so that it would cut lines.
+            # The sum of the widths that Rich computes may exceed the terminal, so that it would cut lines.
             for column in sorted(self.columns, key=_whole_width):
                 least = _least_width(column)
                 column.width = least + min(spare, _whole_width(column) - least)

@@ -1,6 +1,6 @@
 """Errors on the command line: one sentence on standard error and an exit code, never a traceback.
 
-Errors in the user's input exit with code 2, defects of Polyhal with code 1, so that scripts can tell them apart.
+Errors in the user's input exit with code 2, defects of Polyhal with code 1, so that scripts can distinguish them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ R = TypeVar("R")
 BAD_INPUT = 2
 INTERNAL = 1
 INTERRUPTED = 130
-"""The code that shells report for a process ended by Ctrl-C."""
+"""Exit code that shells report for a process ended by Ctrl-C."""
 
 
 def sentence(error: BaseException) -> str:
@@ -33,12 +33,12 @@ def sentence(error: BaseException) -> str:
         return str(error.args[0])
     try:
         return str(error) or type(error).__name__
-    except Exception:  # an exception of a plug-in
+    except Exception:  # a defective exception of a plug-in
         return type(error).__name__
 
 
 REPORTERS: list[Callable[[str], None]] = []
-"""Functions that get error messages instead of standard error, in processes of a job, whose launcher shows them."""
+"""Functions that receive error messages instead of standard error, in processes of a job, whose launcher prints them."""
 
 
 def fail(text: str) -> None:
@@ -88,7 +88,7 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def _tell_ranks(error: BaseException) -> None:
-    """If this process is a rank of a job, let the others end, too."""
+    """Let the other ranks end, too, if this process is a rank of a job."""
     job = sys.modules.get("polyhal.distributed.job")
     if job is not None:
         job.fail(error)

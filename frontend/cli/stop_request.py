@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request that the training loop answers between two steps."""
+"""Ctrl-C and SIGTERM as a request to stop between two training steps."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class StopRequest:
     """A context in which the first SIGINT or SIGTERM sets `requested`, and the second raises KeyboardInterrupt.
 
-    Outside the main thread, where Python allows no signal handlers, signals keep their meaning.
+    Outside the main thread, where Python does not allow signal handlers, signals have their usual effect.
     """
 
     def __init__(self) -> None:
         self.requested = ""
-        """The name of the signal; empty before there was one."""
+        """Name of the signal; empty before the first."""
         self._previous: dict[signal.Signals, Handler] = {}
 
     def __call__(self) -> bool:

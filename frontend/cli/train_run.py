@@ -1,4 +1,4 @@
-"""A training run from the command line: its folder, what it prints, and how it is interrupted."""
+"""A training run from the command line: its folder, its output, and its interruption."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(
     eager: bool = False,
     placement: bool = False,
 ) -> bool:
-    """Carry out `polyhal train` with `options`. Returns False if a signal ended it early, with everything saved.
+    """Carry out `polyhal train` with `options`. Returns False if a signal ended it early; the run is then saved.
 
     Raises the errors of preparing and running a session.
     """
@@ -72,7 +72,7 @@ def run(
         if ranks.first:
             _draw_losses(console, session)
     if session.trainer.activity is not None:
-        say_wrapped(console, f"what the devices did: {session.trainer.activity}")
+        say_wrapped(console, f"activity of the devices: {session.trainer.activity}")
     requested = ranks.any(bool(stop.requested))
     if not ranks.first:
         return finished or not requested
@@ -100,7 +100,7 @@ def _agreed_corpus_and_folder(
 
 
 def _recorded_devices(folder: RunFolder) -> ChosenDevices | None:
-    """Return the devices that a run was trained on, so that it continues with the same bits; None if one is missing here.
+    """Return the devices of an earlier run, so that it continues bit-identically; None if one is missing on this machine.
 
     The default device may have changed since: it depends on measured speeds and on POLYHAL_DEVICE.
     """
@@ -116,14 +116,14 @@ def _recorded_devices(folder: RunFolder) -> ChosenDevices | None:
 
 
 def _as_text(name: str, value: Any) -> str | None:
-    """A path or name, which a configuration file may give as another type. Raises OptionError."""
+    """Return a path or name, which may have another type in a configuration file. Raises OptionError."""
     if value is not None and not isinstance(value, (str, Path)):
         raise OptionError(message(None, f"{name} is {value!r}", expected="text"))
     return None if value is None else str(value)
 
 
 def _run_folder(save_dir: str | None, corpus: Corpus | None, *, resume: bool, overwrite: bool) -> RunFolder:
-    """The folder given by --save-dir, or else one under runs/ that is named after the text."""
+    """Return the folder given by --save-dir, or else one under runs/ that is named after the text."""
     if save_dir is not None:
         return RunFolder(Path(save_dir))
     assert corpus is not None
@@ -143,7 +143,7 @@ def _prepare(
     overwrite: bool,
     eager: bool,
 ) -> Session:
-    """Prepare a session. An earlier run in the folder is deleted only once the new one is known to be valid."""
+    """Prepare a session. An earlier run in the folder is deleted only after the new one is validated."""
     if resume:
         return training.resume(corpus, options, devices, folder, eager=eager, ranks=ranks)
     assert corpus is not None
@@ -155,12 +155,12 @@ def _prepare(
 
 
 def _of_ranks(ranks: Ranks) -> str:
-    """How many processes train."""
+    """Describe the number of processes."""
     return f"; {ranks.size} ranks, each with its part of every batch" if ranks.size > 1 else ""
 
 
 def _print_plan(console: Console, session: Session) -> None:
-    """Print what is about to be trained on what."""
+    """Print the model, the text and the devices of the run."""
     o, trainer, corpus = session.trainer.options, session.trainer, session.corpus
     source = "the sources of Python's standard library" if corpus.source == texts.LIBRARY else corpus.source
     vocabulary = f"{session.tokenizer.vocab_size} tokens ({o.tokenizer})"
@@ -196,7 +196,7 @@ def _print_summary(console: Console, session: Session, devices: ChosenDevices, s
     folder = session.folder
     rows = folder.metrics.rows()
     val_losses = [r.val_loss for r in rows if r.val_loss is not None]
-    figures = f"training loss {rows[-1].loss:.4f}" if rows else "no steps were left to take"
+    figures = f"training loss {rows[-1].loss:.4f}" if rows else "no steps were left"
     if val_losses:
         figures += f", validation loss {val_losses[-1]:.4f} (best {min(val_losses):.4f}) nats per token"
     say_wrapped(console, f"done in {duration(seconds)}: {figures}", "bold green")

@@ -90,7 +90,7 @@ def _account(outcome: JobOutcome, launch: JobPlan, following: JobPlan) -> str:
     assert outcome.loss is not None
     others = launch.ranks - 1
     ended = {0: "", 1: "; the other rank has ended"}.get(others, f"; the other {others} ranks have ended")
-    advice = f"; go on from the last checkpoint with: {following.command_line()}" if outcome.resume else ""
+    advice = f"; resume from the last checkpoint with: {following.command_line()}" if outcome.resume else ""
     return f"{outcome.loss.text}{ended}{advice}"
 
 

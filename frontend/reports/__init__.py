@@ -1,1 +1,1 @@
-"""Reports of `polyhal doctor --report`: what a machine's devices are, which checks they pass and how fast they are."""
+"""Reports of `polyhal doctor --report`: a machine's devices, their conformance checks and their speed."""

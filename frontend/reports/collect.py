@@ -1,4 +1,4 @@
-"""Collect a report: every driver is touched by processes of its own alone, which may crash or hang."""
+"""Collection of a report. Each driver runs in separate processes, because it may crash or hang."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from polyhal.reports.privacy import Scrubber
 from polyhal.reports.supervision import TaskResult, run_task
 
 _LISTING = 60.0
-"""Seconds in which a backend lists its devices."""
+"""Timeout in seconds for a backend to list its devices."""
 _OTHERS = ("torch",)
-"""Distributions whose versions matter besides those that Polyhal and its plug-ins require."""
+"""Distributions whose versions are reported in addition to the requirements of Polyhal and its plug-ins."""
 _FIGURE: dict[str, Any] = {"size": "", "value": 0.0, "unit": "", "milliseconds": 0.0, "problem": ""}
 
 
 def collect(seconds: float = FULL_SECONDS, progress: Callable[[str], object] = lambda text: None) -> MachineReport:
-    """Examine all devices: benchmarks take about `seconds` for all of them together, checks three times as long.
+    """Examine all devices: benchmarks take about `seconds` in total, checks three times as long.
 
-    `progress` is told what begins. Never raises for what a device does; that is in the report.
+    `progress` receives the name of each part. Failures of devices do not raise; the report contains them.
     """
     scrub = Scrubber()
     backends = {name: spec for name, spec in registry().backends.items() if not spec.hidden}
@@ -60,7 +60,7 @@ def collect(seconds: float = FULL_SECONDS, progress: Callable[[str], object] = l
 def _listed(
     backends: Mapping[str, BackendSpec], progress: Callable[[str], object]
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Facts by name of device, and what is missing and why."""
+    """Return facts by name of device, and descriptions of backends and devices that are missing."""
     facts: dict[str, dict[str, Any]] = {}
     problems = [f"{f.source}: {f.reason}" for f in registry().failures]
     for backend in backends:
@@ -76,7 +76,7 @@ def _listed(
 def _device(
     name: str, facts: dict[str, Any], share: float, scrub: Scrubber, progress: Callable[[str], object]
 ) -> dict[str, Any]:
-    """One device: its checks, then its benchmark, with a cache of their own so that no kernel is built beforehand."""
+    """Examine one device: checks, then the benchmark, with an empty kernel cache for both."""
     folder = tempfile.mkdtemp()
     try:
         settings = {"POLYHAL_CACHE_DIR": folder}
@@ -99,7 +99,7 @@ def _device(
 
 
 def checks(result: TaskResult) -> dict[str, Any]:
-    """The results of checks, in the form of `QuickChecks`."""
+    """Return the results of checks, in the form of `QuickChecks`."""
     ran = result.of("checked")
     failures = [{k: e[v] for k, v in _FAILURE.items()} for e in ran if e["problem"]]
     failures += [_death(case, ending) for case, ending in result.deaths.items()]
@@ -127,7 +127,7 @@ def _death(case: str, ending: str) -> dict[str, str]:
 
 
 def figures(result: TaskResult) -> list[dict[str, Any]]:
-    """The figures of a benchmark, those of workloads that failed included, in the form of `SpeedFigure`."""
+    """Return the results of a benchmark, including failed workloads, in the form of `SpeedFigure`."""
     found = []
     failed = [{"item": name, "problem": ending} for name, ending in result.deaths.items()]
     for event in result.of("figure") + failed:
@@ -164,13 +164,13 @@ def _system() -> dict[str, str]:
 
 
 def _release(text: str) -> str:
-    """The number of a kernel's version, and whether it is Windows's; the rest is whatever its builder wrote."""
+    """Return the number of a kernel's version, and a mark for WSL; the rest is arbitrary text of its builder."""
     number = re.match(r"[\d.]*", text)
     return (number[0] if number else "") + (" (WSL)" if "microsoft" in text.lower() else "")
 
 
 def summary(report: MachineReport) -> Sequence[str]:
-    """What is in a report, one line per device."""
+    """Summarize a report, one line per device."""
     return [_line(d.name, d.checks, d.problem, d.benchmark) for d in report.devices] + [
         _line(f"{b.name} ({b.device})", None, b.problem, b.benchmark) for b in report.baselines
     ]

@@ -1,4 +1,4 @@
-"""The file that `polyhal doctor --report` writes, and its reader, which trusts no file."""
+"""The file format of `polyhal doctor --report`, with a reader that validates untrusted files."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from polyhal.hal.settings import json_store
 
 SCHEMA = 1
 LONGEST_TEXT = 20_000
-"""Characters of a text; the names of all ops take a quarter of it."""
+"""Maximum characters of a text; the names of all ops need a quarter of it."""
 FULL_SECONDS = 60
-"""The time for the benchmarks of a report that is not called brief."""
+"""Benchmark time of a full report; reports with less are marked as brief."""
 CHECKS_SECONDS = 3.0
-"""Seconds of checks for each second of benchmarks: devices that compile need them."""
+"""Seconds of checks per second of benchmarks: devices with slow compilers need them."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedFigure:
-    """How fast one workload ran; `problem` says why there is no `value`."""
+    """Speed of one workload; `problem` is the reason if there is no `value`."""
 
     what: str
     dtype: str
     size: str
-    """The work of one call, in words."""
+    """Description of the work of one call."""
     value: float
     unit: str
-    """GB/s, GFLOP/s or samples/s."""
+    """Unit of `value`: GB/s, GFLOP/s or samples/s."""
     milliseconds: float
-    """The median time of a call."""
+    """Median time of a call."""
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedCheck:
-    """A check of the conformance kit that failed, or that its process did not survive."""
+    """A check of the conformance kit that failed or crashed its process."""
 
     case: str
     op: str
@@ -53,40 +53,40 @@ class FailedCheck:
 
 @dataclass(frozen=True, slots=True)
 class QuickChecks:
-    """The quick form of `polyhal verify`: as many checks as fit in the time, spread over all ops."""
+    """The short form of `polyhal verify`: as many checks as fit in the time, spread over all ops."""
 
     selected: int
-    """The number of checks that there are."""
+    """Total number of checks."""
     passed: int
     seconds: float
     passed_ops: Mapping[str, str]
-    """By dtype, the ops that passed every check that ran, separated by spaces."""
+    """Ops that passed every check that ran, by dtype, separated by spaces."""
     failures: tuple[FailedCheck, ...] = ()
     problem: str = ""
-    """Why no checks ran."""
+    """Reason if no checks ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """What a driver says about a device, without anything that identifies the machine."""
+    """Properties of a device according to its driver, without anything that identifies the machine."""
 
     device: str
     type: str
     vendor: str
     driver: str
     memory: int
-    """Bytes."""
+    """Bytes of memory."""
     features: Mapping[str, str]
     limits: Mapping[str, int]
     storage: tuple[str, ...]
     compute: tuple[str, ...]
     quirks: tuple[str, ...]
-    """Names of the workarounds in force."""
+    """Names of active workarounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedDevice:
-    """One device; `facts` are None if it could not be opened, and `problem` says why."""
+    """One device; if it could not be opened, `facts` is None and `problem` is the reason."""
 
     name: str
     facts: DeviceFacts | None
@@ -110,21 +110,21 @@ class MachineReport:
     """All devices of a machine, on one day."""
 
     date: str
-    """The day, ISO 8601."""
+    """Day of the report, ISO 8601."""
     seconds: float
-    """The time for the benchmarks of all devices together; checks have `CHECKS_SECONDS` times as much."""
+    """Benchmark time of all devices; checks take `CHECKS_SECONDS` times as long."""
     versions: Mapping[str, str]
-    """Of Python, Polyhal and the packages that it uses."""
+    """Versions of Python, Polyhal and the packages that it uses."""
     system: Mapping[str, str]
-    """The operating system, the machine's architecture, the kind of processor and how many cores it has."""
+    """Operating system, architecture, CPU model and number of cores."""
     devices: tuple[ReportedDevice, ...]
     baselines: tuple[Baseline, ...]
     problems: tuple[str, ...]
-    """Why backends or devices are missing."""
+    """Reasons for missing backends or devices."""
 
     @property
     def brief(self) -> bool:
-        """Whether the benchmarks had less time than usual."""
+        """Whether the benchmarks had less than the full time."""
         return self.seconds < FULL_SECONDS
 
     def to_json(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class MachineReport:
                 _tuple(value["problems"], _text),
             )
         except (TypeError, ValueError, KeyError, OverflowError) as error:
-            problem = f"this is no report of devices: {type(error).__name__}: {str(error)[:200]}"
+            problem = f"the file is not a report of devices: {type(error).__name__}: {str(error)[:200]}"
             raise CorruptFileError(message(None, problem)) from error
 
 
@@ -222,7 +222,7 @@ def _baseline(value: Any) -> Baseline:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.isprintable() or len(value) > LONGEST_TEXT:
-        raise ValueError(f"{str(value)[:50]!r} is no text of one line")
+        raise ValueError(f"{str(value)[:50]!r} is not one line of text")
     return value
 
 
@@ -232,23 +232,23 @@ def _day(value: Any) -> str:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{str(value)[:50]!r} is no number from 0")
+        raise ValueError(f"{str(value)[:50]!r} is not a number of at least 0")
     return float(value)
 
 
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"{str(value)[:50]!r} is no count")
+        raise ValueError(f"{str(value)[:50]!r} is not a count")
     return value
 
 
 def _tuple(value: Any, item: Callable[[Any], T]) -> tuple[T, ...]:
     if not isinstance(value, list):
-        raise ValueError(f"{str(value)[:50]!r} is no list")
+        raise ValueError(f"{str(value)[:50]!r} is not a list")
     return tuple(item(v) for v in value)
 
 
 def _mapping(value: Any, item: Callable[[Any], T]) -> dict[str, T]:
     if not isinstance(value, dict):
-        raise ValueError(f"{str(value)[:50]!r} is no mapping")
+        raise ValueError(f"{str(value)[:50]!r} is not a mapping")
     return {_text(key): item(v) for key, v in value.items()}

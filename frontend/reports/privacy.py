@@ -1,4 +1,4 @@
-"""What must not leave the machine, taken out of texts: names of users and hosts, paths, secrets, identifiers of hardware."""
+"""Removal of personal data from texts: names of users and hosts, paths, secrets, identifiers of hardware."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 _LONGEST = 400
-"""Characters of a text from a driver: what follows are logs of compilers."""
+"""Maximum characters of a driver's text: the rest are compiler logs."""
 _SHARED_NAMES = frozenset(
     {"root", "user", "admin", "ubuntu", "debian", "nvidia", "pi", "runner", "localhost", "localdomain", "linux"}
 )
-"""Names of accounts and hosts that images come with. They identify nobody, and some occur in the names of devices."""
+"""Default names of accounts and hosts in system images. They identify nobody, and some occur in the names of devices."""
 _SECRET = re.compile(r"token|secret|key|passw|credential|auth|cookie", re.IGNORECASE)
-"""In the names of environment variables whose values are secrets."""
+"""Pattern for names of environment variables whose values are secrets."""
 _SHORTEST_SECRET = 6
 _IDENTIFYING = re.compile(r"serial|uuid|luid|guid|pci|bus_?id|host_?name|path", re.IGNORECASE)
-"""In the names of features that identify a device or a place."""
+"""Pattern for names of features that identify a device or a location."""
 _PATTERNS = (
     (re.compile(r"(?<![A-Za-z0-9])[A-Za-z]:[\\/][^\s'\",;]*|\\\\[^\s'\",;]+"), "<path>"),
     (re.compile(r"(?<![\w.])(?:~\w*)?/(?:[^\s/'\",;()]+/)+[^\s/'\",;():]*|~\w*/[^\s'\",;]+"), "<path>"),
@@ -33,7 +33,7 @@ _PATTERNS = (
 
 
 class Scrubber:
-    """Takes out of texts what identifies this machine, its users or its hardware, or is a secret in its environment."""
+    """Removes identifiers of this machine, its users and its hardware from texts, and secrets of its environment."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment
@@ -44,7 +44,7 @@ class Scrubber:
         self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE)
 
     def text(self, text: str) -> str:
-        """One printable line of at most 400 characters without personal data."""
+        """Return one printable line of at most 400 characters without personal data."""
         for secret in self._secrets:
             text = text.replace(secret, "<secret>")
         for pattern, replacement in _PATTERNS:
@@ -54,11 +54,11 @@ class Scrubber:
         return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
     def features(self, features: Mapping[str, str]) -> dict[str, str]:
-        """Facts about a device without those whose names say that they identify it."""
+        """Return properties of a device, without those whose names suggest an identifier."""
         return {self.text(k): self.text(str(v)) for k, v in features.items() if not _IDENTIFYING.search(k)}
 
     def data(self, value: Any) -> Any:
-        """Plain data with every text in it scrubbed. Keys stay: they are names of fields."""
+        """Scrub all texts in plain data. Keys are unchanged: they are names of fields."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -69,12 +69,12 @@ class Scrubber:
 
 
 def _names(environment: Mapping[str, str]) -> Iterable[str]:
-    """The names of the user and of the host, each as a whole and the host's first part."""
+    """Return the names of the user and of the host, and the host's first label."""
     found = {environment.get(v, "") for v in ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "HOSTNAME", "COMPUTERNAME")}
     found |= {platform.node(), Path(environment.get("HOME") or environment.get("USERPROFILE") or "").name}
     try:
         found.add(getpass.getuser())
-    except (OSError, KeyError, ImportError):  # an account without a name, as in some containers
+    except (OSError, KeyError, ImportError):  # the account has no name, as in some containers
         found.add("")
     found |= {name.partition(".")[0] for name in found}
     return {name for name in found if name and name.lower() not in _SHARED_NAMES}

@@ -1,4 +1,4 @@
-"""Processes of `worker`, each with a time limit, and started again after an item that one did not survive."""
+"""Supervision of `worker` processes: a time limit for each, and a restart after an item that crashed its process."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from typing import Any
 from polyhal.reports import worker
 
 START = 120.0
-"""Seconds that a process has beyond those for its items: to import, to open a device, to end."""
+"""Seconds of a process in addition to its items: to import, to open a device, to exit."""
 _RESTARTS = 3
 _PATIENCE = 10.0
-"""Seconds to wait for a killed process, which a driver may keep in the kernel for ever."""
+"""Seconds to wait for a killed process: its driver may block in the kernel indefinitely."""
 
 
 @dataclass(slots=True)
 class TaskResult:
-    """What is known after a task."""
+    """Events and failures of a task."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     deaths: dict[str, str] = field(default_factory=dict)
-    """Items that a process did not survive, each with how it ended."""
+    """Items that crashed or hung their process, with descriptions."""
     problem: str = ""
-    """Why the task ended before its items, or without any."""
+    """Reason if the task ended before its items, or without any."""
     seconds: float = 0.0
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """The events of one kind."""
+        """Return the events of one kind."""
         return [e for e in self.events if e["event"] == event]
 
 
@@ -46,7 +46,7 @@ def run_task(
     start: float = START,
     environment: Mapping[str, str] | None = None,
 ) -> TaskResult:
-    """Run a task of `worker` for about so many seconds, in as many processes as its drivers take down, up to four."""
+    """Run a task of `worker` for about `seconds`, restarting its process up to three times after crashes."""
     result, begin = TaskResult(), time.monotonic()
     end = begin + seconds
     for _ in range(_RESTARTS + 1):
@@ -72,17 +72,17 @@ def run_task(
 
 
 def _lost(events: list[dict[str, Any]]) -> bool:
-    """Whether the process ended in good order after a check that lost the device, so that another may go on."""
+    """Return whether the process exited normally after a check that lost the device, so that a new process can continue."""
     checked = [e for e in events if e["event"] == "checked"]
     return bool(checked) and checked[-1].get("lost", False)
 
 
 def _run(request: Mapping[str, Any], limit: float, environment: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
-    """The events of one process, and how it ended; empty if in good order."""
+    """Return the events of one process, and a description of its failure; empty if it exited normally."""
     settings = {
         "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
         "POLYHAL_MEASURE_TIMEOUT": "0",
-        "POLYHAL_BUILD_AHEAD": "0",  # helpers that build kernels would disturb the clock
+        "POLYHAL_BUILD_AHEAD": "0",  # background kernel builds would disturb the timings
         **environment,
     }
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -92,7 +92,7 @@ def _run(request: Mapping[str, Any], limit: float, environment: Mapping[str, str
             stdout=out,
             stderr=errors,
             env=os.environ | settings,
-            start_new_session=os.name == "posix",  # so that helpers of drivers are killed with it
+            start_new_session=os.name == "posix",  # so that child processes of drivers are killed, too
         )
         try:
             process.communicate(json.dumps(request).encode(), timeout=limit)
@@ -117,11 +117,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:
-        sys.stderr.write(f"polyhal: process {process.pid} does not end: a driver keeps it\n")
+        sys.stderr.write(f"polyhal: process {process.pid} does not exit: its driver blocks in the kernel\n")
 
 
 def _ending(code: int | None, events: list[dict[str, Any]], errors: str, request: Mapping[str, Any]) -> str:
-    """How a process ended that was not killed for lateness; empty if in good order."""
+    """Describe how a process failed that was not killed at its time limit; empty if it exited normally."""
     if code == 0 and events and events[-1]["event"] == "end":
         return ""
     if events and events[-1]["event"] == "error":

@@ -1,7 +1,7 @@
-"""The process that touches one driver: `python -m polyhal.reports.worker`, with a request as JSON on standard input.
+"""The process that runs one driver: `python -m polyhal.reports.worker`, with a request as JSON on standard input.
 
-It names each item (a check, a workload) before it begins and says afterwards how it went, one line of JSON each, so that what
-is known survives the process. Lines that drivers print are told apart by the lack of `MARK`.
+It prints the name of each item (a check, a workload) before it begins and the result afterwards, as lines of JSON, so that the
+results survive a crash. Lines that drivers print lack the prefix `MARK`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from polyhal.reports.machine_report import DeviceFacts
 
 MARK = "polyhal-report "
 ITEM_LIMIT = 60.0
-"""Seconds after which an item hangs, and the process with it is ended."""
+"""Timeout in seconds of an item, after which the process is ended."""
 _KINDS = ("forward", "contract", "gradient", "decomposition", "second_order", "errors")
 
 
 def main(request: dict[str, Any]) -> None:
-    """Do what is asked for: `task` is a key of `TASKS`; items in `skip` are left out."""
+    """Carry out a request: `task` is a key of `TASKS`; items in `skip` are left out."""
     TASKS[request["task"]](request)
     _emit("end")
 
@@ -47,7 +47,7 @@ def _emit(event: str, **fields: Any) -> None:
 
 
 def _begin(item: str, limit: float) -> None:
-    """Name the item that begins. It ends the process if it takes too long, even where a driver holds the interpreter."""
+    """Report the start of an item. A watchdog ends the process at the time limit, even if a driver holds the interpreter."""
     _emit("begin", item=item)
     faulthandler.dump_traceback_later(limit, exit=True)
 
@@ -58,7 +58,7 @@ def _done(event: str, item: str, **fields: Any) -> None:
 
 
 def _list(request: dict[str, Any]) -> None:
-    """The devices of one backend, which need not be opened for that."""
+    """Report the devices of one backend without opening them."""
     known, backend = registry(), request["backend"]
     for candidate in known.probe(backend) if backend in known.backends else []:
         _emit("listed", name=candidate.name, facts=asdict(_facts(candidate.info)))
@@ -84,7 +84,7 @@ def _facts(info: DeviceInfo, device: Device | None = None) -> DeviceFacts:
 
 
 def _check(request: dict[str, Any]) -> None:
-    """Facts of a device, then checks until the time is over, first one of each op."""
+    """Report properties of a device, then run checks until the time is over, first one of each op."""
     device = isolated(Device(request["device"]))
     _emit("facts", facts=asdict(_facts(device.info, device)))
     cases = spread(select_cases(device, Scope(small=True), request.get("only", "*"), RunRecord()))
@@ -106,16 +106,16 @@ def _check(request: dict[str, Any]) -> None:
 
 
 def _problem(error: Exception) -> str:
-    """What went wrong, not shortened: what is cut before it is scrubbed may keep half of a name."""
+    """Return the full error text: it is scrubbed first and truncated later, or half of a user name might survive."""
     if isinstance(error, ResultError):
         return one_line(error)
     return error.gist if isinstance(error, KernelBuildError) else f"{type(error).__name__}: {error}"
 
 
 def spread(cases: list[Case]) -> list[Case]:
-    """The first check of each op, then those of the contract, then the second of each op, float32 before other dtypes.
+    """Order checks: the first of each op, those of the contract, then the second of each op; float32 before other dtypes.
 
-    Ops are shuffled, always in the same way, so that the first few are of all families.
+    Ops are in a fixed pseudorandom order, so that the first few belong to all families.
     """
     rows: dict[str, list[Case]] = {}
     for case in cases:
@@ -132,13 +132,13 @@ def _shuffled(name: str) -> int:
 
 
 def _benchmark(request: dict[str, Any]) -> None:
-    """All workloads on a device of Polyhal."""
+    """Run all workloads on a device of Polyhal."""
     device = Device(request["device"])
     _measure(request, workloads.polyhal_framework(device), workloads.size_for(device))
 
 
 def _baseline(request: dict[str, Any]) -> None:
-    """All workloads in PyTorch, if it is installed."""
+    """Run all workloads in PyTorch, if it is installed."""
     try:
         name, device, framework = workloads.pytorch_framework()
     except ImportError:
@@ -157,7 +157,7 @@ def _measure(request: dict[str, Any], framework: workloads.Framework, size: work
         _begin(workload.name, request["limit"])
         try:
             figure = workloads.measure(workload, framework, max(end - time.monotonic(), 0.0) / left)
-        except Exception as error:  # drivers raise anything; it is reported
+        except Exception as error:  # drivers raise arbitrary errors, which are reported
             _done("figure", workload.name, problem=describe(error))
         else:
             _done("figure", workload.name, **asdict(figure))
@@ -169,7 +169,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 
 def parse(output: str) -> Iterator[dict[str, Any]]:
-    """The events in the output of a process; a line that its end tore apart is left out."""
+    """Yield the events in the output of a process, without incomplete lines."""
     for line in output.splitlines(keepends=True):
         if line.startswith(MARK) and line.endswith("\n"):
             yield json.loads(line.removeprefix(MARK))
@@ -178,6 +178,6 @@ def parse(output: str) -> Iterator[dict[str, Any]]:
 if __name__ == "__main__":
     try:
         main(json.load(sys.stdin))
-    except Exception as error:  # drivers raise anything; the parent process records it
+    except Exception as error:  # drivers raise arbitrary errors, which the parent process records
         _emit("error", problem=describe(error))
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The workloads of reports, written once for Polyhal and PyTorch, whose functions have the same names."""
+"""The workloads of reports, written once for Polyhal and PyTorch, whose functions have equal names."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from polyhal.reports.machine_report import SpeedFigure
 
 _CALLS = 50
 _MINIMUM = 3
-"""Calls that are timed, however little time is left."""
+"""Minimum number of timed calls, even if no time is left."""
 
 
 class ReportSize(NamedTuple):
     """The amount of work in one call of each workload."""
 
     elements: int
-    """Of the array that is read and written."""
+    """Elements of the array that is read and written."""
     side: int
-    """Of the square matrices."""
+    """Rows of the square matrices."""
     images: tuple[int, int, int]
-    """Batch, channels in and out, and height and width of what is convolved with 3 x 3 filters."""
+    """Batch, input and output channels, and height and width of the input of a 3 x 3 convolution."""
     attention: tuple[int, int, int, int]
-    """Batch, heads, length, width of a head."""
+    """Batch, heads, length, and width of a head."""
     training: tuple[int, int, int]
     """Batch, length and width of the inputs of a transformer layer."""
 
 
 SMALL = ReportSize(2**24, 1024, (8, 64, 56), (1, 8, 512, 64), (8, 128, 256))
 LARGE = ReportSize(2**26, 4096, (32, 256, 56), (4, 16, 2048, 64), (16, 512, 1024))
-"""For graphics cards with memory of their own, which SMALL would not fill."""
+"""Sizes for discrete GPUs, which SMALL would not saturate."""
 _LARGE_MEMORY = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """What workloads need of a framework."""
+    """Functions of a framework that workloads use."""
 
     nn: Any
     functional: Any
     optim: Any
     tensor: Callable[[np.ndarray, str], Any]
-    """An array and the name of a dtype to a tensor on the device."""
+    """Function from an array and the name of a dtype to a tensor on the device."""
     place: Callable[[Any], Any]
-    """A module to the device."""
+    """Function that moves a module to the device."""
     compiled: Callable[[Callable[..., Any]], Callable[..., Any]]
     synchronize: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportWorkload:
-    """One workload in one dtype: `prepare` makes the function to time, of which one call does `work`."""
+    """One workload in one dtype: `prepare` returns the function to time; one call does `work`."""
 
     what: str
     dtype: str
@@ -69,12 +69,12 @@ class ReportWorkload:
 
     @property
     def name(self) -> str:
-        """What tells it from the others."""
+        """Unique name."""
         return f"{self.what}/{self.dtype}"
 
 
 def polyhal_framework(device: Device) -> Framework:
-    """Polyhal on a device."""
+    """Return Polyhal on a device."""
     import polyhal
     from polyhal import nn, optim
     from polyhal.nn import functional
@@ -86,7 +86,7 @@ def polyhal_framework(device: Device) -> Framework:
 
 
 def pytorch_framework() -> tuple[str, str, Framework]:
-    """The name and version of PyTorch, its device, and it. Raises ImportError if it is not installed."""
+    """Return the name and version of PyTorch, its device, and its functions. Raises ImportError if it is not installed."""
     import torch
 
     place = "cuda" if torch.cuda.is_available() else "cpu"
@@ -103,17 +103,17 @@ def pytorch_framework() -> tuple[str, str, Framework]:
 
 
 def _nothing() -> None:
-    """Wait for a processor, whose functions return when they are done."""
+    """No-op: functions on a CPU return when they are complete."""
 
 
 def size_for(device: Device) -> ReportSize:
-    """The size that suits a device."""
+    """Return the size for a device."""
     large = hardware_type(device.info) in (DeviceType.GPU, DeviceType.ACCELERATOR)
     return LARGE if large and device.info.memory >= _LARGE_MEMORY else SMALL
 
 
 def workloads(size: ReportSize) -> Iterator[ReportWorkload]:
-    """All workloads, those in float32 first."""
+    """Yield all workloads, those in float32 first."""
     dtypes = ("float32", "float16")
     text = f"{size.elements * 4 / 2**20:g} MiB read, as much written"
     yield ReportWorkload("memory", "float32", text, 8.0 * size.elements, "GB/s", lambda f: _scaled(f, size))
@@ -198,10 +198,10 @@ _SCALE = {"GB/s": 1e9, "GFLOP/s": 1e9, "samples/s": 1.0}
 
 
 def measure(workload: ReportWorkload, framework: Framework, seconds: float) -> SpeedFigure:
-    """Time a workload, which takes about so many seconds with its first calls. Raises what the framework raises."""
+    """Time a workload for about `seconds`, including its first calls. Raises the framework's errors."""
     end = time.perf_counter() + seconds
     run = workload.prepare(framework)
-    for _ in range(2):  # builds kernels; captured steps are recorded by the first call and planned by the second
+    for _ in range(2):  # compile kernels: the first call records captured steps, the second plans them
         run()
         framework.synchronize()
     times: list[float] = []

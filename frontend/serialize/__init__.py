@@ -1,7 +1,7 @@
 """Saving and loading models, optimizers and training state: safetensors and JSON, never pickle.
 
-A checkpoint is one file, or a folder with `state.json` and a tensor file. Either way it is complete or does not exist: new data
-is written next to the old, flushed to the disk and renamed.
+A checkpoint is one file, or a folder with `state.json` and a tensor file. Saving is atomic: new data is written next to the
+old, flushed to disk and renamed.
 """
 
 from polyhal.serialize.checkpoint import load_checkpoint, save_checkpoint

@@ -1,4 +1,4 @@
-"""Training checkpoints: model, optimizer, schedule, position in the data, and random numbers."""
+"""Training checkpoints: state of the model, optimizer, scheduler, data loader and random generator."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from polyhal.serialize.readers.stored import damage_reported
 
 
 class Stateful(Protocol):
-    """Anything with a state, such as optimizers, schedulers and data loaders."""
+    """An object with a state, such as an optimizer, scheduler or data loader."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as a tree of tensors and plain values."""
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> Any:
-        """Restore what `state_dict` returned."""
+        """Restore a state that `state_dict` returned."""
 
 
 def save_checkpoint(
@@ -35,9 +35,9 @@ def save_checkpoint(
     loader: Stateful | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Save everything that training needs to continue exactly, the default random generator included.
+    """Save the state from which training continues exactly, including the default random generator.
 
-    `extra` is returned by `load_checkpoint`. See `save` for what it may contain, for the form of `path`, and for errors.
+    `load_checkpoint` returns `extra`. See `save` for its types, for the form of `path`, and for errors.
     """
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": loader}
     state: dict[str, Any] = {name: part.state_dict() for name, part in parts.items() if part is not None}
@@ -53,22 +53,22 @@ def load_checkpoint(
     strict: bool = True,
     restore_random: bool = True,
 ) -> Any:
-    """Load a checkpoint of `save_checkpoint` into these objects, on whatever devices they are, and return `extra`.
+    """Load a checkpoint of `save_checkpoint` into these objects, on any devices, and return `extra`.
 
-    Everything is read before anything is changed, and a load that raises leaves all objects as they were; only a device that
-    fails while weights are copied to it can leave some of them loaded. Tensors in `extra` are on the NumPy device.
+    Everything is read before anything is changed, and a load that raises restores all objects; only a device that fails while
+    weights are copied to it can leave some of them loaded. Tensors in `extra` are on the NumPy device.
 
-    Raises IncompatibleFileError if a part that is asked for was not saved, StateDictError if one does not fit, and the errors
-    of `load`.
+    Raises IncompatibleFileError if a requested part was not saved, StateDictError if one does not fit, and the errors of
+    `load`.
     """
     state = load(path, Device("numpy"), lazy=True)
     if not isinstance(state, Mapping):
-        raise IncompatibleFileError(message("load_checkpoint", f"{path} holds no checkpoint", expected="parts by name"))
+        raise IncompatibleFileError(message("load_checkpoint", f"{path} is not a checkpoint", expected="parts by name"))
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": loader}
     absent = [name for name, part in parts.items() if part is not None and name not in state]
     if absent:
         raise IncompatibleFileError(
-            message("load_checkpoint", f"{path} holds {list(state)}", expected=f"also {', '.join(absent)}")
+            message("load_checkpoint", f"{path} contains {list(state)}", expected=f"also {', '.join(absent)}")
         )
     read = {name: eager(state[name]) for name, part in parts.items() if part is not None}
     extra = eager(state["extra"]) if "extra" in state else {}
@@ -83,7 +83,7 @@ def load_checkpoint(
         if restore_random and "random" in state:
             with _damage_named(path, "random"):
                 default_generator.set_state(state["random"])
-        if model is not None:  # the last: nothing is written to it unless all of it fits
+        if model is not None:  # last, because it writes nothing unless all of the state fits
             with _damage_named(path, "model"):
                 model.load_state_dict(read["model"], strict)
     except BaseException:
@@ -95,9 +95,9 @@ def load_checkpoint(
 
 
 def _undo(part: Any, known: set[int]) -> Iterator[Callable[[], None]]:
-    """Note the attributes of an object with a state and of those that it holds, except for those that are `known`.
+    """Snapshot the attributes of an object with a state and of the stateful objects that it holds, except for `known` ones.
 
-    Yields functions that put them back.
+    Yields functions that restore them.
     """
     if id(part) in known:
         return
@@ -118,12 +118,12 @@ def _refill(target: dict[str, Any], content: dict[str, Any]) -> None:
 
 
 def _damage_named(path: str | os.PathLike[str], part: str) -> AbstractContextManager[None]:
-    """Name the file and the part of it that has another form than the object to which it is loaded."""
+    """Report the file and the part whose structure differs from the object into which it is loaded."""
     return damage_reported(f"{part} of {path} cannot be loaded", "load_checkpoint")
 
 
 def eager(value: Any) -> Any:
-    """Read everything in a lazy state."""
+    """Read all tensors of a lazy state."""
     if isinstance(value, Mapping):
         return {k: eager(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Checkpoints as single files and as folders, and files from elsewhere by their content."""
+"""Checkpoints as single files and as folders, and detection of other formats by content."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from polyhal.serialize.tree import Encoder, check, decode
 from polyhal.tensor import Tensor
 
 VERSION = 1
-"""The schema written. A reader takes files of its own version only."""
+"""Schema version. Only files of this version can be read."""
 _STATE_FILE = "state.json"
 _PATIENCE = 600.0
-"""Seconds to wait for another process that saves in the same folder."""
+"""Timeout in seconds for the lock on a folder into which another process saves."""
 _PICKLE_PROTOCOLS = (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
@@ -51,11 +51,11 @@ def save(state: Mapping[str, Any] | Module, path: BinaryIO) -> BinaryIO: ...
 def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str] | BinaryIO) -> Path | BinaryIO:
     """Save nested dictionaries and lists of tensors, arrays, numbers, strings and None, or a whole model.
 
-    A model is saved as the class and arguments of its layers and their state; `load` makes it again.
-    A `path` with a suffix is one safetensors file, a path without one is a folder with `state.json` and a tensor file. Old data
-    is replaced only when the new data is complete and on the disk. To a file that is open for writing bytes, such as an
-    `io.BytesIO`, a safetensors file is written at its position. Tensors that share memory are stored once. Raises TypeError
-    for anything else in the state, and OSError.
+    A model is saved as the class and arguments of its layers and their state; `load` reconstructs it. A `path` with a suffix
+    is one safetensors file, a path without one is a folder with `state.json` and a tensor file. Old data is replaced only
+    when the new data is complete and on disk. With a binary file open for writing, such as an `io.BytesIO`, a safetensors
+    file is written at its position. Tensors that share memory are stored once. Raises TypeError for other types in the state,
+    and OSError.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -84,7 +84,7 @@ def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str] | Binar
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            _replace_content(target, tree, encoder)  # another process has made the folder meanwhile
+            _replace_content(target, tree, encoder)  # another process has created the folder meanwhile
         return target
     with replacing(target) as file:
         _write_file(file, tree, encoder)
@@ -97,9 +97,9 @@ def _write_file(file: BinaryIO, tree: Any, encoder: Encoder) -> None:
 
 
 def _replace_content(folder: Path, tree: Any, encoder: Encoder) -> None:
-    """Save in a folder that is there: the tensor file gets a new name, and old ones are removed in the end.
+    """Save into an existing folder: the new tensor file has a new name, and old ones are removed at the end.
 
-    A process that saves in the same folder at the same time waits: it would remove files of the other.
+    A file lock serializes saves of several processes into the same folder, which would remove each other's files.
     """
     with exclusive(folder / ".saving.lock", _PATIENCE):
         old = set(folder.glob("tensors-*.safetensors"))
@@ -116,7 +116,7 @@ def _replace_content(folder: Path, tree: Any, encoder: Encoder) -> None:
 
 
 def _write_folder(folder: Path, number: int, tree: Any, encoder: Encoder) -> None:
-    """The replacement of `state.json`, which names the tensor file, commits the checkpoint."""
+    """Write a tensor file, then `state.json` with its name: the replacement of `state.json` commits the checkpoint."""
     with replacing(folder / _tensor_file(number)) as file:
         write(file, encoder.tensors, {SCHEMA: str(VERSION)})
     text = json.dumps(tree)
@@ -130,7 +130,7 @@ def _tensor_file(number: int) -> str:
 
 
 def _is_current(folder: Path, tensors: str) -> bool:
-    """Whether `state.json` names this tensor file, as after an interrupt that came late."""
+    """Return whether `state.json` names this tensor file, as after a late interrupt."""
     state = folder / _STATE_FILE
     return state.exists() and tensors in state.read_text()
 
@@ -151,15 +151,15 @@ def load(
 ) -> Any:
     """Load a state of `save`, with tensors on `device` (the default device if None).
 
-    A whole model is made again of layers of Polyhal and of `classes`, which are your own; their weights are read one by one.
+    A whole model is reconstructed from layers of Polyhal and from `classes` of the caller; weights are read one by one.
 
-    With `lazy`, dictionaries read a tensor from the file at each access. Files from elsewhere are recognized by their content:
-    safetensors, also in shards with an index; what PyTorch's `torch.save` writes for state dicts and other data; NumPy's .npz
-    and .npy. Nothing in a file is ever executed, with `weights_only=False` neither; `map_location` is PyTorch's name of
-    `device`. Raises CorruptFileError, which names the tensor, for damaged files, and IncompatibleFileError for files of
-    another schema or with objects that are not data. Raises TypeError for a `map_location` other than one device.
+    With `lazy`, dictionaries read a tensor from the file at each access. Other formats are recognized by their content:
+    safetensors, also in shards with an index; PyTorch's `torch.save` files of state dicts and other data; NumPy's .npz and
+    .npy. Nothing in a file is executed, not even with `weights_only=False`; `map_location` is PyTorch's name of `device`.
+    Raises CorruptFileError, with the name of the tensor, for damaged files, and IncompatibleFileError for files of another
+    schema or with objects that are not data. Raises TypeError for a `map_location` other than one device.
 
-    An open file or `io.BytesIO` is read from its position to its end, and not with `lazy`.
+    An open file or `io.BytesIO` is read from its position to its end; `lazy` is not supported for it.
     """
     if callable(map_location) or isinstance(map_location, Mapping) or (device is not None and map_location is not None):
         raise TypeError(message("load", f"map_location is {map_location!r}", expected="one device for all tensors"))
@@ -175,7 +175,7 @@ def load(
 
 
 def _load_stream(file: Any, device: Device | str | None, lazy: bool, classes: Iterable[type]) -> Any:
-    """Load the rest of an open file from a copy on the disk, because readers need random access."""
+    """Copy the rest of an open file to disk and load the copy, because readers require random access."""
     if lazy or isinstance(file, io.TextIOBase) or not hasattr(file, "read"):
         problem = f"got a {type(file).__name__}" + (" with lazy=True" if lazy else "")
         raise TypeError(message("load", problem, expected="a path, or without `lazy` a file that is open for bytes"))
@@ -187,7 +187,7 @@ def _load_stream(file: Any, device: Device | str | None, lazy: bool, classes: It
 
 
 class _Tensors:
-    """The tensors of an opened file, on a device. With `keep`, a name gives the same tensor or array every time."""
+    """The tensors of an opened file, on a device. With `keep`, repeated reads of a name return the same object."""
 
     def __init__(self, file: TensorSource, device: Device, keep: bool) -> None:
         self._file = file
@@ -214,9 +214,9 @@ class _Tensors:
 
 
 def open_state(path: Path) -> tuple[Any, TensorSource]:
-    """Open a file or folder of any format, recognized by its content: the state as a tree, and its tensors.
+    """Open a file or folder of any format, recognized by its content. Returns the state as a tree, and its tensors.
 
-    Raises CorruptFileError unless the tree is one that `decode` takes.
+    Raises CorruptFileError unless `decode` supports the tree.
     """
     tree, source = _open(path)
     check(tree, frozenset(source.names), path)
@@ -255,7 +255,7 @@ def _open_safetensors(path: Path) -> tuple[Any, TensorFile]:
 
 
 def _open_folder(folder: Path) -> tuple[Any, TensorFile]:
-    """Open a folder of `save`. If a save of another process replaces its tensor file meanwhile, open the new one."""
+    """Open a folder written by `save`. If another process replaces its tensor file meanwhile, open the new one."""
     missing = ""
     while True:
         tree, name = _read_state(folder)
@@ -272,7 +272,7 @@ def _read_state(folder: Path) -> tuple[Any, str]:
     path = folder / _STATE_FILE
     if not path.exists():
         raise FileNotFoundError(
-            message("load", f"{folder} has no {_STATE_FILE}", expected="a folder that polyhal.save wrote")
+            message("load", f"{folder} lacks {_STATE_FILE}", expected="a folder that polyhal.save wrote")
         )
     try:
         content = json_store.parse(OpenedFile(path).read(), path)

@@ -1,7 +1,7 @@
-"""Whole models as data: the classes of their layers, the arguments of their constructors, and their state.
+"""Whole models as data: the classes of their layers, the constructors' arguments, and their state.
 
-A file names classes and never brings code: a name only ever looks up a layer of `polyhal.nn` or `polyhal.models`, or one of the
-classes that the caller passes.
+A file contains names of classes, never code: names are looked up only in `polyhal.nn`, `polyhal.models` and the classes that
+the caller passes.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ from polyhal.serialize.tree import LazyState
 _FORMAT = "polyhal.model"
 _VERSION = 1
 _PACKAGES = ("polyhal.nn", "polyhal.models", "polyhal.nn.functional", "polyhal")
-"""Where classes and functions of Polyhal are looked up."""
+"""Packages in which classes and functions of Polyhal are looked up."""
 _CONTAINERS: tuple[type[Module], ...] = (Sequential, ModuleList, ModuleDict)
-"""Modules that are made of their current children, because these may be replaced or appended."""
+"""Modules that are saved by their current children, because children may be replaced or appended."""
 _LARGEST_ITEM = 8
 _EXPANSION = 4
 _FREE_BYTES = 128 << 20
-"""How much layers may allocate: so much, and the bytes of their weights so many times, for initial values and tables."""
+"""Limit on the memory of a model's construction: `_FREE_BYTES` plus `_EXPANSION` times the bytes of its weights, for initial
+values and tables."""
 _FIX = "save model.state_dict() instead and construct the model yourself"
 
 
 def describe(model: Module) -> dict[str, Any]:
-    """The model as a state that `save` takes. Raises TypeError, which names it, for an argument that is not data."""
+    """Return the model as a state for `save`. Raises TypeError, with its position, for an argument that is not data."""
     encoder = _ConstructionEncoder()
     return {
         _FORMAT: _VERSION,
@@ -57,19 +58,19 @@ def describe(model: Module) -> dict[str, Any]:
 
 
 def is_model(tree: Any) -> bool:
-    """Whether a saved tree is that of a whole model."""
+    """Return whether a saved tree describes a whole model."""
     return isinstance(tree, dict) and tree.get(_FORMAT) is not None
 
 
 def rebuild(state: Mapping[str, Any], device: Device, classes: Iterable[type] = ()) -> Module:
-    """Make the model of `describe` again, on `device`. The state may be lazy: weights are read one at a time.
+    """Reconstruct a model from `describe` on `device`. The state may be lazy: weights are read one at a time.
 
-    Raises IncompatibleFileError for a class that is not known, and the errors of constructors and of `load_state_dict`.
+    Raises IncompatibleFileError for an unknown class, and the errors of constructors and of `load_state_dict`.
     """
     version = state[_FORMAT]
     if type(version) is not int or version != _VERSION:
-        raise IncompatibleFileError(message("load", f"a model of format {version}", expected=f"{_VERSION}"))
-    with damage_reported("the description of the model is damaged"):  # constructors get it as arguments
+        raise IncompatibleFileError(message("load", f"the model has format {version}", expected=f"{_VERSION}"))
+    with damage_reported("the description of the model is damaged"):  # the file determines the constructors' arguments
         return _rebuilt(state, device, classes)
 
 
@@ -80,10 +81,10 @@ def _rebuilt(state: Mapping[str, Any], device: Device, classes: Iterable[type]) 
         with dispatch.default_device(device), _allocating(_bytes_of(weights), device):
             model = _ConstructionDecoder(classes).value(_plain(state["construction"]))
             if not isinstance(model, Module):
-                raise CorruptFileError(message("load", "the file describes no module"))
+                raise CorruptFileError(message("load", "the file does not describe a module"))
             _replace_layers(model, _plain(state.get("layers", {})), classes)
     finally:
-        default_generator.set_state(position)  # initial values were drawn for nothing
+        default_generator.set_state(position)  # undo the draws of initial values, which the weights replace
     model.to(device)
     for name, x in (*model.named_parameters(), *model.named_buffers()):
         saved = weights[name].dtype if name in weights and x.dtype.is_floating_point else x.dtype
@@ -98,16 +99,16 @@ def _rebuilt(state: Mapping[str, Any], device: Device, classes: Iterable[type]) 
 
 
 def _bytes_of(weights: Any) -> int:
-    """Bytes of all tensors of a state, from their shapes."""
+    """Return the bytes of all tensors of a state, from their shapes."""
     shapes = [weights.shape_of(name) for name in weights] if isinstance(weights, LazyState) else []
     return sum(_LARGEST_ITEM * prod(shape) for shape in shapes if shape is not None)
 
 
 @contextmanager
 def _allocating(nbytes: int, device: Device) -> Iterator[None]:
-    """Bound what a model allocates while it is made: a line of text can name layers larger than any memory.
+    """Limit the memory of a model's construction: a line of text can describe layers larger than any memory.
 
-    Raises CorruptFileError if layers need several times the bytes of the weights that the file has for them.
+    Raises CorruptFileError if layers allocate several times the bytes of the weights in the file.
     """
     limit = device.pool.reserved + _FREE_BYTES + _EXPANSION * nbytes
     thread = threading.get_ident()
@@ -126,9 +127,9 @@ def _allocating(nbytes: int, device: Device) -> Iterator[None]:
 
 
 def _layers(model: Module) -> dict[str, Any]:
-    """What each submodule is, by its path: its construction, None if that is not data, or the path of the same module.
+    """Return each submodule's construction by path: None if it is not data, or the path of an earlier use of the module.
 
-    Layers may have been replaced, added or removed after the model was constructed.
+    Layers may have been replaced, added or removed after the construction of the model.
     """
     paths: dict[int, str] = {}
     out: dict[str, Any] = {}
@@ -140,7 +141,7 @@ def _layers(model: Module) -> dict[str, Any]:
 
 
 def _construction_of(module: Module, path: str) -> dict[str, Any] | None:
-    """The construction of one module alone. Raises TypeError if it became another class since."""
+    """Return the construction of one module without its children. Raises TypeError if its class has changed."""
     encoder = _ConstructionEncoder()
     encoder.check_class(module, path)
     if type(module) in _CONTAINERS:  # their children have paths of their own
@@ -152,7 +153,7 @@ def _construction_of(module: Module, path: str) -> dict[str, Any] | None:
 
 
 def _replace_layers(model: Module, layers: Mapping[str, Any], classes: Iterable[type]) -> None:
-    """Make the submodules of a model those that were saved, where its constructor made others."""
+    """Replace submodules that differ from the saved ones."""
     decoder = _ConstructionDecoder(classes)
     for path, saved in layers.items():
         parent, _, name = path.rpartition(".")
@@ -168,9 +169,9 @@ def _replace_layers(model: Module, layers: Mapping[str, Any], classes: Iterable[
 
 
 def _keep_children(owner: Module, path: str, layers: Mapping[str, Any]) -> None:
-    """Drop the children that were not saved, and put the others in the order in which they were."""
+    """Remove the children that were not saved, and restore the order of the others."""
     if path and path not in layers:
-        return  # it is dropped itself, or its children are those of the same module elsewhere
+        return  # its parent removes it, or another path of the same module lists its children
     names = [p.rpartition(".")[2] for p in layers if p.rpartition(".")[0] == path]
     for name in [n for n, child in _children(owner) if n not in names]:
         delattr(owner, name)
@@ -181,7 +182,7 @@ def _keep_children(owner: Module, path: str, layers: Mapping[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A lazy state as dictionaries."""
+    """Convert a lazy state to dictionaries."""
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -190,13 +191,13 @@ def _plain(value: Any) -> Any:
 
 
 class _ConstructionEncoder:
-    """Turns constructions into plain data. A module that appears twice refers to its first place."""
+    """Converts constructions to plain data. Repeated modules refer to the first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
 
     def module(self, module: Module, path: str) -> dict[str, Any]:
-        """A module as it is now."""
+        """Return the construction of a module with its current children."""
         construction = self.check_class(module, path)
         if construction.of not in _CONTAINERS:
             return self._construction(construction, path)
@@ -208,7 +209,7 @@ class _ConstructionEncoder:
         return {"kind": "container", "class": _name(construction.of), "number": number, "children": children}
 
     def check_class(self, module: Module, path: str) -> Construction:
-        """The construction of a module. Raises TypeError if it became another class since."""
+        """Return the construction of a module. Raises TypeError if its class has changed."""
         construction = module._construction
         if type(module) is not construction.of:
             raise TypeError(
@@ -264,7 +265,7 @@ def _children(module: Module) -> list[tuple[str, Module]]:
 
 
 def _public(value: Any) -> str | None:
-    """The name of a class or function of Polyhal, if it has a public one."""
+    """Return the public name of a class or function of Polyhal; None if it has none."""
     name = getattr(value, "__name__", None)
     for package in _PACKAGES:
         if name is not None and getattr(importlib.import_module(package), name, None) is value:
@@ -273,7 +274,7 @@ def _public(value: Any) -> str | None:
 
 
 def _anywhere(cls: type, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments of a constructor without the device: a model is loaded where the caller says, not where it was."""
+    """Return a constructor's arguments without the device: the caller of `load` chooses it."""
     names = [p.name for p in inspect.signature(cls).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     at = names.index("device") if "device" in names else len(args)
     out = [None if i == at else v for i, v in enumerate(args)]
@@ -285,14 +286,14 @@ def _name(cls: Any) -> str:
 
 
 class _ConstructionDecoder:
-    """Makes modules of plain data."""
+    """Constructs modules from plain data."""
 
     def __init__(self, classes: Iterable[type]) -> None:
         self._classes = {cls.__qualname__: cls for cls in classes}
         self._made: dict[int, Module] = {}
 
     def value(self, data: Any) -> Any:
-        """What the data stands for. Raises CorruptFileError, IncompatibleFileError, and others for data of another form."""
+        """Return the value of a description. Raises CorruptFileError, IncompatibleFileError, and others for invalid data."""
         return self._of_kind(data) if isinstance(data, dict) else data
 
     def _of_kind(self, data: dict[str, Any]) -> Any:
@@ -310,7 +311,7 @@ class _ConstructionDecoder:
             children = {name: self.value(child) for name, child in data["children"]}
             container = self._class(data["class"], Module)
             if container not in _CONTAINERS:
-                raise CorruptFileError(message("load", f"{data['class']} is no container"))
+                raise CorruptFileError(message("load", f"{data['class']} is not a container"))
             made = container(list(children.values()) if container is ModuleList else children)
             self._made[data["number"]] = made
             return made
@@ -332,7 +333,7 @@ class _ConstructionDecoder:
         raise CorruptFileError(message("load", f"the description of the model has an unknown kind {kind!r}"))
 
     def _class(self, name: str, base: type) -> Any:
-        """The class of that name: one of Polyhal, or one that the caller passed."""
+        """Return the class with that name: one of Polyhal, or one that the caller passed."""
         if ":" in name:
             short = name.partition(":")[2]
             found = self._classes.get(short)
@@ -340,7 +341,7 @@ class _ConstructionDecoder:
                 raise IncompatibleFileError(
                     message(
                         "load",
-                        f"the model needs the class {short}, of {name.partition(':')[0]}",
+                        f"the model requires the class {short}, of {name.partition(':')[0]}",
                         expected="a class of Polyhal or one that you pass",
                         fix=f"call load(path, classes=[{short.rpartition('.')[2]}])",
                     )
@@ -348,18 +349,18 @@ class _ConstructionDecoder:
         else:
             found = _lookup(name)
         if not isinstance(found, type) or not (issubclass(found, base) and (base is Module or is_dataclass(found))):
-            raise CorruptFileError(message("load", f"{name} is no class that models are made of"))
+            raise CorruptFileError(message("load", f"{name} is not a class of models"))
         return found
 
 
 def _lookup(name: str) -> Any:
-    """A class or function of Polyhal by its public name. Raises IncompatibleFileError."""
+    """Return a class or function of Polyhal by its public name. Raises IncompatibleFileError."""
     package, _, short = name.rpartition(".")
     value = getattr(importlib.import_module(package), short, None) if package in _PACKAGES else None
     origin = getattr(value, "__module__", "") or ""
     if value is None or short.startswith("_") or not callable(value) or not origin.startswith("polyhal"):
         raise IncompatibleFileError(
-            message("load", f"the model needs {name}", expected="a name of polyhal.nn or polyhal.models")
+            message("load", f"the model requires {name}", expected="a name of polyhal.nn or polyhal.models")
         )
     return value
 

@@ -1,8 +1,8 @@
 """Safetensors files, written and read tensor by tensor, with a hash of each.
 
 Source of the format: https://github.com/huggingface/safetensors: 8 bytes with the length of the header, the header as JSON,
-then the bytes of the tensors. Its library reads the files. It is not used for writing, because it needs all tensors in memory
-at once.
+then the bytes of the tensors. The library of the format reads the files, but does not write them, because it requires all
+tensors in memory at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAMES: dict[DType, str] = {
     dtypes.float32: "F32", dtypes.float64: "F64",
 }  # fmt: skip
 _BLANK = "0" * 64
-"""Placeholder for a hash, of the same length."""
+"""Placeholder for a hash, of equal length."""
 HASHES = "polyhal.sha256"
 STATE = "polyhal.state"
 STATE_HASH = "polyhal.state_sha256"
@@ -94,9 +94,9 @@ class TensorFile:
     """A safetensors file on disk. It is opened once, so that a later file of the same name is not read."""
 
     def __init__(self, path: Path) -> None:
-        """Read the header. Raises CorruptFileError, which names the first tensor that is cut off, and FileNotFoundError."""
+        """Read the header. Raises CorruptFileError, with the name of the first truncated tensor, and FileNotFoundError."""
         self.path = path
-        OpenedFile(path)  # refuses a FIFO, for whose writer the library would wait
+        OpenedFile(path)  # raises for a FIFO: the library would block until another process opens it
         try:
             self._opened = cast(Any, safe_open)(path, framework="numpy")
             self.names: list[str] = list(self._opened.keys())
@@ -114,7 +114,7 @@ class TensorFile:
         self.hashes: dict[str, str] = _json(self.metadata.get(HASHES, "{}"), path)
 
     def read(self, name: str) -> np.ndarray:
-        """Read one tensor. Raises CorruptFileError if the elements are not what was written."""
+        """Read one tensor. Raises CorruptFileError if its hash differs from the stored one."""
         with self._reading(name):
             kind = self._opened.get_slice(name).get_dtype()
             if kind not in _NAMES.values():
@@ -140,7 +140,7 @@ class TensorFile:
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
-        """Turn errors of the library and of NumPy, which refuses more shapes, into CorruptFileError."""
+        """Convert errors of the library and of NumPy, which rejects more shapes, to CorruptFileError."""
         try:
             yield
         except (SafetensorError, ValueError, OverflowError) as error:
@@ -161,13 +161,13 @@ def _json(text: str, path: Path) -> dict[str, Any]:
 
 
 def _begins_as_safetensors(path: Path) -> bool:
-    """Return whether an object in JSON follows the length of the header, as far as the file goes."""
+    """Return whether a JSON object follows the length of the header, as far as the file goes."""
     with path.open("rb") as file:
         return file.read(9)[8:] in (b"", b"{")
 
 
 def _diagnose(path: Path) -> str:
-    """Name the tensor in which a file of the wrong length ends, if its header can be read."""
+    """Describe where a file of the wrong length ends, with the name of the tensor if its header can be read."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")

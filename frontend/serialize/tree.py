@@ -1,6 +1,6 @@
 """Nested state as JSON, with tensors referenced by name.
 
-Plain values stand for themselves. What JSON does not have is an object with one key that starts with `$`.
+Plain values represent themselves. Types that JSON lacks are objects with one key that starts with `$`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from polyhal.hal.errors import CorruptFileError, message
 from polyhal.tensor import Tensor
 
 _DEEPEST = 200
-"""Levels of nesting. Python's stack takes a few times as many."""
+"""Maximum levels of nesting. Python's stack needs several frames per level."""
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -28,7 +28,7 @@ class Encoder:
         self._seen: dict[tuple[Any, ...], str] = {}
 
     def encode(self, value: Any, path: str = "") -> Any:
-        """Return JSON data for `value`. Raises TypeError, which names the path, for what cannot be saved."""
+        """Return JSON data for `value`. Raises TypeError, with the path, for values that cannot be saved."""
         try:
             data = self._encoded(value, path)
         except RecursionError:
@@ -78,7 +78,7 @@ class Encoder:
         )
 
     def _name(self, value: Tensor | np.ndarray, path: str) -> str:
-        """A unique name. Tensors that share all their memory share a name, and are shared when loaded."""
+        """Return a unique name. Tensors that share all their memory share a name, and share memory when loaded."""
         identity = (id(value.buffer), value.ref.spec, value.ref.offset) if isinstance(value, Tensor) else (id(value),)
         if identity in self._seen:
             return self._seen[identity]
@@ -105,11 +105,11 @@ class Source(Protocol):
         """Return the array stored under `name`."""
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of what is stored under `name`, without reading it."""
+        """Return the shape of the tensor or array stored under `name`, without reading it."""
 
 
 def _depth(data: Any) -> int:
-    """Levels of nesting of JSON data."""
+    """Return the levels of nesting of JSON data."""
     level, depth = [data], 0
     while level:
         level = [
@@ -120,7 +120,7 @@ def _depth(data: Any) -> int:
 
 
 def check(data: Any, names: Container[str], where: object) -> None:
-    """Raise CorruptFileError, which names `where`, unless `decode` can convert the data, of which nothing is known."""
+    """Raise CorruptFileError, with `where`, unless `decode` can convert the untrusted data."""
     level, depth = [data], 0
     while level:
         depth += 1
@@ -130,7 +130,7 @@ def check(data: Any, names: Container[str], where: object) -> None:
 
 
 def _checked_parts(data: Any, names: Container[str], where: object) -> Iterable[Any]:
-    """The parts of a list or dictionary, and of what a mark stands for."""
+    """Return the nested parts of a list, a dictionary or a tagged object."""
     if isinstance(data, list):
         return data
     if not isinstance(data, dict):
@@ -140,7 +140,7 @@ def _checked_parts(data: Any, names: Container[str], where: object) -> Iterable[
         return data.values()
     if tag in ("$tensor", "$array") and isinstance(content, str):
         if content not in names:
-            raise CorruptFileError(message("load", f"{where} has no tensor {content!r}, which the state names"))
+            raise CorruptFileError(message("load", f"{where} lacks the tensor {content!r}, to which the state refers"))
         return ()
     if tag == "$complex" and isinstance(content, list) and len(content) == 2:
         return [{"$tensor": name} for name in content]
@@ -151,7 +151,7 @@ def _checked_parts(data: Any, names: Container[str], where: object) -> Iterable[
     if tag == "$dict" and isinstance(content, list) and all(map(_is_entry, content)):
         return [v for _, v in content]
     raise CorruptFileError(
-        message("load", f"the state in {where} has an unknown mark {tag!r}, or it stands for nothing")
+        message("load", f"the state in {where} has an unknown tag {tag!r}, or invalid content for it")
     )
 
 
@@ -160,16 +160,16 @@ def _is_entry(value: Any) -> bool:
 
 
 def _is_key(value: Any) -> bool:
-    """Whether a key is plain, or a tuple of such keys, as other programs write them."""
+    """Return whether a key is plain, or a tuple of plain keys, as other programs write them."""
     if isinstance(value, tuple):
         return all(_is_key(v) for v in value)
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes))
 
 
 def decode(data: Any, source: Source, lazy: bool = False) -> Any:
-    """Convert data of `Encoder`, which passed `check`, back. Dictionaries become `LazyState` if `lazy`.
+    """Convert data of `Encoder` that has passed `check` back. Dictionaries become `LazyState` if `lazy`.
 
-    Raises CorruptFileError for tensors that are damaged.
+    Raises CorruptFileError for damaged tensors.
     """
     if isinstance(data, list):
         return [decode(v, source, lazy) for v in data]

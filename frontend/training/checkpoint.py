@@ -23,7 +23,7 @@ from polyhal.training.trainer import Trainer
 
 _KIND = "gpt"
 _VERSION = 1
-"""Version of the description that accompanies the weights. A reader accepts its own version only."""
+"""Version of the description that accompanies the weights. Only this version can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Description:
     tokenizer: Tokenizer
     options: TrainOptions
     source: str
-    """Where the text came from, and its SHA-256."""
+    """Origin of the text: a path, or the name of the standard library."""
     sha256: str
     best: float | None
     trainer: Mapping[str, Any]
@@ -57,7 +57,7 @@ class LanguageModel:
 
 
 def save_model(path: Path, trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: float | None) -> None:
-    """Save what generation needs. An old file is replaced when the new state is on the disk. Raises OSError.
+    """Save the state that generation requires. An old file is replaced when the new state is on disk. Raises OSError.
 
     All ranks call this, and rank 0 writes.
     """
@@ -67,7 +67,7 @@ def save_model(path: Path, trainer: Trainer, tokenizer: Tokenizer, corpus: Corpu
 
 
 def save_run(path: Path, trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: float | None) -> None:
-    """Save everything that resuming a run needs, in the same way. Of several ranks, each writes what it keeps."""
+    """Save the state that resuming a run requires, atomically. With several ranks, each writes its own state."""
     extra = _describe(trainer, tokenizer, corpus, best)
     if trainer.sharded is not None:
         extra["ranks"] = rank_files.write(path, trainer)
@@ -77,7 +77,7 @@ def save_run(path: Path, trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus,
         optimizer = None if trainer.sharded is not None else trainer.optimizer
         save_checkpoint(path, trainer.model, optimizer, trainer.scheduler, trainer.loader, extra)
         rank_files.remove_others(path, extra.get("ranks", {}))
-    trainer.ranks.group.barrier()  # whoever goes on may rely on it
+    trainer.ranks.group.barrier()  # afterwards all ranks may read it
 
 
 def _describe(trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: float | None) -> dict[str, Any]:
@@ -103,12 +103,12 @@ def describe(path: Path) -> Description:
 
 
 def _description(path: Path, state: Any) -> Description:
-    """The metadata in the state of the file at `path`."""
+    """Return the metadata in the state of the file at `path`."""
     extra = state.get("extra") if isinstance(state, Mapping) and isinstance(state.get("model"), Mapping) else None
     kind = extra.get("kind") if isinstance(extra, Mapping) else None
     if not isinstance(extra, Mapping) or not isinstance(kind, str) or kind != _KIND:
         raise IncompatibleFileError(
-            message(None, f"{path} holds no language model", expected="a checkpoint that `polyhal train` wrote")
+            message(None, f"{path} is not a language model", expected="a checkpoint that `polyhal train` wrote")
         )
     if type(extra.get("version")) is not int or extra["version"] != _VERSION:
         raise IncompatibleFileError(
@@ -165,15 +165,15 @@ def _check_sizes(path: Path, weights: Any, config: GPTConfig) -> None:
         saved = weights.shape_of(name) if name in weights else None
         if saved != shape:
             raise CorruptFileError(
-                message(None, f"{name} in {path} has shape {saved}", expected=f"{shape}, as its model")
+                message(None, f"{name} in {path} has shape {saved}", expected=f"{shape}, as in the model's configuration")
             )
 
 
 def load_run(path: Path, trainer: Trainer) -> None:
     """Load a state of `save_run` into `trainer`, including random numbers. Raises as `load_model` does.
 
-    It may have been written by another number of ranks; then dropout draws other numbers, and what rounding has taken from
-    gradients that travel in half precision is forgotten.
+    Another number of ranks may have written it; then dropout draws other numbers, and the rounding errors of gradients in half
+    precision are dropped.
     """
     state = load(path, Device("numpy"), lazy=True)
     written = _plain(state["extra"].get("ranks")) if isinstance(state, Mapping) else None
@@ -209,7 +209,7 @@ def load_run(path: Path, trainer: Trainer) -> None:
 
 
 def _numbered(settings: list[dict[str, Any]], parameters: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """The settings of groups, with the numbers of their parameters."""
+    """Return the settings of groups, with the numbers of their parameters."""
     starts = [0, *itertools.accumulate(len(group) for group in parameters)]
     return [
         {**s, "params": [*range(start, start + len(group))]}

@@ -1,4 +1,4 @@
-"""The training text of a language model: a file, or the Python library that every machine has."""
+"""The training text of a language model: a file, or Python's standard library as a text that every machine has."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from polyhal.hal.errors import PolyhalError, message
 
 LIBRARY = "python"
-"""The name of the corpus made of the interpreter's standard library."""
+"""Name of the corpus of the interpreter's standard library."""
 _LIBRARY_BYTES = 2 << 20
 
 
 class CorpusError(PolyhalError, ValueError):
-    """There is no text to train on: the file is missing, unreadable, empty, not text or too short."""
+    """The training text is missing, unreadable, empty, not text or too short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def _read_file(path: Path) -> Corpus:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise CorpusError(message(None, f"there is no file {path}", expected="the path of a text file")) from None
+        raise CorpusError(message(None, f"file {path} does not exist", expected="the path of a text file")) from None
     except IsADirectoryError:
         raise CorpusError(message(None, f"{path} is a folder", expected="the path of a text file")) from None
     except OSError as error:
@@ -62,12 +62,12 @@ def _read_file(path: Path) -> Corpus:
         raise CorpusError(
             message(None, f"{path} is not text: byte {data.index(0)} is zero", expected="a UTF-8 text file")
         )
-    # Line ends are normalised, as in text mode, so that a text gives the same model on every system.
+    # Normalize line ends, as in text mode, so that a text trains the same model on every system.
     return Corpus(path.stem or path.name, str(path.resolve()), text.replace("\r\n", "\n"))
 
 
 def library() -> Corpus:
-    """The top-level modules of the standard library, sorted by name, up to 2 MiB.
+    """Return the top-level modules of the standard library, sorted by name, up to 2 MiB.
 
     Only ASCII files: a few test strings in other alphabets would double a character vocabulary. Raises CorpusError if Python
     was installed without sources.
@@ -78,7 +78,7 @@ def library() -> Corpus:
     for path in sorted(folder.glob("*.py")):
         try:
             text = path.read_text(encoding="ascii")
-        except (UnicodeDecodeError, OSError):  # not ASCII, or not readable: the others are enough
+        except (UnicodeDecodeError, OSError):  # not ASCII or unreadable: the other modules suffice
             continue
         if size + len(text) > _LIBRARY_BYTES:
             break
@@ -88,7 +88,7 @@ def library() -> Corpus:
         raise CorpusError(
             message(
                 None,
-                f"this Python came without the sources of its library ({folder})",
+                f"this Python was installed without the sources of its library ({folder})",
                 fix="name a text file: polyhal train FILE",
             )
         )

@@ -18,7 +18,7 @@ _METRICS, _PICTURE = "metrics.jsonl", "loss.png"
 
 
 class RunFolderError(PolyhalError):
-    """A folder has a run that would be lost, or lacks the run that is asked for."""
+    """A folder contains a run that would be lost, or lacks the requested run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +29,31 @@ class RunFolder:
 
     @property
     def best(self) -> Path:
-        """The checkpoint with the lowest validation loss."""
+        """Path of the checkpoint with the lowest validation loss."""
         return self.path / BEST
 
     @property
     def last(self) -> Path:
-        """The latest checkpoint."""
+        """Path of the latest checkpoint."""
         return self.path / LAST
 
     @property
     def lock(self) -> FileLock:
-        """The lock of the process that trains in the folder."""
+        """Lock of the process that trains in the folder."""
         return FileLock(self.path / ".training.lock")
 
     @property
     def picture(self) -> Path:
-        """The plot of the losses."""
+        """Path of the plot of the losses."""
         return self.path / _PICTURE
 
     @property
     def metrics(self) -> Metrics:
-        """The table of losses and speeds."""
+        """Table of losses and speeds."""
         return Metrics(self.path / _METRICS)
 
     def parts(self) -> list[Path]:
-        """The files that a run has left."""
+        """Return the existing files of a run."""
         rank_files = self.path / f"{LAST}.ranks"
         return [p for p in (self.best, self.last, rank_files, self.path / _METRICS, self.picture) if p.exists()]
 
@@ -61,19 +61,19 @@ class RunFolder:
         """Raise RunFolderError if a new run would destroy one that may not be overwritten. Changes nothing."""
         if self.path.exists() and not self.path.is_dir():
             raise RunFolderError(
-                message(None, f"--save-dir {self.path} is a file", expected="a folder, or a name that is free")
+                message(None, f"--save-dir {self.path} is a file", expected="a folder, or a name that does not exist")
             )
         if self.parts() and not overwrite:
             raise RunFolderError(
                 message(
                     None,
-                    f"{self.path} already holds a run",
+                    f"{self.path} already contains a run",
                     fix="use --resume to continue it, --overwrite to replace it, or another --save-dir",
                 )
             )
 
     def in_use(self) -> bool:
-        """Whether a process trains in the folder, which may have saved nothing yet."""
+        """Return whether a process trains in the folder, even if it has not saved anything yet."""
         lock = self.lock
         if not lock.path.exists():
             return False
@@ -83,10 +83,10 @@ class RunFolder:
 
     @contextmanager
     def reserved(self) -> Iterator[None]:
-        """Keep other runs out of the folder during a block, in which it exists. What was made is removed if it stays empty.
+        """Create the folder and lock it for a block. Folders that were created are removed if they remain empty.
 
-        Raises RunFolderError, naming the process, if another one trains there, and if the folder cannot be made. The lock of a
-        process that was killed is taken over.
+        Raises RunFolderError, with the process, if another one trains there, and if the folder cannot be created. The lock of
+        a killed process is taken over.
         """
         lock = self.lock
         with writing(self.path):
@@ -100,12 +100,12 @@ class RunFolder:
             yield
         finally:
             lock.release()
-            with suppress(OSError):  # they hold a run by now
+            with suppress(OSError):  # the folders are not empty: they contain a run
                 for path in missing:
                     path.rmdir()
 
     def claim(self, *, overwrite: bool) -> None:
-        """Make room for a new run in a reserved folder. Raises RunFolderError as `check` does, and OSError."""
+        """Remove an earlier run from a reserved folder. Raises RunFolderError as `check` does, and OSError."""
         self.check(overwrite=overwrite)
         for path in self.parts():
             remove_folder(path) if path.is_dir() else path.unlink()
@@ -117,7 +117,7 @@ class RunFolder:
             raise RunFolderError(
                 message(
                     None,
-                    f"there is no run to resume in {self.path}",
+                    f"{self.path} contains no run to resume",
                     expected=f"a checkpoint {self.last}",
                     fix="check --save-dir, or start without --resume",
                 )
@@ -126,7 +126,7 @@ class RunFolder:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn failures to write `path` (a full disk, a missing permission) into a RunFolderError that says what remains."""
+    """Convert failures to write `path` (a full disk, a missing permission) to a RunFolderError that says what remains."""
     try:
         yield
     except OSError as error:
@@ -134,18 +134,18 @@ def writing(path: Path) -> Iterator[None]:
             message(
                 None,
                 f"{path} cannot be written: {error.strerror or error}",
-                fix="what was saved before is untouched; make room and go on with --resume",
+                fix="earlier checkpoints are intact; free disk space and continue with --resume",
             )
         ) from error
 
 
 def fresh(parent: Path, name: str) -> RunFolder:
-    """The first of `name`, `name-2`, `name-3` ... under `parent` without a run."""
+    """Return the first of `name`, `name-2`, `name-3` ... under `parent` without a run."""
     return next(f for f in _numbered(parent, name) if not f.parts() and not f.in_use())
 
 
 def latest(parent: Path, name: str) -> RunFolder:
-    """The latest run of `fresh`; `name` itself if there is none."""
+    """Return the latest run of `fresh`; `name` itself if there is none."""
     existing = list(itertools.takewhile(lambda f: f.parts(), _numbered(parent, name)))
     return existing[-1] if existing else RunFolder(parent / name)
 

@@ -56,7 +56,7 @@ class Metrics:
             row = MetricsRow(**json_store.parse(line, self.path))
             numbers = [v for v in asdict(row).values() if v is not None]
             if type(row.step) is not int or not all(type(v) in (int, float) for v in numbers):
-                raise ValueError(f"{row} is no row of numbers")
+                raise ValueError(f"{row} is not a row of numbers")
             return row
         except (CorruptFileError, TypeError, ValueError) as error:
             raise CorruptFileError(

@@ -22,7 +22,7 @@ class OptionError(PolyhalError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """All settings of a run: together with text, seed and device they determine every number it computes.
+    """All settings of a run: with the text, the seed and the device, they determine every number that it computes.
 
     Lengths are in tokens; `lr` is the peak of the schedule; `clip` 0 disables clipping; `sample_every` 0 disables samples.
     """
@@ -45,9 +45,9 @@ class TrainOptions:
     schedule: str = "cosine"
     clip: float = 1.0
     compress: str = "none"
-    """The dtype in which gradients travel between ranks; what rounding takes is added in the next step."""
+    """Dtype in which ranks exchange gradients; rounding errors are added in the next step."""
     val_split: float = 0.1
-    """The fraction at the end of the text that is kept for validation."""
+    """Fraction at the end of the text that is held out for validation."""
     seed: int = 0
     log_every: int = 10
     eval_every: int = 100
@@ -77,7 +77,7 @@ class TrainOptions:
             self.vocabulary >= _SMALLEST_BPE,
             "vocabulary",
             self.vocabulary,
-            f"{_SMALLEST_BPE} or more: all bytes and two marks",
+            f"{_SMALLEST_BPE} or more: all bytes and two special tokens",
         )
         _require(self.seed < 2**63, "seed", self.seed, "less than 2**63")
         _require(self.lr > 0, "lr", self.lr, "more than 0")
@@ -98,7 +98,7 @@ class TrainOptions:
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens that one optimizer step sees."""
+        """Number of tokens per optimizer step."""
         return self.batch_size * self.accumulate * self.context
 
     def to_json(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class TrainOptions:
             odd = ", ".join(sorted(set(data) ^ names))
             raise IncompatibleFileError(
                 message(
-                    None, f"the checkpoint was written with other settings ({odd})", expected="those of this version"
+                    None, f"the checkpoint was written with other settings ({odd})", expected="the settings of this version"
                 )
             )
         return cls(**data)
@@ -127,12 +127,12 @@ NAMES: tuple[str, ...] = tuple(f.name for f in fields(TrainOptions))
 
 
 def flag(name: str) -> str:
-    """The command-line option of a setting."""
+    """Return the command-line option of a setting."""
     return "--" + name.replace("_", "-")
 
 
 def unknown_name(name: str, known: Iterable[str], source: str) -> OptionError:
-    """The error for a setting that does not exist, naming close matches."""
+    """Return the error for a setting that does not exist, with close matches."""
     candidates = sorted(known)
     close = difflib.get_close_matches(name, candidates, 3, 0.5)
     fix = f"did you mean {' or '.join(close)}?" if close else f"known settings are {', '.join(candidates)}"
@@ -145,7 +145,7 @@ def _require(holds: bool, name: str, value: object, expected: str) -> None:
 
 
 def _typed(name: str, value: Any, kind: str) -> Any:
-    """Check and convert a value to the type of a setting; 3.0 is no step count and "3" no number."""
+    """Check and convert a value to the type of a setting; 3.0 is not a step count and "3" is not a number."""
     if kind == "str":
         if not isinstance(value, str):
             raise OptionError(message(None, f"{flag(name)} is {value!r}", expected="text"))

@@ -1,4 +1,4 @@
-"""Prepare a session from requested settings and a text, or from the state of an earlier run."""
+"""Preparation of a session from requested settings and a text, or from the state of an earlier run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from polyhal.training.trainer import Trainer
 GIVEN_NAMES = frozenset({*NAMES, "epochs"})
 """Settings that may be requested: `epochs` is an alternative to `steps`."""
 _FREE = frozenset({"steps", "log_every", "eval_every", "sample_every"})
-"""Settings that may change when a run is resumed, because they do not affect what was computed so far."""
+"""Settings that may change when a run is resumed, because they do not affect the steps so far."""
 
 _REHEARSALS = 5
 _PATIENCE = 2.0
@@ -91,7 +91,7 @@ def resume(
 ) -> Session:
     """Prepare to resume the run in `folder` from its last checkpoint.
 
-    Requested settings and `corpus` must be those of the run, except for its length and its output; devices may be others.
+    Requested settings and `corpus` must equal the run's, except for its length and its output; devices may differ.
     Raises RunFolderError, OptionError, CorpusError and the errors of reading checkpoints.
     """
     ranks = ranks or Ranks()
@@ -132,7 +132,7 @@ def _check_batch(batch_size: int, devices: Sequence[Device], ranks: Ranks) -> No
             message(
                 None,
                 f"--batch-size {batch_size} cannot be divided among {ranks.size} ranks",
-                expected="a batch of all ranks together, with at least one window for each",
+                expected="a batch for all ranks, with at least one window for each",
                 fix="raise --batch-size, or start fewer ranks",
             )
         )
@@ -143,7 +143,7 @@ def _check_batch(batch_size: int, devices: Sequence[Device], ranks: Ranks) -> No
 
 
 def _part_streams(seed: int, step: int, ranks: Ranks) -> None:
-    """Let every rank but the first draw random numbers of its own from a step on: its dropout masks."""
+    """Seed the random generator of every rank but the first differently, for its dropout masks."""
     if not ranks.first:
         words = np.random.SeedSequence([seed, step, ranks.size, ranks.rank]).generate_state(1, np.uint64)
         random.manual_seed(int(words[0]) >> 1)
@@ -157,7 +157,7 @@ def config(options: TrainOptions, tokenizer: Tokenizer) -> GPTConfig:
 
 
 def tokenize(corpus: Corpus, options: TrainOptions, tokenizer: Tokenizer) -> Data:
-    """Encode the text, with its end for validation. Raises CorpusError if a part is shorter than a context."""
+    """Encode the text, and hold out its end for validation. Raises CorpusError if a part is shorter than a context."""
     tokens = np.asarray(tokenizer.encode(corpus.text), np.int32)
     held_out = int(len(tokens) * options.val_split)
     training, validation = tokens[: len(tokens) - held_out], tokens[len(tokens) - held_out :]
@@ -198,7 +198,7 @@ def _steps_of(epochs: Any, trainer: Trainer) -> int:
 
 
 def _seconds_per_step(trainer: Trainer) -> float:
-    """The fastest of some rehearsals, because other programs may use the machine; the first two record and compile the step."""
+    """Return the time of the fastest of some rehearsals; the first two, which record and compile the step, do not count."""
     with trainer.rehearsal() as rehearse:
         rehearse()
         rehearse()
@@ -211,7 +211,7 @@ def _seconds_per_step(trainer: Trainer) -> float:
 
 
 def _same_text(corpus: Corpus | None, source: str, sha256: str, folder: RunFolder) -> Corpus:
-    """The text of a run, checked to be unchanged."""
+    """Return the text of a run. Raises CorpusError if it has changed."""
     text = corpus or texts.read(None if source == texts.LIBRARY else Path(source))
     if text.sha256 != sha256:
         raise CorpusError(

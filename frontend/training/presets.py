@@ -1,4 +1,4 @@
-"""Defaults for a device: the model from its kind and memory, the number of steps from its measured speed.
+"""Defaults for a device: the model depends on its kind and memory, the number of steps on its measured speed.
 
 The model never depends on a measurement, so that a command always builds the same model on a machine.
 """
@@ -11,7 +11,7 @@ from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 
 _CPU: dict[str, Any] = {}
-"""The defaults of `TrainOptions`: 0.8 million parameters, which two processor cores train in two minutes."""
+"""Defaults of `TrainOptions`: 0.8 million parameters, which two CPU cores train in two minutes."""
 _SMALL_GPU: dict[str, Any] = {
     "layers": 6,
     "heads": 6,
@@ -31,20 +31,20 @@ _GPU: dict[str, Any] = {
     "lr": 1e-3,
 }
 _LARGE_MEMORY = 6 << 30
-"""Bytes of device memory that are enough for the activations of the large preset."""
+"""Minimum bytes of device memory for the activations of the large preset."""
 
 _BUDGET = 95.0
-"""Seconds of training that leave room for evaluations, samples and checkpoints within two minutes."""
+"""Seconds of training that leave time for evaluations, samples and checkpoints within two minutes."""
 _FEWEST, _MOST = 200, 5000
 _EPOCHS = 20
-"""After this many epochs, a model of these sizes mainly memorises the text."""
+"""Epochs after which a model of these sizes mainly memorizes the text."""
 
 _EVALUATION_GAP = 25
 """Minimum number of steps between evaluations; one costs as much as about seven steps."""
 
 
 def for_device(device: Device) -> dict[str, Any]:
-    """The settings of a run that differ from the defaults of `TrainOptions` on this device."""
+    """Return the settings that differ from the defaults of `TrainOptions` on this device."""
     if device.type is DeviceType.CPU:
         return dict(_CPU)
     large = device.type is DeviceType.GPU and device.info.memory >= _LARGE_MEMORY
@@ -52,7 +52,7 @@ def for_device(device: Device) -> dict[str, Any]:
 
 
 def steps_for(seconds_per_step: float, steps_per_epoch: float) -> int:
-    """The default number of steps: two minutes' worth, within limits for the length of the text."""
+    """Return the default number of steps: two minutes' worth, within limits for the length of the text."""
     affordable = _BUDGET / max(seconds_per_step, 1e-6)
     useful = max(_EPOCHS * steps_per_epoch, _FEWEST)
     steps = min(max(affordable, _FEWEST), useful, _MOST)
@@ -60,7 +60,7 @@ def steps_for(seconds_per_step: float, steps_per_epoch: float) -> int:
 
 
 def intervals(steps: int) -> dict[str, int]:
-    """How often to log, evaluate and print a sample in a run of that many steps."""
+    """Return the intervals of logging, evaluation and samples for a run of `steps` steps."""
     return {
         "log_every": min(max(steps // 20, 1), 10),
         "eval_every": max(steps // 10, min(steps, _EVALUATION_GAP)),

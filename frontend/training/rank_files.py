@@ -1,7 +1,7 @@
-"""Files of the ranks beside a checkpoint: each writes the optimizer's state that it keeps.
+"""Files of the ranks next to a checkpoint: each contains a rank's part of the optimizer state.
 
-The checkpoint itself, which rank 0 writes when all files are complete, lists them with their hashes; until then the last
-checkpoint and its files stay as they are. Any number of ranks can read what any number has written.
+Rank 0 writes the checkpoint itself when all files are complete, with their names and hashes; until then the last checkpoint
+and its files are unchanged. Any number of ranks can read the files of any other number.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _BLOCK = 1 << 20
 
 
 def folder_of(checkpoint: Path) -> Path:
-    """Where the files of the ranks lie."""
+    """Return the folder of the ranks' files."""
     return checkpoint.with_name(checkpoint.name + _SUFFIX)
 
 
 def write(checkpoint: Path, trainer: Trainer) -> dict[str, Any]:
-    """Write this rank's file. Returns what the checkpoint says about the files of all ranks. Raises OSError.
+    """Write this rank's file. Returns the entry of the checkpoint for the files of all ranks. Raises OSError.
 
-    Raises PolyhalError if rank 0 does not see a file that another one wrote.
+    Raises PolyhalError if rank 0 cannot read a file that another rank wrote.
     """
     ranks, sharded = trainer.ranks, trainer.sharded
     assert sharded is not None
@@ -42,7 +42,7 @@ def write(checkpoint: Path, trainer: Trainer) -> dict[str, Any]:
         folder.mkdir(parents=True, exist_ok=True)
     number = ranks.agree(1 + max((_number(p) for p in folder.glob("*.safetensors")), default=0))
     name = f"{number:06d}-rank-{ranks.rank:05d}-of-{ranks.size:05d}.safetensors"
-    folder.mkdir(parents=True, exist_ok=True)  # on this machine, if it is not shared, which is noticed below
+    folder.mkdir(parents=True, exist_ok=True)  # on this machine; the check below fails if the file system is not shared
     state = {
         "groups": sharded.state(), "errors": sharded.errors, "random": default_generator.get_state(),
         "loss_sum": trainer.loss_sum,
@@ -55,7 +55,7 @@ def write(checkpoint: Path, trainer: Trainer) -> dict[str, Any]:
         raise PolyhalError(
             message(
                 None,
-                f"rank 0 does not see {folder / missing[0]}, which another rank has written",
+                f"rank 0 cannot find {folder / missing[0]}, which another rank has written",
                 expected="a --save-dir that all machines of the job share",
             )
         )
@@ -87,13 +87,13 @@ def read(checkpoint: Path, written: Mapping[str, Any]) -> list[dict[str, Any]]:
                 message(None, f"{path} is missing", expected="the files of all ranks that wrote the checkpoint")
             )
         if _digest(path) != sha256:
-            raise CorruptFileError(message(None, f"{path} was altered: its hash is not the one in {checkpoint}"))
+            raise CorruptFileError(message(None, f"{path} was altered: its hash differs from the one in {checkpoint}"))
         states.append(_arrays(eager(load(path, Device("numpy"), lazy=True))))
     return states
 
 
 def joined(states: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The state of whole groups: vectors of all buckets, and in these of all ranks, one after another, and numbers."""
+    """Return the state of whole groups: vectors concatenated over buckets, and within buckets over ranks; and numbers."""
     groups = []
     for of_ranks in zip(*(s["groups"] for s in states), strict=True):
         parts = [part for of_bucket in zip(*of_ranks, strict=True) for part in of_bucket]
@@ -109,7 +109,7 @@ def joined(states: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def of_parameters(
     groups: Sequence[Mapping[str, Any]], parameters: Sequence[Sequence[Tensor]]
 ) -> dict[int, dict[str, Any]]:
-    """The state of whole groups as that of single parameters, numbered as optimizers do."""
+    """Convert the state of whole groups to the state of single parameters, numbered as in optimizers."""
     state: dict[int, dict[str, Any]] = {}
     number = 0
     for group, members in zip(groups, parameters, strict=True):
@@ -126,7 +126,7 @@ def of_parameters(
 
 
 def of_groups(saved: Mapping[str, Any], parameters: Sequence[Sequence[Tensor]]) -> list[dict[str, Any]]:
-    """The state of single parameters, as an optimizer saves it, as that of whole groups."""
+    """Convert the state of single parameters, as an optimizer saves it, to the state of whole groups."""
     state = {int(number): _arrays(entry) for number, entry in saved["state"].items()}
     groups: list[dict[str, Any]] = []
     number = 0
@@ -143,7 +143,7 @@ def of_groups(saved: Mapping[str, Any], parameters: Sequence[Sequence[Tensor]]) 
 
 
 def _arrays(value: Any) -> Any:
-    """Tensors as arrays, wherever they are in a tree."""
+    """Convert all tensors of a tree to arrays."""
     if isinstance(value, Tensor):
         return value.numpy()
     if isinstance(value, Mapping):

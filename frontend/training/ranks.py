@@ -1,4 +1,4 @@
-"""What the ranks of a training run do together besides computing: agree, and decide as one."""
+"""Coordination of the ranks of a training run: shared values and joint decisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polyhal.tensor import Tensor
 
 
 class Ranks:
-    """The processes that train one model; one by default. Every method is called by all of them, in the same order.
+    """The processes that train one model; one by default. All ranks call every method, in the same order.
 
     Methods raise ProcessGroupError if a rank is gone.
     """
@@ -27,22 +27,22 @@ class Ranks:
 
     @classmethod
     def joined(cls) -> Ranks:
-        """The ranks of the job that this process was started in; itself alone if there is none."""
+        """Return the ranks of this process's job; only this process without a job."""
         return cls(distributed.init()) if distributed.is_initialized() or started_by_mpi() else cls()
 
     @property
     def rank(self) -> int:
-        """The number of this process."""
+        """Number of this process."""
         return self.group.rank
 
     @property
     def size(self) -> int:
-        """The number of processes."""
+        """Number of processes."""
         return self.group.size
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, which prints and writes what all ranks have in common."""
+        """Whether this is rank 0, which prints and writes shared results."""
         return self.group.rank == 0
 
     def agree(self, value: Any) -> Any:
@@ -69,7 +69,7 @@ class Ranks:
         return [json.loads(content[end - n : end].tobytes()) for end, n in zip(ends, lengths, strict=True)]
 
     def any(self, flag: bool) -> bool:
-        """Whether a rank has the flag set."""
+        """Return whether any rank has the flag set."""
         return bool(self.largest(float(flag)))
 
     def largest(self, number: float) -> float:
@@ -86,7 +86,7 @@ class Ranks:
         return float(numbers[0])
 
     def copy_weights(self, model: Module) -> None:
-        """Give all ranks the parameters and buffers of rank 0: other devices round otherwise when they are initialized."""
+        """Copy the parameters and buffers of rank 0 to all ranks: devices differ in the rounding of initial values."""
         if self.size == 1:
             return
         with no_grad():

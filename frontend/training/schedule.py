@@ -1,4 +1,4 @@
-"""The learning rate as a function of the step alone, so that resuming needs no state."""
+"""The learning rate as a function of only the step, so that resuming needs no state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 _FLOOR = 0.1
-"""The fraction of the peak at which cosine and linear schedules end."""
+"""Final fraction of the peak of cosine and linear schedules."""
 
 
 def _constant(progress: float) -> float:
@@ -22,14 +22,14 @@ def _linear(progress: float) -> float:
 
 
 SCHEDULES: dict[str, Callable[[float], float]] = {"cosine": _cosine, "linear": _linear, "constant": _constant}
-"""The fraction of the peak rate after a fraction 0..1 of the steps after the warm-up.
+"""Fraction of the peak rate after a fraction 0..1 of the steps after the warm-up.
 
 Cosine: Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017.
 """
 
 
 def share_of_peak(step: int, *, warmup: int, steps: int, schedule: str) -> float:
-    """The factor on the peak rate at step `step` (from 0) of `steps`: a linear warm-up, then the schedule."""
+    """Return the factor on the peak rate at step `step` (from 0) of `steps`: a linear warm-up, then the schedule."""
     if step < warmup:
         return (step + 1) / warmup
     progress = (step - warmup) / max(steps - warmup, 1)

@@ -27,19 +27,19 @@ class RunObserver(Protocol):
     """Receives the events of a run."""
 
     def stepped(self, step: int) -> None:
-        """A step was enqueued. Called often."""
+        """Called after each step was enqueued."""
 
     def logged(self, row: MetricsRow) -> None:
-        """There are new metrics."""
+        """Called with new metrics."""
 
     def sampled(self, step: int, prompt: str, text: str) -> None:
-        """The model has continued `prompt` with `text`."""
+        """Called after the model has continued `prompt` with `text`."""
 
     def rebalanced(self, step: int, text: str) -> None:
-        """Batches are divided otherwise among the devices from now on."""
+        """Called after the division of batches among the devices has changed; `text` describes it."""
 
     def saved(self, name: str, step: int) -> None:
-        """A checkpoint was written."""
+        """Called after a checkpoint was written."""
 
 
 @dataclass(slots=True)
@@ -55,13 +55,13 @@ class Session:
     def run(self, observer: RunObserver, stop: Callable[[], bool]) -> bool:
         """Train until all steps are taken (returns True), or until `stop` returns True between steps (False). Saves the state.
 
-        All ranks call this; rank 0 writes what they have in common, and `stop` of any of them stops all.
+        All ranks call this; rank 0 writes shared results, and `stop` of any rank stops all.
         Raises NonFiniteError if the loss is not finite; earlier checkpoints are kept.
         """
         trainer, options, ranks = self.trainer, self.trainer.options, self.trainer.ranks
         try:
             if not ranks.agree(self.folder.last.exists()):
-                self._save(LAST, observer)  # notices a full or read-only disk now, not after the first minutes
+                self._save(LAST, observer)  # fails now on a full or read-only disk, not after the first minutes
             begin, begin_step = time.perf_counter(), trainer.done
             while trainer.done < options.steps:
                 if ranks.any(stop()):
@@ -101,12 +101,12 @@ class Session:
             trainer.close()
 
     def _due(self, interval: int) -> bool:
-        """Whether to do what is done every `interval` steps (0: never) and after the last one."""
+        """Return whether an action with this interval is due: at multiples of it (0: never), and after the last step."""
         done = self.trainer.done
         return bool(interval) and (done % interval == 0 or done == self.trainer.options.steps)
 
     def prompt(self) -> str:
-        """The beginning of the validation text, which the model is not trained on."""
+        """Return the beginning of the validation text, on which the model is not trained."""
         held_out = (
             self.corpus.text[int(len(self.corpus.text) * (1 - self.trainer.options.val_split)) :] or self.corpus.text
         )
@@ -114,7 +114,7 @@ class Session:
         return line.strip()[:_PROMPT_CHARACTERS] or held_out[:1]
 
     def sample(self, prompt: str) -> str:
-        """Let the model continue `prompt`, with a random generator of its own that leaves training unaffected."""
+        """Continue `prompt` with the model. A separate random generator leaves training unaffected."""
         ids = self.tokenizer.encode(prompt)
         model = self.trainer.model_on_one_device()
         excluded = without_text(self.tokenizer)

@@ -1,9 +1,9 @@
-"""The update of the parameters by several ranks: each keeps the optimizer's state for its part of them, and updates that.
+"""Parameter updates that are sharded over ranks: each rank holds the optimizer state of one part, and updates that part.
 
-Gradients are summed so that each rank gets its part, the parts are updated, and all ranks get those of all. All of that belongs
-to the step that computes the gradients: captured, it sums those of the last layers while those of earlier ones are computed.
-What a rank sends is as much as for a sum of all gradients; memory and time of the update are divided among the ranks. Source:
-Rajbhandari et al., "ZeRO", arXiv:1910.02054, stage 1.
+Gradients are reduce-scattered, the parts are updated, and the new parameters are all-gathered. All of that is part of the step
+that computes the gradients: when captured, reductions of the last layers' gradients overlap with the backward pass of earlier
+layers. A rank sends as many bytes as for an all-reduce of the gradients; memory and time of the update are divided among the
+ranks. Source: Rajbhandari et al., "ZeRO", arXiv:1910.02054, stage 1.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from polyhal.training.ranks import Ranks
 
 
 class ShardedBucket(NamedTuple):
-    """Parameters that are summed and collected together, as one float32 vector of which every rank has an even part."""
+    """Parameters that are reduced and gathered by one collective, as a float32 vector with an even part per rank."""
 
     parameters: Sequence[Tensor]
     counts: tuple[int, ...]
-    """Elements of each rank's part."""
+    """Number of elements of each rank's part."""
     part: Tensor
-    """This rank's part."""
+    """Part of this rank."""
     error: Tensor | None
-    """What rounding has taken from this rank's gradients, if they travel in half precision."""
+    """Rounding errors of this rank's gradients, if they are exchanged in half precision."""
 
 
 class ShardedUpdate:
-    """The parameters of `groups`, each laid out in buckets of up to `bucket_bytes` bytes.
+    """The parameters of `groups`, each divided into buckets of up to `bucket_bytes` bytes.
 
-    `parameters` are the same ones in the order in which the model uses them, and `make_optimizer` gets this rank's parts, a
-    list per group. The optimizer must treat elements independently of each other, as SGD, Adam and AdamW do. `clip` limits the
-    norm of all gradients together; 0 does not. With `compress`, bfloat16 or float16, every rank rounds its gradients, and adds
-    what that takes from them to those of the next step (Seide et al., Interspeech 2014). Sums are made in float32 and rounded
-    once.
+    `parameters` are the same parameters in the order in which the model uses them. `make_optimizer` receives this rank's
+    parts, a list per group. The optimizer must treat elements independently of each other, as SGD, Adam and AdamW do. `clip`
+    limits the norm of all gradients; 0 disables clipping. With `compress`, bfloat16 or float16, every rank rounds its
+    gradients, and adds the rounding errors to the next step's gradients (Seide et al., Interspeech 2014). Sums are
+    accumulated in float32 and rounded once.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ShardedUpdate:
         self.buckets = [bucket for group in self.groups for bucket in group]
         position = {id(p): i for i, p in enumerate(parameters)}
         self._backward_order = sorted(self.buckets, key=lambda b: -min(position[id(p)] for p in b.parameters))
-        """The buckets in the order in which their gradients become complete: the last layers first."""
+        """Buckets in the order in which their gradients become complete: the last layers first."""
         self.optimizer = make_optimizer([[bucket.part for bucket in group] for group in self.groups])
 
     def _bucket(self, parameters: Sequence[Tensor]) -> ShardedBucket:
@@ -84,11 +84,11 @@ class ShardedUpdate:
         return vector[start : start + counts[self.ranks.rank]].copy()
 
     def _joined(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Tensors of any shapes as one float32 vector."""
+        """Concatenate tensors of any shapes to one float32 vector."""
         return ops.concat([ops.reshape(t.detach(), (-1,)).float().to(self.device) for t in tensors], 0)
 
     def step(self) -> None:
-        """Sum the gradients over the ranks, update the parameters and give all ranks the new ones. Gradients are removed."""
+        """Reduce-scatter the gradients, update the parameters and all-gather the new ones. Gradients are removed."""
         with no_grad():
             for bucket in self._backward_order:
                 bucket.part.grad = self._reduced(bucket)
@@ -99,7 +99,7 @@ class ShardedUpdate:
         self._share()
 
     def _reduced(self, bucket: ShardedBucket) -> Tensor:
-        """This rank's part of the sum of the gradients."""
+        """Return this rank's part of the sum of the gradients."""
         gradients = self._joined([zeros_like(p) if p.grad is None else p.grad for p in bucket.parameters])
         for p in bucket.parameters:
             p.grad = None
@@ -109,13 +109,13 @@ class ShardedUpdate:
         return self._members.reduce_scatter([gradients], sizes=bucket.counts)[0].float()
 
     def _limit(self, gradients: list[Tensor]) -> None:
-        """Scale the ranks' parts of the gradients so that the norm of all is at most `clip`."""
+        """Scale the ranks' parts of the gradients so that the norm of all gradients is at most `clip`."""
         own = get_total_norm(gradients)
         (squares,) = self._members.all_reduce([own * own])
         clip_grads_with_norm_([bucket.part for bucket in self.buckets], self.clip, ops.sqrt(squares))
 
     def _share(self) -> None:
-        """Give all ranks the parts of all."""
+        """All-gather the parts of the parameters."""
         with no_grad():
             for bucket in self.buckets:
                 (whole,) = self._members.all_gather([bucket.part.detach()], sizes=bucket.counts)
@@ -125,7 +125,7 @@ class ShardedUpdate:
                     start += p.size
 
     def reload(self) -> None:
-        """Take this rank's parts anew from parameters that were changed."""
+        """Copy this rank's parts from parameters that were changed."""
         with no_grad():
             for bucket in self.buckets:
                 values = self._own(self._joined(bucket.parameters).numpy(), bucket.counts)
@@ -133,11 +133,11 @@ class ShardedUpdate:
 
     @property
     def errors(self) -> list[Tensor]:
-        """What rounding has taken from this rank's gradients, a vector (n,) per bucket; none without `compress`."""
+        """Rounding errors of this rank's gradients, a vector (n,) per bucket; none without `compress`."""
         return [bucket.error for bucket in self.buckets if bucket.error is not None]
 
     def load_errors(self, vectors: Sequence[np.ndarray]) -> None:
-        """Continue with `errors` of the same rank of as many."""
+        """Restore the `errors` of the same rank of a job of the same size."""
         with no_grad():
             for error, vector in zip(self.errors, vectors, strict=True):
                 error.copy_(Tensor(vector, device=self.device))
@@ -151,7 +151,7 @@ class ShardedUpdate:
         return [[saved.get(next(numbers), {}) for _ in group] for group in self.groups]
 
     def load_state(self, groups: Sequence[dict[str, Any]], settings: Sequence[dict[str, Any]]) -> None:
-        """Continue with whole vectors and numbers of each group, and settings of the optimizer's groups."""
+        """Restore whole vectors and numbers of each group, and settings of the optimizer's groups."""
         state: dict[int, dict[str, Any]] = {}
         numbered = []
         count = 0
@@ -171,7 +171,7 @@ class ShardedUpdate:
 
 
 def _runs(tensors: Sequence[Tensor], most: int) -> Iterator[list[Tensor]]:
-    """Tensors that follow one another, of up to `most` bytes of float32 together."""
+    """Yield runs of consecutive tensors of up to `most` bytes of float32."""
     run: list[Tensor] = []
     for x in tensors:
         if run and 4 * (sum(other.size for other in run) + x.size) > most:

@@ -1,4 +1,4 @@
-"""Training steps and evaluations of a language model, and the state to resume from."""
+"""Training steps and evaluations of a language model, and the state for resuming."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from polyhal.training.sharded_update import ShardedUpdate
 _BETAS = (0.9, 0.99)
 _EVALUATION_BATCHES = 20
 _TIMED = range(5, 11)
-"""The steps of a program in which its devices are timed on request."""
+"""Steps of a process in which devices are timed on request."""
 Batch = Any
 """Inputs and targets: two tensors (B, T), or `Shards` of them."""
 
@@ -42,9 +42,10 @@ Batch = Any
 class Trainer:
     """Trains `model` on `training` tokens (T,) and evaluates it on `validation` tokens, which may be empty.
 
-    A step does not wait for the device: losses are summed there until `mean_loss` reads them. Steps and evaluations are
-    captured from the first one on, so that a resumed run computes the same; `eager` runs op by op. With several `ranks`, each
-    computes the gradients of its part of every batch and updates its part of the parameters; so does each of several `devices`.
+    A step does not wait for the device: losses are summed on it until `mean_loss` reads them. Steps and evaluations are
+    captured, including the first ones, so that a resumed run computes the same numbers; `eager` runs op by op. Each of
+    several `ranks` computes the gradients of its part of every batch and updates its part of the parameters; so does each of
+    several `devices`.
     """
 
     def __init__(
@@ -63,38 +64,37 @@ class Trainer:
         self.options = options
         self.device = model.lm_head.weight.device
         self.parallel: DataParallel | None = None
-        """The model on several devices."""
+        """Model on several devices."""
         if len(devices) > 1:
             unlike = len({d.info.name for d in devices}) > 1
             self.parallel = DataParallel(model, devices, balance=unlike)
             self.device = devices[0]
         self.done = 0
-        """How many steps were taken."""
+        """Number of steps taken."""
         self.activity: StepActivity | None = None
-        """What times some steps, to report what each device does."""
+        """Timer for some steps, which reports the activity of each device."""
         self._taken = 0
-        """Steps since the trainer was made."""
+        """Steps of this process, in contrast to steps of a resumed run."""
         self.rebalanced = 0
-        """How often the rows of a batch were divided anew among the devices."""
+        """Number of changes of the division of batches among the devices."""
         windows = TokenWindows(training, options.context)
-        # Batches of one size need one set of kernels, so the last, smaller batch of an epoch is dropped unless it is the only
-        # one.
+        # Batches of one size need one set of kernels: the smaller last batch of an epoch is dropped unless it is the only one.
         whole = len(windows) >= options.batch_size
         self.loader = ShardedLoader(
             windows, options.batch_size, rank=self.ranks.rank, ranks=self.ranks.size, shuffle=True, drop_last=whole,
             seed=options.seed, device=None if self.parallel else self.device, parallel=self.parallel,
         )  # fmt: skip
         self._rows = options.batch_size if whole else len(windows)
-        """How many windows a batch has on all ranks together."""
+        """Number of windows per batch on all ranks."""
         self._stream: Generator[Batch] | None = None
         self._validation = _spread(validation, options) if len(validation) else []
         matrices: list[Tensor] = [p for p in model.parameters() if p.ndim >= 2]
         others: list[Tensor] = [p for p in model.parameters() if p.ndim < 2]
-        # Weight decay makes no sense for the scales and offsets of norms and for biases.
+        # Weight decay is not useful for scales and offsets of norms, nor for biases.
         self.groups = [(group, decay) for group, decay in ((matrices, options.weight_decay), (others, 0.0)) if group]
-        """Parameters, and their weight decay."""
+        """Groups of parameters with their weight decay."""
         self.sharded: ShardedUpdate | None = None
-        """The update of the parameters, if several ranks share it."""
+        """Sharded update of the parameters, with several ranks."""
         if self.ranks.size > 1:
             self.ranks.copy_weights(model)
             groups = [group for group, _ in self.groups]
@@ -121,17 +121,17 @@ class Trainer:
 
     @property
     def epoch(self) -> float:
-        """How many epochs were trained."""
+        """Number of epochs trained."""
         return self.loader.epoch + self.loader.position / len(self.loader)
 
     @property
     def steps_per_epoch(self) -> float:
-        """Optimizer steps that one pass over the data takes."""
+        """Number of optimizer steps per pass over the data."""
         return len(self.loader) / self.options.accumulate
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the next step."""
+        """Learning rate of the next step."""
         return float(self.scheduler.get_last_lr()[0])
 
     def step(self) -> None:
@@ -155,7 +155,8 @@ class Trainer:
         self._update(batches, share)
 
     def _learn(self, batches: list[Batch], share: float | None) -> None:
-        """The work of a step on the device, with state changed in place. This rank has a `share` of the samples; None: all."""
+        """Run the device work of a step, which updates state in place. `share` is this rank's fraction of the samples; None:
+        all."""
         self._backward(batches, share)
         if self.sharded is not None:
             self.sharded.step()
@@ -167,7 +168,7 @@ class Trainer:
         self.scheduler.step()
 
     def _backward(self, batches: list[Batch], share: float | None) -> None:
-        """Add up gradients and losses of batches."""
+        """Accumulate gradients and losses of batches."""
         for batch in batches:
             loss = self._mean_loss(batch)
             if share is not None:
@@ -250,7 +251,7 @@ class Trainer:
             self._stream = None
 
     def _follow(self, balancer: Balancer) -> None:
-        """Divide the next batches as the balancer has decided; those that were read ahead are divided as before."""
+        """Apply the balancer's latest decision. Prefetched batches, divided as before, are dropped and read again."""
         if len(balancer.decisions) > self.rebalanced:
             self.rebalanced = len(balancer.decisions)
             position = self.loader.state_dict()
@@ -261,11 +262,11 @@ class Trainer:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Where this process computes."""
+        """Devices of this process."""
         return (self.device,) if self.parallel is None else self.parallel.devices
 
     def model_on_one_device(self) -> GPT:
-        """The model on the first device, to generate text: a copy if several devices train it."""
+        """Return the model on the first device, to generate text: a copy if several devices train it."""
         return self.model if self.parallel is None else copy.deepcopy(self.model).to(self.device)
 
     def _mean_loss(self, batch: Batch) -> Tensor:
@@ -280,7 +281,7 @@ class Trainer:
             return Tensor(inputs, device=self.device), Tensor(targets, device=self.device)
         return self.parallel.shard(inputs, targets)
 
-    # --- going on later ---------------------------------------------------------------------------------------------
+    # --- resuming ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Return the step count, and the sum of losses that are not reported yet.
@@ -292,11 +293,11 @@ class Trainer:
 
     @property
     def loss_sum(self) -> float:
-        """The sum of this rank's losses that are not reported yet. Waits for the device."""
+        """Sum of this rank's losses that are not reported yet. Waits for the device."""
         return float(self._loss.item())
 
     def load_state_dict(self, state: Mapping[str, Any], loss_sum: float | None = None) -> None:
-        """Continue from a state of `state_dict`, after the parts listed there were loaded; `loss_sum` is this rank's."""
+        """Restore a state of `state_dict`, after the parts listed there were loaded; `loss_sum` is this rank's."""
         self.close()
         self.done = int(state["step"])
         total = float(state["loss_sum"]) if self.ranks.first else 0.0
@@ -315,7 +316,7 @@ def _parts(x: Tensor | Shards) -> Sequence[Tensor]:
 
 
 def _spread(tokens: np.ndarray, options: TrainOptions) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Fixed batches spread evenly over the validation text."""
+    """Return fixed batches spread evenly over the validation text."""
     windows = TokenWindows(tokens, options.context)
     most = _EVALUATION_BATCHES * options.batch_size
     chosen = np.unique(np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(np.int64))

@@ -220,14 +220,14 @@ def test_a_checkpoint_of_something_else(polyhal: Command, tmp_path: Path) -> Non
     from polyhal.serialize import save
 
     save({"weights": [1.0, 2.0]}, tmp_path / "other")
-    _one_sentence(polyhal("generate", "other", "--device", "numpy"), "holds no language model")
+    _one_sentence(polyhal("generate", "other", "--device", "numpy"), "is not a language model")
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["nowhere"], "there is no checkpoint nowhere"),
-        (["."], "holds neither a checkpoint nor a run"),
+        (["nowhere"], "checkpoint nowhere does not exist"),
+        (["."], "contains neither a checkpoint nor a run"),
         ([".", "--temperature", -1], "temperature is -1"),
         ([".", "--top-k", 0], "top_k is 0"),
         ([".", "--top-p", 2], "top_p is 2"),
@@ -271,11 +271,11 @@ def _content(folder: Path) -> dict[str, bytes]:
         (["explain", "matmul", "--device", "numpy", "--shape", "3,4", "--shape", "5,6"], "inner lengths differ"),
         (["kernels", "lst"], "No such command 'lst'"),
         (["kernels", "list", "--device", "numpy"], "this backend has no kernel files"),
-        (["prebuild", "--for", "nothing"], "there is no workload 'nothing'"),
+        (["prebuild", "--for", "nothing"], "unknown workload 'nothing'"),
         (["tune", "--budget", "3q"], "'3q' is not a duration; expected 60s or 5m, for example"),
         (["verify", "numpy", "--only", "nothing"], "no check matches 'nothing'"),
         (["verify", "--small", "--full"], "exclude each other"),
-        (["generate", "nowhere"], "there is no checkpoint nowhere"),
+        (["generate", "nowhere"], "checkpoint nowhere does not exist"),
     ],
 )
 def test_bad_arguments_of_every_command(polyhal: Command, arguments: list[str], expected: str) -> None:

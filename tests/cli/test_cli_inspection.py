@@ -258,7 +258,7 @@ def test_a_driver_that_cannot_be_loaded_is_shown_with_what_is_missing(
     found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)])
     monkeypatch.setattr(doctor, "registry", lambda: found)
     shown = polyhal("doctor", "--no-test").out
-    assert f"cannot be loaded: {said}\n      fix: install the library that is named as missing" in shown
+    assert f"cannot be loaded: {said}\n      fix: install the missing library" in shown
 
 
 def test_explain_shows_how_an_op_runs(polyhal: Command) -> None:

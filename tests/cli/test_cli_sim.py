@@ -103,7 +103,7 @@ def test_profiles_are_listed(polyhal: Command) -> None:
         ("1/0", [], "the script failed with ZeroDivisionError: division by zero"),
         ("x =", [], "the script failed with SyntaxError"),
         ("raise SystemExit(3)", [], "the script ended with exit code 3"),
-        ("print(1)", [], "used nothing on"),
+        ("print(1)", [], "did not use"),
         ("print(1)", ["--device", "sim:h1000"], "no simulated device is called 'h1000'"),
         ("print(1)", ["--device", "sim:h200,speed=3"], "is no option of a simulated device"),
         ("print(1)", ["--device", "numpy"], "'numpy' is no simulated device"),
@@ -143,7 +143,7 @@ def test_the_file_of_a_profile_is_named_after_the_device(polyhal: Command) -> No
     [
         ("numpyy", "x.toml", "'numpyy' is not available"),
         ("sim:h1000", "x.toml", "no simulated device is called 'h1000'"),
-        ("described:rx6800", "x.toml", "described:rx6800 is only described: there is nothing to measure"),
+        ("described:rx6800", "x.toml", "described:rx6800 is a described device, which cannot be measured"),
         ("numpy", "no/such/folder/x.toml", "No such file or directory"),
         ("numpy", ".", "does not end in .toml"),
         ("numpy", "x.txt", "x.txt does not end in .toml"),

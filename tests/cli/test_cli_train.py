@@ -153,7 +153,7 @@ def test_a_run_is_only_overwritten_on_request(polyhal: Command, trained: Path, t
     before = (trained / "metrics.jsonl").read_bytes()
     refused = polyhal("train", text, *TINY, "--steps", 1, "--device", "numpy", "--save-dir", trained)
     assert refused.code == 2
-    assert "already holds a run" in refused.err
+    assert "already contains a run" in refused.err
     assert (trained / "metrics.jsonl").read_bytes() == before
     bad = polyhal("train", text, *TINY, "--steps", 1, "--lr", -1, "--save-dir", trained, "--overwrite")
     assert bad.code == 2

@@ -55,7 +55,7 @@ def test_several_devices_train_what_one_trains(polyhal: Command, text: Path, tmp
     )
     assert "shares: of the 4 windows in a batch, numpy 2, numpy:no_f64 2" in outcome.out
     assert "sample at step 6" in outcome.out
-    assert "what the devices did: 5 runs" in outcome.out
+    assert "activity of the devices: 5 runs" in outcome.out
     assert "reduce_scatter" in outcome.out
     assert "polyhal generate pair --prompt" in outcome.out
     assert outcome.out.rstrip().endswith("--device numpy")

@@ -109,11 +109,11 @@ def test_a_rank_that_does_something_else_is_named(monkeypatch: pytest.MonkeyPatc
         (lambda g: g.all_reduce(np.zeros((2, 2))), r"an array of shape \(2, 2\); expected a contiguous vector"),
         (lambda g: g.all_reduce(np.zeros(4)[::2]), "expected a contiguous vector"),
         (lambda g: g.all_reduce(np.zeros(4), "median"), "no reduction 'median'"),
-        (lambda g: g.broadcast(np.zeros(4), 1), "there is no rank 1; expected 0 to 0"),
+        (lambda g: g.broadcast(np.zeros(4), 1), "rank 1 does not exist; expected 0 to 0"),
         (lambda g: g.all_gather(np.zeros(4), np.zeros(4), [2, 2]), "expected one for each of 1 ranks"),
         (lambda g: g.all_gather(np.zeros(4), np.zeros(5), [4]), "an array of 5 elements; expected 4"),
         (lambda g: g.all_gather(np.zeros(4), np.zeros(4, np.int8), [4]), "an array of int8; expected float64"),
-        (lambda g: g.scatter(None, np.zeros(4), [4]), "the root has no array"),
+        (lambda g: g.scatter(None, np.zeros(4), [4]), "the root passed no array"),
     ],
 )
 def test_what_others_would_wait_for_in_vain_is_refused(call: Callable[[ProcessGroup], Any], expected: str) -> None:
@@ -144,7 +144,7 @@ def test_engines_of_other_packages() -> None:
     assert isinstance(engines.connect("carrier_pigeons"), SoloGroup)
     assert engines.failures[0].reason == "OSError: the pigeons are gone"
     assert len(engines.failures) == 2
-    with pytest.raises(ProcessGroupError, match="there is no engine 'mip'; expected ray, mpi, carrier_pigeons"):
+    with pytest.raises(ProcessGroupError, match="unknown engine 'mip'; expected ray, mpi, carrier_pigeons"):
         engines.connect("mip")
     with pytest.raises(ValueError, match="connected 3; expected a ProcessGroup"):
         engines.connect("nothing")

@@ -55,7 +55,7 @@ def test_tasks_that_mpi_does_not_connect_are_noticed() -> None:
         capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "SLURM_STEP_NUM_TASKS": "4"},
     )  # fmt: skip
     assert done.returncode == 1
-    assert "4 processes were started, and MPI in this one sees 1; expected an MPI library that belongs" in done.stderr
+    assert "4 processes were started, but MPI in this process reports 1; expected an MPI library that belongs" in done.stderr
     assert "srun --mpi=pmi2" in done.stderr
 
 

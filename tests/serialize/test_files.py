@@ -220,7 +220,7 @@ def test_damaged_folder(tmp_path: Path) -> None:
         with pytest.raises(CorruptFileError, match=reason):
             ph.load(path, "numpy")
     state.unlink()
-    with pytest.raises(FileNotFoundError, match=r"no state\.json"):
+    with pytest.raises(FileNotFoundError, match=r"lacks state\.json"):
         ph.load(path, "numpy")
 
 

@@ -1,4 +1,4 @@
-"""`polyhal bisect`: run a script on two devices, and name the first op whose results part."""
+"""`polyhal bisect`: run a script on two devices, and report the first op whose results diverge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from polyhal.hal.checks.op_record import OpExecution, Parting
 
 _TIMEOUT = 600.0
-"""Seconds that a script may take between two ops."""
+"""Timeout in seconds between two ops of a script."""
 
 
 @reported
@@ -33,11 +33,11 @@ def bisect(
         bool, typer.Option("--twice", help="Run it twice on one device instead, and require the same bits.")
     ] = False,
 ) -> None:
-    """Run a script on two devices, and name the first op whose results part, with module and line.
+    """Run a script on two devices, and report the first op whose results diverge, with module and line.
 
-    Each op is compared with its NumPy reference on the inputs that the device had, so that rounding that has grown over
-    many ops is told apart from a wrong kernel. The script runs on the device that POLYHAL_DEVICE names, which this command
-    sets. Random numbers are seeded; captured functions run op by op. Exits with code 1 if results part.
+    Each op is also compared with its NumPy reference on the device's own inputs, which distinguishes a wrong kernel from
+    rounding errors that accumulate over many ops. The script must use the device that POLYHAL_DEVICE names; this command sets
+    it. Random numbers are seeded; captured functions run op by op. Exits with code 1 if results diverge.
     """
     from rich.console import Console
 
@@ -55,7 +55,7 @@ def bisect(
 
 
 def _devices(text: str | None, twice: bool) -> list[str]:
-    """The names of the two devices. Raises BadParameter."""
+    """Return the names of the two devices. Raises BadParameter."""
     from polyhal.hal.device import Device
 
     names = [n.strip() for n in (text or "").split(",") if n.strip()]
@@ -74,7 +74,7 @@ def _devices(text: str | None, twice: bool) -> list[str]:
 def _compare(
     console: object, names: list[str], script: Path, arguments: list[str], twice: bool
 ) -> tuple[list[str], Parting]:
-    """What is different at the first op that differs, as lines; and how far the runs were compared."""
+    """Return a description of the first op that differs, as lines, and the extent of the comparison."""
     from polyhal.cli.workers.pool import WorkerPool
     from polyhal.hal.checks.op_record import OpExecution, Parting
 
@@ -105,6 +105,6 @@ def _compare(
     rest = next((i for i in range(2) if waiting[i]), None)
     if rest is not None:
         record = waiting[rest][0]
-        problem = f"{labels[1 - rest]} ends after {count(parting.count, 'op')}; {labels[rest]} goes on"
+        problem = f"{labels[1 - rest]} ends after {count(parting.count, 'op')}; {labels[rest]} continues"
         return [f"{problem} with {record.what}", f"  {record.location}"], parting
     return [], parting

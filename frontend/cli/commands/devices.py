@@ -1,4 +1,4 @@
-"""`polyhal devices`: every device of every backend, and which one is the default."""
+"""`polyhal devices`: every device of every backend, and the default device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from polyhal.hal.diagnostics.doctor import DeviceReport
 
 _LISTED_GAPS = 4
-"""A device that lacks at most this many dtypes is shown as "all but ..."; otherwise its dtypes are listed."""
+"""Maximum number of missing dtypes for which a device is shown as "all but ..."; otherwise its dtypes are listed."""
 
 
 @reported
@@ -51,14 +51,14 @@ def devices(
 
 
 def speed(device: DeviceReport) -> str:
-    """The measured speed relative to NumPy, as in "2.0x"; "failed" or "" if there is none."""
+    """Return the measured speed relative to NumPy, as in "2.0x"; "failed" or "" if there is none."""
     if device.speed is None:
         return ""
     return "failed" if device.speed["problem"] else f"{device.speed['ratio']:.1f}x"
 
 
 def dtype_summary(device: DeviceReport) -> str:
-    """The dtypes that a device computes in, as in "all but float64"."""
+    """Return the dtypes in which a device computes, as in "all but float64"."""
     from polyhal.hal import dtypes
 
     supported = set(device.capabilities["compute"])

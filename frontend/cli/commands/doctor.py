@@ -1,4 +1,4 @@
-"""`polyhal doctor`: what is installed, which devices work, and how to fix what does not."""
+"""`polyhal doctor`: versions, devices and failures of the installation, with fixes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polyhal.hal.diagnostics.doctor import DeviceReport, Report
 
 _REPORT_FILE = "polyhal-report.json"
-_LIBRARIES = "install the library that is named as missing, or reinstall the driver with all that it depends on"
+_LIBRARIES = "install the missing library, or reinstall the driver with its dependencies"
 
 
 @reported
@@ -33,7 +33,7 @@ def doctor(
         typer.Option("--report", help="Check and benchmark every device, and write a file to send to the project."),
     ] = False,
     file: Annotated[
-        Path | None, typer.Argument(help=f"Where [bold]--report[/] writes. Default: {_REPORT_FILE}.")
+        Path | None, typer.Argument(help=f"Output file of [bold]--report[/]. Default: {_REPORT_FILE}.")
     ] = None,
     seconds: Annotated[
         float, typer.Option(min=1, help="With --report: time for all benchmarks; checks take three times as long.")
@@ -51,11 +51,11 @@ def doctor(
         write_report(file or Path(_REPORT_FILE), seconds)
         return
     if file is not None:
-        raise typer.BadParameter(f"there is nothing to write to {file}; expected --report before the file")
+        raise typer.BadParameter(f"unexpected file {file}; expected --report before the file")
     from polyhal.hal.diagnostics.doctor import examine
     from polyhal.hal.discovery.trial_cache import forget_failures
 
-    forget_failures()  # drivers are repaired without a change of the package
+    forget_failures()  # drivers may have been repaired without a change of the package
     found = examine(tests=test, hidden=everything)
     if json:
         print_json(found.to_json())
@@ -102,7 +102,7 @@ def _print(report: Report, console: Console) -> None:
 
 
 def _answer(console: Console, report: Report) -> None:
-    """Print the default device and the failures, which the rest of the report explains."""
+    """Print the default device and the failures; the rest of the report has the details."""
     if report.default:
         console.print(f"Default device: {report.default_reason}", style="bold green", markup=False)
     else:

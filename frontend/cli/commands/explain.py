@@ -1,4 +1,4 @@
-"""`polyhal explain`: which kernels an op runs as on a device, and why better ones were declined."""
+"""`polyhal explain`: the kernels that an op runs as on a device, and reasons for declined ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def explain(
     ] = None,
     dtype: Annotated[str, typer.Option(help="The dtype of the inputs.")] = "float32",
 ) -> None:
-    """Show how an op runs on a device: which kernels it uses, and why not others."""
+    """Show the kernels that an op runs as on a device, and the reasons for declined ones."""
     from polyhal.hal.dtypes import as_dtype
     from polyhal.hal.planning.explain import explain as resolve
 

@@ -1,4 +1,4 @@
-"""`polyhal generate`: text from a trained model, streamed as it is generated."""
+"""`polyhal generate`: generate text with a trained model, and stream it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from polyhal.text import Tokenizer
 
 _LONGEST_CHARACTER = 4
-"""Bytes of the longest character in UTF-8, hence the most byte-level tokens per character."""
+"""Maximum bytes of a character in UTF-8, hence the maximum number of byte-level tokens per character."""
 
 
 @reported
@@ -26,13 +26,13 @@ def generate(
     ],
     prompt: Annotated[str, typer.Option(help="The text to continue.")] = "\n",
     max_tokens: Annotated[int, typer.Option(help="The largest number of tokens to generate.")] = 500,
-    temperature: Annotated[float, typer.Option(help="0 always takes the most likely token; higher is wilder.")] = 0.8,
+    temperature: Annotated[float, typer.Option(help="0 always takes the most likely token; higher is more random.")] = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Sample only from this many of the most likely tokens.")] = None,
     top_p: Annotated[
         float | None,
         typer.Option(help="Sample only from the most likely tokens whose probabilities add up to this."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text. Default: random.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed; equal seeds generate equal text. Default: random.")] = None,
     device: Annotated[
         str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
     ] = None,
@@ -67,13 +67,13 @@ def generate(
 
 
 def _find_checkpoint(path: Path) -> Path:
-    """The checkpoint at `path`, or the best one of the run whose folder it is. Raises BadParameter."""
+    """Return the checkpoint at `path`, or the best one in a run's folder. Raises BadParameter."""
     if not path.exists():
-        raise typer.BadParameter(f"there is no checkpoint {path}", param_hint="CHECKPOINT")
+        raise typer.BadParameter(f"checkpoint {path} does not exist", param_hint="CHECKPOINT")
     if path.is_dir() and not (path / "state.json").exists():
         checkpoint = next((path / name for name in ("best", "last") if (path / name).exists()), None)
         if checkpoint is None:
-            raise typer.BadParameter(f"{path} holds neither a checkpoint nor a run", param_hint="CHECKPOINT")
+            raise typer.BadParameter(f"{path} contains neither a checkpoint nor a run", param_hint="CHECKPOINT")
         return checkpoint
     return path
 

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from polyhal.hal.kernels.library import KernelLibrary
 
 app = typer.Typer(
-    help="Read and change the kernels of a device. A changed kernel is used once it has passed a check.",
+    help="Read and change the kernels of a device. A changed kernel is used after it has passed a check.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _BACKUP = ".old"
-"""The extension of a changed file that `restore` took out of use."""
+"""Extension of a changed file that `restore` has disabled."""
 _EXTENSIONS = ("", ".cl", ".h", ".wgsl")
 _CASE_TIMEOUT = 120.0
-"""Seconds that one case of the conformance kit may take."""
+"""Timeout in seconds for one case of the conformance kit."""
 _SHOWN_OPS = 4
 
 _Name = Annotated[
@@ -60,10 +60,10 @@ def list_(device: _Device = None) -> None:
         table.add_row(name, str(len(kernels.shipped(name).splitlines())), _state(kernels, name), users)
     console = Console(highlight=False)
     console.print(table)
-    say(console, f"your kernels are in {kernels.overrides.folder}")
+    say(console, f"folder of your kernels: {kernels.overrides.folder}")
     for name in kernels.overrides.names():
         if name not in kernels.names() and not name.endswith(_BACKUP):
-            fail(f"{kernels.overrides.folder / name} replaces no shipped kernel{_suggestion(name, kernels)}")
+            fail(f"{kernels.overrides.folder / name} does not replace any shipped kernel{_suggestion(name, kernels)}")
 
 
 @app.command()
@@ -124,9 +124,9 @@ def compile_(
         bool, typer.Option("--units", help="With matrix units on, as after [bold]polyhal verify --units[/].")
     ] = False,
 ) -> None:
-    """Show what offline compilers make of kernels for a device that is not here.
+    """Compile kernels with offline compilers for a device that this machine does not have, and show their statistics.
 
-    Of kernel files, each variant that samples of ops need; of workloads, of each kernel the worst variant.
+    For kernel files, shows each variant that samples of ops need; for workloads, the worst variant of each kernel.
     """
     from rich.console import Console
 
@@ -148,7 +148,7 @@ def compile_(
 
 
 def _run_workloads(device: Device, names: str) -> None:
-    """Run workloads on a device whose values mean nothing. Raises BadParameter for unknown ones."""
+    """Run workloads on a device whose values are undefined. Raises BadParameter for unknown ones."""
     import warnings
 
     from polyhal.cli.workers.build_workloads import WORKLOADS, chosen
@@ -158,7 +158,7 @@ def _run_workloads(device: Device, names: str) -> None:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--workloads") from None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that values read from it are zeros
+        warnings.simplefilter("ignore")  # values read from it are zeros, about which it warns
         for name in wanted:
             WORKLOADS[name](device)
 
@@ -166,7 +166,7 @@ def _run_workloads(device: Device, names: str) -> None:
 @app.command()
 @reported
 def edit(name: _Name, device: _Device = None) -> None:
-    """Open a kernel in your editor, then check it. If it passes, it is used from then on."""
+    """Open a kernel in your editor, then check it. If it passes, this device uses it."""
     target, kernels = _open(device)
     file = _resolve(name, kernels)
     override = kernels.overrides.folder / file
@@ -204,7 +204,7 @@ def check(
     known = set(kernels.names())
     files = [_resolve(name, kernels)] if name else [f for f in kernels.overrides.names() if f in known]
     if not files:
-        typer.echo(f"{kernels.overrides.folder} holds no changed kernel; `polyhal kernels edit NAME` starts one")
+        typer.echo(f"{kernels.overrides.folder} contains no changed kernel; `polyhal kernels edit NAME` creates one")
         return
     _check(target, kernels, files)
 
@@ -224,7 +224,7 @@ def restore(name: _Name, device: _Device = None) -> None:
 
 
 def _discard_if_unchanged(kernels: KernelLibrary, file: str) -> bool:
-    """Delete the user's copy of a file if it equals the shipped one. Returns whether it did."""
+    """Delete the user's copy of a file if it equals the shipped one. Returns whether it was deleted."""
     override = kernels.overrides.folder / file
     unchanged = override.read_text(encoding="utf-8") == kernels.shipped(file)
     if unchanged:
@@ -241,7 +241,7 @@ def _open(name: str | None) -> tuple[Device, KernelLibrary]:
 
 
 def _resolve(name: str, kernels: KernelLibrary) -> str:
-    """The file name for `name`, which may lack its folder and extension. Raises BadParameter with close matches."""
+    """Return the file name for `name`, which may lack its folder and extension. Raises BadParameter with close matches."""
     known = kernels.names()
     spellings = [name + extension for extension in _EXTENSIONS]
     for candidate in spellings:
@@ -252,7 +252,7 @@ def _resolve(name: str, kernels: KernelLibrary) -> str:
         return matches[0]
     if matches:
         raise typer.BadParameter(f"{name!r} matches {len(matches)} files: {', '.join(matches)}", param_hint="NAME")
-    raise typer.BadParameter(f"there is no kernel file {name!r}{_suggestion(name, kernels)}", param_hint="NAME")
+    raise typer.BadParameter(f"kernel file {name!r} does not exist{_suggestion(name, kernels)}", param_hint="NAME")
 
 
 def _suggestion(name: str, kernels: KernelLibrary) -> str:
@@ -262,7 +262,7 @@ def _suggestion(name: str, kernels: KernelLibrary) -> str:
 
 
 def _state(kernels: KernelLibrary, name: str) -> str:
-    """Whether a changed file is used; empty for unchanged files."""
+    """Return the state of a changed file, in words; empty for unchanged files."""
     path = kernels.overrides.folder / name
     if not path.is_file():
         return ""
@@ -324,18 +324,18 @@ def _check_in_subprocess(console: Console, device: Device, file: str) -> dict[st
 def _print_verdict(console: Console, device: Device, file: str, result: dict[str, Any]) -> bool:
     """Print the result of a check. Returns whether the kernel passed."""
     if result["problem"]:
-        fail(f"{file} is refused and the shipped kernel stays in use on {device.name}: {result['problem']}")
+        fail(f"{file} is rejected and the shipped kernel stays in use on {device.name}: {result['problem']}")
         for line in result.get("detail", "").splitlines():
             say(console, f"  {line}")
         return False
     ops = ", ".join(result["ops"][:_SHOWN_OPS]) + (" and more" if len(result["ops"]) > _SHOWN_OPS else "")
-    say(console, f"{file} passed {result['passed']} checks of {ops}; it is used on {device.name} from now on")
+    say(console, f"{file} passed {result['passed']} checks of {ops}; {device.name} now uses it")
     if result["timings"]:
         table = plain_table("call", "shipped", "yours", "speedup", right=["shipped", "yours", "speedup"])
         for t in result["timings"]:
             ratio = t["speedup"]
             style = "green" if ratio > 1 else "red" if ratio < 1 else ""
-            text = "no difference seen" if ratio == 1 else f"{ratio:.2f}x"
+            text = "no difference measured" if ratio == 1 else f"{ratio:.2f}x"
             table.add_row(t["call"], f"{t['shipped'] * 1e6:.1f} us", f"{t['changed'] * 1e6:.1f} us", text, style=style)
         console.print(table)
     if 0 < result["ratio"] < 1:
@@ -344,7 +344,7 @@ def _print_verdict(console: Console, device: Device, file: str, result: dict[str
 
 
 def _print_statistics(console: Console, device: Device, kernels: KernelLibrary, file: str) -> None:
-    """Build the variants of a file that samples of ops use, and print what the compiler reports of them."""
+    """Compile the variants of a file that samples of ops use, and print the compiler's statistics."""
     from polyhal.cli.views.kernel_statistics import print_variants
     from polyhal.hal.testing.tools.kernel_check import build_variants, ops_by_kernel
 

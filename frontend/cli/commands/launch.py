@@ -1,4 +1,4 @@
-"""`polyhal launch`: a program in several processes, on one machine or many, through MPI."""
+"""`polyhal launch`: run a program in several processes, on one machine or many, through MPI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from polyhal.cli.reporting import fail, reported
 
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-"""Options that follow the program's name are its own."""
+"""Options after the program's name belong to the program."""
 _WORKER = "polyhal.cli.workers.rank"
 
 
@@ -25,22 +25,22 @@ def launch(
     ranks: Annotated[int, typer.Option("--ranks", "-n", help="Processes to start.")] = 1,
     devices: Annotated[
         str | None,
-        typer.Option(help="Devices that the ranks of a machine take in turn, separated by commas. Default: its GPUs."),
+        typer.Option(help="Devices for the ranks of a machine, round-robin, separated by commas. Default: its GPUs."),
     ] = None,
     hosts: Annotated[
         str | None, typer.Option(help="Machines, separated by commas, reached by ssh. Default: this one.")
     ] = None,
     restarts: Annotated[
-        int, typer.Option(help="Start again so many times from the last checkpoint if a rank dies.")
+        int, typer.Option(help="Restarts from the last checkpoint after the loss of a rank.")
     ] = 0,
     min_ranks: Annotated[
-        int | None, typer.Option(help="Start again with one rank less each time, down to so many.")
+        int | None, typer.Option(help="Use one rank less after each restart, down to this many.")
     ] = None,
 ) -> None:
     """Start a program in several processes that train together, through MPI.
 
-    Ctrl-C lets all ranks save and stop. If one dies, the others end within seconds, and a message says which one, how, and how
-    to go on. Under Slurm and other starters of MPI programs, `polyhal train` needs no launcher.
+    Ctrl-C lets all ranks save and stop. If one dies, the others end within seconds, and a message reports its rank, the cause
+    and the command that resumes the run. Under Slurm and other MPI launchers, `polyhal train` needs no launcher.
     """
     from polyhal.cli.app import COMMANDS
     from polyhal.cli.stop_request import StopRequest
@@ -53,11 +53,11 @@ def launch(
         )
     if not is_program(program, COMMANDS):
         raise typer.BadParameter(
-            f"there is no command {program[0]!r}; expected one of {', '.join(COMMANDS)}, a script that ends in .py, "
+            f"unknown command {program[0]!r}; expected one of {', '.join(COMMANDS)}, a script that ends in .py, "
             "or -m MODULE"
         )
     if program[0].endswith(".py") and hosts is None and not Path(program[0]).is_file():
-        raise typer.BadParameter(f"there is no file {program[0]}; expected the path of a script")
+        raise typer.BadParameter(f"file {program[0]} does not exist; expected the path of a script")
     job = JobPlan(tuple(program), ranks, _WORKER, _names(hosts), _names(devices), restarts, min_ranks)
     with StopRequest() as stop:
         status = run(job, stop, fail)

@@ -1,4 +1,4 @@
-"""`polyhal plan`: how fast a model would train on devices that are not here, and how to divide it among them."""
+"""`polyhal plan`: predict the training speed of a model on devices that this machine need not have, and divide the model."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def plan(
     model: Annotated[str, typer.Option(help="A name, such as gpt2-124m, or the path of a config.json.")] = "gpt2-124m",
     devices: Annotated[
         str,
-        typer.Option(help="How many of which: [bold]1024xh200[/], [bold]128x8xh200[/], or [bold]1xh200,2xrx480[/]."),
+        typer.Option(help="Number and kind: [bold]1024xh200[/], [bold]128x8xh200[/], or [bold]1xh200,2xrx480[/]."),
     ] = "8xh200",
     link: Annotated[
-        str, typer.Option(help="Inside a node, then between nodes: [bold]nvlink4,8xinfiniband-ndr[/], or GB/s@us.")
+        str, typer.Option(help="Links within and between nodes: [bold]nvlink4,8xinfiniband-ndr[/], or GB/s@us.")
     ] = "",
     batch: Annotated[str, typer.Option(help="Samples in a step: [bold]512[/], or [bold]16/device[/].")] = "16/device",
     context: Annotated[int | None, typer.Option(help="Tokens of a sample. Default: the model's.")] = None,
@@ -39,7 +39,7 @@ def plan(
     ] = None,
     strategy: Annotated[
         str,
-        typer.Option(help="What must hold, as in [bold]data=8,tensor=4[/]; also pipeline, micro and shard=optimizer."),
+        typer.Option(help="Constraints, as in [bold]data=8,tensor=4[/]; also pipeline, micro and shard=optimizer."),
     ] = "",
     top: Annotated[int, typer.Option(min=1, help="Strategies to show.")] = 8,
     curve: Annotated[bool, typer.Option("--curve/--no-curve", help="Plan for fewer devices, too.")] = True,
@@ -48,8 +48,8 @@ def plan(
 ) -> None:
     """Predict how fast a model trains on many devices, and find the best way to divide it among them.
 
-    A training step of the real model is captured on a simulated device, which predicts the time of each kernel and the memory.
-    Collectives are added from the speed of links. See docs/planning.md.
+    A training step of the real model is captured on a simulated device, which predicts the memory and the time of each
+    kernel. The times of collectives follow from the speed of links. See docs/planning.md.
     """
     from rich.console import Console
 
@@ -120,13 +120,13 @@ def _plan_unequal(
 
 
 def _dtype_of(cluster: Cluster) -> str:
-    """The dtype in which a device is fastest, as far as that is known."""
+    """Return the dtype with the higher known peak rate: bfloat16 or float32."""
     peak = cluster.peak
     return "bfloat16" if peak.get("bfloat16", 0) > peak.get("float32", 0) else "float32"
 
 
 def _read(option: str, read: Callable[[], T]) -> T:
-    """The result of `read`, whose ValueErrors are about an option. Raises BadParameter."""
+    """Call `read`, and convert its ValueErrors to BadParameter for an option."""
     try:
         return read()
     except ValueError as error:

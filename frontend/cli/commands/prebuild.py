@@ -1,4 +1,4 @@
-"""`polyhal prebuild`: compile the kernels that programs will use ahead of time, in several processes at once."""
+"""`polyhal prebuild`: compile kernels ahead of time, in several processes at once."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _BUILD_TIMEOUT = 300.0
-"""Seconds without a finished program after which the driver is taken to hang."""
+"""Seconds without a finished program after which the driver is considered hung."""
 _MAX_PROCESSES = 16
 _WORKER_ENVIRONMENT = {"POLYHAL_FALLBACK": "allow", "POLYHAL_STRICT": "0", "POLYHAL_BUILDS_ONLY": "1"}
-"""An op that runs on the host or does not build must not stop the other kernels from being built."""
+"""Settings of workers: an op that runs on the host or does not build must not stop the build of other kernels."""
 
 
 @reported
@@ -38,7 +38,7 @@ def prebuild(
         typer.Option(
             "--for",
             metavar="NAMES",
-            help="Any of basics, mlp, cnn, gpt, captured, amp, and used, which is whatever was built before.",
+            help="Any of basics, mlp, cnn, gpt, captured, amp, and used: the kernels of earlier programs.",
         ),
     ] = "basics,mlp,cnn,gpt,used",
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once. Default: one per core.")] = None,
@@ -67,14 +67,14 @@ def prebuild(
 
 @dataclass(slots=True)
 class _BuildTally:
-    """What all workers have reported so far."""
+    """Messages of all workers so far."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """Build time of each compiled program, by kernel file."""
+    """Build times of compiled programs, by kernel file."""
     cached: int = 0
     warnings: dict[str, None] = field(default_factory=dict)
     problems: dict[str, None] = field(default_factory=dict)
-    """Without duplicates: all workers run the same workloads and meet the same problems."""
+    """Problems without duplicates: all workers run the same workloads."""
 
     @property
     def built(self) -> int:

@@ -1,4 +1,4 @@
-"""`polyhal sim`: simulated devices, and what a script does on one of them."""
+"""`polyhal sim`: list simulated devices, run a script on one, and calibrate profiles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app = typer.Typer(
 @app.command()
 @reported
 def devices(json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
-    """List the profiles: what devices can be simulated."""
+    """List the profiles of devices that can be simulated."""
     profiles = _open("sim").backend.profiles()  # type: ignore[attr-defined]
     if json:
         print_json(profiles)
@@ -78,7 +78,7 @@ def explain(
     events = log.to_json()
     if not events:
         fix = "let it take the default device, or name its device with --device"
-        fail(f"{script} used nothing on {target.name}; {fix}")
+        fail(f"{script} did not use {target.name}; {fix}")
         raise typer.Exit(BAD_INPUT)
     backend: Any = target.backend
     lines = "\n".join(f"#{e['sequence']:<6} {e['text']}" for e in events if e["action"] == "submit")
@@ -114,8 +114,8 @@ def calibrate(
 ) -> None:
     """Measure a device for about half a minute, and write a profile of it for the simulator.
 
-    Micro-benchmarks tell bandwidths, rates of kinds of kernels, and what the driver takes; `Device("sim:FILE.toml")` then
-    predicts times on that device. Let nothing else run meanwhile.
+    Micro-benchmarks measure bandwidths, rates of kinds of kernels, and the driver's overhead; `Device("sim:FILE.toml")` then
+    predicts times on that device. Run nothing else meanwhile.
     """
     from rich.console import Console
 
@@ -128,11 +128,11 @@ def calibrate(
     except DeviceUnavailableError as error:
         raise typer.BadParameter(str(error).partition("\n")[0], param_hint="DEVICE") from None
     if target.info.backend == "described":
-        raise typer.BadParameter(f"{device} is only described: there is nothing to measure", param_hint="DEVICE")
+        raise typer.BadParameter(f"{device} is a described device, which cannot be measured", param_hint="DEVICE")
     path = output if output is not None else Path(f"{re.sub(r'[^A-Za-z0-9]+', '_', target.name).strip('_')}.toml")
     if path.suffix != ".toml":
-        raise typer.BadParameter(f"{path} does not end in .toml, by which devices know files", param_hint="--output")
-    with path.open("a", encoding="utf-8"):  # what cannot be written is known before half a minute is spent
+        raise typer.BadParameter(f"{path} does not end in .toml, which device names require", param_hint="--output")
+    with path.open("a", encoding="utf-8"):  # fails before the measurement if the file cannot be written
         pass
     console = Console(highlight=False)
     try:
@@ -167,12 +167,12 @@ def _open(name: str) -> Device:
     from polyhal.hal.errors import DeviceUnavailableError
 
     if name.partition(":")[0] != "sim":
-        problem = f"{name!r} is no simulated device; expected one of `polyhal sim devices`, such as sim:h200"
+        problem = f"{name!r} is not a simulated device; expected one of `polyhal sim devices`, such as sim:h200"
         raise typer.BadParameter(problem, param_hint="--device")
     try:
         return Device(name)
     except DeviceUnavailableError as error:
-        # The first line tells why; the others list devices, which are no simulated ones.
+        # The first line states the reason; the others list devices that are not simulated.
         raise typer.BadParameter(str(error).partition("\n")[0], param_hint="--device") from None
 
 

@@ -15,10 +15,10 @@ _training = partial(typer.Option, rich_help_panel="Training")
 _data = partial(typer.Option, rich_help_panel="Data")
 _run = partial(typer.Option, rich_help_panel="Run")
 _RUN_OPTIONS = frozenset({"text", "device", "devices", "save_dir"})
-"""Options that a configuration file may set in addition to those of the training itself."""
+"""Options that a configuration file may set in addition to the options of training itself."""
 _TEXT = "A UTF-8 text file. Default: the sources of Python's standard library."
 _DEVICES = "Several devices that train together, such as [bold]opencl:0,opencl:1[/], [bold]gpu*[/] or [bold]all[/]."
-_COMPRESS = "In what gradients travel between ranks of [bold]polyhal launch[/]: none (float32), bfloat16 or float16."
+_COMPRESS = "Dtype of gradients between ranks of [bold]polyhal launch[/]: none (float32), bfloat16 or float16."
 
 
 @reported
@@ -27,7 +27,7 @@ def train(
     layers: Annotated[int | None, _model(help="Transformer blocks.")] = None,
     heads: Annotated[int | None, _model(help="Attention heads in each block.")] = None,
     width: Annotated[int | None, _model(help="Embedding size; a multiple of the number of heads.")] = None,
-    context: Annotated[int | None, _model(help="Tokens that the model sees at once.")] = None,
+    context: Annotated[int | None, _model(help="Context length in tokens.")] = None,
     dropout: Annotated[float | None, _model(help="Fraction of activations dropped in training.")] = None,
     steps: Annotated[int | None, _training(help="Optimizer steps. Default: about two minutes' worth.")] = None,
     epochs: Annotated[float | None, _training(help="Passes over the text, instead of steps.")] = None,
@@ -49,7 +49,7 @@ def train(
     resume: Annotated[bool, _run("--resume", help="Continue the run in the folder.")] = False,
     overwrite: Annotated[bool, _run("--overwrite", help="Replace the run in the folder.")] = False,
     eager: Annotated[bool, _run("--eager", help="Run op by op instead of capturing steps.")] = False,
-    placement: Annotated[bool, _run("--placement", help="Say what each of several devices did in some steps.")] = False,
+    placement: Annotated[bool, _run("--placement", help="Show the activity of each of several devices.")] = False,
     config: Annotated[Path | None, _run(help="A TOML file with options; the command line takes precedence.")] = None,
     stop_after: Annotated[int | None, _run(help="Save and stop after this many steps of this call.")] = None,
     log_every: Annotated[int | None, _run(help="Steps between logged figures.")] = None,
@@ -58,8 +58,8 @@ def train(
 ) -> None:
     """Train a GPT on a text file, on the best device of this machine.
 
-    Without options this takes about two minutes and shows text that the model generates. Ctrl-C saves the run and says
-    how to resume it; a second Ctrl-C quits at once.
+    Without options this takes about two minutes and shows text that the model generates. Ctrl-C saves the run and prints the
+    command that resumes it; a second Ctrl-C quits at once.
     """
     options = {
         "text": text, "layers": layers, "heads": heads, "width": width, "context": context, "dropout": dropout,
@@ -81,7 +81,7 @@ def train(
 
 
 def _merge(config: Path | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of the configuration file and of the command line that were actually set."""
+    """Return the options that the configuration file or the command line sets."""
     from polyhal.cli import config_file
     from polyhal.training.preparation import GIVEN_NAMES
 

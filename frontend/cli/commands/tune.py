@@ -1,4 +1,4 @@
-"""`polyhal tune`: find the fastest tile and group sizes for the kernels of a device, and remember them."""
+"""`polyhal tune`: search for the fastest tile and group sizes of a device's kernels, and store them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from polyhal.hal.kernels.tuning import Key, TunedChoice
 
 _TRIAL_TIMEOUT = 60.0
-"""Seconds that one candidate may take to build, run and be checked."""
+"""Timeout in seconds for one candidate to build, run and be checked."""
 _MAX_RESTARTS = 8
-"""Crashes after which a search is given up."""
+"""Maximum number of crashes of a search."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -35,7 +35,7 @@ def tune(
     ] = None,
     budget: Annotated[str, typer.Option(help="How long to search, as in 90s or 10m.")] = "60s",
     only: Annotated[
-        str, typer.Option(help="Tune only the kernel families whose name contains this, as in matmul.")
+        str, typer.Option(help="Tune only kernel families whose name contains this, as in matmul.")
     ] = "",
     show: Annotated[bool, typer.Option("--show", help="Print the stored choices; do not search.")] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Delete the stored choices; do not search.")] = False,
@@ -86,13 +86,13 @@ def _seconds(text: str) -> float:
 
 @dataclass(slots=True)
 class _SearchState:
-    """The state of a search, which continues in another worker where one crashes."""
+    """State of a search, which continues in another worker after a crash."""
 
     results: list[dict[str, Any]] = field(default_factory=list)
     skip: list[tuple[Any, Any]] = field(default_factory=list)
     """Candidates that crashed or hung a worker, as (key, values)."""
     trial: tuple[Any, Any] | None = None
-    """The candidate that is being tried."""
+    """Candidate in progress."""
     problem: str = ""
 
     def add(self, content: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ def _search(console: Console, device: Device, budget: float, only: str) -> bool:
 
 
 def _search_in_subprocess(console: Console, device: Device, seconds: float, only: str, state: _SearchState) -> bool:
-    """Search in one worker. Returns False if a candidate crashed it and the search should go on in another one."""
+    """Search in one worker. Returns False if a candidate crashed it and the search should continue in another worker."""
     from polyhal.cli.workers.pool import WorkerPool
 
     done = [(r["found"]["family"], r["found"]["shape_class"]) for r in state.results]

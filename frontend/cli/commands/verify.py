@@ -28,7 +28,7 @@ def verify(
     small: Annotated[bool, typer.Option("--small", help="Only calls with few elements, for slow devices.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Every sample in every dtype and memory layout.")] = False,
     only: Annotated[
-        str, typer.Option(metavar="GLOB", help="The checks to run, as in [bold]'forward/softmax/*'[/].")
+        str, typer.Option(metavar="GLOB", help="Checks to run, as in [bold]'forward/softmax/*'[/].")
     ] = "*",
     expectations: Annotated[
         Path | None, typer.Option(help="A TOML file of unsupported checks and expected failures.")
@@ -42,12 +42,12 @@ def verify(
     ] = True,
     clear: Annotated[bool, typer.Option("--clear", help="Empty the quarantine first.")] = False,
     units: Annotated[
-        bool, typer.Option("--units", help="Only check matrix units that need a certificate. Right ones are used.")
+        bool, typer.Option("--units", help="Check only matrix units that need a certificate, and use the correct ones.")
     ] = False,
 ) -> None:
     """Check that a device computes correctly: every op, in every dtype and memory layout, against float64.
 
-    Kernels that fail or give wrong results on this driver are quarantined: their ops run in another way until the driver
+    Kernels that fail or compute wrong results on this driver are quarantined: their ops use an alternative until the driver
     or Polyhal changes. Exits with code 1 if wrong results remain.
     """
     if small and full:
@@ -67,7 +67,7 @@ def verify(
     if show:
         certificate, location = _stored_certificate(target), ""
     else:
-        # With --json, standard output carries the certificate alone.
+        # With --json, standard output contains only the certificate.
         messages = Console(highlight=False, stderr=True) if json else console
         certificate = _run(messages, target, Scope(small, full), only, expectations, keep=quarantine)
         location = _store(messages, target, certificate, output)
@@ -84,7 +84,7 @@ def verify(
 
 
 def _verify_units(console: Console, device: Device, *, only_show: bool, json: bool) -> None:
-    """Check the units of a device, unless they are only shown. Exits with code 1 if one is wrong."""
+    """Check the units of a device, or only show them. Exits with code 1 if one is wrong."""
     from rich.console import Console
 
     from polyhal.hal.kernels import certified_units
@@ -132,7 +132,7 @@ def _run(
 
 
 def _store(console: Console, device: Device, certificate: Certificate, output: Path | None) -> str:
-    """Write the certificate to `output` and, if it is of a whole run, to the cache. Returns where it is, in words.
+    """Write the certificate to `output` and, after a complete run, to the cache. Returns its locations as text.
 
     Raises OSError if `output` cannot be written.
     """
@@ -157,7 +157,7 @@ def _stored_certificate(device: Device) -> Certificate:
 
     certificate, problem = stored(device)
     if certificate is None:
-        fail(f"there is no certificate to show: {problem}; run `polyhal verify {device.name}`")
+        fail(f"no certificate to show: {problem}; run `polyhal verify {device.name}`")
         raise typer.Exit(BAD_INPUT)
     return certificate
 

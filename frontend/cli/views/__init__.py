@@ -1,1 +1,1 @@
-"""Output of commands that is more than a table: progress displays and certificates."""
+"""Longer output of commands: progress displays, reports and certificates."""

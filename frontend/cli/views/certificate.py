@@ -26,7 +26,7 @@ _GROUPS = {"int": "int", "uint": "uint", "bool": "bool"}
 """Kinds of dtype that share a column because their results are exact."""
 _COUNTED_STEPS = (ResolutionStep.NATIVE, ResolutionStep.CORE, ResolutionStep.COMPOSED, ResolutionStep.HOST)
 _SHOWN_FINDINGS = 5
-"""Failures shown in full without --verbose."""
+"""Number of failures shown in full without --verbose."""
 _FAMILIES_LEGEND = (
     "pairs of op and dtype, by how they run on contiguous tensors; worst error in ulps of the result, against float64"
 )
@@ -50,7 +50,7 @@ def print_certificate(console: Console, certificate: Certificate, *, verbose: bo
 
 
 def families_table(certificate: Certificate) -> Table:
-    """One row per family: the number of (op, dtype) pairs per resolution step, and the largest error of any op."""
+    """Return one row per family: the number of (op, dtype) pairs per resolution step, and the largest error of any op."""
     out = _table("family", "ops", *(s.value for s in _COUNTED_STEPS), *_FLOATS.values(), "wrong")
     for family, ops in _families(certificate.results).items():
         steps: Counter[ResolutionStep] = Counter()
@@ -63,7 +63,7 @@ def families_table(certificate: Certificate) -> Table:
                     steps[_main(result.how)] += 1
                 if result.worst_ulp is not None:
                     worst[dtype] = max(worst.get(dtype, 0.0), result.worst_ulp)
-        # A view costs nothing, so it counts as native.
+        # A view is free, so it counts as native.
         steps[ResolutionStep.NATIVE] += steps.pop(ResolutionStep.VIEW, 0)
         counts = (str(steps[s]) if steps[s] else "" for s in _COUNTED_STEPS)
         errors = (_ulp(worst.get(d)) for d in _FLOATS)
@@ -72,7 +72,7 @@ def families_table(certificate: Certificate) -> Table:
 
 
 def ops_table(certificate: Certificate) -> Table:
-    """One row per op: how it runs in each dtype, and its largest error where results are rounded."""
+    """Return one row per op: its resolution in each dtype, and its largest error where results are rounded."""
     out = _table("op", *_FLOATS.values(), *_GROUPS.values(), "any")
     storage = frozenset(certificate.storage)
     for family, ops in _families(certificate.results).items():
@@ -83,7 +83,7 @@ def ops_table(certificate: Certificate) -> Table:
                 _cell({d.name: row.get(d.name) for d in dtypes.ALL if d.kind == kind}, op, storage) for kind in _GROUPS
             )
             only = row.get(ANY)
-            # Checks that concern no dtype, such as those of errors, are shown only if they fail.
+            # Checks without a dtype, such as checks of errors, are shown only if they fail.
             no_dtype = _cell({ANY: only}, op, storage) if only is not None and (only.how or only.failed) else Text()
             out.add_row("  " + op, *floats, *rest, no_dtype)
     return out
@@ -97,7 +97,7 @@ def _table(*titles: str) -> Table:
 
 
 def _families(results: Mapping[str, Mapping[str, OpResult]]) -> dict[str, dict[str, Mapping[str, OpResult]]]:
-    """The results by family, in the order of declaration. Ops unknown to this version come last."""
+    """Return the results by family, in the order of declaration. Ops unknown to this version come last."""
     out: dict[str, dict[str, Mapping[str, OpResult]]] = {}
     for op in (*(o.name for o in OPS), *(o for o in results if o not in OPS)):
         if op in results:
@@ -106,12 +106,12 @@ def _families(results: Mapping[str, Mapping[str, OpResult]]) -> dict[str, dict[s
 
 
 def _main(how: Mapping[ResolutionStep, int]) -> ResolutionStep:
-    """The step that most calls took."""
+    """Return the step that most calls took."""
     return max(how, key=lambda s: how[s])
 
 
 def _cell(row: Mapping[str, OpResult | None], op: str, storage: frozenset[str]) -> Text:
-    """Letters for how the op runs in these dtypes, and the largest error."""
+    """Return the letters of the op's resolution steps in these dtypes, and the largest error."""
     results = [r for r in row.values() if r is not None]
     declared = {d.name for d in OPS[op].tests.dtypes} if op in OPS else set()
     unsupported = [d for d in row if d in declared and (d not in storage or row[d] is None)]
@@ -129,7 +129,7 @@ def _cell(row: Mapping[str, OpResult | None], op: str, storage: frozenset[str]) 
 
 
 def _ulp(value: float | None) -> str:
-    """An error in ulps, in at most five characters; empty if none was measured."""
+    """Format an error in ulps, in at most five characters; empty if none was measured."""
     if value is None:
         return ""
     if value < 0.005:
@@ -180,7 +180,7 @@ def _dtypes(supported: Iterable[str]) -> str:
 def _findings(console: Console, certificate: Certificate, *, verbose: bool) -> None:
     wrong = [f for f in certificate.findings if not f.right]
     fixed = [f for f in certificate.findings if f.right]
-    if not verbose:  # leave out consequences of other failures
+    if not verbose:  # omit consequences of other failures
         fixed = [f for f in fixed if f.now.startswith("quarantined")]
     for title, style, findings in (("wrong", "bold red", wrong), ("fixed", "bold yellow", fixed)):
         shown = findings if verbose else findings[:_SHOWN_FINDINGS]

@@ -1,4 +1,4 @@
-"""Tables of what compilers make of kernels: registers, memory, and how many work-items run at once."""
+"""Tables of compilers' statistics of kernels: registers, memory, and occupancy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LONGEST_DEFINITION = 24
-"""Characters. Longer preprocessor definitions are generated code and not shown."""
+"""Maximum characters of a preprocessor definition; longer ones are generated code and not shown."""
 _WIDTH = 160
 _NO_FIGURES = ("kernel", "definitions")
 _MORE_IS_BETTER = frozenset({"waves", "lanes", "max_group_size", "matrix_instructions"})
 
 
 def print_variants(console: Console, rows: list[Mapping[str, Any]]) -> None:
-    """Print a line for each variant of a kernel, with the definitions in which they differ."""
+    """Print a line for each variant of a kernel, with the definitions in which the variants differ."""
     definitions = [_shown_definitions(r["definitions"]) for r in rows]
     common = {k: v for k, v in definitions[0].items() if len(rows) > 1 and all(d.get(k) == v for d in definitions)}
     if common:
@@ -35,7 +35,7 @@ def print_variants(console: Console, rows: list[Mapping[str, Any]]) -> None:
 
 
 def print_worst(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print a line for each kernel: the number of its variants, and of each figure the worst of them."""
+    """Print a line for each kernel: the number of its variants, and the worst value of each statistic."""
     variants = defaultdict(list)
     for row in rows:
         variants[row["kernel"]].append(row)
@@ -49,7 +49,7 @@ def print_worst(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _print(console: Console, table: Table) -> None:
-    if not console.is_terminal:  # a file has room for all columns
+    if not console.is_terminal:  # a file is wide enough for all columns
         console.width = max(console.width, _WIDTH)
     console.print(table)
 
@@ -59,6 +59,6 @@ def _figures(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _shown_definitions(definitions: Mapping[str, Any]) -> dict[str, str]:
-    """Preprocessor definitions as text, without generated code."""
+    """Return preprocessor definitions as text, without generated code."""
     text = {k: str(int(v)) if isinstance(v, bool) else str(v) for k, v in definitions.items()}
     return {k: v for k, v in text.items() if len(v) < _LONGEST_DEFINITION}

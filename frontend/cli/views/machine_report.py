@@ -1,4 +1,4 @@
-"""`polyhal doctor --report`: its progress, and what it says about the file."""
+"""`polyhal doctor --report`: its progress, and a summary of the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyhal.cli.display import say, status_line
 
 
 def write_report(file: Path, seconds: float) -> None:
-    """Examine all devices, write the report, and say what is in it. Exits with code 1 if there is no device."""
+    """Examine all devices, write the report, and print a summary. Exits with code 1 if there is no device."""
     if file.is_dir():
         raise typer.BadParameter(f"{file} is a folder; expected the name of a file")
     from rich.console import Console
@@ -21,7 +21,7 @@ def write_report(file: Path, seconds: float) -> None:
 
     console = Console(highlight=False)
     file.parent.mkdir(parents=True, exist_ok=True)
-    tempfile.TemporaryFile(dir=file.parent).close()  # a place without write access is known before the work
+    tempfile.TemporaryFile(dir=file.parent).close()  # fails before the work if the folder is not writable
     minutes = max((1 + machine_report.CHECKS_SECONDS) * seconds / 60, 1)
     say(console, f"checking and measuring every device, for about {minutes:.0f} minutes")
     with status_line(console, "devices") as progress:
@@ -34,9 +34,9 @@ def write_report(file: Path, seconds: float) -> None:
     say(console, f"written: {file}", "bold")
     say(
         console,
-        "It holds versions, the system and the kind of processor, and for each device its properties, the checks that it "
-        "passed and failed, and its speed. It holds no names of users or hosts, no paths, no serial numbers, UUIDs or PCI "
-        "addresses; have a look, it is text.",
+        "It contains versions, the system and the CPU model, and for each device its properties, the checks that it "
+        "passed and failed, and its speed. It contains no names of users or hosts, no paths, no serial numbers, UUIDs or PCI "
+        "addresses; it is text that you can read.",
     )
     say(console, "To send it, open an issue in the project's issue tracker and attach the file.")
     if not report.devices:

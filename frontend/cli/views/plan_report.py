@@ -1,4 +1,4 @@
-"""The tables of `polyhal plan`: the best strategies, where the time of the best one goes, its memory, and the curve."""
+"""The tables of `polyhal plan`: the best strategies, the breakdown of a step, memory, and the scaling curve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDTH = 40
 def show(
     console: Console, forecaster: Forecaster, found: Found, best: Prediction, points: Sequence[CurvePoint], top: int
 ) -> None:
-    """Print everything."""
+    """Print all tables."""
     _head(console, forecaster, found.batch, str(found.cluster))
     _strategies(console, forecaster, found, top)
     _time(console, best)
@@ -41,7 +41,7 @@ def _head(console: Console, forecaster: Forecaster, batch: int, devices: str) ->
 
 
 def show_unequal(console: Console, forecaster: UnequalForecaster, found: UnequalPlan) -> None:
-    """Print the shares of devices of several kinds."""
+    """Print the division of a batch among devices of several kinds."""
     first = forecaster.forecasters[0]
     _head(console, first, found.batch, " and ".join(f"{k.devices} {k.device}" for k in forecaster.kinds))
     rate = found.batch / found.seconds * first.recipe.units_per_sample
@@ -61,7 +61,7 @@ def show_unequal(console: Console, forecaster: UnequalForecaster, found: Unequal
         "bold",
     )
     if found.alone < math.inf:
-        say(console, f"  {found.alone / found.seconds:.2f} times as fast as the fastest kind alone")
+        say(console, f"  {found.alone / found.seconds:.2f} times as fast as only the fastest kind")
 
 
 def _sample(forecaster: Forecaster) -> str:
@@ -101,7 +101,7 @@ def _aligned(console: Console, rows: Sequence[Sequence[str]], names: Sequence[st
 
 
 def _named(console: Console, rows: Sequence[tuple[str, str]], *, head: bool = False) -> None:
-    """Print rows, each followed by its name, on the next line if the terminal is too narrow for one of them."""
+    """Print rows, each followed by its name, which is on the next line if the terminal is too narrow."""
     narrow = console.is_terminal and max(len(cells) + 2 + len(name) for cells, name in rows) > console.width
     for n, (cells, name) in enumerate(rows):
         style = "bold" if head and not n else ""
@@ -122,7 +122,7 @@ def _time(console: Console, best: Prediction) -> None:
         if seconds > 1e-3 * best.seconds or name == "computing":
             say(console, f"  {milliseconds(seconds):>12}  {100 * seconds / best.seconds:5.1f} %  {name}")
     if best.hidden:
-        say(console, f"  {milliseconds(best.hidden):>12}           communication beside computing")
+        say(console, f"  {milliseconds(best.hidden):>12}           communication overlapped with computing")
 
 
 def _memory(console: Console, best: Prediction, limit: int) -> None:
@@ -148,10 +148,10 @@ def _curve(console: Console, forecaster: Forecaster, points: Sequence[CurvePoint
 
 
 def units(forecaster: Forecaster, p: Prediction) -> str:
-    """Tokens or images per second, with thousands separated."""
+    """Format tokens or images per second, with thousands separated."""
     return f"{p.samples_per_second * forecaster.recipe.units_per_sample:,.0f}"
 
 
 def milliseconds(seconds: float) -> str:
-    """A time in ms, or in s from 10 s on."""
+    """Format a time in ms, or in s for at least 10 s."""
     return f"{seconds:.2f} s" if seconds >= 10 else f"{seconds * 1e3:.2f} ms"

@@ -9,11 +9,11 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 Event = Mapping[str, Any]
-"""A step of the event log, as plain data."""
+"""An event of the log, as plain data."""
 
 
 class PredictedTime(NamedTuple):
-    """The virtual time of the kernels of one op."""
+    """Virtual time of the kernels of one op."""
 
     name: str
     calls: int
@@ -23,7 +23,7 @@ class PredictedTime(NamedTuple):
 
 
 class PredictedStep(NamedTuple):
-    """What happened between two waits of the host. Times are in nanoseconds."""
+    """Activity between two waits of the host. Times are in nanoseconds."""
 
     end: int
     duration: int
@@ -45,7 +45,7 @@ def times_per_op(log: Iterable[Event]) -> list[PredictedTime]:
 
 
 def times_per_step(log: Sequence[Event]) -> list[PredictedStep]:
-    """Divide the log at the ends of waits. A wait that found everything done ends no step."""
+    """Divide the log at the ends of waits. A wait without pending work does not end a step."""
     ends = sorted({e["end_ns"] for e in log if e["action"] == "wait" and e["end_ns"] > e["start_ns"]})
     steps = []
     begin = min((e["start_ns"] for e in log), default=0)
@@ -61,7 +61,7 @@ def times_per_step(log: Sequence[Event]) -> list[PredictedStep]:
 def write(
     title: str, device: Mapping[str, Any], log: Sequence[Event], verified: Mapping[str, Any], packets: str
 ) -> str:
-    """Return the page. `verified` holds the counts of what was compared, and `problems`."""
+    """Return the page. `verified` contains the numbers of compared values, and `problems`."""
     parts = {
         "TITLE": html.escape(title),
         "DEVICE": html.escape(
@@ -82,7 +82,7 @@ def write(
 
 
 def duration(nanoseconds: float) -> str:
-    """Return a time with a unit that suits it."""
+    """Format a time with a suitable unit."""
     for limit, scale, unit in ((1e3, 1, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
         if nanoseconds < limit:
             return f"{nanoseconds / scale:.{0 if scale == 1 else 2}f} {unit}"

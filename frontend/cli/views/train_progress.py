@@ -14,7 +14,7 @@ from polyhal.cli.display import duration, is_live, say
 from polyhal.training import MetricsRow, RunObserver, Session
 
 _LINE_INTERVAL = 5.0
-"""Seconds between plain lines; every evaluation gets a line regardless."""
+"""Seconds between plain lines; every evaluation prints a line in addition."""
 
 
 class TrainProgress(RunObserver, Protocol):
@@ -33,7 +33,7 @@ def train_progress(console: Console, session: Session) -> TrainProgress:
 
 
 class _StepClock:
-    """Estimates the time left from the steps taken since it was created."""
+    """Estimates the remaining time from the steps since its creation."""
 
     def __init__(self, done: int, total: int) -> None:
         self._begin = time.perf_counter()
@@ -41,7 +41,7 @@ class _StepClock:
         self._total = total
 
     def remaining(self, step: int) -> float | None:
-        """Seconds left; None before the first step."""
+        """Return the remaining seconds; None before the first step."""
         steps = step - self._first
         if steps < 1:
             return None
@@ -49,7 +49,7 @@ class _StepClock:
 
 
 class _RemainingColumn(ProgressColumn):
-    """The estimated time left, including evaluations and samples."""
+    """Estimated remaining time, including evaluations and samples."""
 
     max_refresh = 0.5
 
@@ -116,7 +116,7 @@ class _TrainBar:
         _print_division(self._console, step, text)
 
     def saved(self, name: str, step: int) -> None:
-        """The bar needs no line about that."""
+        """No-op: the bar does not show checkpoints."""
 
 
 class _TrainLines:
@@ -134,10 +134,10 @@ class _TrainLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """There is nothing to restore."""
+        """No-op: there is no state to restore."""
 
     def stepped(self, step: int) -> None:
-        """Only logged steps get a line."""
+        """No-op: only logged steps are printed."""
 
     def logged(self, row: MetricsRow) -> None:
         now = time.perf_counter()
@@ -158,7 +158,7 @@ class _TrainLines:
         _print_division(self._console, step, text)
 
     def saved(self, name: str, step: int) -> None:
-        """The summary at the end names the files."""
+        """No-op: the summary at the end lists the files."""
 
 
 def _print_sample(console: Console, step: int, prompt: str, text: str) -> None:
@@ -169,7 +169,7 @@ def _print_sample(console: Console, step: int, prompt: str, text: str) -> None:
 
 
 def _print_division(console: Console, step: int, text: str) -> None:
-    say(console, f"step {step}: new shares: {text}")
+    say(console, f"step {step}: new division: {text}")
 
 
 def _format_loss(loss: float | None) -> str:

@@ -17,7 +17,7 @@ from polyhal.hal.testing.certification.runner import Outcome
 _LINE_INTERVAL = 5.0
 """Seconds between plain lines."""
 _NAME_WIDTH = 32
-"""Characters of a check's name beside the bar; a fixed width keeps the bar from jumping."""
+"""Width of a check's name next to the bar; a fixed width keeps the bar from jumping."""
 
 
 class VerifyProgress(KitObserver, Protocol):
@@ -93,7 +93,7 @@ class _VerifyLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """There is nothing to restore."""
+        """No-op: there is no state to restore."""
 
     def started(self, cases: int) -> None:
         self._total = cases

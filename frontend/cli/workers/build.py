@@ -1,4 +1,4 @@
-"""A worker of `polyhal prebuild`: runs workloads so that their kernels are built, sharing the work with other workers.
+"""A worker of `polyhal prebuild`: runs workloads to build their kernels, divided among several workers.
 
 Usage: python -m polyhal.cli.workers.build DEVICE FOLDER WORKLOAD... Workers with the same FOLDER never build a program twice.
 """
@@ -31,7 +31,7 @@ def main(name: str, folder: str, workloads: list[str]) -> int:
         return claims(kernel, digest)
 
     kernels.build_filter = claim
-    # A kernel that does not build is skipped with a warning, here as in programs.
+    # A kernel that does not build is skipped with a warning, as in programs.
     warnings.showwarning = lambda message, *rest: send(warning=str(message))
     for workload in workloads:
         try:

@@ -1,6 +1,6 @@
 """Workloads of `polyhal prebuild`: small models whose training and inference build the kernels of common programs.
 
-Shapes are arguments of kernels, not compiled into them, so small tensors build the same programs as large ones where both
+Shapes are arguments of kernels, not compiled into them, so small tensors build the same programs as large ones if both
 take the same code path. Each workload therefore has the sizes of its example.
 """
 
@@ -21,7 +21,7 @@ from polyhal.nn import functional as F
 _CLASSES = 10
 _BATCH = 64
 _CAPTURED_CALLS = 3
-"""The first runs op by op; the second is recorded, the third replayed."""
+"""Calls of a captured function: the first runs op by op, the second is recorded, the third replayed."""
 
 
 def basics(device: Device) -> None:
@@ -104,7 +104,7 @@ def chosen(names: str) -> list[str]:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in WORKLOADS]
     if unknown or not wanted:
-        problem = f"there is no workload {', '.join(map(repr, unknown))}" if unknown else "no workload is given"
+        problem = f"unknown workload {', '.join(map(repr, unknown))}" if unknown else "no workload is given"
         raise ValueError(f"{problem}; expected any of {', '.join(WORKLOADS)}")
     return wanted
 

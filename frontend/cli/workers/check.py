@@ -19,7 +19,7 @@ def main(device: str, name: str) -> int:
     try:
         result = check(Device(device), name, lambda outcome: send(ran=outcome.id))
         send(**asdict(result), ratio=result.ratio)
-    except Exception as error:  # a changed kernel can make a driver raise anything
+    except Exception as error:  # a changed kernel can make a driver raise arbitrary errors
         send(problem=describe(error))
         return 1
     return 0

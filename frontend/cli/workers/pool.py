@@ -1,6 +1,6 @@
-"""Subprocesses that do part of a command's work and report it as lines of JSON on standard output.
+"""Subprocesses that carry out part of a command's work and report it as lines of JSON on standard output.
 
-A driver that crashes or hangs then takes only its subprocess with it, and its messages on standard error can be shown.
+A driver that crashes or hangs then ends only its subprocess, whose messages on standard error can be shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 _SHOWN_LINES = 3
-"""Last lines of standard error that are shown of a process that failed."""
+"""Number of last lines of a failed process's standard error that are shown."""
 
 
 class Message(NamedTuple):
@@ -26,7 +26,7 @@ class Message(NamedTuple):
     content: dict[str, Any]
     exit_code: int | None = None
     stderr: str = ""
-    """The last lines of its standard error, in the last message."""
+    """Last lines of standard error, in the last message."""
 
 
 class WorkerPool:
@@ -89,5 +89,5 @@ class WorkerPool:
 
 
 def send(**content: Any) -> None:
-    """In a worker: send a message to the command."""
+    """Send a message from a worker to the command."""
     print(json.dumps(content), flush=True)

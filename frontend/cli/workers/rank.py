@@ -1,4 +1,4 @@
-"""A process of a job: runs a Polyhal command, a script or a module, and tells the launcher how it ended."""
+"""A process of a job: runs a Polyhal command, a script or a module, and reports its end to the launcher."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback that begins in the program."""
+    """Return the part of a traceback that begins in the program."""
     while trace is not None and trace.tb_next is not None:
         file = trace.tb_frame.f_code.co_filename
         if file != __file__ and not file.startswith("<frozen runpy"):

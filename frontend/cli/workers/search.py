@@ -29,7 +29,7 @@ def main(request: dict[str, Any]) -> int:
                 send(event="refused", key=event.key, values=event.values, problem=event.problem)
             else:
                 send(event="result", **asdict(event))
-    except Exception as error:  # drivers raise anything
+    except Exception as error:  # drivers raise arbitrary errors
         # The message of an invalid input is a sentence; other errors need the name of their class.
         is_sentence = isinstance(error, (PolyhalError, ValueError))
         send(event="failed", problem=str(error) if is_sentence else describe(error))

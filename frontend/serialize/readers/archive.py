@@ -1,6 +1,6 @@
-"""Members of a zip archive, read with bounds on size and with their checksums.
+"""Members of a zip archive, read with limits on their size and verified checksums.
 
-Nothing is ever extracted to the disk, so that names of members cannot lead anywhere.
+Nothing is extracted to disk, so that names of members cannot escape from a folder.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from polyhal.serialize.readers.opened import OpenedFile
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _LARGEST_RATIO = 1032
-"""The best that deflate can do. A member that claims more is a zip bomb."""
+"""Maximum compression ratio of deflate. A member with a larger one is a zip bomb."""
 _BLOCK = 1 << 20
-"""Largest number of bytes that are decompressed by one call."""
+"""Maximum number of bytes that one call decompresses."""
 
 
 class Archive:
@@ -35,7 +35,7 @@ class Archive:
             with zipfile.ZipFile(file.stream()) as opened:
                 self.members = {info.filename: info for info in opened.infolist()}
                 held = sum(info.compress_size for info in self.members.values())
-        # An offset before the beginning of the file is an OSError of Python's reader.
+        # Python's reader raises OSError for an offset before the beginning of the file.
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError, OSError, struct.error) as error:
             if isinstance(error, OSError) and error.errno != errno.EINVAL:
                 raise
@@ -46,11 +46,11 @@ class Archive:
             raise CorruptFileError(message("load", f"{path} is damaged: its members overlap"))
 
     def size(self, name: str) -> int:
-        """Bytes of a member, as the directory says. Raises CorruptFileError."""
+        """Return the bytes of a member according to the directory. Raises CorruptFileError."""
         return self._member(name).file_size
 
     def read(self, name: str, limit: int | None = None) -> bytes | bytearray:
-        """Read a member, or its first `limit` bytes without a check. Raises CorruptFileError."""
+        """Read a member, or its first `limit` bytes without verification. Raises CorruptFileError."""
         size = self._member(name).file_size
         if limit is None or limit >= size:
             return self.read_part(name, 0, size)
@@ -78,7 +78,8 @@ class Archive:
         return found
 
     def _blocks(self, name: str, size: int) -> Iterator[bytes]:
-        """Yield the bytes of a member in blocks of at most `size`, up to its size in the directory. Raises CorruptFileError."""
+        """Yield the bytes of a member in blocks of at most `size`, up to its size in the directory. Raises
+        CorruptFileError."""
         info = self._member(name)
         header = self.file.read(info.header_offset, _LOCAL_HEADER.size)
         if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":

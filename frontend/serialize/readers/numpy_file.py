@@ -1,4 +1,4 @@
-"""NumPy's files: an array (.npy), or an archive of them by name (.npz). Arrays of objects are read without unpickling."""
+"""NumPy's files: an array (.npy), or an archive of arrays by name (.npz). Arrays of objects are read without unpickling."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIX = "save arrays of numbers, or what polyhal.save takes"
 
 @dataclass(frozen=True)
 class _Header:
-    """What an array's header says, and where its data begins."""
+    """An array's header, and the offset of its data."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -47,8 +47,8 @@ def _header(data: bytes | bytearray) -> _Header:
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
         shape, fortran, dtype = read(file)
-    except tokenize.TokenError as error:  # how NumPy reads headers of Python 2
-        raise ValueError("its header is no dictionary") from error
+    except tokenize.TokenError as error:  # raised by NumPy for headers of Python 2
+        raise ValueError("its header is not a dictionary") from error
     if any(n < 0 for n in shape):
         raise ValueError(f"shape {shape}")
     return _Header(shape, fortran, dtype, file.tell())
@@ -80,7 +80,7 @@ def _array(data: bytes | bytearray, header: _Header) -> np.ndarray:
 
 
 def _content(data: bytes | bytearray, header: _Header, where: str) -> Any:
-    """An array that is not one of numbers: text as strings, objects as what a restricted reader makes of them."""
+    """Return an array that is not numeric: text as strings, objects through a restricted reader."""
     if header.dtype.kind == "O":
         value = PickleReader(DATA_NAMES, None, _FIX).read(io.BytesIO(data[header.begin :]))
         value = resolved(value)
@@ -99,13 +99,13 @@ def _content(data: bytes | bytearray, header: _Header, where: str) -> Any:
 
 
 def open_npz(archive: Archive) -> tuple[Any, StoredTensors]:
-    """The arrays of an archive by name. Names with slashes become nested dictionaries."""
+    """Return the arrays of an archive by name. Names with slashes become nested dictionaries."""
     source = StoredTensors(archive.file)
     state: dict[str, Any] = {}
     for member in archive.members:
         with damage_named(archive.path, f"array {member!r}"):
             if not member.endswith(".npy"):
-                raise CorruptFileError(message("load", f"{archive.path} holds {member!r}", expected="arrays (.npy)"))
+                raise CorruptFileError(message("load", f"{archive.path} contains {member!r}", expected="arrays (.npy)"))
             header = _header(archive.read(member, _HEADER_LIMIT))
             if header.dtype.kind in "biuf" and header.dtype.itemsize <= 8:
                 if archive.size(member) - header.begin != header.nbytes:
@@ -125,7 +125,7 @@ def _place(state: dict[str, Any], name: str, value: Any) -> None:
         if not isinstance(state, dict):
             raise ValueError(f"{name!r} is inside of an array")
     if last in state:
-        raise ValueError(f"{name!r} is there twice")
+        raise ValueError(f"{name!r} occurs twice")
     state[last] = value
 
 
@@ -146,7 +146,7 @@ class _FileTensor:
 
 
 def open_npy(file: OpenedFile) -> tuple[Any, StoredTensors]:
-    """The array in a file, as a tensor."""
+    """Return the array in a file, as a tensor."""
     source = StoredTensors(file)
     with damage_named(file.path):
         header = _header(file.read(0, _HEADER_LIMIT))

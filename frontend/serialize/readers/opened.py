@@ -1,4 +1,4 @@
-"""Files that are opened once and read by their offsets, so that a later file of the same name is never mixed with the first."""
+"""Files that are opened once and read by offset, so that a later file of the same name is never mixed with the first."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.settings.trust import open_regular
 
 _BLOCK = 1 << 30
-"""Bytes per call: one call reads at most 2 GiB on Linux."""
+"""Maximum bytes per call: one call reads at most 2 GiB on Linux."""
 
 
 class OpenedFile:
-    """A regular file, open for reading. It is closed when the last reference to it is gone."""
+    """A regular file, open for reading. It is closed with the last reference to it."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file. Raises CorruptFileError for anything but a regular file, which may never end, and OSError."""
+        """Open the file. Raises OSError, and CorruptFileError unless it is a regular file: reading others may block."""
         self.path = path
         try:
             self._descriptor = open_regular(path)

@@ -1,4 +1,4 @@
-"""The names that a pickle of data may use, and what stands for each: Python's containers and NumPy's arrays and numbers."""
+"""Globals that a pickle of data may use, with replacements: Python's containers and NumPy's arrays and numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PLAIN = re.compile(r"[<>|=]?([biufO?SU])(\d{0,9})")
 
 
 class DTypeStandIn:
-    """A NumPy dtype in a pickle, whose byte order is set after it is made."""
+    """A NumPy dtype in a pickle, which sets its byte order after construction."""
 
     __slots__ = ("dtype",)
 
     def __init__(self, name: Any, align: Any = False, copy: Any = True) -> None:
         if not isinstance(name, str) or not _PLAIN.fullmatch(name):
-            raise ValueError(f"dtype {short(name)} is not one of numbers or text")
+            raise ValueError(f"dtype {short(name)} is not a dtype of numbers or text")
         self.dtype: np.dtype[Any] = np.dtype(name)
 
     def set_state(self, state: Any) -> None:
@@ -45,12 +45,12 @@ class ArrayStandIn:
 
 
 def array_value(data: Any, kind: Any, shape: Any, order: Any = "C") -> Any:
-    """An array of bytes in a pickle; for objects nested lists, or the only element."""
+    """Return an array from bytes in a pickle; for objects nested lists, or the only element."""
     if not isinstance(kind, DTypeStandIn) or not isinstance(shape, tuple) or order not in ("C", "F"):
         raise ValueError("an array without shape or dtype")
     if kind.dtype.kind == "O":
         if not isinstance(data, list):
-            raise ValueError("an array of objects without a list of them")
+            raise ValueError("an array of objects whose data is not a list")
         return nested(data, shape, order)
     raw = data.encode("latin-1") if isinstance(data, str) else data
     if not isinstance(raw, (bytes, bytearray)):
@@ -60,7 +60,7 @@ def array_value(data: Any, kind: Any, shape: Any, order: Any = "C") -> Any:
 
 
 def nested(items: list[Any], shape: tuple[int, ...], order: str = "C") -> Any:
-    """Lists of the given shape, or the only item for shape ()."""
+    """Return lists of the given shape, or the only item for shape ()."""
     array = np.empty(len(items), dtype=object)
     for i, item in enumerate(items):
         array[i] = item
@@ -68,7 +68,7 @@ def nested(items: list[Any], shape: tuple[int, ...], order: str = "C") -> Any:
 
 
 def listed(array: np.ndarray) -> Any:
-    """An array as nested lists. Raises ValueError for any number of empty ones, for which a file needs no byte."""
+    """Return an array as nested lists. Raises ValueError for many empty lists, which need no bytes in the file."""
     if not array.size and np.prod([max(n, 1) for n in array.shape], dtype=object) > _MOST_EMPTY:
         raise ValueError(f"an empty array of shape {array.shape}")
     return array.tolist()
@@ -109,14 +109,14 @@ def _tuple_of(items: Any = ()) -> tuple[Any, ...]:
 
 
 def _checked(items: Any) -> Any:
-    """Only containers: a number would ask for that much memory."""
+    """Return a container. Raises ValueError for other types: Python would allocate as many elements as a number says."""
     if not isinstance(items, (list, tuple, dict, set, frozenset)):
         raise ValueError(f"a container of a {type(items).__name__}")
     return items
 
 
 def _encoded(text: Any, encoding: Any = "latin1") -> bytes:
-    """How protocols before 3 write bytes."""
+    """Return the bytes that protocols before 3 write as text."""
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
         raise ValueError("bytes in an unknown encoding")
     return text.encode("latin-1")
@@ -128,7 +128,7 @@ def _byte_array(data: Any = b"", encoding: Any = "latin1") -> bytes:
 
 def _bytes_only(data: Any) -> bytes:
     if not isinstance(data, (bytes, bytearray)):
-        raise ValueError("bytes of what is none")
+        raise ValueError("bytes from another type")
     return bytes(data)
 
 
@@ -163,16 +163,16 @@ DATA_NAMES: dict[str, Any] = {
     **{f"builtins {kind}": f"builtins.{kind}" for kind in ("int", "float", "str", "bool", "bytes")},
     "numpy ndarray": "numpy.ndarray",
 }
-"""Stand-ins by "module name"."""
+"""Replacements by "module name"."""
 
 
 def resolved(value: Any) -> Any:
-    """Replace stand-ins in data by what they stand for."""
+    """Replace stand-ins in data by their values."""
     return _resolved(value, {})
 
 
 def _resolved(value: Any, done: dict[int, Any]) -> Any:
-    """Shared parts stay shared, so that the work is that of the file. Containers are changed in place."""
+    """Replace stand-ins. Shared parts remain shared, which bounds the work by the file. Containers change in place."""
     if isinstance(value, ArrayStandIn):
         return _resolved(value.value, done)
     if isinstance(value, DTypeStandIn):
@@ -183,7 +183,7 @@ def _resolved(value: Any, done: dict[int, Any]) -> Any:
         return value
     if id(value) in done:
         return done[id(value)][1]
-    done[id(value)] = (value, value)  # the first keeps the object alive, so that its id stays its own
+    done[id(value)] = (value, value)  # the first element keeps the object alive, so that no other object has its id
     if isinstance(value, dict):
         for key, part in value.items():
             value[key] = _resolved(part, done)

@@ -1,8 +1,8 @@
 """A reader of pickles that builds data and executes nothing.
 
-It interprets the opcodes itself instead of restricting Python's unpickler, which calls and changes whatever it is given. A name
-in the file only ever looks up an entry of the reader's own table; a name that is not there is refused. Source of the opcodes:
-the standard library's `pickletools`.
+It interprets the opcodes itself instead of restricting Python's unpickler, which calls and modifies arbitrary objects. A
+global in the file is only looked up in the reader's own table; other globals raise. Source of the opcodes: the standard
+library's `pickletools`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 
 
 class PickleConstructor:
-    """What stands for a callable of a pickle: calling it makes plain data of checked arguments."""
+    """Replacement of a callable in a pickle: constructs plain data from checked arguments."""
 
     __slots__ = ("make",)
 
@@ -27,15 +27,15 @@ class PickleConstructor:
 
 @runtime_checkable
 class PickleStandIn(Protocol):
-    """Data of which a pickle sets the state after making it."""
+    """Data whose state a pickle sets after construction."""
 
     def set_state(self, state: Any) -> None:
-        """Take over the state. Raises ValueError for one that this kind of data does not have."""
+        """Set the state. Raises ValueError for a state that this kind of data does not have."""
 
 
 _MARK = object()
 _LARGEST_KEY = 100
-"""Parts of a key. Python hashes tuples in tuples without any limit on depth or on repetition."""
+"""Maximum number of parts of a key. Python hashes nested tuples without any limit on depth or on repetition."""
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _LITERALS = frozenset(
     [
@@ -71,7 +71,7 @@ _SHORT_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 def hashable(values: Iterable[Any]) -> list[Any]:
-    """Values that may become keys. Raises ValueError for tuples of a size at which hashing them hangs or crashes."""
+    """Return values as keys. Raises ValueError for tuples of a size at which hashing hangs or crashes."""
     out = list(values)
     for value in out:
         parts, count = [value], 0
@@ -86,7 +86,7 @@ def hashable(values: Iterable[Any]) -> list[Any]:
 
 
 def short(value: Any) -> str:
-    """A value of a file for messages: its full text may be of any length."""
+    """Return a short representation of a value for messages: its full text may have any length."""
     return reprlib.repr(value)
 
 
@@ -96,7 +96,7 @@ class PickleReader:
     def __init__(
         self, allowed: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None, fix: str = ""
     ) -> None:
-        """`allowed` maps "module name" to what stands for it; `persistent` resolves references to data outside."""
+        """`allowed` maps "module name" to its replacement; `persistent` resolves references to data outside of the pickle."""
         self._allowed = allowed
         self._persistent = persistent
         self._fix = fix
@@ -104,14 +104,14 @@ class PickleReader:
         self._memo: dict[int, Any] = {}
 
     def read(self, file: BinaryIO) -> Any:
-        """Read one pickle; the file is left behind it.
+        """Read one pickle; the position of the file is then at its end.
 
-        Raises IncompatibleFileError, which names it, for a global that is not allowed, and ValueError, IndexError, KeyError or
+        Raises IncompatibleFileError, with the name, for a global that is not allowed, and ValueError, IndexError, KeyError or
         TypeError for damaged data.
         """
         self._stack, self._memo = [], {}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # about escape sequences in damaged text
+            warnings.simplefilter("ignore", DeprecationWarning)  # from escape sequences in damaged text
             for opcode, argument, _ in pickletools.genops(file):
                 if opcode.name == "STOP":
                     (value,) = self._stack
@@ -130,13 +130,13 @@ class PickleReader:
         elif name in _SHORT_TUPLES:
             count = _SHORT_TUPLES[name]
             if len(stack) < count:
-                raise ValueError("it takes values that are not there")
+                raise ValueError("it pops more values than the stack contains")
             stack[-count:] = [tuple(stack[-count:])]
         else:
             step = _STEPS.get(name)
             if step is None:
                 raise CorruptFileError(
-                    message("load", f"the pickle has the instruction {name}, which weights never need")
+                    message("load", f"the pickle has the instruction {name}, which pickles of weights do not use")
                 )
             step(self, argument)
 
@@ -146,7 +146,7 @@ class PickleReader:
                 values = self._stack[i + 1 :]
                 del self._stack[i:]
                 return values
-        raise ValueError("it closes a group that was not opened")
+        raise ValueError("it closes a group that is not open")
 
     def _global(self, name: str) -> None:
         if name not in self._allowed:
@@ -163,7 +163,7 @@ class PickleReader:
     def _stack_global(self) -> None:
         name, module = self._stack.pop(), self._stack.pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise ValueError("a name is no text")
+            raise ValueError("a global whose name is not text")
         self._global(f"{module} {name}")
 
     def _reduce(self) -> None:
@@ -178,27 +178,27 @@ class PickleReader:
             target.set_state(state)
         elif (
             type(target) is not dict
-        ):  # attributes of dictionaries, such as those of PyTorch's state dicts, are left out
+        ):  # attributes of dictionaries, such as PyTorch's state dicts have, are ignored
             raise ValueError(f"it sets the state of a {type(target).__name__}")
 
     def _append(self, values: list[Any]) -> None:
         if type(self._stack[-1]) is not list:
-            raise ValueError("it appends to what is no list")
+            raise ValueError("APPENDS on an object that is not a list")
         self._stack[-1].extend(values)
 
     def _set_items(self, values: list[Any]) -> None:
         if type(self._stack[-1]) is not dict or len(values) % 2:
-            raise ValueError("it sets items of what is no dictionary")
+            raise ValueError("SETITEMS on an object that is not a dict")
         self._stack[-1].update(zip(hashable(values[::2]), values[1::2], strict=True))
 
     def _add_items(self, values: list[Any]) -> None:
         if type(self._stack[-1]) is not set:
-            raise ValueError("it adds to what is no set")
+            raise ValueError("ADDITEMS on an object that is not a set")
         self._stack[-1].update(hashable(values))
 
     def _resolve(self) -> None:
         if self._persistent is None:
-            raise ValueError("it refers to data outside of it")
+            raise ValueError("it refers to data outside of the pickle")
         self._stack.append(self._persistent(self._stack.pop()))
 
     def _store(self, key: int) -> None:
@@ -206,7 +206,7 @@ class PickleReader:
 
     def _pair(self) -> list[Any]:
         if len(self._stack) < 3:
-            raise ValueError("it takes values that are not there")
+            raise ValueError("it pops more values than the stack contains")
         pair = self._stack[-2:]
         del self._stack[-2:]
         return pair
@@ -247,7 +247,7 @@ _STEPS: dict[str, Callable[[PickleReader, Any], Any]] = {
     "BUILD": lambda r, a: r._build(),
     "BINPERSID": lambda r, a: r._resolve(),
 }
-"""What the remaining instructions do."""
+"""Handlers of the remaining opcodes."""
 
 
 __all__ = ["PickleConstructor", "PickleReader", "PickleStandIn"]

@@ -1,4 +1,4 @@
-"""Weights in several files, with an index that says which file has which tensor, as on the Hugging Face hub."""
+"""Weights in several files with an index of tensors, as on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyhal.serialize.readers.opened import OpenedFile
 from polyhal.serialize.readers.stored import TensorSource, is_file
 
 INDEXED = ("model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin")
-"""What a folder of weights holds, the best first."""
+"""Entry files of a folder of weights, in order of preference."""
 
 
 class ShardedTensors:
@@ -26,11 +26,11 @@ class ShardedTensors:
 
     @property
     def names(self) -> list[str]:
-        """All names."""
+        """Names of all tensors."""
         return list(self._sources)
 
     def add(self, shard: str, source: TensorSource) -> dict[str, str]:
-        """Take over the tensors of a shard. Returns their names here by their names there."""
+        """Add the tensors of a shard. Returns new names by the names in the shard."""
         names = {name: f"{shard}/{name}" for name in source.names}
         self._sources.update({here: (source, there) for there, here in names.items()})
         return names
@@ -41,13 +41,13 @@ class ShardedTensors:
         return source.read(there)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of one tensor."""
+        """Return the shape of one tensor."""
         source, there = self._sources[name]
         return source.shape(there)
 
 
 def open_index(file: OpenedFile, open_file: Callable[[Path], tuple[Any, TensorSource]]) -> tuple[Any, ShardedTensors]:
-    """The state that an index and the files next to it hold. Raises CorruptFileError, which names what is missing."""
+    """Open the state of an index and its shards. Raises CorruptFileError, with the name of a missing file or tensor."""
     path = file.path
     try:
         places = json_store.parse(file.read(), path)["weight_map"]
@@ -69,13 +69,13 @@ def open_index(file: OpenedFile, open_file: Callable[[Path], tuple[Any, TensorSo
     state: dict[str, Any] = {}
     for name, shard in places.items():
         if not isinstance(trees[shard], dict) or name not in trees[shard]:
-            raise CorruptFileError(message("load", f"{shard} lacks tensor {name!r}, which {path.name} places there"))
+            raise CorruptFileError(message("load", f"{shard} lacks tensor {name!r}, which {path.name} lists for it"))
         state[name] = trees[shard][name]
     return state, combined
 
 
 def _renamed(tree: Any, names: dict[str, str]) -> Any:
-    """A tree with other names of tensors."""
+    """Return a tree with renamed tensors."""
     if isinstance(tree, list):
         return [_renamed(v, names) for v in tree]
     if not isinstance(tree, dict):

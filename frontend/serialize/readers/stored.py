@@ -1,4 +1,4 @@
-"""Tensors in files, and trees that hold them."""
+"""Tensors in files, and trees that contain them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from polyhal.hal.errors import CorruptFileError, PolyhalError, message
 from polyhal.serialize.readers.opened import OpenedFile
 
 _LARGEST_TREE = 1 << 20
-"""Values in a tree, besides `_VALUES_PER_BYTE` for each byte of the file. References to references can name any number."""
+"""Maximum values in a tree, in addition to `_VALUES_PER_BYTE` per byte of the file: nested references multiply values."""
 _VALUES_PER_BYTE = 64
-"""More than a pickle has for each byte, also after it was compressed."""
+"""Upper bound of the values per byte of a pickle, even a compressed one."""
 
 
 @runtime_checkable
 class StoredTensor(Protocol):
-    """One tensor in a file that is not read yet."""
+    """One tensor in a file, read on demand."""
 
     shape: tuple[int, ...]
 
     @property
     def identity(self) -> Hashable:
-        """Equal for tensors with the same elements in the same place."""
+        """Key that is equal for tensors with the same elements at the same offset."""
 
     def read(self) -> np.ndarray:
         """Read the elements. Raises CorruptFileError."""
@@ -40,17 +40,17 @@ class TensorSource(Protocol):
 
     @property
     def names(self) -> list[str]:
-        """All names."""
+        """Names of all tensors."""
 
     def read(self, name: str) -> np.ndarray:
         """Read one tensor. Raises CorruptFileError."""
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of one tensor, without reading it."""
+        """Return the shape of one tensor, without reading it."""
 
 
 class StoredTensors:
-    """A source made of stored tensors; `add` names them. Those of equal identity share a name, and are shared when loaded."""
+    """A source of stored tensors, named by `add`. Tensors of equal identity share a name, and share memory when loaded."""
 
     def __init__(self, file: OpenedFile) -> None:
         self.path = file.path
@@ -60,11 +60,11 @@ class StoredTensors:
 
     @property
     def names(self) -> list[str]:
-        """All names."""
+        """Names of all tensors."""
         return list(self._tensors)
 
     def add(self, tensor: StoredTensor, path: str) -> str:
-        """Return the name of a tensor that was met at `path`."""
+        """Add a tensor found at `path`, and return its name."""
         name = self._names.get(tensor.identity)
         if name is None:
             name, count = path or "value", 1
@@ -81,12 +81,12 @@ class StoredTensors:
             return self._tensors[name].read()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of one tensor."""
+        """Return the shape of one tensor."""
         return self._tensors[name].shape
 
 
 def as_tree(value: Any, source: StoredTensors) -> Any:
-    """Convert Python data with stored tensors to the form that `tree.decode` reads; the tensors go to `source`.
+    """Convert Python data with stored tensors to the form that `tree.decode` reads; tensors are added to `source`.
 
     Raises CorruptFileError for data that contains itself or that is larger than any checkpoint.
     """
@@ -101,7 +101,7 @@ def _parts(value: Any) -> tuple[Any, ...]:
 
 
 def _measure(value: Any, sizes: dict[int, int], open_now: set[int], limit: int) -> int:
-    """Count the values in a tree; shared parts are counted as often as they are met, but visited once."""
+    """Count the values in a tree; shared parts count at each occurrence, but are visited once."""
     parts = _parts(value)
     if not parts:
         return 1
@@ -135,23 +135,23 @@ def _converted(value: Any, source: StoredTensors, path: str) -> Any:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; False for a name, which may come from a file, that no file can have."""
+    """Return whether the file exists; False for invalid names, which a damaged file may contain."""
     try:
         return path.is_file()
-    except OSError:  # it is too long
+    except OSError:  # the name is too long
         return False
 
 
 def damage_named(path: Path, what: str = "its content") -> AbstractContextManager[None]:
-    """Turn what reading damaged data raises into one CorruptFileError that names the file."""
+    """Convert errors from reading damaged data to one CorruptFileError with the name of the file."""
     return damage_reported(f"{path} is damaged: {what} cannot be read")
 
 
 @contextmanager
 def damage_reported(problem: str, op: str = "load") -> Iterator[None]:
-    """Turn what data of a file, which may have any form, makes the code raise into one CorruptFileError that says the problem.
+    """Convert the errors that invalid data of a file causes in the code to one CorruptFileError that states the problem.
 
-    Errors of Polyhal stay as they are, and so do those of the system and of memory.
+    Errors of Polyhal, of the operating system and of memory pass unchanged.
     """
     try:
         yield

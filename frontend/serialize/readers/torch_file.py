@@ -1,7 +1,7 @@
-"""PyTorch's weights: the zip format of `torch.save` and the one before version 1.6.
+"""PyTorch's weights: the zip format of `torch.save` and the format before version 1.6.
 
-Source of the formats: torch/serialization.py and torch/_utils.py. Only the pickle is read at the start; elements are read from
-their place in the file when they are asked for.
+Source of the formats: torch/serialization.py and torch/_utils.py. Only the pickle is read on opening; elements are read from
+the file on demand.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from polyhal.serialize.readers.stored import StoredTensors, as_tree, damage_name
 _MAGIC = 0x1950A86A20F9469CFC6C
 _FIX = "save weights in PyTorch as torch.save(model.state_dict(), path), or as safetensors"
 _LARGEST_EXPANSION = 1 << 25
-"""Bytes that tensors of a file may need beyond their storages, for each of which `_EXPANSION` times its size is free."""
+"""Maximum bytes of all tensors of a file, in addition to `_EXPANSION` times the size of each storage."""
 _EXPANSION = 8
 _SMALL_STORAGE = 1 << 16
-"""Bytes of a storage that is kept in memory while its tensors are read."""
+"""Maximum bytes of a storage that is kept in memory while its tensors are read."""
 _LARGEST_PICKLE = 1 << 26
-"""Bytes of a pickle without tensors that are accepted; a larger one may have `_EXPANSION` times the size of the file."""
+"""Maximum bytes of a pickle without tensors; a larger one is limited to `_EXPANSION` times the size of the file."""
 
 _STORAGE_KINDS: dict[str, DType | None] = {
     "FloatStorage": dtypes.float32, "DoubleStorage": dtypes.float64, "HalfStorage": dtypes.float16,
@@ -53,26 +53,26 @@ _KINDS: dict[str, DType] = {
 
 @dataclass(frozen=True)
 class _Unsupported:
-    """An element type that Polyhal does not have."""
+    """An element type that Polyhal does not support."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class _Storage:
-    """A row of elements in the file."""
+    """A sequence of elements in the file."""
 
     key: Hashable
     dtype: DType
     count: int
     start: int
-    """The first element, of a storage that is part of another one."""
+    """Index of the first element, for a view of another storage."""
     read: Callable[[int, int], bytes | bytearray]
-    """Reader of bytes of the storage, by the first one and their number."""
+    """Reader of bytes of the storage, by the first byte and their number."""
     swapped: bool
 
     def elements(self, dtype: DType, first: int, count: int) -> np.ndarray:
-        """Return `count` elements, beginning with number `first`, in the byte order of this machine."""
+        """Return `count` elements from index `first`, in the byte order of this machine."""
         data = self.read(first * dtype.itemsize, count * dtype.itemsize)
         if dtype is dtypes.bool_:
             return np.not_equal(np.frombuffer(data, np.uint8), 0)
@@ -102,20 +102,20 @@ class _TorchTensor:
         extent = _extent(self.shape, self.strides)
         elements = self.storage.elements(self.dtype, self.offset, extent)
         if extent > len(elements):
-            raise ValueError("it has fewer elements than its shape needs")
+            raise ValueError("it has fewer elements than its shape requires")
         steps = tuple(s * self.dtype.itemsize for s in self.strides)
         view = np.lib.stride_tricks.as_strided(elements, self.shape, steps, writeable=False)
         return view.copy()
 
 
 def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements from the first to the last one of a view, both included."""
+    """Return the number of elements from the first to the last of a view, inclusive."""
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def _whole(values: Any) -> tuple[int, ...]:
     if not isinstance(values, (tuple, list)) or not all(type(v) is int and 0 <= v < 2**48 for v in values):
-        raise ValueError(f"{short(values)} are no lengths or strides")
+        raise ValueError(f"{short(values)} are not lengths or strides")
     return tuple(values)
 
 
@@ -126,7 +126,7 @@ def _device(kind: Any, index: Any = None) -> str:
 
 
 class _TensorMaker:
-    """Makes tensors of one file, and adds up what those that overlap or are broadcast need."""
+    """Constructs tensors of one file, and limits the memory of overlapping and broadcast ones."""
 
     def __init__(self) -> None:
         self._expansion = 0
@@ -134,7 +134,7 @@ class _TensorMaker:
         self._storages: set[Hashable] = set()
 
     def names(self) -> dict[str, Any]:
-        """What a pickle of PyTorch may name besides plain data."""
+        """Return the globals that a pickle of PyTorch may use, with replacements."""
         make = PickleConstructor
         return {
             **DATA_NAMES,
@@ -186,7 +186,7 @@ class _TensorMaker:
         return tensor
 
     def _count(self, storage: _Storage, nbytes: int) -> None:
-        """Count what a tensor needs. Raises ValueError if all together need much more than the storages they view."""
+        """Count the bytes of a tensor. Raises ValueError if all tensors are much larger than the storages that they view."""
         if storage.key not in self._storages:
             self._storages.add(storage.key)
             self._expansion -= _EXPANSION * (storage.start + storage.count) * storage.dtype.itemsize
@@ -196,30 +196,30 @@ class _TensorMaker:
 
 
 def supported(dtype: Any) -> DType:
-    """The dtype of a storage. Raises UnsupportedDTypeError for one that Polyhal does not have."""
+    """Return the dtype of a storage. Raises UnsupportedDTypeError for one that Polyhal does not support."""
     if isinstance(dtype, _Unsupported):
         raise UnsupportedDTypeError(
             message("load", f"the file has tensors of {dtype.name}", expected="real numbers or bool")
         )
     if not isinstance(dtype, DType):
-        raise ValueError("a storage of no dtype")
+        raise ValueError("a storage without a dtype")
     return dtype
 
 
 def is_torch_archive(archive: Archive) -> bool:
-    """Whether a zip file was written by `torch.save`."""
+    """Return whether a zip file was written by `torch.save`."""
     return _root(archive) is not None
 
 
 def _root(archive: Archive) -> str | None:
-    """The folder inside of the archive, with a slash."""
+    """Return the folder inside of the archive, with a slash."""
     return next(
         (n.removesuffix("data.pkl") for n in archive.members if n == "data.pkl" or n.endswith("/data.pkl")), None
     )
 
 
 def open_torch_archive(archive: Archive) -> tuple[Any, StoredTensors]:
-    """The state in a zip file of `torch.save`. Raises CorruptFileError, IncompatibleFileError for other than data."""
+    """Return the state in a zip file of `torch.save`. Raises CorruptFileError, IncompatibleFileError if it is not data."""
     root = _root(archive)
     path = archive.path
     if any(name.startswith(f"{root}code/") for name in archive.members):
@@ -236,7 +236,7 @@ def open_torch_archive(archive: Archive) -> tuple[Any, StoredTensors]:
             mark, dtype, key, _, count = reference
             member = f"{root}data/{key}"
             if mark != "storage" or not isinstance(key, str):
-                raise ValueError("a reference to what is no storage")
+                raise ValueError("a reference to an object that is not a storage")
             kind = supported(dtype)
             if (key, kind) not in storages:
                 (n,) = _whole((count,))
@@ -275,7 +275,7 @@ def _opened(file: OpenedFile, pickled: bytes | bytearray, persistent: Callable[[
 
 
 def open_pickle(file: OpenedFile) -> tuple[Any, StoredTensors]:
-    """The state in a file of `torch.save` before PyTorch 1.6, or in a pickle of arrays and plain data."""
+    """Return the state in a file of `torch.save` before PyTorch 1.6, or in a pickle of arrays and plain data."""
     source, path = StoredTensors(file), file.path
     with damage_named(path), mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         storages = _LegacyStorages(file)
@@ -291,7 +291,7 @@ def open_pickle(file: OpenedFile) -> tuple[Any, StoredTensors]:
 
 
 class _LegacyStorages:
-    """Storages of the old format, which come after the pickles: 8 bytes for the number of elements, then the elements."""
+    """Storages of the old format, which follow the pickles: 8 bytes for the number of elements, then the elements."""
 
     def __init__(self, file: OpenedFile) -> None:
         self._file = file
@@ -299,12 +299,12 @@ class _LegacyStorages:
         self._places: dict[str, tuple[int, int]] = {}
 
     def resolve(self, reference: Any) -> Any:
-        """What a reference in the pickle stands for."""
+        """Return the object to which a reference in the pickle refers."""
         if reference[0] == "module":
             return reference[1]
         mark, dtype, key, _, count, view = reference
         if mark != "storage" or not isinstance(key, str):
-            raise ValueError("a reference to what is no storage")
+            raise ValueError("a reference to an object that is not a storage")
         (n,), kind = _whole((count,)), supported(dtype)
         if self._kinds.setdefault(key, (kind, n)) != (kind, n):
             raise ValueError(f"storage {key!r} has two sizes")
@@ -313,13 +313,13 @@ class _LegacyStorages:
             _, start, size = view
             start, size = _whole((start, size))
             if start + size > n:
-                raise ValueError(f"a part of storage {key!r} that it does not have")
+                raise ValueError(f"a view beyond the end of storage {key!r}")
             n = start + size
         read = _StorageBytes(partial(self._read, key), n * kind.itemsize)
         return _Storage(key, kind, n - start, start, read, sys.byteorder == "big")
 
     def locate(self, keys: Any, file: Any) -> None:
-        """Find the storages behind the pickles."""
+        """Find the offsets of the storages after the pickles."""
         size = file.size()
         if (
             not isinstance(keys, list)
