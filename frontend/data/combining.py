@@ -12,7 +12,7 @@ from polyhal.hal.errors import message
 
 
 class IterableDataset:
-    """A stream of samples. Subclasses define `__iter__`; `get_worker_info` says which part of it a worker shall read."""
+    """A stream of samples. Subclasses define `__iter__`; `get_worker_info` identifies the worker, for its part."""
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} defines no __iter__")
@@ -54,9 +54,9 @@ class ChainDataset(IterableDataset):
 
 
 class StackDataset:
-    """Datasets of equal length side by side: samples are tuples of theirs, or dictionaries if they are given by name.
+    """Datasets of equal length, combined: samples are tuples of the datasets' samples, or dictionaries of named ones.
 
-    Raises ValueError without datasets, for named and unnamed ones at once, and for different lengths.
+    Raises ValueError without datasets, for named and unnamed ones in one call, and for different lengths.
     """
 
     def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:

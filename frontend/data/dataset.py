@@ -15,7 +15,7 @@ from polyhal.tensor import Tensor
 
 
 class Dataset(Protocol):
-    """Anything with a length and samples by index."""
+    """An object with a length and samples by index."""
 
     def __len__(self) -> int: ...
 
@@ -31,7 +31,7 @@ class Batched(Protocol):
 
 
 class LazyRows:
-    """Rows of an array that are not read yet, so that they can be read into their final place, in parts."""
+    """Rows of an array that are read later, directly into their final memory, in parts."""
 
     __slots__ = ("_array", "_indices", "dtype", "nbytes", "shape")
 
@@ -48,8 +48,8 @@ class LazyRows:
         self.nbytes = math.prod(self.shape) * array.dtype.itemsize
 
     def read(self, begin: int, end: int, out: np.ndarray) -> None:
-        """Read rows `begin` to before `end` into `out`, which is contiguous and has their shape and dtype."""
-        # mode="raise" would make a temporary copy; the indices are checked already.
+        """Read rows `begin` to `end - 1` into `out`, which is contiguous and has their shape and dtype."""
+        # mode="raise" would make a temporary copy; the constructor has checked the indices.
         np.take(self._array, self._indices[begin:end], axis=0, out=out, mode="wrap")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -58,14 +58,14 @@ class LazyRows:
 
 @runtime_checkable
 class LazilyBatched(Protocol):
-    """A dataset whose batches are rows of arrays, which are read when there is memory for them."""
+    """A dataset whose batches are rows of arrays, which are read as soon as there is memory for them."""
 
     def lazy_batch(self, indices: np.ndarray) -> Any:
         """Return the collated samples at `indices`, with `LazyRows` in place of some arrays."""
 
 
 class TensorDataset:
-    """Arrays of equal length: sample i is the tuple of their rows i. Tensors are copied to the host at the start.
+    """Arrays of equal length: sample i is the tuple of their rows i. Tensors are copied to the host on construction.
 
     Raises ValueError without arrays, and ShapeError for different lengths.
     """
@@ -95,7 +95,7 @@ class TensorDataset:
         return tuple(a[indices] for a in self.arrays)
 
     def lazy_batch(self, indices: np.ndarray) -> tuple[np.ndarray | LazyRows, ...]:
-        """Return the rows at `indices`, not read yet if that can be postponed."""
+        """Return the rows at `indices`; reading is deferred if possible."""
         return tuple(LazyRows(a, indices) if a.flags.c_contiguous and a.ndim > 1 else a[indices] for a in self.arrays)
 
 
@@ -147,14 +147,14 @@ def random_split(dataset: Dataset, lengths: Sequence[int | float], generator: Ge
 
 
 def read_batch(dataset: Dataset, indices: np.ndarray) -> Any:
-    """Read and collate samples; at once if the dataset can do that."""
+    """Read and collate samples, in one call if the dataset supports it."""
     if isinstance(dataset, Batched):
         return dataset.batch(indices)
     return collate([dataset[int(i)] for i in indices])
 
 
 def read_lazily(dataset: Dataset, indices: np.ndarray) -> Any:
-    """Read and collate samples, with `LazyRows` in place of arrays if the dataset has them."""
+    """Read and collate samples, with `LazyRows` in place of arrays if the dataset supports them."""
     return dataset.lazy_batch(indices) if isinstance(dataset, LazilyBatched) else read_batch(dataset, indices)
 
 
@@ -179,7 +179,7 @@ def collate(batch: Sequence[Any]) -> Any:
     if arrays[0].dtype == object:
         raise TypeError(
             message(
-                "collate", f"samples hold a {type(first).__name__}", expected="arrays or numbers", fix="pass collate_fn"
+                "collate", f"samples contain a {type(first).__name__}", expected="arrays or numbers", fix="pass collate_fn"
             )
         )
     if any(a.shape != arrays[0].shape for a in arrays):

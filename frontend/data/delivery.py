@@ -32,15 +32,15 @@ class Direct:
             yield self._slot.deliver()
 
     def close(self) -> None:
-        """End the workers."""
+        """End the worker processes."""
         self._loader.end_reading()
 
 
 class Prefetched:
     """Prefetches a bounded number of batches in a thread.
 
-    Slots circulate: the thread loads a free one and queues it; the consumer delivers its batch and frees it, at once or when
-    the program is done with the batch.
+    Slots form a ring: the thread loads a free slot and enqueues it; the consumer delivers its batch and frees the slot, at
+    once or when the program no longer uses the batch.
     """
 
     def __init__(self, loader: DataLoader, pending: Iterable[BatchRequest], count: int) -> None:
@@ -95,7 +95,7 @@ class Prefetched:
         try:
             self._end()
         finally:
-            self._end()  # for an interrupt of the first call
+            self._end()  # completes an interrupted first call
 
     def _end(self) -> None:
         if self._closed:
@@ -104,7 +104,7 @@ class Prefetched:
             self._free.get_nowait()
         self._free.put(None)
         self._loader.stop_reading()
-        if not sys.is_finalizing():  # the interpreter has stopped daemon threads by then, and joining would hang
+        if not sys.is_finalizing():  # the interpreter has stopped daemon threads, and joining would hang
             if self._thread.ident is not None:
                 self._thread.join()
             for slot in self._slots:

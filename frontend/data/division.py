@@ -1,4 +1,4 @@
-"""Batches whose rows go to several devices, each part copied to its device directly."""
+"""Batches whose rows are divided among several devices; each part is copied directly to its device."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from polyhal.tensor import Tensor
 
 
 class BatchDivision(Protocol):
-    """How the rows of a batch are divided; `parallel.DataParallel` says so."""
+    """Division of the rows of a batch, as by `parallel.DataParallel`."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Where the parts go."""
+        """Devices of the parts."""
 
     def counts(self, rows: int) -> tuple[int, ...]:
-        """How many of `rows` rows each device gets."""
+        """Return the number of rows per device for a batch of `rows` rows."""
 
     def as_shards(self, parts: Sequence[Tensor]) -> Any:
-        """The parts of one array as one object."""
+        """Return the parts of one array as one object."""
 
 
 class DividedSlot:
-    """One slot for each device, which gets its rows of every array."""
+    """One slot for each device, which receives its rows of every array."""
 
     retained: ClassVar[int] = 2
     gathers = False
@@ -80,7 +80,7 @@ def _rows(batch: Any, start: int, end: int) -> Any:
 
 
 def _joined(parts: Sequence[Any], division: BatchDivision) -> Any:
-    """The parts of a batch as one batch, with joined parts in place of tensors."""
+    """Return the parts of a batch as one batch, with joined parts in place of tensors."""
     first = parts[0]
     if isinstance(first, Tensor):
         return division.as_shards(parts)

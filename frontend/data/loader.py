@@ -26,29 +26,30 @@ from polyhal.random import Generator, default_generator
 
 Collate = Callable[[Any], Any]
 _DRAWN_AHEAD = 2**20
-"""Largest number of indices that are drawn at the start of an epoch."""
+"""Maximum number of indices that are drawn at the start of an epoch."""
 _UNKNOWN = sys.maxsize
-"""The number of batches of a stream."""
+"""Number of batches of a stream."""
 
 
 class DataLoader:
     """Iterates over batches of `dataset` as tensors on `device`.
 
-    The order of each epoch depends on `seed` (by default drawn from `generator`) and the number of the epoch alone. A
+    The order of each epoch depends only on `seed` (by default drawn from `generator`) and the number of the epoch. A
     background thread prefetches `prefetch` batches and copies them to devices that can overlap copies with computation; with
-    0, batches are read on demand. `state_dict` has the position, so that training resumes with the next batch.
+    0, batches are read on demand. `state_dict` contains the position, so that training resumes with the next batch.
 
-    `sampler` gives the order of samples instead, `batch_sampler` whole batches of indices. `collate_fn` makes a batch of a list
-    of samples; by default they are stacked. With `batch_size` None there are no batches: `collate_fn` gets single samples.
+    `sampler` provides the order of samples instead, `batch_sampler` whole batches of indices. `collate_fn` makes a batch of a
+    list of samples; by default they are stacked. With `batch_size` None there are no batches: `collate_fn` receives single
+    samples.
 
-    `num_workers` processes read batches, `prefetch_factor` ahead each. They are spawned, so that dataset and functions must be
-    at the top of a module, and a script must start under `if __name__ == "__main__":`. `worker_init_fn(id)` runs in each;
-    `persistent_workers` keeps them between epochs; `timeout` is in seconds. `pin_memory` is accepted and has no effect: the
-    loader uses page-locked memory where it helps.
+    Each of `num_workers` processes reads `prefetch_factor` batches ahead. They are spawned, so that dataset and functions
+    must be at the top level of a module, and a script must start under `if __name__ == "__main__":`. `worker_init_fn(id)`
+    runs in each; `persistent_workers` keeps them between epochs; `timeout` is in seconds. `pin_memory` has no effect: the
+    loader uses page-locked memory where it is faster.
 
-    With a `parallel.DataParallel` model as `parallel`, batches have `Shards` in place of tensors: the rows of each of its
-    devices, copied there directly. Arrays of a batch then have one number of rows. Raises ValueError for arguments that
-    exclude each other.
+    With a `parallel.DataParallel` model as `parallel`, batches contain `Shards` in place of tensors: the rows of each of its
+    devices, copied directly to it. All arrays of a batch must then have the same number of rows. Raises ValueError for
+    arguments that exclude each other.
 
     >>> data = polyhal.data.TensorDataset(polyhal.arange(5))
     >>> [batch.tolist() for (batch,) in polyhal.data.DataLoader(data, batch_size=2)]
@@ -105,18 +106,18 @@ class DataLoader:
             seed = (int(high) << 31 | int(low) >> 1) & (2**63 - 1)
         self.seed = seed
         self.epoch = 0
-        """The number of the current or next epoch."""
+        """Number of the current or next epoch."""
         self.position = 0
-        """Batches of this epoch that were delivered."""
+        """Number of batches of this epoch that were delivered."""
         self._started = False
         self._streams = streams
         self._pool: LoaderWorkers | None = None
         self._end_pool: Callable[[], Any] | None = None
         self._idle: tuple[Device, list[BatchSlot]] = (self.device, [])
-        """The slots of the last epoch, and their device: page-locked memory is expensive to allocate."""
+        """Slots of the last epoch, and their device: page-locked memory is expensive to allocate."""
 
     def __len__(self) -> int:
-        """The number of batches in an epoch. Raises TypeError for streams and samplers without a length."""
+        """Return the number of batches in an epoch. Raises TypeError for streams and samplers without a length."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
         samples = len(self.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
@@ -126,17 +127,17 @@ class DataLoader:
         return full + (1 if rest and not self.drop_last else 0)
 
     def order(self, epoch: int) -> np.ndarray:
-        """The sample indices of an epoch, in order; a sampler decides on its own."""
+        """Return the sample indices of an epoch, in order; not used with a sampler."""
         n = len(self.dataset)
         if not self.shuffle:
             return np.arange(n)
         generator = Generator(self.seed)
-        # Every epoch has its own part of the stream: a permutation of n takes 2 n words, n / 2 blocks.
+        # Every epoch has a separate section of the stream: a permutation of n takes 2 n words, n / 2 blocks.
         generator.set_state({"seed": self.seed, "offset": epoch * n})
         return generator.permutation(n)
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over one epoch, from the loaded position if there is one. An epoch that is abandoned counts as done."""
+        """Iterate over one epoch, from the loaded position if there is one. An abandoned epoch counts as complete."""
         if self._started:
             self.epoch, self.position = self.epoch + 1, 0
         self._started = True
@@ -155,7 +156,7 @@ class DataLoader:
             produce.close()
 
     def _requests(self) -> tuple[Iterable[BatchRequest], int]:
-        """What is left to read of this epoch, and how much that is at most."""
+        """Return the remaining requests of this epoch, and their maximum number."""
         batches: Iterable[Any]
         if self._streams:
             # Streams cannot skip: batches before the position are read, and not delivered.
@@ -183,7 +184,7 @@ class DataLoader:
         return BatchRequest(number, indices, (self.seed, self.epoch, number))
 
     def host_batches(self, pending: Iterable[BatchRequest], gathers: bool) -> Iterator[Any]:
-        """Yield collated batches on the host; with `gathers`, arrays may be `LazyRows` that are not read yet."""
+        """Yield collated batches on the host; with `gathers`, arrays may be `LazyRows`, which are read later."""
         batches = self._from_workers(pending) if self.num_workers else self._from_here(pending, gathers)
         return islice(batches, self.position, None) if self._streams else batches
 
@@ -218,19 +219,19 @@ class DataLoader:
         return self._reader().read(BatchRequest(0, indices, (self.seed, self.epoch, 0)))
 
     def stop_reading(self) -> None:
-        """Let workers that are being waited for be given up."""
+        """Stop waiting for workers."""
         if self._pool is not None:
             self._pool.stopping = True
 
     def end_reading(self) -> None:
-        """End worker processes after an epoch, unless they are to persist."""
+        """End worker processes after an epoch, unless they are persistent."""
         if self._pool is not None and not self.persistent_workers:
             self._pool = None
             if self._end_pool is not None:
                 self._end_pool()
 
     def take_slots(self, batches: int) -> list[BatchSlot]:
-        """The slots for an epoch of that many batches."""
+        """Return the slots for an epoch of `batches` batches."""
         (device, slots), self._idle = self._idle, (self.device, [])
         make = slot_factory(self.device) if self.parallel is None else divided_slot_factory(self.parallel)
         if not slots or device is not self.device:
@@ -245,18 +246,18 @@ class DataLoader:
         self._idle = device, slots
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position, and the settings that it depends on."""
+        """Return the position, and the settings on which it depends."""
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next epoch continue at a position of `state_dict`.
+        """Continue the next epoch at a position of `state_dict`.
 
         Raises IncompatibleFileError for other data or settings.
         """
         wrong = [f"{k} was {state.get(k)}, here {v}" for k, v in self._identity().items() if state.get(k) != v]
         if wrong:
             raise IncompatibleFileError(
-                message("DataLoader", "the saved position is of another loader: " + ", ".join(wrong))
+                message("DataLoader", "the saved position belongs to another loader: " + ", ".join(wrong))
             )
         self.seed, self.epoch, self.position = int(state["seed"]), int(state["epoch"]), int(state["position"])
         self._started = False
@@ -273,7 +274,8 @@ class DataLoader:
 def _drawn(batches: Iterable[Any]) -> Iterable[Any]:
     """Draw from a sampler now, before the program draws other random numbers.
 
-    Draws on demand from a sampler of unknown length or of more than `_DRAWN_AHEAD` indices, and beyond the length of a sampler.
+    Draws on demand from a sampler of unknown length or of more than `_DRAWN_AHEAD` indices, and beyond the length of a
+    sampler.
     """
     sampler: Any = getattr(batches, "sampler", batches)
     if not (isinstance(batches, Sized) and hasattr(sampler, "__len__")) or len(sampler) > _DRAWN_AHEAD:

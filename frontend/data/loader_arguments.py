@@ -21,7 +21,7 @@ def check_counts(
         problem = f"prefetch is {prefetch}, num_workers {num_workers}, timeout {timeout}, prefetch_factor {prefetch_factor}"
         expected = "nothing below 0, and a prefetch_factor of 1 or more"
     elif not num_workers and (prefetch_factor is not None or persistent_workers or timeout):
-        problem, fix = "prefetch_factor, persistent_workers and timeout need workers", "pass num_workers"
+        problem, fix = "prefetch_factor, persistent_workers and timeout require workers", "pass num_workers"
     if problem:
         raise ValueError(message("DataLoader", problem, expected=expected, fix=fix))
 
@@ -37,12 +37,12 @@ def check_order(
     """Raise ValueError for arguments that exclude each other."""
     problem = ""
     if streams and (shuffle or sampler is not None or batch_sampler is not None):
-        problem = "a stream has its own order, and takes no shuffle, sampler or batch_sampler"
+        problem = "a stream has a fixed order, and does not support shuffle, sampler or batch_sampler"
     elif sampler is not None and shuffle:
         problem = "sampler and shuffle exclude each other"
     elif batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
         problem = "batch_sampler excludes batch_size, shuffle, sampler and drop_last"
     elif batch_size is None and drop_last:
-        problem = "drop_last needs batches, and batch_size is None"
+        problem = "drop_last requires batches, and batch_size is None"
     if problem:
         raise ValueError(message("DataLoader", problem, fix="pass one of them"))

@@ -1,4 +1,4 @@
-"""Random numbers of samples: the same for a batch whichever thread or process reads it, however many there are."""
+"""Random numbers of samples, which depend on the batch, not on the number of threads or processes that read it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CURRENT = _BatchRandom()
 
 @contextmanager
 def seeded(*seed: int) -> Iterator[None]:
-    """Give `sample_generator` a stream of its own inside the block."""
+    """Use a separate stream for `sample_generator` in the block."""
     previous, _CURRENT.generator = _CURRENT.generator, np.random.default_rng(seed)
     try:
         yield
@@ -33,8 +33,8 @@ def seeded(*seed: int) -> Iterator[None]:
 def sample_generator() -> np.random.Generator:
     """Return NumPy's generator for transforms of samples.
 
-    In a `DataLoader` it depends on the seed, the epoch and the number of the batch alone. Elsewhere, each call starts one from
-    the default generator.
+    In a `DataLoader` it depends only on the seed, the epoch and the number of the batch. Elsewhere, each call starts a
+    generator from the default generator.
     """
     if _CURRENT.generator is not None:
         return _CURRENT.generator

@@ -1,4 +1,4 @@
-"""Reading batches on the host: what the loader's thread and its worker processes both do. Everything here can be pickled."""
+"""Reading of batches on the host, in the loader's thread or in worker processes. Everything here can be pickled."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def default_convert(data: Any) -> Any:
 
 
 def to_arrays(batch: Any) -> Any:
-    """The result of a user's collate function with tensors as arrays."""
+    """Convert the tensors in the result of a user's collate function to arrays."""
     if isinstance(batch, dict):
         return {k: to_arrays(v) for k, v in batch.items()}
     if isinstance(batch, tuple):

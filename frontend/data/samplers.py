@@ -1,4 +1,4 @@
-"""Samplers: the order in which a loader reads samples. Names and arguments are those of PyTorch's `torch.utils.data`."""
+"""Samplers: the order in which a loader reads samples. Names and arguments equal PyTorch's `torch.utils.data`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from polyhal.random import Generator, default_generator
 from polyhal.tensor import Tensor
 
 _DRAWN_AT_ONCE = 2**20
-"""Largest number of random indices in memory."""
+"""Maximum number of random indices in memory."""
 
 
 class Sampler:
-    """Base of samplers: iterates over indices of samples. Subclasses define `__iter__`, and `__len__` where it is known."""
+    """Base of samplers: iterates over indices of samples. Subclasses define `__iter__`, and `__len__` if it is known."""
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} defines no __iter__")
@@ -38,8 +38,8 @@ class SequentialSampler(Sampler):
 class RandomSampler(Sampler):
     """Samples in random order, a new one each epoch; with `replacement`, each is drawn from all of them.
 
-    `num_samples` is the length of an epoch, by default that of the dataset. More samples than that, without replacement, are
-    several permutations after another. Raises ValueError.
+    `num_samples` is the length of an epoch, by default the dataset's. Without replacement, more samples than that are several
+    permutations in sequence. Raises ValueError.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self) -> int:
-        """Samples in an epoch."""
+        """Number of samples per epoch."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -93,8 +93,8 @@ class SubsetRandomSampler(Sampler):
 class WeightedRandomSampler(Sampler):
     """Indices drawn with probabilities proportional to `weights`.
 
-    Without `replacement`, each draw is among those that are left. Source: Efraimidis and Spirakis, "Weighted random sampling
-    with a reservoir", 2006. Raises ValueError for weights that are negative, not finite, or too few that are positive.
+    Without `replacement`, each index is drawn at most once. Source: Efraimidis and Spirakis, "Weighted random sampling with a
+    reservoir", 2006. Raises ValueError for weights that are negative, not finite, or too few that are positive.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of `batch_size` indices of another sampler. The last one may be shorter, or is left out with `drop_last`.
+    """Lists of `batch_size` indices of another sampler. The last one may be shorter; `drop_last` omits it then.
 
     Raises ValueError for `batch_size` below 1.
     """
@@ -170,14 +170,14 @@ class BatchSampler(Sampler):
 
 
 def _uniform(generator: Generator, count: int) -> np.ndarray:
-    """Numbers in [0, 1) with 53 bits."""
+    """Draw numbers in [0, 1) with 53 bits."""
     words = generator.words(2 * count).astype(np.uint64)
     wide = words[:count] << np.uint64(32) | words[count:]
     return np.ldexp((wide >> np.uint64(11)).astype(np.float64), -53)
 
 
 def _integers(generator: Generator, bound: int, count: int) -> np.ndarray:
-    """Integers from 0 to `bound` - 1."""
+    """Draw integers from 0 to `bound` - 1."""
     words = generator.words(2 * count).astype(np.uint64)
     wide = words[:count] << np.uint64(32) | words[count:]
     return (wide % np.uint64(bound)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Copies of batches to a device: through page-locked memory, and overlapped with computation, if the device supports that."""
+"""Copies of batches to a device, through page-locked memory and overlapped with computation if the device supports that."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from polyhal.hal.protocol import Event, SupportsPinnedMemory, SupportsStreams
 from polyhal.tensor import Tensor, wrap
 
 _ALIGNMENT = 64
-"""Arrays in a slot start at multiples of this many bytes, for the speed of copies."""
+"""Alignment in bytes of arrays in a slot, for the speed of copies."""
 _CHUNK = 1 << 20
 """Bytes that are staged in page-locked memory at a time, so that the transfer starts early."""
 
 
 def map_arrays(batch: Any, function: Callable[[Any], Any]) -> Any:
-    """Apply `function` to every array in `batch`, read or not; tuples, lists and dictionaries are inner nodes."""
+    """Apply `function` to every array in `batch`, lazy or not; tuples, lists and dictionaries are inner nodes."""
     if isinstance(batch, (np.ndarray, LazyRows)):
         return function(batch)
     if isinstance(batch, dict):
@@ -42,7 +42,7 @@ class BatchSlot(Protocol):
     """Staging memory for one batch. One thread loads slots, another one delivers batches and releases slots."""
 
     retained: ClassVar[int]
-    """How many slots stay with batches that were delivered."""
+    """Number of slots whose memory delivered batches use."""
 
     gathers: bool
     """Whether `load` accepts `LazyRows` in place of arrays."""
@@ -81,17 +81,17 @@ class UploadSlot:
         return map_arrays(batch, lambda array: Tensor(array, device=self._device))
 
     def release(self) -> None:
-        """Delivered batches have memory of their own."""
+        """No-op: delivered batches own their memory."""
 
     def wait(self) -> None:
-        """Uploads are synchronous."""
+        """No-op: uploads are synchronous."""
 
     def release_memory(self) -> None:
         self._batch = None
 
 
 class PinnedSlot:
-    """The loading thread stages arrays in page-locked memory; copies are ordered with the device's other work."""
+    """Page-locked staging memory, filled by the loading thread; copies are ordered with the device's other work."""
 
     retained: ClassVar[int] = 0
     gathers = False
@@ -111,7 +111,7 @@ class PinnedSlot:
         return map_arrays(self._staged, self._send)
 
     def release(self) -> None:
-        """Delivered batches have memory of their own."""
+        """No-op: delivered batches own their memory."""
 
     def wait(self) -> None:
         for event in self._events:
@@ -120,7 +120,7 @@ class PinnedSlot:
         self._staged = None
 
     def release_memory(self) -> None:
-        """Delivered batches have memory of their own."""
+        """No-op: delivered batches own their memory."""
 
     def _stage(self, batch: Any) -> Any:
         """Copy the arrays of a batch to page-locked memory."""
@@ -134,7 +134,7 @@ class PinnedSlot:
         return map_arrays(batch, copy)
 
     def _spans(self, batch: Any) -> Iterator[np.ndarray]:
-        """A span of page-locked memory for each array of the batch, in order."""
+        """Yield a span of page-locked memory for each array of the batch, in order."""
         sizes: list[int] = []
         map_arrays(batch, lambda array: sizes.append(array.nbytes))
         starts = [0, *accumulate(-(-n // _ALIGNMENT) * _ALIGNMENT for n in sizes)]
@@ -157,10 +157,10 @@ class PinnedSlot:
 
 
 class StreamSlot(PinnedSlot):
-    """The loading thread copies arrays on a stream of its own, while the device computes.
+    """A slot from which the loading thread copies arrays on a separate stream, overlapped with computation.
 
-    The slot reuses its device memory for its next batch, which is copied after the work on the last one is done. Memory that
-    the program still references is left alone and replaced.
+    The slot reuses its device memory for its next batch, which is copied after the work on the last one is complete. Memory
+    that the program still references is replaced, not reused.
     """
 
     retained: ClassVar[int] = 2
@@ -217,12 +217,12 @@ class StreamSlot(PinnedSlot):
 
     def release(self) -> None:
         buffers = self._buffers
-        # One reference is in the list, one is the argument of getrefcount.
+        # One reference is from the list, one from the argument of getrefcount.
         self._buffers = [buffers[i] for i in range(len(buffers)) if sys.getrefcount(buffers[i]) <= 2]
         self._done = self._streams.mark()
 
     def _allocate(self, staged: Any) -> bool:
-        """Provide device memory for each array, in order. Returns whether some of it is new."""
+        """Provide device memory for each array, in order. Returns whether any of it is newly allocated."""
         sizes: list[int] = []
         map_arrays(staged, lambda array: sizes.append(bucket(_spec(self._device, array).nbytes)))
         spare, self._buffers = self._buffers, []
@@ -238,7 +238,7 @@ class StreamSlot(PinnedSlot):
 
 
 def _staging(x: np.ndarray | LazyRows, staged: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Copy an array to the bytes `staged`. Yields the first and the last byte of each chunk when it is complete."""
+    """Copy an array to the bytes `staged`. Yields the start and end of each chunk when it is complete."""
     if isinstance(x, LazyRows):
         rows = staged.view(x.dtype).reshape(x.shape)
         size = x.nbytes // max(len(rows), 1)
@@ -256,7 +256,7 @@ def _staging(x: np.ndarray | LazyRows, staged: np.ndarray) -> Iterator[tuple[int
 
 
 def _spec(device: Device, array: np.ndarray | LazyRows) -> Spec:
-    """The spec of an array on a device. Raises UnsupportedDTypeError."""
+    """Return the spec of an array on a device. Raises UnsupportedDTypeError."""
     dtype = dtypes.as_dtype(array.dtype)
     device.check_dtype(dtype)
     return contiguous(dtype, array.shape)

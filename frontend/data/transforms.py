@@ -1,8 +1,8 @@
-"""Transforms of images as NumPy arrays, for datasets. Names and arguments are those of torchvision's `transforms`.
+"""Transforms of images as NumPy arrays, for datasets. Names and arguments equal torchvision's `transforms`.
 
 Images are (..., C, H, W), floating-point from 0 to 1 or uint8, except for the input of `ToTensor`. Random transforms draw from
-`sample_generator`, so that a loader's batch is the same in every run, whichever process reads it; or from a NumPy generator
-that is passed.
+`sample_generator`, so that a loader's batch does not depend on the process that reads it and is equal in every run; or from a
+NumPy generator that is passed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from polyhal.data.randomness import sample_generator
 from polyhal.hal.errors import ShapeError, message
 
 _GRAY = np.array([0.2989, 0.587, 0.114], np.float32)
-"""Brightness of red, green and blue. Source: ITU-R BT.601."""
+"""Weights of red, green and blue in the brightness. Source: ITU-R BT.601."""
 
 
 class Compose:
-    """Transforms, one after another."""
+    """A sequence of transforms."""
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
         self.transforms = list(transforms)
@@ -86,7 +86,7 @@ class Resize:
 
 
 class CenterCrop:
-    """Cut (H, W) out of the middle. Images that are smaller are padded with zeros."""
+    """Crop the center (H, W). Smaller images are padded with zeros."""
 
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = _pair(size)
@@ -108,12 +108,12 @@ class _RandomTransform:
         self.generator = generator
 
     def draw(self) -> np.random.Generator:
-        """The generator for one sample."""
+        """Return the generator for one sample."""
         return sample_generator() if self.generator is None else self.generator
 
 
 class RandomCrop(_RandomTransform):
-    """Cut (H, W) out at a random place, after padding each side with `padding` times `fill`. Raises ShapeError."""
+    """Crop (H, W) at a random position, after padding each side with `padding` times `fill`. Raises ShapeError."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class RandomVerticalFlip(RandomHorizontalFlip):
 
 
 class RandomResizedCrop(_RandomTransform):
-    """Cut out a part of random area and shape, and resize it to `size`.
+    """Crop a region of random area and aspect ratio, and resize it to `size`.
 
     `scale` bounds the area as a fraction of the image, `ratio` the width divided by the height.
     """
@@ -186,7 +186,7 @@ class RandomResizedCrop(_RandomTransform):
         return resize(array[..., top : top + height, left : left + width], self.size, self.interpolation)
 
     def region(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """Draw top, left, height and width; after ten draws that do not fit, the largest part in the middle."""
+        """Draw top, left, height and width; after ten draws that do not fit, the largest region in the center."""
         random = self.draw()
         for _ in range(10):
             area = height * width * random.uniform(*self.scale)
@@ -224,7 +224,7 @@ class ColorJitter(_RandomTransform):
 
 
 def adjust(image: np.ndarray, what: str, factor: float) -> np.ndarray:
-    """Change "brightness", "contrast" or "saturation" by a factor; the result stays in the range of its dtype."""
+    """Change "brightness", "contrast" or "saturation" by a factor; the result is clipped to the range of its dtype."""
     values = image.astype(np.float32)
     if what == "brightness":
         base: Any = 0.0
@@ -263,7 +263,7 @@ def _nearest(old: int, new: int) -> np.ndarray:
 
 
 def _weights(old: int, new: int, antialias: bool) -> np.ndarray:
-    """The matrix (new, old) of bilinear interpolation; with antialiasing, its triangle is as wide as the new pixels."""
+    """Return the matrix (new, old) of bilinear interpolation; with antialiasing, its triangle is as wide as the new pixels."""
     scale = old / new
     width = max(scale, 1.0) if antialias else 1.0
     centers = (np.arange(new) + 0.5) * scale - 0.5

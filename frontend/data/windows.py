@@ -13,10 +13,10 @@ from polyhal.random import Generator
 class TokenWindows:
     """Pairs of `length` tokens and the `length` tokens one position later, as int32.
 
-    Windows start `stride` tokens apart (by default `length`, so that each token is predicted once). With `samples`, that many
-    windows are at random positions instead, determined by `seed`. `tokens` may be a memory-mapped file; it is not
-    copied. Raises TypeError for tokens that are not a row of integers, ValueError for `length` or `stride` below 1, and
-    ShapeError for fewer tokens than a window has.
+    Windows start `stride` tokens apart (by default `length`, so that each token is predicted once). With `samples`, as many
+    windows start at random positions instead, determined by `seed`. `tokens` may be a memory-mapped file; it is not copied.
+    Raises TypeError for tokens that are not a vector of integers, ValueError for `length` or `stride` below 1, and ShapeError
+    for fewer tokens than a window has.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class TokenWindows:
                 message(
                     "TokenWindows",
                     f"tokens are {self.tokens.dtype} of shape {self.tokens.shape}",
-                    expected="a row of integers",
+                    expected="a vector of integers",
                 )
             )
         if length < 1 or (stride is not None and stride < 1):

@@ -1,7 +1,7 @@
 """Worker processes of a loader, which read batches on the host and never touch a device.
 
-Processes are spawned, because a forked one would inherit open devices and locks. Batches come back as pickles whose arrays
-follow as buffers of their own, without a copy on the side of the worker.
+Processes are spawned, because a forked one would inherit open devices and locks. Batches are sent as pickles with the arrays
+as out-of-band buffers, which the worker does not copy.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from polyhal.hal.errors import message
 from polyhal.hal.settings.processes import signal_text
 
 _POLL = 0.2
-"""Seconds after which a waiting process looks whether it should end."""
+"""Interval in seconds at which a waiting process checks whether it should end."""
 _END = "end"
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Which worker a dataset is read by."""
+    """The worker that reads a dataset."""
 
     id: int
     num_workers: int
@@ -42,13 +42,13 @@ class WorkerInfo:
 
 
 class _ThisProcess:
-    """What this process is."""
+    """Role of this process."""
 
     worker: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Return number, count, seed and dataset of the worker that this process is; None in the main process."""
+    """Return the number, count, seed and dataset of this worker process; None in the main process."""
     return _ThisProcess.worker
 
 
@@ -68,7 +68,7 @@ class HostPlacement:
 
 
 def place_on_host() -> HostPlacement:
-    """Put the tensors that this process unpickles later on its NumPy device."""
+    """Place the tensors that this process unpickles later on its NumPy device."""
     unpickle_always_on("numpy")
     return HostPlacement()
 
@@ -83,7 +83,7 @@ def run_worker(
     tasks: Any,
     results: Any,
 ) -> None:
-    """Read what `tasks` asks for until it says None or the main process is gone."""
+    """Serve requests from `tasks` until the sentinel None, or until the main process has exited."""
     from polyhal.hal import dispatch
     from polyhal.hal.device import Device
 
@@ -140,7 +140,7 @@ def _read(worker: int, reader: BatchReader, request: BatchRequest) -> tuple[str,
 
 
 def _report(worker: int, error: Exception) -> tuple[bytes | None, str]:
-    """The class of an error, if it can be sent, and its text with the traceback."""
+    """Return the class of an error, if it can be pickled, and its text with the traceback."""
     text = (
         f"{type(error).__name__} in worker process {worker} of a DataLoader; its traceback:\n{traceback.format_exc()}"
     )
@@ -218,20 +218,20 @@ class LoaderWorkers:
         try:
             for process, (_, sender) in zip(self._processes, pipes, strict=True):
                 process.start()
-                sender.close()  # so that the death of the worker ends the pipe
+                sender.close()  # the pipe then ends with the worker
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             self.close()
             raise TypeError(
                 message(
                     "DataLoader",
-                    f"workers cannot be given the dataset or its functions: {error}",
-                    expected="classes and functions at the top of a module",
+                    f"the dataset or its functions cannot be sent to workers: {error}",
+                    expected="classes and functions at the top level of a module",
                     fix="pass num_workers=0 to read in this process",
                 )
             ) from error
 
     def batches(self, requests: Iterable[BatchRequest], seed: int) -> Iterator[Any]:
-        """Yield batches in the order of the requests. Raises what a worker raised, with its traceback in the text."""
+        """Yield batches in the order of the requests. Raises a worker's error, with its traceback in the text."""
         self._epoch += 1
         self.stopping = False
         for tasks in self._tasks:
@@ -270,7 +270,7 @@ class LoaderWorkers:
             yield content
 
     def _next(self, worker: int) -> tuple[int, tuple[str, Any]]:
-        """The next result of a worker in this epoch."""
+        """Return the next result of a worker in this epoch."""
         started = time.monotonic()
         while True:
             if connection.wait([self._results[worker]], _POLL):
@@ -286,7 +286,7 @@ class LoaderWorkers:
             if self._timeout and time.monotonic() - started > self._timeout:
                 raise TimeoutError(
                     message(
-                        "DataLoader", f"worker {worker} gave no batch in {self._timeout} seconds", fix="raise timeout"
+                        "DataLoader", f"worker {worker} sent no batch within {self._timeout} seconds", fix="raise timeout"
                     )
                 )
 
@@ -296,7 +296,7 @@ class LoaderWorkers:
         code = process.exitcode
         if code is not None and code < 0:
             how, fix = f"was ended by {signal_text(-code)}", "with num_workers=0 it would have ended the program"
-        elif code == 1 and worker not in self._heard:  # the code of a script that starts processes when it is imported
+        elif code == 1 and worker not in self._heard:  # the exit code of a script that starts processes on import
             how = "ended with code 1 before it read a sample"
             fix = "a script that uses workers must start under `if __name__ == '__main__':`; or pass num_workers=0"
         else:
@@ -310,7 +310,7 @@ class LoaderWorkers:
             with contextlib.suppress(ValueError, OSError):
                 tasks.put(None)
         for results in self._results:
-            results.close()  # a worker that waits to send meets an error and ends
+            results.close()  # unblocks a worker that waits to send
         for process in self._processes:
             if process.pid is None:
                 continue
@@ -323,18 +323,18 @@ class LoaderWorkers:
             tasks.cancel_join_thread()
 
 
-class _PoolStopped(Exception):  # noqa: N818  nobody sees it
+class _PoolStopped(Exception):  # noqa: N818  never reaches the user
     """The epoch was abandoned."""
 
 
 def _raise(report: tuple[bytes | None, str]) -> None:
-    """Raise a worker's error, of its own class if that takes a text."""
+    """Raise a worker's error, with its own class if that can be constructed from a text."""
     pickled, text = report
     if pickled is None:
         raise RuntimeError(text)
     try:
         error = pickle.loads(pickled)(text)
     except Exception as reason:
-        raise RuntimeError(f"{text}\nIts class takes no text: {type(reason).__name__}: {reason}") from None
-    # A generator would end quietly at StopIteration.
+        raise RuntimeError(f"{text}\nIts class cannot be constructed from a text: {type(reason).__name__}: {reason}") from None
+    # StopIteration would end a generator silently.
     raise error if isinstance(error, Exception) and not isinstance(error, StopIteration) else RuntimeError(text)

@@ -51,7 +51,7 @@ class LostRank(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The rank and the cause, as a sentence without a full stop."""
+        """Rank and the cause, as a sentence without a full stop."""
         return f"{self.name} {self.how}"
 
 

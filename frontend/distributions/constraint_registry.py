@@ -1,4 +1,4 @@
-"""From constraints to transforms onto them: `biject_to` and `transform_to`."""
+"""Registries of transforms onto constraints: `biject_to` and `transform_to`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint: Constraint) -> Transform:
-        """Return the transform onto `constraint`. Raises NotImplementedError where none is registered."""
+        """Return the transform onto `constraint`. Raises NotImplementedError if none is registered."""
         factory = self._factories.get(type(constraint))
         if factory is None:
             raise NotImplementedError(message(self._name, f"no transform is registered for {constraint!r}"))
@@ -50,7 +50,7 @@ class ConstraintRegistry:
 
 
 biject_to = ConstraintRegistry("biject_to")
-"""Bijections from vectors without constraints: for Hamiltonian Monte Carlo, whose densities need the Jacobian."""
+"""Bijections from unconstrained vectors: for Hamiltonian Monte Carlo, whose densities need the Jacobian."""
 transform_to = ConstraintRegistry("transform_to")
 """Maps that need not be bijective, often of fewer steps: for optimization of parameters."""
 

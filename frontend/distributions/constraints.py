@@ -15,13 +15,13 @@ from polyhal.tensor import Tensor
 
 
 class Constraint:
-    """A region of values: `event_dim` rightmost axes make one value, `is_discrete` says whether it is countable."""
+    """A region of values: the last `event_dim` axes are one value; `is_discrete` means that the region is countable."""
 
     is_discrete = False
     event_dim = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Say for each event whether it lies in the region, as bools."""
+        """Return for each event whether it is inside the region, as bools."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -41,7 +41,7 @@ class Dependent(Constraint):
 
 
 class IndependentConstraint(Constraint):
-    """`base` for all elements of the last `reinterpreted_batch_ndims` axes at once."""
+    """`base`, applied jointly to all elements of the last `reinterpreted_batch_ndims` axes."""
 
     def __init__(self, base: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint, self.reinterpreted_batch_ndims = base, reinterpreted_batch_ndims
@@ -113,7 +113,7 @@ class Simplex(Constraint):
 
 
 class MultinomialCounts(Constraint):
-    """Vectors of whole numbers from 0 with at most the given sum."""
+    """Vectors of nonnegative integers whose sum is at most the given one."""
 
     is_discrete = True
     event_dim = 1
@@ -144,7 +144,7 @@ class LowerCholesky(LowerTriangular):
 
 
 class CorrCholesky(LowerCholesky):
-    """Lower Cholesky factors of correlation matrices, whose rows have length 1."""
+    """Lower Cholesky factors of correlation matrices: their rows have length 1."""
 
     def check(self, value: Tensor) -> Tensor:
         tolerance = value.shape[-1] * 10 * float(dtypes.finfo(value.dtype).eps)
@@ -214,25 +214,25 @@ stack = Stack
 
 
 def greater_than(lower_bound: Any) -> Bounded:
-    """Numbers above `lower_bound`."""
+    """Return the constraint to numbers above `lower_bound`."""
     return Bounded(lower_bound, None, open_lower=True)
 
 
 def greater_than_eq(lower_bound: Any) -> Bounded:
-    """Numbers from `lower_bound` on."""
+    """Return the constraint to numbers of at least `lower_bound`."""
     return Bounded(lower_bound, None)
 
 
 def less_than(upper_bound: Any) -> Bounded:
-    """Numbers below `upper_bound`."""
+    """Return the constraint to numbers below `upper_bound`."""
     return Bounded(None, upper_bound, open_upper=True)
 
 
 def interval(lower_bound: Any, upper_bound: Any) -> Bounded:
-    """Numbers between two bounds, both included."""
+    """Return the constraint to the closed interval between two bounds."""
     return Bounded(lower_bound, upper_bound)
 
 
 def half_open_interval(lower_bound: Any, upper_bound: Any) -> Bounded:
-    """Numbers from `lower_bound` up to, not including, `upper_bound`."""
+    """Return the constraint to numbers of at least `lower_bound` and below `upper_bound`."""
     return Bounded(lower_bound, upper_bound, open_upper=True)

@@ -17,7 +17,7 @@ from polyhal.tensor import Tensor
 class ContinuousBernoulli(TrialDistribution):
     """Numbers in [0, 1] with a density in proportion to probs^x (1 - probs)^(1 - x).
 
-    Between `lims` the constants are expanded about 1/2, where their formulas divide 0 by 0.
+    Between `lims` the constants are expanded about 1/2, where their formulas are 0 / 0.
     Source: G. Loaiza-Ganem and J. P. Cunningham, "The continuous Bernoulli", NeurIPS 2019.
     """
 
@@ -41,13 +41,13 @@ class ContinuousBernoulli(TrialDistribution):
         return clamp_probs(self.probs)
 
     def _off_centre(self) -> tuple[Tensor, Tensor]:
-        """Where probabilities are outside of `lims`, and those, with the lower limit in place of others."""
+        """Return a mask of probabilities outside of `lims`, and the probabilities, with the lower limit in place of others."""
         p = self._p
         outside = ops.logical_or(p <= self._lims[0], p > self._lims[1])
         return outside, ops.where(outside, p, self._lims[0])
 
     def log_normalizer(self) -> Tensor:
-        """Logarithm of what the density is multiplied by."""
+        """Return the logarithm of the density's normalizing factor."""
         outside, p = self._off_centre()
         ratio = ops.log(ops.abs(ops.log1p(-p) - ops.log(p))) - ops.log(ops.abs(1 - 2 * p))
         x = ops.square(self._p - 0.5)

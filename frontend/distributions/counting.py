@@ -1,6 +1,6 @@
-"""Poisson and binomial variables by a fixed number of steps, so that no result is read back and steps can be captured.
+"""Poisson and binomial variables in a fixed number of steps, so that no result is read back and steps can be captured.
 
-Means below 10 are drawn by inversion, which adds up probabilities until they exceed a uniform number. Others are drawn by
+Means below 10 are drawn by inversion, which adds up probabilities until they exceed a uniform number. Larger ones are drawn by
 transformed rejection. Sources: W. Hörmann, "The transformed rejection method for generating Poisson random variables",
 Insurance: Mathematics and Economics 12, 1993; "The generation of binomial random variates", J. Stat. Comput. Simul. 46, 1993.
 """
@@ -18,14 +18,14 @@ from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
 ROUNDS = 20
-"""A round accepts with probability 0.65 or more for means from 10, so that all reject with probability below 1e-9."""
+"""Number of rounds: one accepts with probability 0.65 or more for means of at least 10, so all reject with less than 1e-9."""
 LARGEST = 40
-"""Inversion ends here; a Poisson variable with mean 10 reaches it with probability below 1e-11."""
+"""Maximum of inversion; a Poisson variable with mean 10 reaches it with probability below 1e-11."""
 _SWITCH = 10.0
 
 
 def poisson_sample(shape: tuple[int, ...], rate: Tensor, generator: Generator | None) -> Tensor:
-    """Draw Poisson variables of `shape`, with the dtype of `rate`. Where all rounds reject, the mode."""
+    """Draw Poisson variables of `shape`, with the dtype of `rate`; the mode where all rounds reject."""
     rate = expanded(rate, shape)
     low = ops.clip(rate, None, _SWITCH)
     small = _inverted(shape, ops.exp(-low), lambda k: low / k, generator)
@@ -47,7 +47,7 @@ def poisson_sample(shape: tuple[int, ...], rate: Tensor, generator: Generator | 
 
 
 def binomial_sample(shape: tuple[int, ...], total: Tensor, probs: Tensor, generator: Generator | None) -> Tensor:
-    """Draw binomial variables of `shape`, with the dtype of `probs`. Where all rounds reject, the mode."""
+    """Draw binomial variables of `shape`, with the dtype of `probs`; the mode where all rounds reject."""
     total, probs = expanded(total, shape), expanded(probs, shape)
     p = ops.minimum(probs, 1 - probs)
     is_small = total * p < _SWITCH
@@ -62,7 +62,7 @@ def binomial_sample(shape: tuple[int, ...], total: Tensor, probs: Tensor, genera
 
 
 def _rejected_binomial(shape: tuple[int, ...], n: Tensor, p: Tensor, generator: Generator | None) -> Tensor:
-    """Algorithm BTRS for means from 10 and probabilities up to 1/2."""
+    """Draw by algorithm BTRS, for means of at least 10 and probabilities up to 1/2."""
     spread = ops.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -82,14 +82,14 @@ def _rejected_binomial(shape: tuple[int, ...], n: Tensor, p: Tensor, generator: 
 
 
 def _log_weight(k: Tensor, n: Tensor, p: Tensor) -> Tensor:
-    """The logarithm of the probability of `k`, up to a constant."""
+    """Return the logarithm of the probability of `k`, up to a constant."""
     return xlogy(k, p) + xlog1py(n - k, -p) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
 def _inverted(
     shape: tuple[int, ...], start: Tensor, ratio: Callable[[float], Tensor], generator: Generator | None
 ) -> Tensor:
-    """Draw by adding up probabilities: of 0 it is `start`, of k `ratio(k)` times that of k - 1."""
+    """Draw by adding up probabilities: `start` for 0, and `ratio(k)` times the probability of k - 1 for k."""
     rest = unit_uniform(shape, start, generator) - start
     probability = start
     count = (rest >= 0).to(start.dtype)

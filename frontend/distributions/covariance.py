@@ -1,4 +1,4 @@
-"""Distributions with a covariance matrix, which may be given as such, by its inverse, or by its Cholesky factor."""
+"""Distributions with a covariance matrix, which is given directly, by its inverse, or by its Cholesky factor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CovarianceDistribution(Distribution):
     """Base of distributions that compute with the lower Cholesky factor of their covariance matrix."""
 
     def _factor(self, name: str, matrix: Tensor) -> None:
-        """Compute the factor from the matrix that was given, by its name."""
+        """Compute the factor from the given matrix, by its name."""
         self.__dict__["scale_tril"] = _FACTORS[name](matrix)
 
     @DerivedParameter
@@ -38,7 +38,7 @@ class CovarianceDistribution(Distribution):
 
 
 def only_matrix(distribution: str, covariance_matrix: Any, precision_matrix: Any, scale_tril: Any) -> tuple[str, Any]:
-    """Name and value of the matrix that was given. Raises ValueError unless that is exactly one."""
+    """Return the name and value of the given matrix. Raises ValueError unless there is exactly one."""
     matrices = {
         "covariance_matrix": covariance_matrix,
         "precision_matrix": precision_matrix,
@@ -52,12 +52,12 @@ def only_matrix(distribution: str, covariance_matrix: Any, precision_matrix: Any
 
 
 def half_log_det(scale_tril: Tensor) -> Tensor:
-    """Half of the logarithm of the determinant of the covariance matrix."""
+    """Return half of the logarithm of the determinant of the covariance matrix."""
     return ops.sum(ops.log(ops.diagonal(scale_tril, 0, -2, -1)), axis=-1)
 
 
 def _factor_of_inverse(precision: Tensor) -> Tensor:
-    """Lower Cholesky factor of the inverse of `precision`, from the factor of its reversal."""
+    """Return the lower Cholesky factor of the inverse of `precision`, from the factor of its reversal."""
     reversed_factor = cholesky(ops.flip(precision, axis=(-2, -1)))
     upper = ops.swapaxes(ops.flip(reversed_factor, axis=(-2, -1)), -2, -1)
     identity = expanded(eye(upper.shape[-1], dtype=upper.dtype, device=upper.device), upper.shape)

@@ -1,4 +1,4 @@
-"""The Dirichlet distribution, and Beta, which is that of two values."""
+"""The Dirichlet distribution, and Beta, its case of two values."""
 
 from __future__ import annotations
 

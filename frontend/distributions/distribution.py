@@ -1,8 +1,8 @@
-"""What all distributions have in common: shapes, checks of parameters and values, expanding.
+"""Base of all distributions: shapes, validation of parameters and values, and expansion.
 
-A sample has the shape sample_shape + batch_shape + event_shape: independent draws, then distributions side by side, then one
-value. `sample` and `rsample` take the Generator that they draw from. A seed gives the same random bits on every device, and
-so the same sample up to rounding.
+A sample has the shape sample_shape + batch_shape + event_shape: independent draws, then the distributions of a batch, then one
+value. `sample` and `rsample` take the Generator from which they draw. Equal seeds produce equal random bits on every device,
+and so equal samples up to rounding.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from polyhal.tensor import Tensor
 
 
 class Distribution:
-    """The base of all distributions: `batch_shape` distributions side by side over values of `event_shape`.
+    """The base of all distributions: a batch of `batch_shape` distributions over values of `event_shape`.
 
     Parameters and values are checked unless `validate_args` is False, or `python -O` runs; never in a captured step, since a
-    check reads results back. Raises ValueError for those outside of `arg_constraints` and `support`.
+    check reads results back. Raises ValueError for values outside of `arg_constraints` and `support`.
     """
 
     has_rsample = False
@@ -36,7 +36,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Check parameters and values by default, or do not."""
+        """Enable or disable checks of parameters and values by default."""
         Distribution._default_validate_args = value
 
     def __init__(
@@ -52,27 +52,27 @@ class Distribution:
 
     @property
     def support(self) -> Constraint:
-        """The region of values with a density above zero."""
+        """Region of values with a density above zero."""
         raise NotImplementedError(message(self._name, "the support is not implemented"))
 
     @property
     def mean(self) -> Tensor:
-        """The mean, of shape batch_shape + event_shape."""
+        """Mean, of shape batch_shape + event_shape."""
         raise self._missing("mean")
 
     @property
     def mode(self) -> Tensor:
-        """The most probable value."""
+        """Most probable value."""
         raise self._missing("mode")
 
     @property
     def variance(self) -> Tensor:
-        """The variance of each element."""
+        """Variance of each element."""
         raise self._missing("variance")
 
     @property
     def stddev(self) -> Tensor:
-        """The standard deviation of each element."""
+        """Standard deviation of each element."""
         return ops.sqrt(self.variance)
 
     def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
@@ -81,7 +81,8 @@ class Distribution:
             return self.rsample(sample_shape, generator=generator).detach()
 
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
-        """Draw such that gradients reach the parameters. Raises NotImplementedError where there is no such way."""
+        """Draw such that gradients reach the parameters. Raises NotImplementedError for distributions without such a
+        method."""
         raise self._missing("rsample")
 
     def sample_n(self, n: int) -> Tensor:
@@ -89,23 +90,23 @@ class Distribution:
         return self.sample((n,))
 
     def log_prob(self, value: Any) -> Tensor:
-        """Logarithm of the density or probability of `value`, of shape sample_shape + batch_shape."""
+        """Return the logarithm of the density or probability of `value`, of shape sample_shape + batch_shape."""
         raise self._missing("log_prob")
 
     def cdf(self, value: Any) -> Tensor:
-        """Probability of values up to `value`."""
+        """Return the probability of values up to `value`."""
         raise self._missing("cdf")
 
     def icdf(self, value: Any) -> Tensor:
-        """The value with cumulative probability `value`."""
+        """Return the value with cumulative probability `value`."""
         raise self._missing("icdf")
 
     def entropy(self) -> Tensor:
-        """Entropy in nats, of shape batch_shape."""
+        """Return the entropy in nats, of shape batch_shape."""
         raise self._missing("entropy")
 
     def perplexity(self) -> Tensor:
-        """The exponential of the entropy."""
+        """Return the exponential of the entropy."""
         return ops.exp(self.entropy())
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -134,12 +135,12 @@ class Distribution:
         return NotImplementedError(message(self._name, f"{what} is not implemented"))
 
     def _extended_shape(self, sample_shape: Any = ()) -> tuple[int, ...]:
-        """The shape of a sample."""
+        """Return the shape of a sample."""
         lengths = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
         return (*lengths, *self.batch_shape, *self.event_shape)
 
     def _checks(self) -> bool:
-        """Whether to check now. In a captured step there is nothing to read."""
+        """Return whether to check. In a captured step no values can be read."""
         if not self._validate_args:
             return False
         try:
@@ -164,7 +165,7 @@ class Distribution:
                 raise ValueError(message(self._name, problem, expected=f"{name} in {constraint!r}"))
 
     def _value(self, value: Any) -> Tensor:
-        """`value` as a tensor, checked to lie in the support. Raises ValueError."""
+        """Convert `value` to a tensor. Raises ValueError unless it is in the support."""
         if not isinstance(value, Tensor):
             model = self._any_parameter()
             value = Tensor(value, dtype=getattr(model, "dtype", None), device=getattr(model, "device", None))
@@ -174,7 +175,7 @@ class Distribution:
         return tensor
 
     def _any_parameter(self) -> Tensor | None:
-        """A parameter, of this or of an inner distribution, whose dtype and device numbers take."""
+        """Return a parameter of this or of an inner distribution, for the dtype and device of numbers."""
         for held in self.__dict__.values():
             found = held._any_parameter() if isinstance(held, Distribution) else held
             if isinstance(found, Tensor):
@@ -186,7 +187,7 @@ class Distribution:
         events = len(self.event_shape)
         if events and value.shape[-events:] != self.event_shape:
             problem = f"a value of shape {value.shape}"
-            raise ValueError(message(self._name, problem, expected=f"its last axes to be {self.event_shape}"))
+            raise ValueError(message(self._name, problem, expected=f"last axes of shape {self.event_shape}"))
         for length, wanted in zip(reversed(value.shape), reversed(expected), strict=False):
             if length not in (1, wanted) and wanted != 1:
                 problem = f"a value of shape {value.shape}"

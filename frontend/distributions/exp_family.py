@@ -11,9 +11,9 @@ from polyhal.tensor import Tensor
 class ExponentialFamily(Distribution):
     """Base of densities exp(<natural parameters, statistics> - log normalizer(natural parameters) + carrier measure).
 
-    A subclass states `_natural_params`, `_log_normalizer` and `_mean_carrier_measure`, and gets `entropy` by a Bregman
-    divergence of its log normalizer. Source: F. Nielsen and R. Nock, "Entropies and cross-entropies of exponential
-    families", ICIP 2010.
+    A subclass defines `_natural_params`, `_log_normalizer` and `_mean_carrier_measure`; `entropy` follows by a Bregman
+    divergence of the log normalizer. Source: F. Nielsen and R. Nock, "Entropies and cross-entropies of exponential families",
+    ICIP 2010.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The gamma distribution and those of its powers and ratios."""
+"""The gamma distribution, and the distributions of powers and ratios of gamma variables."""
 
 from __future__ import annotations
 

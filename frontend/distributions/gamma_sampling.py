@@ -1,7 +1,8 @@
-"""Gamma variables by a fixed number of rejection rounds, so that no result is read back and steps can be captured.
+"""Gamma variables in a fixed number of rejection rounds, so that no result is read back and steps can be captured.
 
-Source: G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM TOMS 26(3), 2000. Shapes below 1 are
-raised by 1 and the result is multiplied by u^(1 / shape), in logarithms, since it can be smaller than the smallest number.
+Source: G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM TOMS 26(3), 2000. Shapes below 1
+are raised by 1 and the result is multiplied by u^(1 / shape), in logarithms, since it can be smaller than the smallest
+number.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
 ROUNDS = 8
-"""A round accepts with probability 0.951 (shape 1) or more, so that all reject with probability 0.049^8 < 1e-10."""
+"""Number of rounds: one accepts with probability 0.951 (shape 1) or more, so all reject with 0.049^8 < 1e-10."""
 
 
 def log_gamma_sample(shape: tuple[int, ...], concentration: Tensor, generator: Generator | None) -> Tensor:
-    """Draw logarithms of gamma variables with rate 1, of `shape`. Where all rounds reject, the mode of the proposal."""
+    """Draw logarithms of gamma variables with rate 1, of `shape`; the mode of the proposal where all rounds reject."""
     alpha = expanded(concentration, shape)
     d = ops.where(alpha < 1, alpha + 1, alpha) - 1 / 3
     c = 1 / (3 * ops.sqrt(d))
@@ -38,7 +39,7 @@ def gamma_sample(shape: tuple[int, ...], concentration: Tensor, generator: Gener
 
 
 def first_accepted(accepted: Tensor, proposals: Tensor, fallback: Tensor | float) -> Tensor:
-    """Per element the proposal of the first round that accepts, or `fallback`; rounds lie along the first axis."""
+    """Return per element the proposal of the first round that accepts, or `fallback`; the first axis counts rounds."""
     result = fallback
     for i in reversed(range(accepted.shape[0])):
         result = ops.where(accepted[i], proposals[i], result)

@@ -1,4 +1,4 @@
-"""The generalized Pareto distribution, of what exceeds a threshold."""
+"""The generalized Pareto distribution of values beyond a threshold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from polyhal.tensor import Tensor
 
 
 class GeneralizedPareto(Distribution):
-    """Values from `loc` on; a positive `concentration` gives a heavy tail, 0 an exponential one, a negative one an end."""
+    """Values of at least `loc`. The tail is heavy for a positive `concentration`, exponential for 0, bounded for a negative
+    one."""
 
     arg_constraints: ClassVar = {
         "loc": constraints.real,
@@ -37,7 +38,7 @@ class GeneralizedPareto(Distribution):
         return constraints.interval(self.loc.detach(), end)
 
     def _shape(self) -> tuple[Tensor, Tensor]:
-        """Where the tail is exponential, and the concentration, 1 there."""
+        """Return a mask of exponential tails, and the concentration, with 1 in place of theirs."""
         exponential = ops.abs(self.concentration) <= 1e-8
         return exponential, ops.where(exponential, 1.0, self.concentration)
 

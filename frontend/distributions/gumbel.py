@@ -45,4 +45,4 @@ class Gumbel(LocationScale):
 
 
 EULER = 0.57721566490153286
-"""The Euler-Mascheroni constant."""
+"""Euler-Mascheroni constant."""

@@ -1,4 +1,4 @@
-"""Batch axes read as event axes."""
+"""Distributions with batch axes as event axes."""
 
 from __future__ import annotations
 

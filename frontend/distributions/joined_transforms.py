@@ -1,4 +1,4 @@
-"""Maps of parts of a value by transforms of their own, of its shape, and by a distribution."""
+"""Transforms of separate parts of a value, of its shape, and by a distribution."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def _replaced(shape: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
     cut = len(shape) - len(old)
     if cut < 0 or tuple(shape[cut:]) != old:
         raise ValueError(
-            message("ReshapeTransform", f"a value of shape {shape}", expected=f"its last axes to be {old}")
+            message("ReshapeTransform", f"a value of shape {shape}", expected=f"last axes of shape {old}")
         )
     return (*shape[:cut], *new)
 
 
 class _Joined(Transform):
-    """Parts of a value along an axis, each mapped by a transform of its own."""
+    """Parts of a value along an axis, each mapped by its own transform."""
 
     transforms: list[Transform]
     dim: int
@@ -134,13 +134,13 @@ class StackTransform(_Joined):
         return ops.stack(list(parts), self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """Logarithms for each slice, stacked along the same axis."""
+        """Return the logarithms of the slices, stacked along the same axis."""
         slices = zip(self.transforms, self._parts(x), self._parts(y), strict=True)
         return self._join([t.log_abs_det_jacobian(a, b) for t, a, b in slices])
 
 
 class CumulativeDistributionTransform(Transform):
-    """Values to their cumulative probabilities under a distribution of one number."""
+    """Maps values to their cumulative probabilities under a distribution of one number."""
 
     bijective, sign = True, 1
     codomain: Constraint = constraints.unit_interval
@@ -151,7 +151,7 @@ class CumulativeDistributionTransform(Transform):
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]  # here it depends on the distribution
-        """The support of the distribution."""
+        """Support of the distribution."""
         return self.distribution.support
 
     def __call__(self, x: Tensor) -> Tensor:

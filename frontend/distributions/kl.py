@@ -26,7 +26,7 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """Return KL(p || q) in nats, of shape batch_shape.
 
-    The formula of the nearest classes counts. Raises NotImplementedError if no pair matches.
+    The formula of the most specific classes is used. Raises NotImplementedError if no pair matches.
     """
     ranked = [
         (type(p).__mro__.index(type_p) + type(q).__mro__.index(type_q), formula)

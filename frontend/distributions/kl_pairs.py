@@ -206,7 +206,7 @@ def _independent(p: Independent, q: Independent) -> Tensor:
 
 @register_kl(TransformedDistribution, TransformedDistribution)
 def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
-    """The divergence of the bases, if both have the same transforms."""
+    """Return the divergence of the bases, if both have the same transforms."""
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
         raise NotImplementedError("[kl_divergence] transforms differ; expected the same transforms of both")
     return kl_divergence(p.base_dist, q.base_dist)

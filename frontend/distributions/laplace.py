@@ -46,5 +46,5 @@ class Laplace(LocationScale):
 
 
 def _quantile(centered: Tensor) -> Tensor:
-    """The quantile of the standard distribution at `centered` + 1/2."""
+    """Return the quantile of the standard distribution at `centered` + 1/2."""
     return -ops.sign(centered) * ops.log1p(-2 * ops.abs(centered))

@@ -19,11 +19,11 @@ from polyhal.tensor import Tensor
 
 
 class LKJCholesky(Distribution):
-    """Lower Cholesky factors (..., dim, dim) of correlation matrices; `concentration` 1 makes these uniform.
+    """Lower Cholesky factors (..., dim, dim) of correlation matrices; uniform matrices for `concentration` 1.
 
-    Larger ones favour the identity. Samples have no gradients. Raises ValueError for `dim` below 2. Source: D. Lewandowski,
-    D. Kurowicka, H. Joe, "Generating random correlation matrices based on vines and extended onion method", J. Multivariate
-    Analysis 100, 2009.
+    Larger concentrations favour the identity. Samples have no gradients. Raises ValueError for `dim` below 2. Source: D.
+    Lewandowski, D. Kurowicka, H. Joe, "Generating random correlation matrices based on vines and extended onion method", J.
+    Multivariate Analysis 100, 2009.
     """
 
     arg_constraints: ClassVar = {"concentration": constraints.positive}

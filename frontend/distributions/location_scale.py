@@ -1,4 +1,4 @@
-"""Distributions that are a standard one, moved by `loc` and stretched by `scale`."""
+"""Distributions that are a standard one, shifted by `loc` and multiplied by `scale`."""
 
 from __future__ import annotations
 

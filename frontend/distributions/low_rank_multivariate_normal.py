@@ -23,8 +23,8 @@ from polyhal.tensor import Tensor
 class LowRankMultivariateNormal(Distribution):
     """The normal distribution of vectors with covariance cov_factor @ cov_factor.T + diag(cov_diag).
 
-    `loc` and `cov_diag` have shape (..., n), `cov_factor` (..., n, rank). Densities cost O(n rank^2), by the Woodbury identity.
-    Raises ValueError for other shapes.
+    `loc` and `cov_diag` have shape (..., n), `cov_factor` (..., n, rank). Densities cost O(n rank^2), by the Woodbury
+    identity. Raises ValueError for other shapes.
     """
 
     arg_constraints: ClassVar = {
@@ -82,7 +82,8 @@ class LowRankMultivariateNormal(Distribution):
         return ops.cholesky_inverse(self.scale_tril)
 
     def _capacitance(self) -> tuple[Tensor, Tensor]:
-        """The factor divided by the diagonal, transposed, and the Cholesky factor of I + factor.T @ diag^-1 @ factor."""
+        """Return the factor divided by the diagonal, transposed, and the Cholesky factor of I + factor.T @ diag^-1 @
+        factor."""
         scaled = ops.swapaxes(self.cov_factor / ops.unsqueeze(self.cov_diag, -1), -2, -1)
         rank = self.cov_factor.shape[-1]
         inner = ops.matmul(scaled, self.cov_factor) + eye(rank, dtype=self.loc.dtype, device=self.loc.device)

@@ -1,4 +1,4 @@
-"""Maps from vectors and matrices without constraints to triangular and positive definite matrices."""
+"""Maps from unconstrained vectors and matrices to triangular and positive definite matrices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from polyhal.tensor import Tensor
 class CorrCholeskyTransform(Transform):
     """Vectors of n (n - 1) / 2 numbers to the Cholesky factors (n, n) of correlation matrices.
 
-    Each row is made of partial correlations, tanh of the numbers, as by breaking a stick of length 1. Source: Stan reference
-    manual, section 10.12.
+    Each row is computed from partial correlations, tanh of the numbers, by stick breaking with a stick of length 1. Source:
+    Stan reference manual, section 10.12.
     """
 
     domain, codomain, bijective = constraints.real_vector, constraints.corr_cholesky, True
@@ -49,7 +49,7 @@ class CorrCholeskyTransform(Transform):
 
 
 class LowerCholeskyTransform(Transform):
-    """Square matrices to lower triangular ones with a positive diagonal, the exponential of theirs."""
+    """Square matrices to lower triangular ones with a positive diagonal: the exponential of the original one."""
 
     domain, codomain = constraints.independent(constraints.real, 2), constraints.lower_cholesky
 
@@ -61,7 +61,7 @@ class LowerCholeskyTransform(Transform):
 
 
 class PositiveDefiniteTransform(Transform):
-    """Square matrices to symmetric positive definite ones, by way of their Cholesky factors."""
+    """Square matrices to symmetric positive definite ones, through their Cholesky factors."""
 
     domain, codomain = constraints.independent(constraints.real, 2), constraints.positive_definite
 
@@ -74,5 +74,5 @@ class PositiveDefiniteTransform(Transform):
 
 
 def _shifted(x: Tensor) -> Tensor:
-    """The columns one place to the right, after a column of ones."""
+    """Shift columns to the right by one, after a column of ones."""
     return ops.concat([x[..., :1] * 0 + 1, x[..., :-1]], axis=-1)

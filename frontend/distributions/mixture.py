@@ -17,9 +17,9 @@ from polyhal.tensor import Tensor
 
 
 class MixtureSameFamily(Distribution):
-    """A mixture: `mixture_distribution` (Categorical) chooses along the last batch axis of `component_distribution`.
+    """A mixture: `mixture_distribution` (Categorical) selects along the last batch axis of `component_distribution`.
 
-    Raises ValueError if it is no Categorical, or their lengths differ.
+    Raises ValueError if it is not a Categorical, or if the lengths differ.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class MixtureSameFamily(Distribution):
 
     @property
     def mixture_distribution(self) -> Categorical:
-        """The distribution that chooses a component."""
+        """Distribution that selects a component."""
         return self._mixture_distribution
 
     @property
     def component_distribution(self) -> Distribution:
-        """The components, along its last batch axis."""
+        """Components, along the last batch axis."""
         return self._component_distribution
 
     @property
@@ -53,7 +53,7 @@ class MixtureSameFamily(Distribution):
 
     @property
     def _axis(self) -> int:
-        """The axis of the components in their means."""
+        """Axis of the components in their means."""
         return -1 - len(self.event_shape)
 
     @property

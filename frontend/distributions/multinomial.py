@@ -23,7 +23,7 @@ from polyhal.tensor import Tensor
 
 
 class Multinomial(Distribution):
-    """How often each value comes up in `total_count` draws from a categorical distribution; `total_count` is an int."""
+    """Counts of each value in `total_count` draws from a categorical distribution; `total_count` is an int."""
 
     arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
@@ -60,7 +60,7 @@ class Multinomial(Distribution):
         return self.total_count * self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
-        """Draw one binomial variable per value: its share of the draws that earlier values have left."""
+        """Draw one binomial variable per value, out of the draws that remain after earlier values."""
         probs = self.probs.detach()
         shape = self._extended_shape(sample_shape)[:-1]
         left = creation.full_like(ops.sum(probs, axis=-1), float(self.total_count))

@@ -23,8 +23,8 @@ from polyhal.tensor import Tensor
 class MultivariateNormal(CovarianceDistribution):
     """The normal distribution of vectors, with a covariance matrix, its inverse, or its lower Cholesky factor.
 
-    `loc` has shape (..., n), the one given of `covariance_matrix`, `precision_matrix` and `scale_tril` (..., n, n). Raises
-    ValueError unless one is given.
+    `loc` has shape (..., n), and the matrix (..., n, n). Raises ValueError unless exactly one of `covariance_matrix`,
+    `precision_matrix` and `scale_tril` is given.
     """
 
     arg_constraints: ClassVar = {
@@ -80,7 +80,7 @@ class MultivariateNormal(CovarianceDistribution):
 
 
 def mahalanobis(scale_tril: Tensor, difference: Tensor) -> Tensor:
-    """Squared norm of the solution z of `scale_tril` @ z = `difference`, for each vector along the last axis."""
+    """Return the squared norm of the solution z of `scale_tril` @ z = `difference`, for each vector along the last axis."""
     shape = np.broadcast_shapes(scale_tril.shape[:-1], difference.shape)
     factor = expanded(scale_tril, (*shape, shape[-1]))
     right = ops.unsqueeze(expanded(difference, shape), -1)

@@ -14,7 +14,7 @@ from polyhal.tensor import Tensor
 
 
 class OneHotCategorical(Distribution):
-    """One-hot vectors, of which each has the probability of its position; parameters as of Categorical."""
+    """One-hot vectors. The probability of each is the one of its position; parameters are those of Categorical."""
 
     arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.one_hot

@@ -1,4 +1,4 @@
-"""Parameters of distributions: numbers and tensors brought to one shape, and parameters derived from others."""
+"""Parameters of distributions: conversion to tensors of one shape, and parameters that are derived from others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyhal.tensor import Tensor
 
 
 class DerivedParameter:
-    """A parameter that follows from another one, `probs` from `logits` for instance; an instance may hold its own.
+    """A parameter that is derived from another one, such as `probs` from `logits`; an instance may override it.
 
     It is computed at each use and never cached, so that a value made without gradients or in a captured step is not reused
     elsewhere.
@@ -29,7 +29,7 @@ class DerivedParameter:
 
 
 def as_parameters(*values: Any) -> list[Tensor]:
-    """Make tensors of parameters: numbers take dtype and device of the first floating-point tensor, else float32."""
+    """Convert parameters to tensors: numbers take dtype and device of the first floating-point tensor, else float32."""
     tensors = [v for v in values if isinstance(v, Tensor)]
     model = next((t for t in tensors if t.dtype.is_floating_point), tensors[0] if tensors else None)
     dtype = model.dtype if model is not None and model.dtype.is_floating_point else dtypes.DEFAULT_FLOAT
@@ -38,7 +38,7 @@ def as_parameters(*values: Any) -> list[Tensor]:
 
 
 def broadcast_parameters(*values: Any) -> list[Tensor]:
-    """Make tensors of one shape of parameters. Raises ValueError if the shapes do not broadcast."""
+    """Convert parameters to tensors of one shape. Raises ValueError if the shapes do not broadcast."""
     tensors = as_parameters(*values)
     shape = np.broadcast_shapes(*(t.shape for t in tensors))
     return [expanded(t, shape) for t in tensors]
@@ -55,7 +55,7 @@ def sum_rightmost(x: Tensor, count: int) -> Tensor:
 
 
 def probs_of(logits: Tensor, is_binary: bool) -> Tensor:
-    """Probabilities from log-odds or from normalized log-probabilities."""
+    """Return probabilities from log-odds or from normalized log-probabilities."""
     return ops.sigmoid(logits) if is_binary else ops.softmax(logits, axis=-1)
 
 
@@ -66,18 +66,18 @@ def clamp_probs(probs: Tensor) -> Tensor:
 
 
 def logits_of(probs: Tensor, is_binary: bool) -> Tensor:
-    """Log-odds or log-probabilities from probabilities, finite also for 0 and 1."""
+    """Return log-odds or log-probabilities from probabilities, finite also for 0 and 1."""
     clamped = clamp_probs(probs)
     return ops.log(clamped) - ops.log1p(-clamped) if is_binary else ops.log(clamped)
 
 
 def xlog1py(x: Tensor, y: Tensor) -> Tensor:
-    """x * log1p(y), 0 where x is 0."""
+    """Return x * log1p(y), 0 where x is 0."""
     result: Tensor = special.xlog1py(x, y)
     return result
 
 
 def ndtr(x: Tensor) -> Tensor:
-    """The cumulative distribution function of the standard normal distribution."""
+    """Return the cumulative distribution function of the standard normal distribution."""
     result: Tensor = special.ndtr(x)
     return result

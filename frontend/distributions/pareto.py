@@ -16,7 +16,7 @@ from polyhal.tensor import Tensor
 
 
 class Pareto(Distribution):
-    """The Pareto distribution of type 1: values from `scale` on, with tail exponent `alpha`."""
+    """The Pareto distribution of type 1: values of at least `scale`, with tail exponent `alpha`."""
 
     arg_constraints: ClassVar = {"scale": constraints.positive, "alpha": constraints.positive}
     has_rsample = True

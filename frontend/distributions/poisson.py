@@ -17,7 +17,7 @@ from polyhal.tensor import Tensor
 
 
 class Poisson(Distribution):
-    """Number of events in a unit of time, which come at `rate`."""
+    """Number of events per unit of time, which occur at `rate`."""
 
     arg_constraints: ClassVar = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer

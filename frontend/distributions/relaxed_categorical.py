@@ -1,4 +1,4 @@
-"""The relaxed categorical distribution, of probabilities that are almost one-hot."""
+"""The relaxed categorical distribution of probabilities that are almost one-hot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyhal.tensor import Tensor
 
 
 class ExpRelaxedCategorical(Distribution):
-    """Logarithms of the variables of RelaxedOneHotCategorical, which do not underflow."""
+    """Logarithms of RelaxedOneHotCategorical variables, which do not underflow."""
 
     arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.real_vector
@@ -77,7 +77,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     @property
     def temperature(self) -> Tensor:
-        """How far from one-hot the variables are."""
+        """Temperature: variables are one-hot in the limit 0."""
         result: Tensor = self.base_dist.temperature  # type: ignore[attr-defined]
         return result
 

@@ -26,7 +26,7 @@ class Transform:
 
     @property
     def inv(self) -> Transform:
-        """The inverse map."""
+        """Inverse map."""
         return InverseTransform(self)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -38,15 +38,15 @@ class Transform:
         raise NotImplementedError
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """Logarithm of the absolute determinant of the Jacobian at `x`, where `y` is its image."""
+        """Return the logarithm of the absolute determinant of the Jacobian at `x`, where `y` is its image."""
         raise NotImplementedError
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the image of a value of `shape`."""
+        """Return the shape of the image of a value of `shape`."""
         return tuple(shape)
 
     def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of a value whose image has `shape`."""
+        """Return the shape of a value whose image has `shape`."""
         return tuple(shape)
 
     def __repr__(self) -> str:
@@ -161,6 +161,6 @@ class IndependentTransform(Transform):
 
 
 def _with_event(constraint: Constraint, event_dim: int) -> Constraint:
-    """`constraint` on values of at least `event_dim` axes."""
+    """Return `constraint` for values of at least `event_dim` axes."""
     added = event_dim - constraint.event_dim
     return constraints.independent(constraint, added) if added > 0 else constraint

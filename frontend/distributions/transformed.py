@@ -1,4 +1,4 @@
-"""Distributions of a transformed variable, and LogNormal as the first of them."""
+"""Distributions of a transformed variable, such as LogNormal."""
 
 from __future__ import annotations
 

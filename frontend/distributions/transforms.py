@@ -51,7 +51,7 @@ class AffineTransform(Transform):
 
 
 class ExpTransform(Transform):
-    """`exp(x)`, of all numbers to positive ones."""
+    """`exp(x)`, from all numbers to positive ones."""
 
     domain, codomain, bijective, sign = constraints.real, constraints.positive, True, 1
 
@@ -102,7 +102,7 @@ class SigmoidTransform(Transform):
 
 
 class TanhTransform(Transform):
-    """`tanh(x)`, of all numbers to those between -1 and 1."""
+    """`tanh(x)`, from all numbers to numbers between -1 and 1."""
 
     domain, codomain, bijective, sign = constraints.real, constraints.interval(-1.0, 1.0), True, 1
 
@@ -156,7 +156,7 @@ class SoftmaxTransform(Transform):
 
 
 class StickBreakingTransform(Transform):
-    """Vectors of n numbers to n + 1 probabilities: each number splits what the earlier ones have left."""
+    """Vectors of n numbers to n + 1 probabilities: each number splits the rest of the earlier ones."""
 
     domain, codomain, bijective = constraints.real_vector, constraints.simplex, True
 
@@ -186,7 +186,7 @@ class StickBreakingTransform(Transform):
 
     @staticmethod
     def _counts(x: Tensor) -> Tensor:
-        """How many probabilities are left to divide at each number: n, n - 1, ..., 1."""
+        """Return the number of probabilities that remain to be divided at each number: n, n - 1, ..., 1."""
         return Tensor(range(x.shape[-1], 0, -1), dtype=x.dtype, device=x.device)
 
 

@@ -24,20 +24,20 @@ class TrialDistribution(Distribution):
         return logits_of(self.probs, True)
 
     def _set_odds(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
-        """Keep the one of both that is given, and return `others` as tensors, all broadcast to one shape."""
+        """Store the given one of both parameters, and return `others` as tensors, all broadcast to one shape."""
         name, value = one_of(self._name, probs, logits)
         self.__dict__[name], *tensors = broadcast_parameters(value, *others)
         return tensors
 
     @property
     def _given(self) -> Tensor:
-        """The parameter that was given."""
+        """Parameter that was given."""
         value: Tensor = self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]
         return value
 
 
 def one_of(function: str, probs: Any, logits: Any) -> tuple[str, Any]:
-    """Name and value of the parameter that is given. Raises ValueError unless it is one of both."""
+    """Return the name and value of the given parameter. Raises ValueError unless there is exactly one."""
     if (probs is None) == (logits is None):
         raise ValueError(message(function, "probs and logits are alternatives", expected="exactly one of both"))
     return ("logits", logits) if probs is None else ("probs", probs)

@@ -12,7 +12,7 @@ from polyhal.tensor import Tensor
 
 
 def lower_to_vector(x: Tensor, diagonal: int) -> Tensor:
-    """The elements of (..., n, n) up to a diagonal, row by row: (..., k)."""
+    """Return the elements of (..., n, n) up to a diagonal, row by row: (..., k)."""
     n = x.shape[-1]
     rows, columns = np.tril_indices(n, diagonal)
     flat = ops.reshape(x, (*x.shape[:-2], n * n))
@@ -20,7 +20,7 @@ def lower_to_vector(x: Tensor, diagonal: int) -> Tensor:
 
 
 def vector_to_lower(x: Tensor, diagonal: int) -> Tensor:
-    """Matrices (..., n, n) with the elements of (..., k) up to a diagonal, and zeros above it. `diagonal` is 0 or -1."""
+    """Return matrices (..., n, n) with the elements of (..., k) up to a diagonal, and zeros above. `diagonal` is 0 or -1."""
     n = side(x.shape[-1], diagonal)
     places = np.full((n, n), x.shape[-1])
     places[np.tril_indices(n, diagonal)] = np.arange(x.shape[-1])
@@ -30,7 +30,7 @@ def vector_to_lower(x: Tensor, diagonal: int) -> Tensor:
 
 
 def side(count: int, diagonal: int) -> int:
-    """The number of rows of a matrix with `count` elements up to a diagonal. Raises ValueError where there is none."""
+    """Return the number of rows of a matrix with `count` elements up to a diagonal. Raises ValueError if there is none."""
     n = (math.isqrt(1 + 8 * count) - 1) // 2 - diagonal
     if (n + diagonal) * (n + diagonal + 1) // 2 != count:
         raise ValueError(f"[transforms] {count} elements are no triangle")

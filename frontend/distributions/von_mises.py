@@ -15,11 +15,11 @@ from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
 ROUNDS = 20
-"""A round accepts with probability 0.65 or more, so that all reject with probability below 1e-9."""
+"""Number of rounds: one accepts with probability 0.65 or more, so that all reject with probability below 1e-9."""
 
 
 class VonMises(Distribution):
-    """Angles in radians about `loc`; `concentration` is what 1 / variance is to a narrow one. Samples have no gradients.
+    """Angles in radians about `loc`; a large `concentration` is about 1 / variance. Samples have no gradients.
 
     Sampling never waits for the device. Source: D. J. Best and N. I. Fisher, "Efficient simulation of the von Mises
     distribution", Applied Statistics 28, 1979.
@@ -34,7 +34,7 @@ class VonMises(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        """The mean direction."""
+        """Mean direction."""
         return self.loc
 
     @property
@@ -43,7 +43,7 @@ class VonMises(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        """The circular variance, 1 - the length of the mean of unit vectors."""
+        """Circular variance: 1 - the length of the mean of unit vectors."""
         ratio: Tensor = special.i1e(self.concentration) / special.i0e(self.concentration)
         return 1 - ratio
 

@@ -21,8 +21,8 @@ from polyhal.tensor import Tensor
 class Wishart(CovarianceDistribution):
     """Sums of outer products of `df` normal vectors, with a covariance matrix, its inverse, or its lower Cholesky factor.
 
-    `df` is above n - 1, the one given of `covariance_matrix`, `precision_matrix` and `scale_tril` has shape (..., n, n). Raises
-    ValueError unless one is given.
+    `df` is above n - 1, the one given of `covariance_matrix`, `precision_matrix` and `scale_tril` has shape (..., n, n).
+    Raises ValueError unless one is given.
     """
 
     arg_constraints: ClassVar = {
@@ -97,6 +97,6 @@ class Wishart(CovarianceDistribution):
 
 
 def mvdigamma(x: Tensor, n: int) -> Tensor:
-    """Derivative of the logarithm of the multivariate gamma function of dimension `n`."""
+    """Return the derivative of the logarithm of the multivariate gamma function of dimension `n`."""
     steps = Tensor(np.arange(n) / 2, dtype=x.dtype, device=x.device)
     return ops.sum(digamma(ops.unsqueeze(x, -1) - steps), axis=-1)

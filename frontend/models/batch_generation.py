@@ -25,8 +25,8 @@ def generate_batch(
 ) -> list[list[int]]:
     """Return up to `max_tokens` tokens for each prompt. Row i equals the result of `generate` with `seed + i`.
 
-    Prompts may differ in length. A row ends before a token of `stop_ids`. Raises ValueError for an empty prompt, and ShapeError
-    if the longest prompt and its tokens exceed the context.
+    Prompts may differ in length. A row ends before a token of `stop_ids`. Raises ValueError for an empty prompt, and
+    ShapeError if the longest prompt and its tokens exceed the context.
     """
     if not prompts or not all(len(p) for p in prompts):
         raise ValueError(message("generate_batch", "a prompt is empty", expected="at least one token in each"))

@@ -1,6 +1,6 @@
 """A BERT-style encoder of text. Source: Devlin et al., arXiv:1810.04805.
 
-Settings and state-dict keys are those of Hugging Face's `BertModel`, so that its weights load.
+Settings and state-dict keys equal Hugging Face's `BertModel`, so that its weights load.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
     "pruned_heads": ({}, None),
 }
-"""Supported values of settings that have others, too."""
+"""Supported values of settings for which Hugging Face supports more."""
 
 
 @dataclass(frozen=True, slots=True)
 class BertConfig:
-    """Sizes of a BERT. The defaults are those of bert-base-uncased."""
+    """Sizes of a BERT. The defaults are the sizes of bert-base-uncased."""
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -57,14 +57,14 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_attention_heads:
-            problem = f"hidden_size {self.hidden_size} is no multiple of num_attention_heads {self.num_attention_heads}"
+            problem = f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             raise ValueError(message("BertConfig", problem))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> BertConfig:
         """Read Hugging Face's `config.json`, loaded as a dictionary.
 
-        Raises ValueError for settings that this encoder does not have, and for those whose effect is unknown.
+        Raises ValueError for settings that this encoder does not support, and for settings whose effect is unknown.
         """
         names = {f.name for f in fields(cls)}
         refuse_values("BertConfig", data, _ONLY)
@@ -93,7 +93,7 @@ class BertEmbeddings(Module):
 
 
 class BertSelfAttention(Module):
-    """Attention of every position to all that `keep` does not mask."""
+    """Attention of every position to all positions that `keep` does not mask."""
 
     def __init__(self, c: BertConfig, device: Device | str | None = None, dtype: object = None) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class Bert(Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """`attention_mask` (N, T) is 0 or False for positions that no other attends to. Raises ShapeError."""
+        """`attention_mask` (N, T) is 0 or False for positions that no position attends to. Raises ShapeError."""
         if input_ids.ndim != 2 or input_ids.shape[1] > self.config.max_position_embeddings:
             expected = f"(N, T) with T up to {self.config.max_position_embeddings}"
             raise ShapeError(message("Bert", f"token ids of shape {input_ids.shape}", expected=expected))
@@ -176,7 +176,7 @@ class Bert(Module):
 class BertClassifier(Module):
     """Token ids (N, T) to logits (N, num_labels): an encoder, dropout, and a linear layer on the pooled first position.
 
-    State-dict keys are those of Hugging Face's `BertForSequenceClassification`.
+    State-dict keys equal Hugging Face's `BertForSequenceClassification`.
     """
 
     def __init__(

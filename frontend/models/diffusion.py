@@ -1,4 +1,4 @@
-"""Denoising diffusion: how noise is added to data, and taken away again step by step by a model that predicts it.
+"""Denoising diffusion: adds noise to data, and removes it step by step with a model that predicts the noise.
 
 Source: Ho et al., "Denoising diffusion probabilistic models", arXiv:2006.11239.
 """
@@ -22,14 +22,14 @@ from polyhal.random import Generator, randint, randn
 from polyhal.tensor import Tensor
 
 Denoiser = Callable[[Tensor, Tensor], Tensor]
-"""A model: noisy data (N, ...) and time steps (N,) to the noise in the data."""
+"""Function from noisy data (N, ...) and time steps (N,) to the noise in the data."""
 
 
 class DDPM(Module):
-    """The noise levels of `steps` time steps, and what training and sampling do with them.
+    """The noise levels of `steps` time steps, with the training loss and sampling.
 
-    The "linear" schedule has variances `beta` from `beta_start` to `beta_end`, for data in [-1, 1]; "cosine" is that of
-    Nichol and Dhariwal, arXiv:2102.09672. Time steps count from 0, the least noise. Raises ValueError.
+    The "linear" schedule has variances `beta` from `beta_start` to `beta_end`, for data in [-1, 1]; "cosine" is the schedule
+    of Nichol and Dhariwal, arXiv:2102.09672. Time steps count from 0, the least noise. Raises ValueError.
     """
 
     signal: Tensor
@@ -65,7 +65,7 @@ class DDPM(Module):
             self.register_buffer(name, Tensor(values, dtype=dtypes.float32, device=device), persistent=False)
 
     def add_noise(self, x: Tensor, noise: Tensor, t: Tensor) -> Tensor:
-        """Data (N, ...) at time steps (N,): `signal[t] * x + noise[t] * noise`."""
+        """Return data (N, ...) at time steps (N,): `signal[t] * x + noise[t] * noise`."""
         return _per_sample(self.signal, t, x) * x + _per_sample(self.noise, t, x) * noise
 
     def loss(self, model: Denoiser, x: Tensor, t: Tensor | None = None, noise: Tensor | None = None) -> Tensor:
@@ -75,7 +75,8 @@ class DDPM(Module):
         return F.mse_loss(model(self.add_noise(x, noise, t), t), noise)
 
     def denoise(self, model: Denoiser, x: Tensor, t: Tensor, noise: Tensor) -> Tensor:
-        """Data one time step before `t` (N,), with `noise` from a standard normal distribution; none is added at step 0."""
+        """Return data one time step before `t` (N,), with `noise` from a standard normal distribution; none is added at step
+        0."""
         mean = _per_sample(self._rescale, t, x) * (x - _per_sample(self._removed, t, x) * model(x, t))
         return mean + _per_sample(self._deviation, t, x) * noise
 
@@ -95,12 +96,12 @@ class DDPM(Module):
 
 
 def _cosine_betas(steps: int) -> np.ndarray:
-    """Variances of the cosine schedule, at most 0.999."""
+    """Return the variances of the cosine schedule, at most 0.999."""
     levels = np.cos((np.arange(steps + 1) / steps + 0.008) / 1.008 * math.pi / 2) ** 2
     betas: np.ndarray = np.minimum(1 - levels[1:] / levels[:-1], 0.999)
     return betas
 
 
 def _per_sample(table: Tensor, t: Tensor, x: Tensor) -> Tensor:
-    """The entries of a table at (N,) time steps, shaped to multiply `x` (N, ...)."""
+    """Return the entries of a table at (N,) time steps, shaped to multiply `x` (N, ...)."""
     return ops.reshape(table[t].to(x.dtype), (t.shape[0],) + (1,) * (x.ndim - 1))

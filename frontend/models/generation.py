@@ -19,21 +19,21 @@ from polyhal.steps.jit import jit
 from polyhal.tensor import Tensor
 
 _WORTH_CAPTURING = 100
-"""Minimum number of tokens for which recording a step pays off."""
+"""Minimum number of tokens for which recording a step is faster."""
 
 
 class CausalModel(Protocol):
-    """What generation needs of a language model; `GPT` and `Llama` are such models."""
+    """Interface of language models for generation; `GPT` and `Llama` implement it."""
 
     training: bool
 
     @property
     def context_length(self) -> int:
-        """The largest number of tokens that the model sees at once."""
+        """Maximum number of tokens in the context."""
 
     @property
     def device(self) -> Device:
-        """Where the weights lie."""
+        """Device of the weights."""
 
     def __call__(
         self,
@@ -51,7 +51,7 @@ class CausalModel(Protocol):
         """Make an empty cache for `context_length` tokens."""
 
     def train(self, mode: bool = True) -> Any:
-        """Switch to training mode, or to evaluation mode."""
+        """Set training mode, or evaluation mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Sampling:
         return out
 
     def draw(self, logits: np.ndarray, generator: Generator) -> int:
-        """Sample a token id. The same generator state gives the same token."""
+        """Sample a token id. Equal generator states yield equal tokens."""
         cumulative = np.cumsum(self.probabilities(logits))
         high, low = generator.words(2)
         u = ((int(high) >> 5) * 2.0**26 + (int(low) >> 6)) * 2.0**-53
@@ -210,7 +210,7 @@ def _next_logits(model: CausalModel, ids: list[int], cache: KVCache | None) -> n
 
 @contextmanager
 def evaluating(model: CausalModel) -> Iterator[None]:
-    """Switch a model to evaluation mode and the tape off, inside the block."""
+    """Set a model to evaluation mode and disable the tape, in the block."""
     training = model.training
     if training:
         model.train(False)
@@ -235,7 +235,7 @@ def generate(
     use_cache: bool = True,
     excluded_ids: Sequence[int] = (),
 ) -> list[int]:
-    """Return the tokens of `stream` as a list; `on_token` is called with each at once."""
+    """Return the tokens of `stream` as a list; `on_token` is called with each token as it is sampled."""
     out = []
     for token in stream(
         model, prompt_ids, max_tokens, temperature, top_k, top_p, seed, stop_ids, use_cache, excluded_ids

@@ -104,7 +104,7 @@ class GPT(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """GPT-2's initial values: normal 0.02, residual projections smaller by sqrt(2 n_layer), zero biases."""
+        """Draw GPT-2's initial values: normal 0.02, residual projections smaller by sqrt(2 n_layer), zero biases."""
         for name, p in self.named_parameters():
             if name.endswith("c_proj.weight"):
                 init.normal_(p, 0.0, 0.02 / math.sqrt(2 * self.config.n_layer))
@@ -115,12 +115,12 @@ class GPT(Module):
 
     @property
     def context_length(self) -> int:
-        """The largest number of tokens that the model sees at once."""
+        """Maximum number of tokens in the context."""
         return self.config.block_size
 
     @property
     def device(self) -> Device:
-        """Where the weights lie."""
+        """Device of the weights."""
         return self.lm_head.weight.device
 
     def forward(
@@ -132,8 +132,8 @@ class GPT(Module):
     ) -> Tensor:
         """Return logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
 
-        With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other masks
-        broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond `block_size`.
+        With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other
+        masks broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond `block_size`.
         """
         if ids.ndim != 2:
             raise ShapeError(message("GPT", f"token numbers of shape {ids.shape}", expected="(batch, length)"))
@@ -161,7 +161,7 @@ class GPT(Module):
         return result
 
     def _positions(self, start: Any, count: int) -> Tensor:
-        """Position embeddings by lookup: a view per position would leave a plan per position in the cache."""
+        """Return position embeddings by lookup: a view per position would add a plan per position to the cache."""
         weight = self.transformer["wpe"].weight
         numbers = ops.arange(0, count, 1, dtypes.int32, device=weight.device) + start
         result: Tensor = self.transformer["wpe"](numbers)
@@ -178,7 +178,7 @@ class GPT(Module):
         return KVCache(c.n_layer, batch, c.n_head, c.block_size, c.n_embd // c.n_head, weight.dtype, weight.device)
 
     def generate(self, prompt_ids: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
-        """Generate tokens after a prompt; `options` are those of `polyhal.models.generate`."""
+        """Generate tokens after a prompt; `options` are passed to `polyhal.models.generate`."""
         from polyhal.models.generation import generate
 
         return generate(self, prompt_ids, max_tokens, **options)
@@ -199,7 +199,7 @@ _TRANSPOSED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "m
 def from_gpt2_state(state: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Convert a state dict of the original GPT-2 release to this model's form.
 
-    There, projections are (in, out) and keys may lack `transformer.`; its fixed causal masks are dropped.
+    Its projections are (in, out) and keys may lack `transformer.`; its fixed causal masks are dropped.
     """
     out: dict[str, np.ndarray] = {}
     for key, value in state.items():

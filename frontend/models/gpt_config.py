@@ -30,7 +30,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "scale_attn_by_inverse_layer_idx": (False, None),
     "scale_attn_weights": (True, None),
 }
-"""Supported values of settings of which Hugging Face supports more."""
+"""Supported values of settings for which Hugging Face supports more."""
 
 _WITHOUT_EFFECT = {
     "initializer_range", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
@@ -45,7 +45,7 @@ class GPTConfig:
 
     vocab_size: int = 50257
     block_size: int = 1024
-    """The longest context, in tokens."""
+    """Maximum context in tokens."""
     n_layer: int = 12
     n_head: int = 12
     n_embd: int = 768
@@ -72,8 +72,8 @@ class GPTConfig:
     def from_json(cls, data: Mapping[str, Any]) -> GPTConfig:
         """Read the settings of `to_json`, or Hugging Face's `config.json`, loaded as a dictionary.
 
-        Raises ValueError for a setting that this model does not have or whose effect is unknown, and TypeError for one of
-        another type.
+        Raises ValueError for a setting that this model does not support or whose effect is unknown, and TypeError for a value
+        of another type.
         """
         default = cls()
         refuse_values("GPTConfig", data, _ONLY)

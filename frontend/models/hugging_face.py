@@ -1,4 +1,4 @@
-"""Settings of Hugging Face's `config.json` without effect on a model's numbers, and the refusal of unknown ones."""
+"""Settings of Hugging Face's `config.json` without effect on a model's numbers, and rejection of unknown ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WITHOUT_EFFECT = frozenset(
 
 
 def refuse_values(name: str, data: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> None:
-    """Raise ValueError for a setting of `only` with another value than the ones that it lists."""
+    """Raise ValueError for a setting of `only` whose value is not listed there."""
     for setting, values in only.items():
         if setting in data and data[setting] not in values:
             expected = " or ".join(repr(v) for v in values if v is not None)
@@ -35,7 +35,7 @@ def refuse_values(name: str, data: Mapping[str, Any], only: Mapping[str, tuple[A
 
 
 def refuse_unknown(name: str, data: Mapping[str, Any], known: Container[str]) -> None:
-    """Raise ValueError that names the settings which are neither in `known` nor in `WITHOUT_EFFECT`."""
+    """Raise ValueError with the names of settings that are neither in `known` nor in `WITHOUT_EFFECT`."""
     unknown = sorted(k for k in data if k not in known and k not in WITHOUT_EFFECT)
     if unknown:
         problem = f"the effect of {', '.join(unknown)} is unknown"

@@ -1,6 +1,6 @@
 """A Llama-style decoder: RMS norm, rotary positions, SwiGLU, and heads that share keys and values.
 
-Source: Touvron et al., arXiv:2302.13971 and arXiv:2307.09288. Settings and state-dict keys are those of Hugging Face's
+Source: Touvron et al., arXiv:2302.13971 and arXiv:2307.09288. Settings and state-dict keys equal Hugging Face's
 `LlamaForCausalLM`, so that its weights load. `load_llama2c` reads the files of llama2.c.
 """
 
@@ -129,12 +129,12 @@ class Llama(Module):
 
     @property
     def context_length(self) -> int:
-        """The largest number of tokens that the model sees at once."""
+        """Maximum number of tokens in the context."""
         return self.config.max_position_embeddings
 
     @property
     def device(self) -> Device:
-        """Where the weights lie."""
+        """Device of the weights."""
         return self.lm_head.weight.device
 
     def forward(
@@ -146,8 +146,8 @@ class Llama(Module):
     ) -> Tensor:
         """Return logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
 
-        With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other masks
-        broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond the context.
+        With a cache, `ids` continue its positions, and are added to it. `attention_mask` (B, keys) is 0 at padding; other
+        masks broadcast to (B, heads, T, keys), bool or added to the scores. Raises ShapeError beyond the context.
         """
         if ids.ndim != 2:
             raise ShapeError(message("Llama", f"token ids of shape {ids.shape}", expected="(batch, length)"))
@@ -186,7 +186,7 @@ class Llama(Module):
         )
 
     def generate(self, prompt_ids: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
-        """Generate tokens after a prompt; `options` are those of `polyhal.models.generate`."""
+        """Generate tokens after a prompt; `options` are passed to `polyhal.models.generate`."""
         from polyhal.models.generation import generate
 
         return generate(self, prompt_ids, max_tokens, **options)

@@ -14,19 +14,19 @@ from polyhal.models.llama import Llama
 from polyhal.models.llama_config import LlamaConfig
 
 _MAGIC = 0x616B3432
-"""The first number of files of later versions."""
+"""First number in files of later versions."""
 _HEADER = 7
 
 
 def load_llama2c(path: str | os.PathLike[str], device: Device | str | None = None) -> Llama:
-    """Make the model of a file of llama2.c, in evaluation mode.
+    """Load the model in a file of llama2.c, in evaluation mode.
 
-    Raises IncompatibleFileError for another version of the format, and CorruptFileError for a file of another size than
-    its header says.
+    Raises IncompatibleFileError for another version of the format, and CorruptFileError if the size of the file contradicts
+    its header.
     """
     data = np.fromfile(Path(path), "<i4")
     if len(data) < _HEADER or data[0] == _MAGIC:
-        raise IncompatibleFileError(message("load_llama2c", f"{path} is no file of llama2.c of version 0"))
+        raise IncompatibleFileError(message("load_llama2c", f"{path} is not a file of llama2.c of version 0"))
     width, hidden, layers, heads, kv_heads, vocabulary, context = map(int, data[:_HEADER])
     if (
         min(width, hidden, layers, heads, kv_heads, context) < 1
@@ -45,14 +45,14 @@ def load_llama2c(path: str | os.PathLike[str], device: Device | str | None = Non
         max_position_embeddings=context,
         tie_word_embeddings=vocabulary > 0,
     )
-    state = _state(data[_HEADER:].view("<f4"), config, path)  # first: sizes that the file does not have make no model
+    state = _state(data[_HEADER:].view("<f4"), config, path)  # before the model: the header may state wrong sizes
     model = Llama(config, device)
     model.load_state_dict(state)
     return model.eval()
 
 
 def _state(numbers: np.ndarray, c: LlamaConfig, path: object) -> dict[str, np.ndarray]:
-    """The weights by name. They lie in the file by kind, each kind for all layers."""
+    """Return the weights by name. The file stores them by kind, each kind for all layers."""
     n, width, hidden, narrow = c.num_hidden_layers, c.hidden_size, c.intermediate_size, c.kv_heads * c.head_width
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (c.vocab_size, width),
@@ -89,7 +89,7 @@ def _state(numbers: np.ndarray, c: LlamaConfig, path: object) -> dict[str, np.nd
 
 
 def _halves(weight: np.ndarray, head_width: int) -> np.ndarray:
-    """Reorder the rows of a projection: there a feature is rotated with its neighbour, here with that half a head away."""
+    """Reorder the rows of a projection: llama2.c rotates adjacent features, this model features half a head apart."""
     rows, columns = weight.shape
     pairs = weight.reshape(rows // head_width, head_width // 2, 2, columns)
     return pairs.transpose(0, 2, 1, 3).reshape(rows, columns)

@@ -1,4 +1,4 @@
-"""Settings of Hugging Face's `config.json` for `LlamaForCausalLM`: the used ones, the ones without effect, the refused ones."""
+"""Settings of Hugging Face's `config.json` for `LlamaForCausalLM`: used, without effect, and rejected ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "pruned_heads": ({}, None),
     "rope_interleaved": (False, None),
 }
-"""Supported values of settings that have others, too."""
+"""Supported values of settings for which Hugging Face supports more."""
 
 _ROTARY = ("rope_parameters", "rope_scaling")
 
@@ -36,7 +36,7 @@ class LlamaConfig:
     num_hidden_layers: int = 32
     num_attention_heads: int = 32
     num_key_value_heads: int | None = None
-    """Heads of keys and values, shared by neighbouring query heads (Ainslie et al., arXiv:2305.13245); None for all."""
+    """Number of key and value heads, shared by neighbouring query heads (Ainslie et al., arXiv:2305.13245); None for all."""
     max_position_embeddings: int = 4096
     rms_norm_eps: float = 1e-5
     rope_theta: float = 10000.0
@@ -45,7 +45,7 @@ class LlamaConfig:
     head_dim: int | None = None
     initializer_range: float = 0.02
     rope_scaling: RopeScaling | None = None
-    """Other rotary frequencies; None for `rope_theta**(-2 i / head_dim)`."""
+    """Scaling of rotary frequencies; None for `rope_theta**(-2 i / head_dim)`."""
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_attention_heads and self.head_dim is None:
@@ -57,19 +57,19 @@ class LlamaConfig:
 
     @property
     def kv_heads(self) -> int:
-        """Heads of keys and values."""
+        """Number of key and value heads."""
         return self.num_key_value_heads or self.num_attention_heads
 
     @property
     def head_width(self) -> int:
-        """Features of a head."""
+        """Features per head."""
         return self.head_dim or self.hidden_size // self.num_attention_heads
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LlamaConfig:
         """Read Hugging Face's `config.json`, loaded as a dictionary, of transformers 4 or 5.
 
-        Raises ValueError for settings that this decoder does not have, and for those whose effect is unknown.
+        Raises ValueError for settings that this decoder does not support, and for settings whose effect is unknown.
         """
         names = {f.name for f in fields(cls)}
         _refuse_others(data, names)
@@ -90,7 +90,7 @@ def _refuse_others(data: Mapping[str, Any], used: set[str]) -> None:
 
 
 def _check_window(data: Mapping[str, Any], positions: int) -> None:
-    """Refuse attention to a window of positions, unless it is as long as the context."""
+    """Reject sliding-window attention, unless the window is as long as the context."""
     window = data.get("sliding_window")
     if window is not None and window < positions and data.get("use_sliding_window", True):
         problem = f"sliding_window is {window} for {positions} positions"

@@ -28,14 +28,14 @@ def visibility(name: str, ids: Tensor, attention_mask: Tensor | None, cache: KVC
     A mask (B, S) over the S keys so far, cached and new ones, is 0 or False at padding, on either side. Positions do not
     count padding: the first token of a row has position 0. A mask of more axes broadcasts to (B, heads, T, S) and changes
     no position: bool keeps where True, floats are added to the scores. Raises ShapeError for other shapes, and CaptureError
-    for a mask together with a cache in a captured step.
+    for a mask in addition to a cache in a captured step.
     """
     count = ids.shape[1]
     if attention_mask is None:
         return Visibility(None if cache is None else cache.mask(count), None)
     before = 0
     if cache is not None:
-        problem = "a mask together with a cache depends on the number of positions that are filled"
+        problem = "a mask with a cache depends on the number of filled positions"
         dispatch.thread.executor.require_execution(
             "attention_mask", problem, fix="leave the mask out, or do not capture"
         )

@@ -52,7 +52,7 @@ class BasicBlock(Module):
         return result
 
     def zero_last_scale(self) -> None:
-        """Make the block pass on its input, but for the shortcut's projection, until it is trained."""
+        """Make the block an identity, except for the shortcut's projection, until it is trained."""
         init.zeros_(self.bn2.get_parameter("weight"))
 
 
@@ -91,7 +91,7 @@ class Bottleneck(Module):
         return result
 
     def zero_last_scale(self) -> None:
-        """Make the block pass on its input, but for the shortcut's projection, until it is trained."""
+        """Make the block an identity, except for the shortcut's projection, until it is trained."""
         init.zeros_(self.bn3.get_parameter("weight"))
 
 
@@ -140,7 +140,8 @@ class ResNet(Module):
         self.reset_parameters(zero_init_residual)
 
     def reset_parameters(self, zero_init_residual: bool = False) -> None:
-        """Draw new weights of convolutions, by He et al.'s rule; zero the last scale of each block if asked to."""
+        """Draw new weights of convolutions, by He et al.'s rule; with `zero_init_residual`, zero the last scale of each
+        block."""
         for module in self.modules():
             if isinstance(module, Conv2d):
                 init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -163,7 +164,7 @@ def _stage(
     stride: int,
     place: dict[str, Any],
 ) -> Sequential:
-    """`count` blocks, of which the first strides and, if the shape changes, projects its shortcut."""
+    """Return `count` blocks. The first one strides and, if the shape changes, projects its shortcut."""
     wide = planes * block.expansion
     downsample = None
     if stride != 1 or inplanes != wide:
@@ -173,15 +174,15 @@ def _stage(
 
 
 def resnet18(num_classes: int = 1000, **options: Any) -> ResNet:
-    """Make a ResNet-18 with random weights; `options` are those of `ResNet`."""
+    """Make a ResNet-18 with random weights; `options` are passed to `ResNet`."""
     return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, **options)
 
 
 def resnet34(num_classes: int = 1000, **options: Any) -> ResNet:
-    """Make a ResNet-34 with random weights; `options` are those of `ResNet`."""
+    """Make a ResNet-34 with random weights; `options` are passed to `ResNet`."""
     return ResNet(BasicBlock, (3, 4, 6, 3), num_classes, **options)
 
 
 def resnet50(num_classes: int = 1000, **options: Any) -> ResNet:
-    """Make a ResNet-50 with random weights; `options` are those of `ResNet`."""
+    """Make a ResNet-50 with random weights; `options` are passed to `ResNet`."""
     return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, **options)

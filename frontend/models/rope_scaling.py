@@ -27,7 +27,7 @@ class RopeScaling:
     rope_type: str
     factor: float
     original_max_position_embeddings: int | None = None
-    """Positions in training; for llama3 and yarn."""
+    """Number of positions in training; for llama3 and yarn."""
     low_freq_factor: float | None = None
     """For llama3: wavelengths above the original context divided by this are stretched by `factor`."""
     high_freq_factor: float | None = None
@@ -101,7 +101,7 @@ class RopeScaling:
         assert self.original_max_position_embeddings is not None
 
         def pair_with(turns: float) -> float:
-            """Return the index, not rounded, of the pair of features that makes so many turns in the original context."""
+            """Return the index, not rounded, of the pair of features that makes `turns` turns in the original context."""
             length = self.original_max_position_embeddings or 0
             return dim * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
 

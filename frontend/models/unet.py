@@ -1,7 +1,7 @@
 """The U-Net that predicts noise in diffusion models. Source: Ho et al., "Denoising diffusion probabilistic models",
 arXiv:2006.11239, appendix B.
 
-State-dict keys are those of `UNet2DModel` in Hugging Face's diffusers, so that its weights load.
+State-dict keys equal `UNet2DModel` in Hugging Face's diffusers, so that its weights load.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ResidualBlock(Module):
 
 
 class PixelAttention(Module):
-    """Self-attention among the pixels of an image (N, C, H, W), on normalised input and added to it."""
+    """Self-attention among the pixels of an image (N, C, H, W), on normalized input and added to it."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class PixelAttention(Module):
 
 
 class Downsample(Module):
-    """A strided convolution that halves an image. With `padding=0` one row and column are added after the last ones."""
+    """A strided convolution that halves an image. With `padding=0` a row and a column are added at the end."""
 
     def __init__(
         self, channels: int, padding: int = 1, device: Device | str | None = None, dtype: object = None
@@ -132,7 +132,7 @@ class Downsample(Module):
 
 
 class UpsampleConv(Module):
-    """Each pixel doubled in both directions, then a convolution."""
+    """Nearest-neighbour upsampling by 2, then a convolution."""
 
     def __init__(self, channels: int, device: Device | str | None = None, dtype: object = None) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class UpsampleConv(Module):
 
 
 class UNetLevel(Module):
-    """The blocks of one resolution: `resnets`, after each of which `attentions` may follow, and a change of resolution."""
+    """The blocks of one resolution: `resnets`, each optionally followed by one of `attentions`, and a change of resolution."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class UNetLevel(Module):
         self.upsamplers = ModuleList([] if upsampler is None else [upsampler])
 
     def down(self, x: Tensor, time: Tensor) -> list[Tensor]:
-        """Every result on the way down; the last one is the input of the next level."""
+        """Return all results of the downward path; the last one is the input of the next level."""
         results = []
         for i, resnet in enumerate(self.resnets):
             x = resnet(x, time)
@@ -173,7 +173,7 @@ class UNetLevel(Module):
         return results
 
     def up(self, x: Tensor, time: Tensor, skips: list[Tensor]) -> Tensor:
-        """The result on the way up; takes one of `skips` per block, from the end."""
+        """Return the result of the upward path; each block takes one of `skips`, from the end."""
         for i, resnet in enumerate(self.resnets):
             x = resnet(ops.concat([x, skips.pop()], 1), time)
             if len(self.attentions):
@@ -183,7 +183,7 @@ class UNetLevel(Module):
         return x
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
-        """The bottom level: attention between the first and the second block."""
+        """Compute the bottom level: attention between the first and the second block."""
         out: Tensor = self.resnets[1](self.attentions[0](self.resnets[0](x, time)), time)
         return out
 
@@ -191,9 +191,9 @@ class UNetLevel(Module):
 class UNet(Module):
     """Noisy images (N, in_channels, H, W) and time steps (N,) to predicted noise (N, out_channels, H, W).
 
-    `block_out_channels` are the channels per resolution; each resolution but the first is half of the one before it, and
-    `attention` says which of them attend among pixels. H and W must be divisible by 2 ** (resolutions - 1). Heads of
-    attention are `attention_head_dim` wide, or there is one. Weights of the original have `downsample_padding=0` and
+    `block_out_channels` are the channels per resolution; each resolution is half of the previous one, and `attention` selects
+    the resolutions with attention among pixels. H and W must be divisible by 2 ** (resolutions - 1). Attention heads have
+    `attention_head_dim` features; by default there is one head. Weights of the original have `downsample_padding=0` and
     `norm_eps=1e-6`. Raises ShapeError, and ValueError unless `attention` has an entry per resolution.
     """
 

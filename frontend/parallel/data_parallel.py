@@ -95,7 +95,7 @@ class DataParallel(Module):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices of the replicas, in order."""
+        """Devices of the replicas, in order."""
         return self.group.devices
 
     @property

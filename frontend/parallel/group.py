@@ -268,7 +268,7 @@ class Group:
         return rows, _counts(lengths, rows[0].shape), (sum(lengths), *rows[0].shape[1:])
 
     def __deepcopy__(self, memo: object) -> Group:
-        """Copies of a module share its group."""
+        """Return the group itself: copies of a module share it."""
         return self
 
     def __repr__(self) -> str:

@@ -26,23 +26,23 @@ def _library() -> Any:
 
 
 def _unexpected(data: Any) -> str:
-    """What tells data from that of `to_json`; empty if nothing does.
+    """Describe the first difference from the form of `to_json`; empty if there is none.
 
-    The library aborts the process, or takes any amount of memory, for some data that it would never write.
+    For some other data the library aborts the process or allocates any amount of memory.
     """
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
-        return "there is no model"
+        return "the model is missing"
     model = data["model"]
     vocabulary, merges = model.get("vocab"), model.get("merges")
     steps = [
         data[name].get("type") if isinstance(data.get(name), dict) else None for name in ("pre_tokenizer", "decoder")
     ]
     if model.get("type") != "BPE" or steps != ["ByteLevel"] * 2:
-        return "it is no byte-level BPE"
+        return "it is not a byte-level BPE"
     absent = [data.get(name) for name in ("normalizer", "post_processor", "truncation", "padding")]
     absent += [model.get(name) for name in ("continuing_subword_prefix", "end_of_word_suffix", "dropout", "unk_token")]
     if any(value is not None and value != "" for value in absent):
-        return "it has steps that this tokenizer has not"
+        return "it has steps that this tokenizer does not support"
     if not isinstance(vocabulary, dict) or sorted(map(str, vocabulary.values())) != sorted(
         map(str, range(len(vocabulary)))
     ):
@@ -51,7 +51,7 @@ def _unexpected(data: Any) -> str:
         return "special tokens or merges are missing"
     added = data.get("added_tokens")
     special = [(x.get("id"), x.get("content")) for x in added if isinstance(x, dict)] if isinstance(added, list) else []
-    return "" if special == [(0, PAD), (1, END)] else "added tokens are others"
+    return "" if special == [(0, PAD), (1, END)] else "added tokens differ"
 
 
 class BPETokenizer:
@@ -65,7 +65,7 @@ class BPETokenizer:
     end_id = 1
 
     def __init__(self, tokenizer: Any) -> None:
-        tokenizer.encode_special_tokens = True  # in the text, special tokens are text
+        tokenizer.encode_special_tokens = True  # names of special tokens in a text are ordinary text
         self._tokenizer = tokenizer
 
     @classmethod
@@ -101,7 +101,7 @@ class BPETokenizer:
 
     @property
     def vocabulary(self) -> list[str]:
-        """The text of each token, with bytes as the library's printable characters."""
+        """Text of each token, with bytes as the library's printable characters."""
         ids: dict[str, int] = self._tokenizer.get_vocab()
         return sorted(ids, key=ids.__getitem__)
 
@@ -110,7 +110,7 @@ class BPETokenizer:
         return fit(self._tokenizer.encode(text).ids, max_len, self.pad_id)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Decode token ids without special tokens; bytes that are no UTF-8 become U+FFFD.
+        """Decode token ids without special tokens; bytes that are not valid UTF-8 become U+FFFD.
 
         Raises ValueError.
         """

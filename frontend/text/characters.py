@@ -25,11 +25,11 @@ class CharTokenizer:
         if any(len(c) != 1 for c in characters) or len(set(characters)) != len(characters):
             raise ValueError(
                 message(
-                    "CharTokenizer", "the vocabulary is no set of characters", expected="distinct strings of length 1"
+                    "CharTokenizer", "the vocabulary is not a set of characters", expected="distinct strings of length 1"
                 )
             )
         self.vocabulary: list[str] = [PAD, UNKNOWN, *characters]
-        """The text of each token."""
+        """Text of each token."""
         self._numbers = {c: i for i, c in enumerate(self.vocabulary) if i > self.unknown_id}
 
     @classmethod
@@ -68,7 +68,7 @@ class CharTokenizer:
         characters = parse(text).get("characters")
         if not isinstance(characters, list) or not all(isinstance(c, str) for c in characters):
             raise CorruptFileError(
-                message("CharTokenizer", "the file has no list of characters", expected="text that to_json wrote")
+                message("CharTokenizer", "the file lacks a list of characters", expected="text that to_json wrote")
             )
         try:
             return cls(characters)

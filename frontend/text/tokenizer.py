@@ -17,11 +17,11 @@ class Tokenizer(Protocol):
     """Converts text to token ids and back."""
 
     pad_id: int
-    """The id that pads short sequences; `decode` skips it."""
+    """Id that pads short sequences; `decode` skips it."""
 
     @property
     def vocab_size(self) -> int:
-        """The number of token ids."""
+        """Number of token ids."""
 
     def encode(self, text: str, max_len: int | None = None) -> list[int]:
         """Encode `text` as token ids, truncated or padded to `max_len` if given."""

@@ -16,7 +16,7 @@ from .conftest import TINY, Command
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (None, "there is no file"),
+        (None, "does not exist"),
         (b"", "is empty"),
         (b"  \n\t\n", "is empty"),
         (b"\x89PNG\r\n\x1a\n\xff\xfe", "is not text: byte 0 (0x89)"),
@@ -134,7 +134,7 @@ def test_unusable_configuration_files(
 
 def test_debugging_shows_the_traceback(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_DEBUG", "1")
-    with pytest.raises(Exception, match="there is no file"):
+    with pytest.raises(Exception, match="does not exist"):
         polyhal("train", "missing.txt")
 
 

@@ -97,7 +97,7 @@ def test_the_classifier_learns(device: ph.Device) -> None:
 
 
 def test_wrong_settings_and_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match="no multiple of num_attention_heads 5"):
+    with pytest.raises(ValueError, match="is not a multiple of num_attention_heads 5"):
         BertConfig(num_attention_heads=5)
     with pytest.raises(ValueError, match="hidden_act is 'relu'"):
         BertConfig.from_json({"hidden_act": "relu"})

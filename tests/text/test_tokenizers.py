@@ -85,7 +85,7 @@ def test_damaged_files() -> None:
         load_tokenizer("[]")
     with pytest.raises(CorruptFileError, match="no list of characters"):
         load_tokenizer(json.dumps({"type": "characters"}))
-    with pytest.raises(CorruptFileError, match="there is no model"):
+    with pytest.raises(CorruptFileError, match="the model is missing"):
         load_tokenizer(json.dumps({"type": "bpe", "tokenizer": {"model": 1}}))
     with pytest.raises(IncompatibleFileError, match="type 'words'"):
         load_tokenizer('{"type": "words"}')

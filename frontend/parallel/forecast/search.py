@@ -30,7 +30,7 @@ class Found:
 
     @property
     def best(self) -> Prediction:
-        """The fastest strategy. Raises OutOfMemoryError if none fits."""
+        """Fastest strategy. Raises OutOfMemoryError if none fits."""
         if self.fitting:
             return self.fitting[0]
         least = self.too_large[0]
