@@ -1,6 +1,6 @@
 """The command line: `polyhal train`, `generate`, `devices`, `doctor` and more.
 
-Every command imports what it needs when it runs, so that `polyhal --help` stays fast.
+Every command imports its modules when it runs, so that `polyhal --help` stays fast.
 """
 
 from __future__ import annotations

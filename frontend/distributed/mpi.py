@@ -54,7 +54,7 @@ class MPIGroup(MovingGroup):
         local = world.Split_type(self._mpi.COMM_TYPE_SHARED, self.rank)
         self.local_rank: int = local.Get_rank()
         self.local_size: int = local.Get_size()
-        local.Barrier()  # from here on all ranks of the machine have opened the shared memory
+        local.Barrier()  # afterwards all ranks of the machine have opened the shared memory
         if self.local_rank == 0:
             _unlink_shared_memory()
         local.Free()

@@ -1,8 +1,8 @@
 """Calls that can be suspended and resumed: micro-batches between stages, replicas that wait for one another.
 
 Python cannot suspend a call from outside, such as a model's `forward` between two of its layers. So the call runs on a thread
-of its own, which starts with the modes of the thread that resumes it first. Exactly one of these threads and the resuming
-thread runs at any time, in an order that does not depend on timing.
+of its own, which starts with the modes of the thread that resumes it first. Of the suspended threads and the resuming
+thread, exactly one runs at any time, in an order that does not depend on timing.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class MachineReport:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> MachineReport:
-        """Parse what `to_json` returned. Raises CorruptFileError for anything else."""
+        """Parse a result of `to_json`. Raises CorruptFileError for anything else."""
         try:
             return cls(
                 _day(value["date"]),

@@ -63,7 +63,7 @@ def is_model(tree: Any) -> bool:
 
 
 def rebuild(state: Mapping[str, Any], device: Device, classes: Iterable[type] = ()) -> Module:
-    """Reconstruct a model from `describe` on `device`. The state may be lazy: weights are read one at a time.
+    """Reconstruct the model of `describe`, on `device`. The state may be lazy: weights are read one at a time.
 
     Raises IncompatibleFileError for an unknown class, and the errors of constructors and of `load_state_dict`.
     """

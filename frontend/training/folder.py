@@ -126,7 +126,7 @@ class RunFolder:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert failures to write `path` (a full disk, a missing permission) to a RunFolderError that says what remains."""
+    """Convert failures to write `path` (a full disk, a missing permission) to a RunFolderError with the remedy."""
     try:
         yield
     except OSError as error:

@@ -56,7 +56,7 @@ def start(
 ) -> Session:
     """Prepare a new run with the requested settings, and defaults for the first device of rank 0 for the rest.
 
-    The number of steps defaults to what the measured speed of the device allows. Raises OptionError and CorpusError.
+    The default number of steps follows from the measured speed of the device. Raises OptionError and CorpusError.
     """
     _exclusive(requested)
     overrides = {k: v for k, v in requested.items() if k != "epochs"}

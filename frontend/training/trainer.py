@@ -215,7 +215,7 @@ class Trainer:
             random.default_generator.set_state(generator)
 
     def reschedule(self, options: TrainOptions) -> None:
-        """Change options that do not affect the steps taken so far: their number, and what happens between steps."""
+        """Change options that do not affect the steps taken so far: the number of steps, and the actions between steps."""
         self.options = options
         self.scheduler.load_state_dict({"last_epoch": self.scheduler.last_epoch})
 

@@ -156,7 +156,7 @@ def test_a_full_disk_leaves_the_checkpoint_from_before(
         patch.setattr(os, "fsync", full)
         outcome = polyhal("train", "--resume", *run)
     _one_sentence(outcome, "cannot be written: No space left on device")
-    assert "go on with --resume" in outcome.err
+    assert "continue with --resume" in outcome.err
     assert _content(tmp_path / "run" / "last") == before
     assert polyhal("train", "--resume", *run).code == 0
 

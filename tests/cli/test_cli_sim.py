@@ -106,7 +106,7 @@ def test_profiles_are_listed(polyhal: Command) -> None:
         ("print(1)", [], "did not use"),
         ("print(1)", ["--device", "sim:h1000"], "no simulated device is called 'h1000'"),
         ("print(1)", ["--device", "sim:h200,speed=3"], "is no option of a simulated device"),
-        ("print(1)", ["--device", "numpy"], "'numpy' is no simulated device"),
+        ("print(1)", ["--device", "numpy"], "'numpy' is not a simulated device"),
     ],
 )
 def test_what_cannot_be_explained_is_one_sentence(

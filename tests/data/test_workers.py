@@ -149,7 +149,7 @@ def test_errors_that_cannot_be_raised_again_say_why() -> None:
 
     for error, reason in (
         (LocalError("far away"), "cannot be sent: .*Local"),
-        (_TwoArgumentsError("a", 1), "takes no text: Type"),
+        (_TwoArgumentsError("a", 1), "cannot be constructed from a text: Type"),
     ):
         try:
             raise error

@@ -83,7 +83,7 @@ def test_damaged_files() -> None:
         load_tokenizer(CHARACTERS.to_json()[:-5])
     with pytest.raises(CorruptFileError, match="JSON list"):
         load_tokenizer("[]")
-    with pytest.raises(CorruptFileError, match="no list of characters"):
+    with pytest.raises(CorruptFileError, match="lacks a list of characters"):
         load_tokenizer(json.dumps({"type": "characters"}))
     with pytest.raises(CorruptFileError, match="the model is missing"):
         load_tokenizer(json.dumps({"type": "bpe", "tokenizer": {"model": 1}}))

@@ -37,7 +37,7 @@ def launch(
         int | None, typer.Option(help="Use one rank less after each restart, down to this many.")
     ] = None,
 ) -> None:
-    """Start a program in several processes that train together, through MPI.
+    """Start a program in several processes that train one model, through MPI.
 
     Ctrl-C lets all ranks save and stop. If one dies, the others end within seconds, and a message reports its rank, the cause
     and the command that resumes the run. Under Slurm and other MPI launchers, `polyhal train` needs no launcher.

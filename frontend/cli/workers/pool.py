@@ -71,7 +71,7 @@ class WorkerPool:
             yield message
 
     def _follow(self, worker: int, process: subprocess.Popen[str], stderr: IO[str]) -> None:
-        """Queue what one worker prints; runs in a thread."""
+        """Enqueue the messages of one worker; runs in a thread."""
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
