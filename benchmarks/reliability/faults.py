@@ -134,7 +134,9 @@ def faults(
     outcomes = {str(kind): dict(sorted(counts.items())) for kind, counts in campaign.outcomes.items()}
     total = sum(sum(counts.values()) for counts in outcomes.values())
     good = [campaign.total(outcome) for outcome in _GOOD]
-    return FaultsResult(total, *good, total - sum(good), campaign.leaks, campaign.trainings, outcomes, tuple(campaign.findings))
+    return FaultsResult(
+        total, *good, total - sum(good), campaign.leaks, campaign.trainings, outcomes, tuple(campaign.findings)
+    )
 
 
 def _hit(

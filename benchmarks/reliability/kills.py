@@ -131,8 +131,9 @@ def kills(writes: int, trainings: int, searches: int = 0, seed: int = 0, device:
     Equal seeds give equal delays.
     """
     campaign = _Campaign(Random(seed))
-    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(
-        os.environ, POLYHAL_CACHE_DIR=str(Path(folder) / "cache"), POLYHAL_MEASURE_TIMEOUT="30"
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ, POLYHAL_CACHE_DIR=str(Path(folder) / "cache"), POLYHAL_MEASURE_TIMEOUT="30"),
     ):
         for number in range(writes):
             for target, check in _TARGETS.items():
@@ -143,7 +144,12 @@ def kills(writes: int, trainings: int, searches: int = 0, seed: int = 0, device:
             _search(campaign, device)
     total = sum(campaign.by_target.values())
     return KillsResult(
-        total, dict(campaign.by_target), dict(campaign.moments), campaign.lost, campaign.resumed, tuple(campaign.findings)
+        total,
+        dict(campaign.by_target),
+        dict(campaign.moments),
+        campaign.lost,
+        campaign.resumed,
+        tuple(campaign.findings),
     )
 
 

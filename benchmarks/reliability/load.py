@@ -216,7 +216,9 @@ def _ends(what: str, text: str) -> list[str]:
     """Run a program, which must end well and say nothing."""
     command = [sys.executable, "-X", "faulthandler", "-c", f"import polyhal as ph\n{text}"]
     try:
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=_EXIT_TIMEOUT, check=False)
+        done = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, timeout=_EXIT_TIMEOUT, check=False
+        )
     except subprocess.TimeoutExpired:
         return [f"{what}: it hangs"]
     if done.returncode or done.stderr.strip():

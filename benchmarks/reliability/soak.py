@@ -100,11 +100,7 @@ def soak(minutes: float, names: Sequence[str], recipes: Sequence[str] = tuple(RE
     first = next(held for minute, held in course if minute >= minutes / 10)
     later = [held for minute, held in course if minute >= minutes / 10]
     growth = {name: max(getattr(h, name) for h in later) - getattr(first, name) for name in Held._fields}
-    run.findings += [
-        f"{name} grew by {amount:,}"
-        for name, amount in growth.items()
-        if amount > _SLACK.get(name, 0)
-    ]
+    run.findings += [f"{name} grew by {amount:,}" for name, amount in growth.items() if amount > _SLACK.get(name, 0)]
     leaks = [*left_on(before)]
     last = course[-1][0]
     kept = [min(course, key=lambda lap: abs(lap[0] - last * row / _ROWS)) for row in range(_ROWS + 1)]

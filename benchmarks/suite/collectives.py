@@ -44,7 +44,9 @@ def polyhal_collective(group: Group, kind: str, dtype: str, nbytes: int) -> Call
         "all_reduce": lambda: group.all_reduce(values), "all_gather": lambda: group.all_gather(values),
         "reduce_scatter": lambda: group.reduce_scatter(values), "broadcast": lambda: group.broadcast(values[0]),
     }[kind]  # fmt: skip
-    expected = {"broadcast": [1.0], "all_gather": list(range(1, group.size + 1))}.get(kind, [sum(range(group.size + 1))])
+    expected = {"broadcast": [1.0], "all_gather": list(range(1, group.size + 1))}.get(
+        kind, [sum(range(group.size + 1))]
+    )
     for result in call():
         assert np.array_equal(result.reshape(len(expected), -1)[:, :7].float().numpy()[:, 0], expected)
 

@@ -62,7 +62,9 @@ def measure(workload: TrainingWorkload, pair: Sequence[Device], slower: int, rep
         "model": workload.name, "what": workload.what, "batch": workload.inputs[0], "devices": [d.name for d in pair],
         "slower": slower, "shares": [s / sum(speeds) for s in speeds], "most": 1 + alone / timings["second"].median, "who": {},
     }  # fmt: skip
-    print(f"{workload.name}, {row['batch']} rows, on {first.name} and {second.name}, at most {row['most']:.2f} times the first")
+    print(
+        f"{workload.name}, {row['batch']} rows, on {first.name} and {second.name}, at most {row['most']:.2f} times the first"
+    )
     for who, t in timings.items():
         row["who"][who] = {"ms": t.median * 1e3, "low_ms": t.low * 1e3, "high_ms": t.high * 1e3}
         print(f"  {who:<16} {t.text(1e3, 'ms')}  {alone / t.median:.2f} times the first", flush=True)
@@ -73,7 +75,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = make_parser("pairs", __doc__, devices="opencl:pocl/2")
     parser.add_argument("--models", type=partial(choices, known=GPTS), default=["gpt"], help=", ".join(GPTS))
     factors = partial(choices, known=("1", "2", "3", "4"))
-    parser.add_argument("--slower", type=factors, default=["1", "3"], help="how many times slower the second device is made")
+    parser.add_argument(
+        "--slower", type=factors, default=["1", "3"], help="how many times slower the second device is made"
+    )
     parser.add_argument("--rows", type=int, nargs="+", default=[16, 64], help="rows of a batch")
     parser.add_argument("--repetitions", type=int, default=15)
     args = parser.parse_args(arguments)

@@ -57,7 +57,9 @@ def operations(run: PublishedRun) -> float:
 
 def forecast(run: PublishedRun) -> dict[str, Any]:
     """The forecast of a run with its degrees of parallelism, and with the size of micro-batches that is best for them."""
-    config = GPTConfig(vocab_size=_VOCABULARY, block_size=_CONTEXT, n_layer=run.layers, n_head=run.heads, n_embd=run.width)
+    config = GPTConfig(
+        vocab_size=_VOCABULARY, block_size=_CONTEXT, n_layer=run.layers, n_head=run.heads, n_embd=run.width
+    )
     cluster = parse_cluster(f"{run.devices}xa100", _LINKS)
     required = Constraints(tensor=run.tensor, pipeline=run.pipeline, shard="none", recompute=True)
     found = search(Forecaster(gpt_recipe("gpt", config), cluster, "float16"), cluster, run.batch, required)

@@ -89,7 +89,12 @@ def measure(
 
 
 def row_of(
-    workload: TrainingWorkload, devices: Sequence[Device], precision: str, timing: TimingSummary, alone: float, forecast: float
+    workload: TrainingWorkload,
+    devices: Sequence[Device],
+    precision: str,
+    timing: TimingSummary,
+    alone: float,
+    forecast: float,
 ) -> dict[str, Any]:
     """A measurement beside its forecast, printed and returned. `alone` are the seconds of one device."""
     count = len(devices)
@@ -113,7 +118,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--samples", type=int, help="batch of each device; default: the model's")
     parser.add_argument("--profile", help="forecast from this simulated device; default: from the first device")
-    parser.add_argument("--link", default="", help="between devices, as for polyhal plan; default: the profile's, or measured")
+    parser.add_argument(
+        "--link", default="", help="between devices, as for polyhal plan; default: the profile's, or measured"
+    )
     args = parser.parse_args(arguments)
     os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # background builds would take cores from what is measured
     devices = open_devices(args.devices)
@@ -129,8 +136,6 @@ def main(arguments: Sequence[str]) -> int:
             expected = forecasts(workload, cluster, counts, precision)
             timings = measure(workload, devices, counts, precision, args.repetitions)
             for n, forecast in zip(counts, expected, strict=True):
-                result["rows"].append(
-                    row_of(workload, devices[:n], precision, timings[n], timings[1].median, forecast)
-                )
+                result["rows"].append(row_of(workload, devices[:n], precision, timings[n], timings[1].median, forecast))
                 write(args.json, result)  # after every row, so that an interrupted run keeps its results
     return 0

@@ -189,6 +189,46 @@ CASES = (
         {"x1": leaf([], "float32"), "x2": leaf([1.0], "float32", True)},
     ),
     _Case(
+        "differences of nothing",
+        "v1 = torch.diff(x1, dim=0)\nv2 = x1.sum()\nv3 = torch.autograd.grad(v2, v1)[0]",
+        {"x1": leaf([], "float32", True)},
+    ),
+    _Case(
+        "a checkpoint of changed inputs",
+        """
+        m1 = made(nn.Linear(2, 2), 1)
+        v1 = torch.utils.checkpoint.checkpoint(lambda x1: m1(x1), x1, use_reentrant=False)
+        v2 = v1.sum()
+        with torch.no_grad():
+            m1.weight.mul_(0.5)
+        v2.backward()
+        """,
+        {"x1": X},
+    ),
+    _Case(
+        "a linear layer of a device",
+        "v1 = F.linear(x1, x2).sum()\nv2 = torch.autograd.grad(v1, x2, create_graph=True)[0]",
+        {"x1": leaf([[1.0, 2.0]], "float32"), "x2": leaf([[1.0, 2.0]], "float32", True)},
+        "torch eager",
+    ),
+    _Case(
+        "PyTorch copies",
+        "v1 = F.linear(x1, x2, x3).sum()\nv1.backward()\nv2 = v1 * 2.0\nv2.backward()",
+        {"x1": leaf([[1.0, 2.0]], "float32"), "x2": leaf([[1.0, 2.0]], "float32"), "x3": leaf([1.0], "float32", True)},
+        "torch eager",
+    ),
+    _Case(
+        "PyTorch copies",
+        "v1 = F.rms_norm(x1, [2], x2)\nx1.mul_(2.0)\nv2 = v1.sum()\nv2.backward()",
+        {"x1": leaf([[1.0, 2.0]], "float32"), "x2": leaf([1.0, 2.0], "float32", True)},
+        "torch eager",
+    ),
+    _Case(
+        "PyTorch copies",
+        "v1 = x1.mT\nv2 = F.linear(v1, x2)\nx1.mul_(2.0)\nv3 = v2.sum()\nv3.backward()",
+        {"x1": leaf([[[1.0, 2.0], [3.0, 4.0]]] * 2, "float32"), "x2": leaf([[1.0, 2.0]], "float32", True)},
+    ),
+    _Case(
         "rounding decides",
         "v1 = torch.linalg.cross(x1, x1)\nv2 = torch.argwhere(v1)\nv3 = torch.where(x2, v2, v2)",
         {

@@ -47,6 +47,11 @@ class Truth:
         return self._run(PyTorch())
 
     @functools.cached_property
+    def lenient(self) -> Sequence[Observation]:
+        """Runs in the program's own dtypes, in which backward passes that PyTorch refuses are computed."""
+        return self._run(PyTorch(lenient=True)) if self.is_refused else self.native
+
+    @functools.cached_property
     def double(self) -> Sequence[Observation]:
         """Runs in double precision. Backward passes that PyTorch refuses are computed, with values as they were saved."""
         return self._run(Double(lenient=self.is_refused))
@@ -88,7 +93,7 @@ def differences(truth: Truth, seen: Sequence[Observation], *, captured: bool = F
 
 def _of_call(truth: Truth, number: int, seen: Observation, captured: bool) -> Iterator[Difference]:
     native = truth.native[number]
-    lenient = truth.is_refused and set(seen.raised) != set(native.raised)
+    lenient = truth.is_refused and seen.end != native.end
     expected = truth.double[number] if lenient else native
     if captured:
         if seen.raised:
@@ -106,7 +111,7 @@ def _of_call(truth: Truth, number: int, seen: Observation, captured: bool) -> It
             if not _is_argument_gradient(name):
                 yield Missing(number, name, value)
             continue
-        rounded = None if lenient else native.values.get(name)  # PyTorch's run ended early if it is refused
+        rounded = (truth.lenient[number] if lenient else native).values.get(name)
         problem = None if lenient else _facts(truth, number, name, found, rounded or value, captured)
         if problem is None and not _is_near(found, rounded):
             problem = _values(truth, number, name, found, rounded)

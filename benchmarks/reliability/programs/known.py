@@ -41,8 +41,9 @@ KNOWN = (
         "PyTorch copies",
         "`tensordot` of axes of length 1 keeps sums in PyTorch, which are copies, and `matmul` of three and more permuted "
         "axes a copy in which they are joined; here both keep their operands. LSTMs, and "
-        "layers with `batch_first`, keep a copy of their input on PyTorch's CPU, and a view of it here and on the device; "
-        "attention, linear layers and cross entropy keep all operands there, and recurrent layers their result.",
+        "layers with `batch_first` or of permuted axes, keep a copy of their input on PyTorch's CPU, and a view of it here and "
+        "on the device; attention, linear layers, `rms_norm` and cross entropy keep all operands there, and recurrent layers "
+        "their result.",
         errors.copied,
     ),
     Known(
@@ -113,7 +114,19 @@ KNOWN = (
         "differences of nothing",
         "`diff` along an axis of length 0 returns its argument in PyTorch, which then requires a gradient after a write to the "
         "result. It returns a new tensor here, as always.",
-        values.differences_of_nothing,
+        lambda program, d: values.differences_of_nothing(program, d) or errors.difference_of_nothing(program, d),
+    ),
+    Known(
+        "a checkpoint of changed inputs",
+        "A checkpoint whose inputs, such as weights after an optimizer's step, were overwritten before it runs again raises an "
+        "error here. PyTorch does not notice it, and computes the gradient of other values than those of the forward pass.",
+        errors.checkpoint_of_changed_inputs,
+    ),
+    Known(
+        "a linear layer of a device",
+        "With `create_graph` the gradient of the weight of a linear layer requires a gradient on PyTorch's devices, on which "
+        "PyTorch computes the gradients of all operands in one op, and not on its CPU.",
+        values.linear_layer_of_a_device,
     ),
     Known(
         "a layout of PyTorch",

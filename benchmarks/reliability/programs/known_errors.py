@@ -16,7 +16,12 @@ _KEEP = frozenset(
 )
 """Ops with one kernel, where PyTorch records several ops and saves what is between them."""
 _CHANGED = re.compile(r"^\[(\w+)\] '(\w+)' was changed in place after it was saved")
-_OTHER_NODES = r"batch_first=True|[lL]inear\(|cross_entropy\(|scaled_dot_product_attention\("
+_OTHER_NODES = r"batch_first=True|[lL]inear\(|cross_entropy\(|scaled_dot_product_attention\(|rms_norm\(|RMSNorm\("
+_REFUSED = re.compile(r"modified by an inplace operation: \[polyhal|Trying to backward through the graph a second time")
+_RUN_AGAIN = re.compile(r"^\[checkpoint\] the function did something else .* an input of \w+ was changed in place")
+_NO_RESULT = re.compile(
+    r"'NoneType' object has no attribute|were not used to make the outputs|a leaf Variable that requires grad"
+)
 
 
 def keeps_more(program: Program, difference: Difference) -> bool:
@@ -39,10 +44,24 @@ def copied(program: Program, difference: Difference) -> bool:
         products = _steps(program, difference, r"[lL]inear\(")
         return bool(_steps(program, difference, r"batch_first=True|nn\.LSTM\(")) or any(map(_is_folded, products))
     message = _message(difference, is_ours=True)
-    if "modified by an inplace operation: [polyhal" not in message:
+    if not _REFUSED.search(message):
         return False
     is_recurrent = bool(re.search(r"output \d of _Layer\b", message))
     return "ScaledDotProd" in message or is_recurrent or bool(_steps(program, difference, _OTHER_NODES))
+
+
+def checkpoint_of_changed_inputs(program: Program, difference: Difference) -> bool:
+    """An error here alone, at a checkpoint that runs again after an input was overwritten."""
+    again = bool(_RUN_AGAIN.search(_message(difference, is_ours=True)))
+    return again and bool(_steps(program, difference, r"checkpoint\("))
+
+
+def difference_of_nothing(program: Program, difference: Difference) -> bool:
+    """An error of one library, at a statement with the result of `diff` of an axis of length 0: PyTorch's is its argument."""
+    if not isinstance(difference, OneError) or not _NO_RESULT.search(difference.error.message):
+        return False
+    results = trace(program, difference.call).differences_of_nothing()
+    return bool(results & set(program.body[difference.position].names))
 
 
 def broadcast_in_pytorch(program: Program, difference: Difference) -> bool:

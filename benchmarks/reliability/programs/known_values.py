@@ -11,9 +11,10 @@ import numpy as np
 from benchmarks.reliability.programs.difference import Difference, Extra, OneError, WrongFact, WrongValue
 from benchmarks.reliability.programs.execute import run
 from benchmarks.reliability.programs.judge import UNITS
-from benchmarks.reliability.programs.libraries import Double, PyTorch
+from benchmarks.reliability.programs.libraries import Double, Polyhal, PyTorch
 from benchmarks.reliability.programs.program import Program
 from benchmarks.reliability.programs.trace import Step, trace
+from polyhal import Device
 
 _ZERO_MAKERS = r"softshrink\(|_norm\(|Norm\w*\(|scatter_add\(|index_add_?\("
 _SIGN_SHOWERS = r"(copysign|atan2|angle|reciprocal)_?\("
@@ -115,14 +116,18 @@ def differences_of_nothing(program: Program, difference: Difference) -> bool:
     """A gradient that an empty tensor requires in PyTorch alone: `diff` of an axis of length 0 returned it, as it was."""
     if not isinstance(difference, WrongFact) or (difference.fact, difference.ours) != ("requires_grad", False):
         return False
-    return any(
-        difference.name in (n, result)
-        for step in trace(program, difference.call).steps
-        if step.calls(r"torch\.diff\(")
-        for result in step.after.keys() - step.before.keys()
-        for n, x in step.before.items()
-        if not x.size and x.shape == step.after[result].shape
-    )
+    return difference.name in trace(program, difference.call).differences_of_nothing()
+
+
+def linear_layer_of_a_device(program: Program, difference: Difference) -> bool:
+    """A gradient that requires a gradient on PyTorch's device alone, and not in Polyhal: of the weight of a linear layer."""
+    if not isinstance(difference, WrongFact) or (difference.fact, difference.ours) != ("requires_grad", True):
+        return False
+    steps = trace(program, difference.call).behind(difference.name)
+    if not any(s.calls("create_graph=True") for s in steps) or not any(s.calls(r"[lL]inear\(") for s in steps):
+        return False
+    seen = run(program, Polyhal(Device("numpy")), difference.call + 1)[difference.call].values.get(difference.name)
+    return seen is not None and not seen.requires_grad
 
 
 def zero_for_none(program: Program, difference: Difference) -> bool:

@@ -85,10 +85,32 @@ class Library:
         """Follow a statement, with all variables. No-op: some libraries watch."""
 
 
-class PyTorch(Library):
-    """PyTorch in the dtypes of the program, on the CPU or on a device."""
+_RUN = torch.autograd._engine_run_backward
 
-    def __init__(self, device: str = "cpu") -> None:
+
+def _retain(roots: Any, gradients: Any, retain_graph: bool, *rest: Any, **more: Any) -> Any:
+    return _RUN(roots, gradients, True, *rest, **more)
+
+
+@contextlib.contextmanager
+def _retaining(always: bool) -> Iterator[None]:
+    """Keep the graphs of backward passes, or leave that to their arguments."""
+    before, torch.autograd._engine_run_backward = torch.autograd._engine_run_backward, _retain if always else _RUN
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = before
+
+
+class PyTorch(Library):
+    """PyTorch in the dtypes of the program, on the CPU or on a device.
+
+    A `lenient` run computes what PyTorch refuses: backward passes after writes, with values as they were saved, and second
+    ones.
+    """
+
+    def __init__(self, device: str = "cpu", *, lenient: bool = False) -> None:
+        self.lenient = lenient
         self.device = torch.device(device)
         self.names = {"torch": torch, "F": functional, "nn": torch.nn, "optim": torch.optim}
 
@@ -131,10 +153,18 @@ class PyTorch(Library):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        if self.device.type == "cpu":
+        with contextlib.ExitStack() as settings:
+            if self.device.type != "cpu":
+                settings.enter_context(self.device)
+            if self.lenient:
+                # Writes do not reach copies.
+                settings.enter_context(torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda t: t))
+                settings.enter_context(_retaining(True))
             yield
-            return
-        with self.device:
+
+    @contextlib.contextmanager
+    def mistaken(self) -> Iterator[None]:
+        with _retaining(False) if self.lenient else contextlib.nullcontext():
             yield
 
 
@@ -148,13 +178,6 @@ class _DoubleTorch:
         return getattr(torch, name)
 
 
-_RUN = torch.autograd._engine_run_backward
-
-
-def _retain(roots: Any, gradients: Any, retain_graph: bool, *rest: Any, **more: Any) -> Any:
-    return _RUN(roots, gradients, True, *rest, **more)
-
-
 SUMS = frozenset(call.op for name in ("reduction", "contraction", "networks") for call in families()[name]) | {"module"}
 """Ops with errors of some units of their operands, not only of their results."""
 
@@ -164,15 +187,12 @@ class Double(PyTorch):
 
     `unit` makes it a run with errors: after each statement its results are off by random amounts of so many units in the last
     place of the dtypes that they have in the program. How far such runs are from one another is the program's condition.
-    A `lenient` run computes what PyTorch refuses: backward passes after writes, with values as they were saved, and second
-    ones.
     """
 
     def __init__(self, unit: float = 0.0, seed: int = 0, *, lenient: bool = False) -> None:
-        super().__init__()
+        super().__init__(lenient=lenient)
         self.names = self.names | {"torch": _DoubleTorch()}
         self.unit = unit
-        self.lenient = lenient
         self.random = torch.Generator().manual_seed(seed)
 
     def tensor(self, leaf: Leaf, values: np.ndarray) -> torch.Tensor:
@@ -189,28 +209,10 @@ class Double(PyTorch):
     def running(self) -> Iterator[None]:
         torch.set_default_dtype(torch.float64)
         try:
-            if self.lenient:
-                # Writes do not reach copies.
-                with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda t: t), self._retaining(True):
-                    yield
-            else:
+            with super().running():
                 yield
         finally:
             torch.set_default_dtype(torch.float32)
-
-    @contextlib.contextmanager
-    def mistaken(self) -> Iterator[None]:
-        with self._retaining(False):
-            yield
-
-    @contextlib.contextmanager
-    def _retaining(self, always: bool) -> Iterator[None]:
-        """Keep the graphs of backward passes, or leave that to their arguments."""
-        before, torch.autograd._engine_run_backward = torch.autograd._engine_run_backward, _retain if always else _RUN
-        try:
-            yield
-        finally:
-            torch.autograd._engine_run_backward = before
 
     def after(self, statement: Statement, variables: dict[str, Any]) -> None:
         super().after(statement, variables)

@@ -109,6 +109,18 @@ class Trace:
             return self._numbered(self.steps[self._first + position].behind)
         return self._numbered(self._behind_statement(self._body[position], self._last))
 
+    def differences_of_nothing(self) -> set[str]:
+        """Return the names of results of `diff` along an axis of length 0, and of its arguments."""
+        return {
+            name
+            for step in self.steps
+            if step.calls(r"torch\.diff\(")
+            for result in step.after.keys() - step.before.keys()
+            for argument, x in step.before.items()
+            if not x.size and x.shape == step.after[result].shape
+            for name in (argument, result)
+        }
+
     def _numbered(self, numbers: frozenset[int]) -> list[Step]:
         return [self.steps[n] for n in sorted(numbers)]
 
