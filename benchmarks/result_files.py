@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import polyhal
 from polyhal import Device
 from polyhal.hal.discovery import processor
+from polyhal.hal.settings import json_store
 
 
 def describe_machine(devices: Sequence[Device]) -> dict[str, Any]:
@@ -28,4 +28,4 @@ def describe_machine(devices: Sequence[Device]) -> dict[str, Any]:
 def write(path: Path | None, result: Mapping[str, Any]) -> None:
     """Write a result file; nothing if `path` is None."""
     if path is not None:
-        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json_store.text_of(result), encoding="utf-8")

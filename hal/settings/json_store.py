@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,36 @@ def read(path: Path, schema: int) -> dict[str, Any]:
 
 
 def text_of(value: Mapping[str, Any]) -> str:
-    """The text that `write` writes."""
-    return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    """Return the text that `write` writes: one record per line, so that a change of a record changes one line.
+
+    A record is an item of a list, or an object without lists and objects in it. Raises ValueError for NaN and infinities.
+    """
+    return "\n".join(_lines(value, 0)) + "\n"
+
+
+def _lines(value: Any, depth: int) -> Iterator[str]:
+    """Yield the lines of an object or a list that is not a record, each but the first and the last indented."""
+    opening, closing = "{}" if isinstance(value, Mapping) else "[]"
+    pairs = [(f"{_text(str(k))}: ", v) for k, v in value.items()] if opening == "{" else [("", v) for v in value]
+    yield opening
+    for position, (key, item) in enumerate(pairs):
+        is_record = opening == "[" or not _nests(item)
+        first, *rest = [_text(item)] if is_record else list(_lines(item, depth + 1))
+        pad, end = " " * (depth + 1), "," if position + 1 < len(pairs) else ""
+        lines = [f"{pad}{key}{first}", *rest]
+        lines[-1] += end
+        yield from lines
+    yield " " * depth + closing
+
+
+def _nests(value: Any) -> bool:
+    """Return whether a value contains lists or objects."""
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return any(isinstance(x, Mapping | list | tuple) for x in items)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, ensure_ascii=False)
 
 
 def write(path: Path, value: Mapping[str, Any]) -> None:
