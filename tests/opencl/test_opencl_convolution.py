@@ -43,7 +43,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 
 @pytest.fixture(autouse=True)
 def weight_gradients_from_planes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other kernel for weight gradients on CPUs has tests of its own."""
+    """Force weight gradients from tap planes; the other CPU kernel has separate tests."""
     monkeypatch.setattr(cpu_weight_grad_columns, "columns", lambda *_: None)
 
 
@@ -58,14 +58,14 @@ def _skip_where_composed(device: Any, weight: tuple[int, ...], groups: int) -> N
 
 
 def _choose_columns(monkeypatch: pytest.MonkeyPatch, chosen: bool) -> None:
-    """Whether CPUs make one matrix product of the columns of all images, wherever that can be done."""
-    for name in ("forward_pays", "input_grad_pays", "weight_grad_pays"):
+    """Force or forbid CPUs' matrix product over the columns of all images, if operands permit it."""
+    for name in ("prefers_im2col_forward", "prefers_im2col_input_grad", "prefers_im2col_weight_grad"):
         monkeypatch.setattr(cpu_choice, name, lambda _, c: chosen and c.out.is_contiguous)
 
 
 @pytest.fixture
 def by_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPUs convolve image by image."""
+    """Make CPUs convolve image by image."""
     _choose_columns(monkeypatch, False)
 
 
@@ -81,7 +81,7 @@ def test_convolution(
     more: dict[str, Any],
     dtype: dtypes.DType,
 ) -> None:
-    """On CPUs from tap planes, however many filters there are."""
+    """CPUs convolve tap planes, for any number of filters."""
     monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", 1 << 30)
     params = DEFAULTS | more
     _skip_where_composed(device, weight, params["groups"])
@@ -110,7 +110,7 @@ IMPLICIT: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 def test_implicit_product(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int, dtype: dtypes.DType, weights_bytes: int
 ) -> None:
-    """On CPUs as a matrix product, in one block of filters or several."""
+    """CPUs compute a matrix product in one or several blocks of filters."""
     monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", 1)
     monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ACROSS", 1)
     monkeypatch.setattr(cpu_implicit_gemm, "_WEIGHTS_BYTES", weights_bytes)
@@ -127,7 +127,7 @@ def test_implicit_product(
 
 COLUMNS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     *CASES,
-    # Whole planes and rows as chunks of several widths, also with a stride of 2; windows that lie outside the image.
+    # Whole planes and rows as chunks of several widths, also with a stride of 2; windows outside the image.
     ((3, 5, 2, 2), (9, 5, 3, 3), {"padding": (1, 1)}),
     ((2, 6, 7, 7), (10, 6, 3, 3), {"padding": (1, 1)}),
     ((2, 4, 16, 16), (6, 2, 3, 3), {"groups": 2, "stride": (2, 2), "padding": (1, 1)}),
@@ -141,7 +141,7 @@ COLUMNS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 def test_columns_of_all_images(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int, dtype: dtypes.DType
 ) -> None:
-    """On CPUs as one matrix product of the columns of all images."""
+    """CPUs compute one matrix product over the columns of all images."""
     _choose_columns(monkeypatch, True)
     monkeypatch.setattr(cpu_winograd, "pays", lambda *_: False)
     x, weight, more = COLUMNS[case]
@@ -155,8 +155,9 @@ def test_columns_of_all_images(
     check(device, "conv2d_weight_grad", [g, image], dtype, ulps=16, kernel=weight[2:], **params)
 
 
-def test_where_columns_pay(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on two cores with AVX-512: the layers of a ResNet-18 whose planes fill no tiles, and large weight gradients."""
+def test_choice_of_columns(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two cores with AVX-512, columns are chosen for ResNet-18 layers with small planes, and for large weight
+    gradients."""
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=16, compute_units=2))
 
@@ -166,14 +167,14 @@ def test_where_columns_pay(device: Any, monkeypatch: pytest.MonkeyPatch) -> None
             contiguous(dtypes.float32, shape) for shape in (x, weight, _gradient_shape(x, weight, params))
         )
         found = []
-        for op, pays, operands in (
-            ("conv2d", cpu_choice.forward_pays, (images, weights, result)),
-            ("conv2d_input_grad", cpu_choice.input_grad_pays, (result, weights, images)),
-            ("conv2d_weight_grad", cpu_choice.weight_grad_pays, (result, images, weights)),
+        for op, prefers, operands in (
+            ("conv2d", cpu_choice.prefers_im2col_forward, (images, weights, result)),
+            ("conv2d_input_grad", cpu_choice.prefers_im2col_input_grad, (result, weights, images)),
+            ("conv2d_weight_grad", cpu_choice.prefers_im2col_weight_grad, (result, images, weights)),
         ):
             c = describe(op, operands[:2], operands[2:], params)
             assert isinstance(c, Convolution)
-            found.append(pays(runtime, c))
+            found.append(prefers(runtime, c))
         return found
 
     assert pay((8, 512, 2, 2), (512, 512, 3, 3), padding=(1, 1)) == [True] * 3
@@ -190,7 +191,7 @@ def _shorter(chosen: Any, length: int, *shape: Any) -> cpu_weight_grad.WeightTil
 
 @pytest.mark.usefixtures("by_image")
 def test_weight_gradient_in_chunks(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of an image in chunks, and small images together."""
+    """Chunks are rows of an image, or several small images."""
     _skip_where_composed(device, (10, 6), 1)
     chosen = cpu_weight_grad.weight_tile
     for length, x in ((32, (3, 6, 12, 12)), (64, (7, 6, 3, 3))):
@@ -212,7 +213,7 @@ CACHED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
 @pytest.mark.parametrize("case", range(len(CACHED)))
 def test_many_small_images(device: Any, rng: Any, monkeypatch: Any, case: int, dtype: dtypes.DType) -> None:
-    """Work-items that pack the images themselves, one or a few at a time, with gaps between rows or without."""
+    """Work-items pack their images themselves, one or a few at a time, with and without gaps between rows."""
     x, weight, more = CACHED[case]
     params = DEFAULTS | more
     _skip_where_composed(device, weight, params["groups"])
@@ -230,7 +231,7 @@ def test_many_small_images(device: Any, rng: Any, monkeypatch: Any, case: int, d
 
 @pytest.mark.parametrize("case", [3, 4])
 def test_few_filters_on_a_gpu(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
-    """Direct convolution, on any device."""
+    """Direct convolution runs on any device."""
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", as_gpu(runtime.features))
     x, weight, more = CASES[case]
@@ -246,7 +247,7 @@ def test_few_filters_on_a_gpu(device: Any, rng: Any, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("min_rows", [1, 1 << 30])
 @pytest.mark.parametrize("width", [4, 8])
 def test_narrow_registers(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, width: int, min_rows: int) -> None:
-    """Tiles for processors without AVX-512."""
+    """Tiles are those for processors without AVX-512."""
     monkeypatch.setattr(cpu_implicit_gemm, "_MIN_ROWS", min_rows)
     _skip_where_composed(device, (10, 6), 1)
     runtime = device.backend.runtime
@@ -264,7 +265,7 @@ def test_narrow_registers(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
 def test_winograd(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int], dtype: dtypes.DType
 ) -> None:
-    """Whole and cut tiles of 2 by 2 results, groups, partly filled panels, any padding."""
+    """Cases have complete and partial tiles of 2 by 2 results, groups, partly filled panels, and any padding."""
     _skip_where_composed(device, (36, 16), 2)
     monkeypatch.setattr(cpu_winograd, "pays", lambda *_: True)
     x, weight, params = (2, 32, 9, 12), (36, 16, 3, 3), DEFAULTS | {"padding": padding, "groups": 2}
@@ -275,7 +276,7 @@ def test_winograd(
 
 
 @pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 3)])
-def test_winograd_has_infinities_under_their_windows_alone(
+def test_infinities_in_winograd_only_reach_results_of_their_windows(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int]
 ) -> None:
     _skip_where_composed(device, (36, 16), 2)
@@ -291,7 +292,7 @@ def test_winograd_has_infinities_under_their_windows_alone(
 
 
 def test_winograd_is_as_accurate(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its larger intermediate values cost no more than shorter sums gain: at most twice the error of the plain kernel."""
+    """Its larger intermediate values are offset by shorter sums: at most twice the error of the plain kernel."""
     _skip_where_composed(device, (64, 64), 1)
     image, kernel = rng.uniform(-1, 1, (1, 80, 12, 12)), rng.uniform(-1, 1, (64, 80, 3, 3))
     params = DEFAULTS | {"padding": (1, 1)}
@@ -306,20 +307,20 @@ def test_winograd_is_as_accurate(device: Any, rng: Any, monkeypatch: pytest.Monk
     assert errors[1] < 2 * errors[0]
 
 
-def test_winograd_where_it_pays(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on two cores with AVX-512."""
+def test_choice_of_winograd(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choice on two cores with AVX-512."""
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=16, compute_units=2))
     x, out = contiguous(dtypes.float32, (4, 64, 56, 56)), contiguous(dtypes.float32, (4, 64, 56, 56))
 
-    def pays(weight: tuple[int, ...], **more: Any) -> bool:
-        return cpu_winograd.pays(runtime, geometry(x.shape, weight, out.shape, DEFAULTS | more), out)
+    def is_faster(weight: tuple[int, ...], **more: Any) -> bool:
+        return cpu_winograd.is_faster(runtime, geometry(x.shape, weight, out.shape, DEFAULTS | more), out)
 
-    assert pays((64, 64, 3, 3), padding=(1, 1))
-    assert not pays((64, 64, 3, 3), padding=(2, 2), dilation=(2, 2))
-    assert not pays((64, 64, 5, 5), padding=(2, 2))
-    assert not pays((64, 1, 3, 3), padding=(1, 1), groups=64)
-    assert not pays((4096, 4096, 3, 3), padding=(1, 1))
+    assert is_faster((64, 64, 3, 3), padding=(1, 1))
+    assert not is_faster((64, 64, 3, 3), padding=(2, 2), dilation=(2, 2))
+    assert not is_faster((64, 64, 5, 5), padding=(2, 2))
+    assert not is_faster((64, 1, 3, 3), padding=(1, 1), groups=64)
+    assert not is_faster((4096, 4096, 3, 3), padding=(1, 1))
 
 
 def test_channels_last_views(device: Any, rng: Any) -> None:
@@ -364,7 +365,7 @@ KINDS = ["planes", "product", "columns", "gpu"]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", [1, 2, 3, 4, 6, 8])
-def test_input_gradients_have_infinities_under_their_windows_alone(
+def test_infinite_gradients_only_reach_pixels_under_their_kernels(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int, kind: str
 ) -> None:
     x, weight, more = CASES[case]

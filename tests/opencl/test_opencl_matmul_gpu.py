@@ -1,4 +1,4 @@
-"""The matrix products of GPUs, and the portable fallbacks of those on NVIDIA's tensor cores, which any device can run."""
+"""GPU kernels of matrix products, and portable fallbacks of kernels for NVIDIA's tensor cores, on any device."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Method = Callable[[Any, Product], Launch]
 _HALVES = {WarpTile(2, 32, 64, 32, 32, 32, 2): 1.0}
 _SINGLES = {WarpTile(4, 32, 64, 32, 32, 16, 3): 1.0}
 _WARPGROUPS = {terms: {list(tiles)[-1]: 1.0} for terms, tiles in tile_configs.WGMMA_TILES.items()}
-"""The smallest tiles: a CPU keeps the sums of a group in memory."""
+"""The smallest tiles, because a CPU keeps a group's sums in memory."""
 
 
 def tiles(asynchronous: bool) -> Method:
-    """One kind of SIMT tile."""
+    """Return a SIMT tile with or without asynchronous copies."""
     return lambda runtime, p: local_tiles.multiply(runtime, p, SimtTile(1, 1, 16, 2), asynchronous=asynchronous)
 
 
@@ -56,7 +56,7 @@ METHODS: dict[str, tuple[Method, DType, float]] = {
     "wgmma, split": (by_wgmma(3), dtypes.float32, 2.0**-21),
     "wgmma, rounded": (by_wgmma(1), dtypes.float32, 2.0**-7),
 }
-"""Each with its dtype and the error it may make, in units of the sum of the products' magnitudes."""
+"""Methods by name, with dtype and error bound in units of the sum of the products' magnitudes."""
 # Edges in all directions; whole copies of 16 bytes and single elements; split terms.
 CASES = [("nn", (70, 136, 72)), ("nt", (33, 65, 77)), ("tt", (40, 48, 600))]
 
@@ -69,7 +69,7 @@ def device(any_device: discovery.OpenCLDevice) -> Harness:
 
 @pytest.fixture(autouse=True)
 def features_of_a_gpu(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
-    """Pretend to have a GPU's local memory and compute units, so that tiles fit and split-K is used."""
+    """Simulate a GPU's local memory and compute units, so that tiles fit and split-K is used."""
     features = replace(device.backend.runtime.features, compute_units=4, static_local_memory=1 << 20)
     monkeypatch.setattr(device.backend.runtime, "features", features)
 
@@ -80,7 +80,7 @@ def draw(rng: Any, dtype: DType, transposed: bool, *shape: int) -> Any:
 
 
 def multiply(device: Any, method: Method, x: Any, y: Any, out_dtype: DType | None = None, **changes: Any) -> Any:
-    """Return x @ y by one method; elements that it does not write stay 77."""
+    """Return x @ y by one method; unwritten elements stay 77."""
     refs = [upload(device, a) for a in (x, y)]
     shape = np.matmul(np.empty(x.shape, bool), np.empty(y.shape, bool)).shape
     out = device.empty(out_dtype or refs[0].dtype, shape)
@@ -123,7 +123,7 @@ def test_lines_end_within_a_chunk(device: Any, rng: Any, name: str, transposed: 
     wide = []
     for a in (x, y):
         rows = a.T if transposed else a
-        # Elements outside of the view must not matter.
+        # Elements outside the view must not affect results.
         full = np.full((rows.shape[0], 80), np.nan, dtype.numpy)
         full[:, : rows.shape[1]] = rows
         view = full[:, : rows.shape[1]]
@@ -162,7 +162,7 @@ def test_bias(device: Any, rng: Any, name: str, terms: int) -> None:
     ("name", "columns"), [("mma, half", 48), ("mma, half", 35), ("mma, split", 36), ("wgmma, half", 48)], ids=str
 )
 def test_epilogue_with_a_scaled_addend(device: Any, rng: Any, name: str, columns: int) -> None:
-    """In whole groups, in pairs, and one by one."""
+    """Columns are stored in whole groups, in pairs, and one by one."""
     method, dtype, unit = METHODS[name]
     x, y = draw(rng, dtype, False, 40, 64), draw(rng, dtype, True, 64, columns)
     addend, factor = (rng.uniform(-2, 2, shape).astype(dtype.numpy) for shape in ((40, columns), (1,)))
@@ -181,7 +181,7 @@ def test_epilogue_with_a_scaled_addend(device: Any, rng: Any, name: str, columns
 
 @pytest.mark.parametrize("name", ["mma, split", "wgmma, split"])
 def test_split_operands_keep_the_range_of_float32(device: Any, rng: Any, name: str) -> None:
-    """Exponents far apart, and what cannot be split: the largest numbers, infinities, NaN."""
+    """Operands have distant exponents and numbers that cannot be split: the largest numbers, infinities, NaN."""
     method = METHODS[name][0]
     x, y = (draw(rng, dtypes.float32, False, *s) * np.exp2(rng.integers(-60, 61, s)) for s in ((40, 50), (50, 33)))
     x, y = x.astype(np.float32), y.astype(np.float32)
@@ -197,7 +197,7 @@ def test_split_operands_keep_the_range_of_float32(device: Any, rng: Any, name: s
     assert special.sum() > 70
     np.testing.assert_array_equal(got[special], single[special])
     assert got[20, 20] == np.finfo(np.float32).max
-    # Row and column 20 were recomputed in float32, with a number that dwarfs the bound.
+    # Row and column 20 were recomputed in float32, with a number far above the bound.
     special[20] = special[:, 20] = True
     assert (np.abs(got[~special] - want[~special]) <= 2.0**-20 * bound[~special]).all()
 
@@ -225,12 +225,12 @@ def test_transposed_copy_of_the_right_operand(device: Any, rng: Any, k: int) -> 
     runtime = device.backend.runtime
     runtime.features = replace(runtime.features, compute_units=4)
     x, y = draw(rng, dtypes.float32, False, 70, k), draw(rng, dtypes.float32, True, k, 90)
-    got = multiply(device, lambda r, p: local_tiles.with_right_turned(r, p, SimtTile(1, 1, 16, 2)), x, y)
+    got = multiply(device, lambda r, p: local_tiles.with_transposed_b(r, p, SimtTile(1, 1, 16, 2)), x, y)
     np.testing.assert_allclose(got, x.astype(np.float64) @ y.astype(np.float64), rtol=0, atol=k * 2.0**-22)
 
 
 def test_choices_fit_the_device(device: Any) -> None:
-    """Every tile of every table, and every candidate of a search, fits a device of its kind."""
+    """Every tile of every table, and every candidate of a search, fits on a device of its kind."""
     runtime = device.backend.runtime
     hopper = replace(runtime.features, compute_capability=90, static_local_memory=200 << 10)
     warps = tile_configs.HALF_TILES | tile_configs.TF32_TILES | tile_configs.TF32X3_TILES
@@ -258,7 +258,7 @@ def test_choices_fit_the_device(device: Any) -> None:
     ids=str,
 )
 def test_candidates_of_a_search(device: Any, rng: Any, tile: Any) -> None:
-    """Two matrices, each split along its terms, for fewer groups than work tiles: a group computes several."""
+    """Two matrices with split terms and fewer groups than tiles: a group computes several tiles."""
     x, y = draw(rng, dtypes.float16, False, 2, 130, 200), draw(rng, dtypes.float16, True, 2, 200, 72)
     runtime = device.backend.runtime
     runtime.features = replace(runtime.features, compute_units=1)
@@ -299,7 +299,8 @@ def test_comments_become_instructions() -> None:
 
 
 def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a small perceptron on a GPU, narrow ones too; larger ones and long sums are left to tiles."""
+    """Products of a small perceptron on a GPU, narrow ones too, take one launch; larger ones and long sums use
+    tiles."""
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", as_gpu(runtime.features, compute_units=132, vector_width=4))
     for m, n, k, small in (

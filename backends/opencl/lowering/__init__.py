@@ -1,19 +1,22 @@
-"""Native kernels for whole ops: a table from op name to a function that builds a launch.
+"""Native kernels for whole ops: a table that maps an op name to a function that builds a launch.
 
 To add a kernel:
 
-1. Write `shaders/opencl/ROOM/NAME.cl`. It must compile alone (every constant has an `#ifndef` default) and may include
-   `lib/dtypes.h` (LOAD, STORE, STORAGE, COMPUTE per dtype) and `lib/vectors.h`. Shapes are kernel arguments, not definitions:
-   each set of definitions is a compilation. The same holds for group sizes, which some drivers compile in.
-2. Write `lowering/ROOM/NAME.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to function.
+1. Write `shaders/opencl/ROOM/NAME.cl`. It must compile on its own (every constant has an `#ifndef` default) and may
+include
+   `lib/dtypes.h` (LOAD, STORE, STORAGE, COMPUTE per dtype) and `lib/vectors.h`. Shapes are kernel arguments, not
+   definitions: each set of definitions is a compilation. Group sizes are no definitions either: some drivers compile in
+   the launch's size.
+2. Write `lowering/ROOM/NAME.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to
+function.
 3. Add the module to `_FAMILIES` here.
 
-A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)`. Several
-launches become one with `LaunchSequence`. `runtime.features` says what the device is like, for choosing among kernels. A launch
-has the name of its kernel's function, by default the file's path: pointwise/scale.cl holds `pointwise_scale`. `explain` and the
-profiler print these names.
+A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)`.
+Several launches become one with `LaunchSequence`. `runtime.features` describes the device, for choosing among kernels.
+A launch has the name of its kernel's function, by default the file's path: pointwise/scale.cl holds `pointwise_scale`.
+`explain` and the profiler print these names.
 
-Kernel arguments are given by name and checked against the kernel's source when the launch is made:
+Kernel arguments are passed by name and checked against the kernel's source when the launch is built:
 
     __kernel void scale(__global const float *x, const ulong x_offset, __global float *out, const ulong out_offset,
                         const uint size, const long x_step, const float factor)
@@ -23,14 +26,15 @@ Kernel arguments are given by name and checked against the kernel's source when 
     }, (spec.size,), (group,))
 
 - `Tensor(i)` is input or output i of the op: memory `x`, and its offset in elements, `x_offset`, the next parameter.
-  `Workspace(i)` is temporary memory; if the kernel has an `x_offset` for it, that is 0. `Table` is constant memory,
+  `Workspace(i)` is temporary memory; its `x_offset`, if the kernel has one, is 0. `Table` is constant memory,
   `LocalMemory` is `__local`.
-- Numbers known now are Python numbers; they take the type that the kernel declares and must fit it. `Scalar(i)` is input i, a
-  number that may differ in each call.
+- Numbers known when the launch is built are Python numbers; they are converted to the type that the kernel declares and
+  must fit it. `Scalar(i)` is input i, a number that may differ in each call.
 - `Strided(memory, {"row": r})` under the name `x` also binds `x_row`. Helpers such as `rows.args` return parts of the dict.
-- Beyond 20 numbers, a kernel takes those known now in one struct by value: `typedef struct {...} GemmGeometry;`, as its
-  parameter `const GemmGeometry geometry`. Members are bound by name like parameters. They are int, uint, long, ulong, float,
-  double, or arrays of these, bound to a tuple; members of 8 bytes come first, so that host and device agree on the layout.
+- Beyond 20 numbers, a kernel takes the ones known when the launch is built in one struct by value: `typedef struct
+  {...} GemmGeometry;`, as its parameter `const GemmGeometry geometry`. Members are bound by name like parameters. They
+  are int, uint, long, ulong, float, double, or arrays of these, bound to a tuple; members of 8 bytes come first, so
+  that host and device agree on the layout.
 - The signature may use macros and `#if`, of the file, its headers and its definitions; it ends outside of `#if`.
 """
 
@@ -67,9 +71,9 @@ BUILDERS = Builders(
     gather=gather_rows.gather,
     scatter_add=scatter_add.scatter_add,
 )
-"""What the methods of the contract launch."""
+"""Builders of the launches for the contract's methods."""
 
 
 def table() -> dict[str, LoweringFunction]:
-    """Every op that has a native kernel."""
+    """Return the lowering function of every op that has a native kernel."""
     return merge(_FAMILIES)

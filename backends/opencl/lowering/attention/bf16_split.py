@@ -1,4 +1,5 @@
-"""bf16x3: float32 operands of attention as sums of bfloat16 terms, which tensor cores multiply; copies in workspaces."""
+"""bf16x3: float32 operands of attention as sums of bfloat16 terms, which tensor cores multiply; the terms are stored in
+workspaces."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class SplitCall:
 
 
 def split_operands(runtime: Runtime, call: AttentionCall, terms: int, first: int) -> SplitCall:
-    """Split every operand into `terms` bfloat16 terms per element, in the workspaces from index `first` on."""
+    """Split every operand into `terms` bfloat16 terms per element, in workspaces, the first at index `first`."""
     shape = call.shape
     launches, specs, strides, workspace = [], [], [], []
     group = runtime.features.group_size

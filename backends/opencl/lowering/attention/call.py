@@ -1,4 +1,5 @@
-"""One call of attention or of its gradient, and the kernel arguments that describe it (shaders/opencl/attention/geometry.h)."""
+"""One call of attention or of its gradient, and the kernel arguments that describe it
+(shaders/opencl/attention/geometry.h)."""
 
 from __future__ import annotations
 
@@ -31,22 +32,23 @@ _BOUNDS = (16, 32, 64, 96, 128, 192, 256)
 class AttentionCall:
     """A forward call (q, k, v, mask) or a backward call (g, q, k, v, mask, out, logsumexp).
 
-    `names` and `specs` are those of the operands up to the mask.
+    `names` and `specs` list the operands up to the mask.
     """
 
     names: tuple[str, ...]
     specs: tuple[Spec, ...]
     results: tuple[Spec, ...]
-    """Forward: the output. Backward: the saved output, then the gradients of q, k and v. Their features are contiguous."""
+    """Forward: the output. Backward: the saved output, then the gradients of q, k and v. Their features are
+    contiguous."""
     shape: AttentionShape
     mask: Spec | None
     out_dtype: DType
     causal: bool
     scale: float
     precision: str
-    """Of float32 products, see polyhal.set_float32_matmul_precision."""
+    """Precision of float32 products, see polyhal.set_float32_matmul_precision."""
     split_at: int = 0
-    """If not 0, the operands are split copies in the workspaces from this index on."""
+    """Index of the first workspace with split operands; 0 if operands are not split."""
 
     @property
     def dtype(self) -> DType:
@@ -58,7 +60,7 @@ class AttentionCall:
 
     @property
     def multiply_adds(self) -> int:
-        """Of the two products of a forward pass."""
+        """Multiply-adds of the two products of a forward pass."""
         return self.shape.count * self.shape.t * self.shape.s * (self.shape.d + self.shape.e)
 
     @property
@@ -77,7 +79,7 @@ class AttentionCall:
         return max(self.shape.d, self.shape.e)
 
     @property
-    def temporary(self) -> int:
+    def first_workspace(self) -> int:
         """Index of the first workspace in the argument list of a launch."""
         return 6 if self.forward else 10
 
@@ -91,42 +93,42 @@ class AttentionCall:
         return Tensor(index), self.specs[index]
 
     def operands(self) -> Args:
-        """The memory of all operands and of the mask, by name."""
+        """Return the memory of all operands and of the mask, by name."""
         memory: Args = {
             name: Workspace(self.split_at + i) if self.split_at else Tensor(i) for i, name in enumerate(self.names)
         }
         return memory if self.mask is None else memory | {"mask": Tensor(len(self.names))}
 
     def outputs(self) -> Args:
-        """The memory of the results of a forward call."""
+        """Return the memory of the results of a forward call."""
         return {"out": Tensor(self.out), "lse": Tensor(self.out + 1)}
 
-    def saved(self) -> Args:
-        """The memory of the forward results that a backward call gets."""
+    def saved_forward_args(self) -> Args:
+        """Return the arguments for the saved forward results among the inputs of a backward call."""
         return {"out": Tensor(_BACKWARD_OUT), "lse": Tensor(_BACKWARD_LOGSUMEXP)}
 
     def gradient(self, name: str) -> Tensor:
-        """The memory of `dq`, `dk` or `dv`."""
+        """Return the memory of `dq`, `dk` or `dv`."""
         return Tensor(self.out + _RESULTS.index(name) - 1)
 
     def batch(self) -> Args:
-        """The lengths of the last two of the three batch axes."""
+        """Return the lengths of the last two of the three batch axes."""
         return {"batch1": self.shape.batch[1], "batch2": self.shape.batch[2]}
 
     def strides(self, name: str, parameter: str = "") -> Args:
-        """STRIDES of an operand, for a parameter of that or another name."""
+        """Return the STRIDES of an operand, for a parameter with its name or `parameter`."""
         index = self.names.index(name)
         row, column = self.specs[index].strides[-2:]
-        return named_strides(parameter or name, (*self.shape.batch_strides[index], row, column))
+        return stride_args(parameter or name, (*self.shape.batch_strides[index], row, column))
 
     def result_strides(self, name: str, parameter: str = "") -> Args:
-        """ROW_STRIDES of a result, for a parameter of that or another name."""
+        """Return the ROW_STRIDES of a result, for a parameter with its name or `parameter`."""
         index = _RESULTS.index(name)
         batch = self.shape.batch_strides[len(self.names) + index]
-        return named_strides(parameter or name, (*batch, self.results[index].strides[-2]))
+        return stride_args(parameter or name, (*batch, self.results[index].strides[-2]))
 
     def geometry(self) -> Args:
-        """The members of AttentionGeometry, and `scale`."""
+        """Return the members of AttentionGeometry, and `scale`."""
         s = self.shape
         args: Args = {"t": s.t, "s": s.s, "d": s.d, "e": s.e, **self.batch(), "scale": self.scale}
         for name in self.names:
@@ -134,9 +136,9 @@ class AttentionCall:
         for name in _RESULTS[: len(self.results)]:
             args |= self.result_strides(name)
         if self.mask is not None:
-            # Batch axes are merged already, so only the last two strides are broadcast here.
+            # Batch axes are already merged, so only the last two strides are broadcast here.
             last = broadcast_strides(self.mask.shape[-2:], self.mask.strides[-2:], (s.t, s.s))
-            args |= named_strides("mask", (*s.batch_strides[-1], *last))
+            args |= stride_args("mask", (*s.batch_strides[-1], *last))
         return args
 
     def definitions(self, **more: str | int | bool) -> Definitions:
@@ -150,17 +152,17 @@ class AttentionCall:
         return common | more
 
     def aligned(self, elements: int = _VECTOR) -> bool:
-        """Whether the features of every operand are contiguous, in whole aligned vectors of `elements`."""
+        """Return whether the features of every operand are contiguous, in whole aligned vectors of `elements`."""
         return all(_aligned(s, batch, elements) for s, batch in zip(self.specs, self.shape.batch_strides, strict=False))
 
     def results_aligned(self, elements: int = _VECTOR) -> bool:
-        """The same for the results."""
+        """Return whether the features of every result form whole aligned vectors of `elements`."""
         strides = self.shape.batch_strides[len(self.names) :]
         return all(_aligned(s, batch, elements) for s, batch in zip(self.results, strides, strict=False))
 
 
-def named_strides(name: str, strides: Sequence[int]) -> Args:
-    """Three batch strides, the row stride, and for operands the column stride, as arguments."""
+def stride_args(name: str, strides: Sequence[int]) -> Args:
+    """Return the arguments for three batch strides, the row stride, and for operands the column stride."""
     axes = ("batch0", "batch1", "batch2", "row", "column")
     return {f"{name}_{axis}": stride for axis, stride in zip(axes, strides, strict=False)}
 
@@ -175,19 +177,19 @@ def _aligned(spec: Spec, batch_strides: tuple[int, ...], elements: int) -> bool:
 
 
 def padded_head_size(features: int) -> int:
-    """The head size to compile for: one of few, so that few programs are built."""
+    """Return the head size to compile for, from a short list, so that few programs are built."""
     return next((n for n in _BOUNDS if features <= n), features)
 
 
 def forward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> AttentionCall | Declined:
-    """Describe a call of `attention`, or say why no kernel takes it."""
+    """Describe a call of `attention`, or decline it with the reason."""
     if not outputs[1].is_contiguous:
         return Declined("the logsumexp is not contiguous")
     return _call(_FORWARD, inputs[:3], inputs[3], outputs[:1], params)
 
 
 def backward_call(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> AttentionCall | Declined:
-    """Describe a call of `attention_grad`, or say why no kernel takes it."""
+    """Describe a call of `attention_grad`, or decline it with the reason."""
     g, q, k, v, mask, out, logsumexp = inputs
     real = real_type(q.dtype) if q else "float"
     if not isinstance(logsumexp, Spec) or logsumexp.dtype.name != {"double": "float64"}.get(real, "float32"):

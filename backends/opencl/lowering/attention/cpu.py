@@ -1,4 +1,5 @@
-"""Attention on CPUs: a work-item takes query blocks of a head and loops over key blocks with register tiles of scores."""
+"""Attention on CPUs: a work-item takes query blocks of a head and loops over key blocks with register tiles of
+scores."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
 from polyhal.backends.common.launching.split_k import split_count
-from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, named_strides
+from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, stride_args
 from polyhal.backends.opencl.lowering.support.rows import polynomial_exp
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
@@ -21,7 +22,7 @@ _KEYS = 64
 _ROWS_EACH = 32
 """Rows that a work-item copies or reduces."""
 _ITEMS_PER_UNIT = 2
-"""Work-items per core of a backward pass. They take equally long, so few of them balance."""
+"""Work-items per core of a backward pass. They take equally long, so a few balance the load."""
 _PARTIAL_BYTES = 256 << 20
 """Most memory for split-K partials."""
 
@@ -54,7 +55,7 @@ def _tile(runtime: Runtime, call: AttentionCall) -> CpuTile:
 
 
 class _PackedOperands:
-    """Operands as rows of reals in whole vectors: in place if they have that layout, else copied to workspaces."""
+    """Operands as rows of reals in whole vectors: used in place if they have that layout, else copied to workspaces."""
 
     def __init__(self, runtime: Runtime, call: AttentionCall, tile: CpuTile) -> None:
         self._runtime = runtime
@@ -67,9 +68,9 @@ class _PackedOperands:
             self._add(name)
 
     def reserve(self, elements: int) -> Workspace:
-        """Add a workspace of so many reals."""
+        """Reserve a workspace of `elements` reals and return it."""
         self.workspace.append(elements * self._call.itemsize)
-        return Workspace(self._call.temporary + len(self.workspace) - 1)
+        return Workspace(self._call.first_workspace + len(self.workspace) - 1)
 
     def _add(self, name: str) -> None:
         call = self._call
@@ -80,7 +81,7 @@ class _PackedOperands:
             return
         target = self.reserve(call.shape.count * length * pitch)
         head, (_, batch1, batch2) = length * pitch, call.shape.batch
-        self.args |= {name: target, **named_strides(name, (batch1 * batch2 * head, batch2 * head, head, pitch, 1))}
+        self.args |= {name: target, **stride_args(name, (batch1 * batch2 * head, batch2 * head, head, pitch, 1))}
         args: Args = {
             "x": source, "packed": target, "length": length, "features": features, "pitch": pitch,
             "rows_each": _ROWS_EACH, **call.batch(), **call.strides(name, "x"),
@@ -100,7 +101,7 @@ def _definitions(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> Defini
 
 
 def _bound(features: int) -> int:
-    """The head size to compile for: one of few, so that few programs are built."""
+    """Return the head size to compile for, from a short list, so that few programs are built."""
     return max(_MIN_BOUND, 1 << (features - 1).bit_length())
 
 
@@ -111,7 +112,7 @@ def _refusal(call: AttentionCall) -> Declined | None:
 
 
 def forward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
-    """The output and the logsumexp: one work-item per query block and head."""
+    """Build the launch of the output and the logsumexp: one work-item per query block and head."""
     declined = _refusal(call)
     if declined:
         return declined
@@ -126,7 +127,8 @@ def forward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
 
 
 def _splits(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> int:
-    """Work-items that share the queries of a head: more than one if there are too few heads to keep every core busy."""
+    """Return the number of work-items that divide a head's queries: above 1 if the heads are too few to keep every core
+    busy."""
     shape = call.shape
     workers = _ITEMS_PER_UNIT * runtime.features.compute_units
     partial_bytes = shape.count * shape.s * (tile.padded(shape.d) + tile.padded(shape.e)) * call.itemsize
@@ -135,7 +137,7 @@ def _splits(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> int:
 
 
 def backward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
-    """All gradients in one launch; those of keys and values are reduced from split-K partials if there are few heads."""
+    """Build one launch for all gradients; with few heads, a further one reduces split-K partials of dk and dv."""
     declined = _refusal(call)
     if declined:
         return declined
@@ -144,7 +146,7 @@ def backward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
     splits = _splits(runtime, call, tile)
     whole_vectors = tile.padded(shape.d) == shape.d and tile.padded(shape.e) == shape.e
     partial = splits > 1 or call.dtype.itemsize < call.itemsize or not whole_vectors
-    args: Args = {**packed.args, **call.saved(), "dq": call.gradient("dq"), "splits": splits}
+    args: Args = {**packed.args, **call.saved_forward_args(), "dq": call.gradient("dq"), "splits": splits}
     reductions: list[Launch] = []
     for name, features in (("dk", shape.d), ("dv", shape.e)):
         args[name] = call.gradient(name)
@@ -159,7 +161,7 @@ def backward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
 def _reduction(
     runtime: Runtime, call: AttentionCall, tile: CpuTile, name: str, features: int, partial: Workspace, splits: int
 ) -> Launch:
-    """The launch that adds up the split-K partials of a gradient."""
+    """Build the launch that adds up the split-K partials of a gradient."""
     rows = call.shape.count * call.shape.s
     args: Args = {
         "partial": partial, "out": call.gradient(name), "rows": rows, "length": call.shape.s, "features": features,

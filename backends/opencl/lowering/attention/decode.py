@@ -1,4 +1,5 @@
-"""Flash decoding: attention of a few queries, bound by the memory traffic of keys and values, which are read in place."""
+"""Flash decoding: attention of a few queries, bound by the memory traffic of keys and values, which are read in
+place."""
 
 from __future__ import annotations
 
@@ -12,17 +13,17 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
 _MAX_QUERIES = 4
-"""Queries that the kernel holds in registers; more are the tiled kernels' business."""
+"""Maximum number of queries that the kernel holds in registers; tiled kernels handle more."""
 _MAX_HEAD_SIZE = 256
 """Features that fit into a work-item's registers on a CPU, where it holds whole keys."""
 _WARP_LANES = 16
-"""Work-items of NVIDIA's that share a key, at most: half a warp, whose shuffles sum scores."""
+"""Maximum number of work-items that share a key on NVIDIA's devices: half a warp, whose shuffles sum scores."""
 _MAX_SPLITS = 64
-"""Groups that share a head, at most."""
+"""Maximum number of groups that share a head."""
 _REDUCE_GROUP = 64
-"""Work-items per group of the launch that combines them."""
+"""Work-items per group of the launch that combines the groups' partial results."""
 _PARTIAL_STATISTICS = 2
-"""Reals of a partial result besides its features: the maximum and the sum of exponentials."""
+"""Reals of a partial result in addition to its features: the maximum and the sum of exponentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class DecodeTile:
     keys_per_step: int
     """Keys that each row of a group processes at a time."""
     min_keys: int
-    """Keys of a group, at least, where a head is split."""
+    """Minimum number of keys per group of a split head."""
     groups_per_unit: int
     """Groups per compute unit that saturate its memory bandwidth."""
 
 
 def refusal(call: AttentionCall) -> str:
-    """Why the kernel cannot take a call; empty if it can."""
+    """Return why the kernel cannot take a call; empty if it can."""
     s = call.shape
     if s.t > _MAX_QUERIES:
         return f"{s.t} queries; the kernel takes {_MAX_QUERIES}"
@@ -55,7 +56,7 @@ def refusal(call: AttentionCall) -> str:
 
 
 def choose(runtime: Runtime, call: AttentionCall) -> DecodeTile:
-    """The tile for a device and the features of keys and values."""
+    """Return the tile for a device and the features of keys and values."""
     s = call.shape
     width = runtime.features.vector_width // (call.itemsize // 4)
     while width > 1 and (s.d % width or s.e % width):
@@ -66,7 +67,7 @@ def choose(runtime: Runtime, call: AttentionCall) -> DecodeTile:
     lanes, keys_of_many = power_of_two_at_least(ceil_div(call.head_size, width)), 4
     if runtime.features.tensor_cores:
         most_lanes = _WARP_LANES
-    else:  # other GPUs have registers for two vectors of each key, or for one, and for two keys, of several queries
+    else:  # other GPUs: registers for two vectors of a key with one query, else for one vector each of two keys
         most_lanes, keys_of_many = max(_WARP_LANES, lanes // 2 if s.t == 1 else lanes), 2
     feature_lanes = min(lanes, most_lanes, group // 2)
     keys_per_step = 8 if s.t == 1 else keys_of_many
@@ -74,7 +75,7 @@ def choose(runtime: Runtime, call: AttentionCall) -> DecodeTile:
 
 
 def _split_keys(runtime: Runtime, call: AttentionCall, tile: DecodeTile) -> tuple[int, int]:
-    """How many groups share a head, and the keys of each."""
+    """Return the number of groups that share a head, and the keys per group."""
     s = call.shape
     workers, multiple = tile.groups_per_unit * runtime.features.compute_units, tile.keys_per_step * tile.key_lanes
     split = split_k(s.s, s.count, workers, _MAX_SPLITS, min_terms=tile.min_keys, multiple=multiple, fill=True)
@@ -82,7 +83,7 @@ def _split_keys(runtime: Runtime, call: AttentionCall, tile: DecodeTile) -> tupl
 
 
 def forward(runtime: Runtime, call: AttentionCall, chosen: DecodeTile | None = None) -> Launch | Declined:
-    """The output and the logsumexp, in two launches if heads are split."""
+    """Build the launch of the output and the logsumexp, or two launches if heads are split."""
     reason = refusal(call)
     if reason:
         return Declined(reason)
@@ -96,7 +97,7 @@ def forward(runtime: Runtime, call: AttentionCall, chosen: DecodeTile | None = N
         VALUE_VECTORS=ceil_div(s.e, tile.feature_lanes * tile.width), SPLIT=splits > 1,
         TENSOR_CORES=runtime.features.tensor_cores and call.real == "float",
     )  # fmt: skip
-    partial = Workspace(call.temporary)
+    partial = Workspace(call.first_workspace)
     results: Args = {"partial": partial} if splits > 1 else call.outputs()
     args = {**call.operands(), **results, "keys_per_group": keys_per_group, **call.geometry()}
     group = tile.feature_lanes * tile.key_lanes

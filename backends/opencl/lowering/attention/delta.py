@@ -12,15 +12,16 @@ from polyhal.hal.protocol import Launch
 _LANES = 8
 """Work-items per query."""
 _QUERIES = 32
-"""Queries per group, at most."""
+"""Maximum number of queries per group."""
 
 
 def delta(runtime: Runtime, call: AttentionCall, target: Workspace) -> Launch:
-    """Return a launch of shaders/opencl/attention/delta.cl, which writes statistics to `target`, of `statistics_bytes`."""
+    """Return a launch of shaders/opencl/attention/delta.cl, which writes `statistics_bytes` of statistics to
+    `target`."""
     queries = min(_QUERIES, power_of_two_at_most(runtime.features.max_group_size) // _LANES)
     rows = call.shape.count * call.shape.t
     args = {
-        **call.saved(), "g": call.operand("g")[0], "statistics": target, "rows": rows, "t": call.shape.t,
+        **call.saved_forward_args(), "g": call.operand("g")[0], "statistics": target, "rows": rows, "t": call.shape.t,
         "e": call.shape.e, **call.batch(), **call.strides("g"), **call.result_strides("out"),
     }  # fmt: skip
     definitions: Definitions = {
@@ -32,6 +33,6 @@ def delta(runtime: Runtime, call: AttentionCall, target: Workspace) -> Launch:
 
 
 def statistics_bytes(call: AttentionCall) -> int:
-    """The size of that workspace."""
+    """Return the bytes of the workspace for the statistics."""
     numbers = 4 if mask_kind(call.mask) == 2 else 2
     return numbers * call.shape.count * call.shape.t * call.itemsize

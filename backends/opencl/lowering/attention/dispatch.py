@@ -1,6 +1,6 @@
-"""Attention and its gradient: which kernel takes which call. None of them ever writes the scores to memory.
+"""Attention and its gradient: choice of the kernel for a call. No kernel writes the scores to memory.
 
-GPUs whose local memory is not on the chip decline calls with few scores: products and a softmax take these.
+GPUs whose local memory is not on the chip decline calls with few scores, which run as products and a softmax.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
 _MAX_SCORES = 1 << 24
-"""Bytes of scores up to which they may be written to memory, where staging does not pay."""
+"""Maximum bytes of scores that are written to memory on devices where staging is not faster."""
 
 
 def _attention(
@@ -56,15 +56,15 @@ def _attention_grad(
 
 
 def _unstaged(runtime: Runtime, call: AttentionCall) -> Declined | None:
-    """Why products that read their operands where they are, and write the scores, take a call; None if tiles do."""
+    """Decline a call for which products with operands in place and scores in memory are faster; None to use tiles."""
     scores = call.shape.count * call.shape.t * call.shape.s * call.itemsize
     if runtime.features.local_memory_is_real or scores > _MAX_SCORES:
         return None
-    return Declined("local memory is not on the chip, so staging tiles in it only costs")
+    return Declined("local memory is not on the chip, so staging tiles in it saves nothing")
 
 
 def _mma_tiles(runtime: Runtime, call: AttentionCall) -> MmaTiles | None:
-    """The tiles if the device has matrix units and they can take the call."""
+    """Return the tiles if the device has matrix units and they support the call."""
     if not runtime.features.tensor_cores:
         return None
     chosen = mma.choose(runtime, call)

@@ -1,7 +1,7 @@
-"""Attention on matrix units: a warp makes 16 or 32 rows of scores, which never leave its registers.
+"""Attention on matrix units: a warp computes 16 or 32 rows of scores, which never leave its registers.
 
-16-bit elements are multiplied as they are. Float32 is split into three bfloat16 terms (bf16x3) at precision `high`, and
-rounded to one at `medium`. Where it is split, infinite elements give NaN.
+16-bit elements are multiplied directly. Float32 is split into three bfloat16 terms (bf16x3) at precision `high`, and
+rounded to one at `medium`. Splitting turns infinite elements into NaN.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PANEL = 64
 _BF16_TERMS = {"high": 3, "medium": 1}
 """Bfloat16 terms per float32 element, by precision."""
 _MIN_SPLIT_WORK = 1 << 27
-"""Multiply-adds from which on splitting float32 operands costs less than tensor cores save."""
+"""Minimum multiply-adds for which tensor cores save more time than splitting float32 operands costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class MmaTile:
     stages: int
     """Column blocks in local memory at once (software pipeline)."""
     rows_in_registers: bool
-    """Whether the fragments of the rows' operands stay in registers; only with one term."""
+    """Whether the fragments of row operands stay in registers; only possible with one term."""
     wgmma: bool = False
-    """Whether warpgroups multiply, by Hopper's instructions."""
+    """Whether warpgroups multiply, using Hopper's wgmma."""
     terms: int = 1
     """Bfloat16 terms per element."""
     groups: int = 0
-    """Groups that must fit on a compute unit at once; 0 leaves it to the compiler."""
+    """Groups that must fit on a compute unit at the same time; 0 for the compiler's choice."""
 
     @property
     def rows(self) -> int:
@@ -63,7 +63,7 @@ class MmaTile:
 
     @property
     def group(self) -> int:
-        """Work-items."""
+        """Work-items per group."""
         return _WARP * self.warps
 
     @property
@@ -73,11 +73,11 @@ class MmaTile:
         return Target(groups=self.groups) if self.groups else None
 
     def padded(self, features: int) -> int:
-        """The head size to compile for."""
+        """Return the head size to compile for."""
         return round_up(features, _PANEL) if self.wgmma else padded_head_size(features)
 
     def local_memory(self, call: AttentionCall) -> int:
-        """Bytes of all operands of the rows, and of those of the columns in every stage."""
+        """Return the bytes of all row operands, and of the column operands in every stage."""
         pad = 0 if self.wgmma else _PAD
         qk, v = self.padded(call.shape.d) + pad, self.padded(call.shape.e) + pad
         row = qk if call.forward else qk + v
@@ -100,18 +100,18 @@ class MmaTiles:
     forward: MmaTile
     grad_queries: MmaTile
     grad_keys: MmaTile
-    """For the gradients of keys and values."""
+    """Tile for the gradients of keys and values."""
     fuse_dk_dv: bool = True
     """Whether the accumulators of dk and dv fit into registers at the same time."""
 
     def local_memory(self, call: AttentionCall) -> int:
-        """Bytes of local memory of the kernel that needs most."""
+        """Return the local memory of the kernel that needs most, in bytes."""
         tiles = [self.forward] if call.forward else [self.grad_queries, self.grad_keys]
         return max(tile.local_memory(call) for tile in tiles)
 
 
 _mma = partial(MmaTile, warps=4, rows_in_registers=False)
-# Several warpgroups in a group wait for each other, which is slower.
+# Several warpgroups in one group would wait for each other, which is slower.
 _wgmma = partial(MmaTile, warps=4, row_tiles=1, columns=64, rows_in_registers=False, wgmma=True)
 WGMMA_TILES = {
     64: MmaTiles(_wgmma(stages=2), _wgmma(stages=2), _wgmma(stages=2, groups=3)),
@@ -124,7 +124,7 @@ WGMMA_BF16X3_TILES = {
         _wgmma(warps=8, stages=1, terms=3), _wgmma(stages=1, terms=3), _wgmma(stages=1, terms=3), fuse_dk_dv=False
     ),
 }
-"""The same for float32 as three bfloat16 terms."""
+"""Tiles for float32 as three bfloat16 terms on Hopper, by the largest head size."""
 MMA_TILES = {
     64: MmaTiles(
         MmaTile(warps=4, row_tiles=2, columns=64, stages=2, rows_in_registers=True, groups=2),
@@ -139,18 +139,18 @@ MMA_TILES = {
         _mma(row_tiles=1, columns=32, stages=1), fuse_dk_dv=False,
     ),
 }  # fmt: skip
-"""Tiles for 16-bit elements from Ampere on."""
+"""Tiles for 16-bit elements on Ampere and later."""
 MMA_BF16X3_TILES = {
     64: MmaTiles(
         _mma(row_tiles=1, columns=32, stages=2, terms=3), _mma(row_tiles=1, columns=32, stages=1, terms=3),
         _mma(row_tiles=1, columns=32, stages=1, terms=3),
     )
 }  # fmt: skip
-"""The same for float32 as three bfloat16 terms."""
+"""Tiles for float32 as three bfloat16 terms on Ampere and later."""
 
 
 def choose(runtime: Runtime, call: AttentionCall) -> MmaTiles | Declined:
-    """The tiles for a call, or why the matrix units cannot take it."""
+    """Return the tiles for a call, or the reason why the matrix units do not support it."""
     float32 = call.dtype is dtypes.float32
     terms = 1 if call.dtype in _HALVES else _BF16_TERMS.get(call.precision, 0) if float32 else 0
     if not terms:
@@ -168,14 +168,14 @@ def choose(runtime: Runtime, call: AttentionCall) -> MmaTiles | Declined:
 
 
 def _split(runtime: Runtime, call: AttentionCall, tile: MmaTile, first: int) -> SplitCall:
-    """The call on operands that the units multiply; 16-bit operands stay where they are."""
+    """Return the call on operands that the units multiply; 16-bit operands are used in place."""
     return SplitCall([], call, ()) if call.dtype in _HALVES else split_operands(runtime, call, tile.terms, first)
 
 
 def forward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
-    """The output and the logsumexp in one launch, after those that split the operands."""
+    """Build the launches that split the operands, and one for the output and the logsumexp."""
     tile = tiles.forward
-    split = _split(runtime, call, tile, call.temporary)
+    split = _split(runtime, call, tile, call.first_workspace)
     call = split.call
     args = {**call.operands(), **call.outputs(), **call.geometry()}
     launch = _launch(runtime, "attention/mma", call, tile, tile.definitions(runtime, call), args, call.shape.t)
@@ -183,10 +183,10 @@ def forward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
 
 
 def backward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
-    """The gradients of the queries in one launch, of the keys and values in another, or one each."""
-    statistics = Workspace(call.temporary)
+    """Build a launch for the gradient of queries and one or two for the gradients of keys and values."""
+    statistics = Workspace(call.first_workspace)
     steps: list[Launch] = [delta(runtime, call, statistics)]
-    split = _split(runtime, call, tiles.grad_keys, call.temporary + 1)
+    split = _split(runtime, call, tiles.grad_keys, call.first_workspace + 1)
     workspace = (statistics_bytes(call), *split.workspace)
     call = split.call
     steps += split.launches
@@ -208,7 +208,7 @@ def _launch(
     runtime: Runtime, source: str, call: AttentionCall, tile: MmaTile, definitions: Definitions, args: Args,
     length: int,
 ) -> Launch:  # fmt: skip
-    """A launch of one group per block of rows and head, over `length` rows."""
+    """Build a launch of one group per block of rows and head, over `length` rows."""
     items = (ceil_div(length, tile.rows) * tile.group, call.shape.count)
     target = tile.target if runtime.features.tensor_cores else None
     return runtime.launch(source, definitions, args, items, (tile.group, 1), target=target)

@@ -1,6 +1,6 @@
 """Attention on any GPU: tiles of operands in local memory, a register tile of scores per work-item.
 
-Where GPUs need several groups in their local memory and heads are large, gradients are made of slices of heads.
+On GPUs that need several resident groups per unit, gradients of large heads are computed in slices of features.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _PAD = 4
 
 @dataclass(frozen=True, slots=True)
 class LocalTile:
-    """A group makes `rows` by `columns` scores, a work-item `item_rows` by `item_columns` of them."""
+    """A group computes `rows` by `columns` scores, a work-item `item_rows` by `item_columns` of them."""
 
     rows: int
     columns: int
     item_rows: int
     item_columns: int
     slice: int = 0
-    """Features of a head in local memory at once; 0: all. Only gradients are made of slices."""
+    """Features of a head in local memory at once; 0 for all. Only gradients are sliced."""
 
     @property
     def lanes_x(self) -> int:
@@ -46,15 +46,15 @@ class LocalTile:
 
     @property
     def group(self) -> int:
-        """Work-items."""
+        """Work-items per group."""
         return self.lanes_y * self.lanes_x
 
     def registers(self, features: int) -> int:
-        """Reals that a work-item holds if it accumulates rows of so many features."""
+        """Return the reals that a work-item holds when it accumulates rows of `features` features."""
         return self.item_rows * (self.item_columns + round_up(ceil_div(features, self.lanes_x), 4))
 
     def all_registers(self, features: int, accumulated: int) -> int:
-        """Predict the registers that a work-item takes in float32, with so many accumulated features per row of results."""
+        """Predict the registers of a work-item in float32, with `accumulated` features per row of results."""
         if self.item_rows == 1:
             return self.registers(accumulated) + 4 * (self.item_columns + 1) + _OTHER_REGISTERS_OF_ROW
         operands = 4 * max(self.item_columns + 1, self.item_rows + 4)
@@ -66,42 +66,45 @@ FORWARD = (
     LocalTile(128, 64, 8, 8), LocalTile(64, 64, 4, 8), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4),
     LocalTile(32, 16, 4, 2), LocalTile(16, 16, 2, 2),
 )  # fmt: skip
-"""By preference: the first one that fits into the device's local memory and registers is used."""
+"""Candidates in order of preference: the first one that fits into the device's local memory and registers is used."""
 BACKWARD = (
     LocalTile(64, 64, 8, 4), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4), LocalTile(32, 16, 2, 4),
     LocalTile(16, 16, 2, 2),
 )  # fmt: skip
-"""The same for gradients, which hold two operands of the rows and of the columns."""
+"""Candidates for gradients, which hold two operands each for rows and columns."""
 FORWARD_IN_WAVES = (
     *FORWARD[:2], LocalTile(64, 32, 2, 4), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4), LocalTile(32, 32, 2, 2),
     LocalTile(32, 16, 4, 2), LocalTile(32, 16, 2, 1), LocalTile(16, 32, 1, 2), LocalTile(16, 16, 2, 2), LocalTile(16, 16, 1, 1),
 )  # fmt: skip
-"""The same for devices whose units need several waves each to hide latency: tiles that spread local memory over more items."""
+"""Candidates for devices whose SIMD units need several waves to hide latency: less local memory per work-item."""
 BACKWARD_IN_WAVES = (
     LocalTile(64, 64, 8, 4), LocalTile(64, 32, 4, 4), LocalTile(64, 32, 2, 4), LocalTile(32, 32, 4, 4), LocalTile(32, 32, 2, 2),
     LocalTile(32, 16, 2, 4), LocalTile(32, 16, 2, 1), LocalTile(32, 16, 1, 2), LocalTile(16, 16, 2, 2), LocalTile(16, 16, 1, 1),
     LocalTile(32, 32, 2, 2, slice=64), LocalTile(32, 16, 2, 1, slice=64), LocalTile(16, 32, 1, 1, slice=128),
     LocalTile(16, 16, 1, 1, slice=64),
 )  # fmt: skip
-"""The same for gradients; slices of heads are for heads of which more leave no room."""
+"""Candidates for gradients on such devices; sliced tiles are for heads that do not fit as a whole."""
 _OTHER_REGISTERS = 40
-"""Registers that hold no scores, accumulators, operands or elements on their way to local memory; fitted to AMD's compiler."""
+"""Registers for anything but scores, accumulators, operands and elements in flight to local memory; fitted to AMD's
+compiler."""
 _OTHER_REGISTERS_OF_ROW = 30
-"""The same of tiles of one row per work-item, fitted to a compiler that makes eight lanes of sixteen with over 56 registers."""
+"""Other registers of tiles with one row per work-item, fitted to a compiler that halves its 16 lanes above 56
+registers."""
 _NEAR = 1 << 22
-"""Strides of rows and features below which offsets in a tile are numbers of 32 bits."""
+"""Exclusive maximum of row and feature strides for which offsets in a tile are 32-bit numbers."""
 _REGISTERS = 136
 """Reals of accumulators and scores that a work-item may hold without spilling."""
 
 
 def forward_elements(tile: LocalTile, features: int, values: int) -> int:
-    """Return the numbers that a group of attention/tiles.cl has in local memory."""
+    """Return the count of elements that a group of attention/tiles.cl has in local memory."""
     pitch = features + _PAD
     return (tile.rows + tile.columns) * pitch + tile.columns * (values + _PAD) + tile.rows * (tile.columns + _PAD)
 
 
 def backward_elements(tile: LocalTile, features: int, values: int) -> int:
-    """Return the numbers that a group of attention/tiles_grad.cl or sliced_tiles_grad.cl has in local memory."""
+    """Return the count of elements that a group of attention/tiles_grad.cl or sliced_tiles_grad.cl has in local
+    memory."""
     if tile.slice:
         return tile.rows * (max(tile.slice, tile.columns) + _PAD) + tile.columns * (tile.slice + _PAD)
     pitches = features + values + 2 * _PAD
@@ -115,7 +118,7 @@ def _choose(
     elements: Callable[[LocalTile, int, int], int],
     accumulated: int,
 ) -> LocalTile | Declined:
-    """The first candidate that fits, or that leaves as many waves as the architecture needs.
+    """Return the first candidate that fits and leaves as many waves as the architecture needs.
 
     `accumulated` is the number of features per row of the results.
     """
@@ -156,7 +159,7 @@ def _definitions(runtime: Runtime, call: AttentionCall, tile: LocalTile) -> Defi
 def forward(
     runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] | None = None
 ) -> Launch | Declined:
-    """The output and the logsumexp in one launch."""
+    """Build one launch for the output and the logsumexp."""
     candidates = candidates or (FORWARD if runtime.features.architecture is None else FORWARD_IN_WAVES)
     tile = _choose(runtime, call, candidates, forward_elements, padded_head_size(call.shape.e))
     if isinstance(tile, Declined):
@@ -176,7 +179,7 @@ def _grad_args(call: AttentionCall, statistics: Workspace, results: Sequence[str
 def _fused(
     runtime: Runtime, call: AttentionCall, statistics: Workspace, candidates: Sequence[LocalTile]
 ) -> Launch | None:
-    """All gradients in one launch that adds dq atomically; None if no tile suits it."""
+    """Build one launch for all gradients, which adds dq atomically; None if no tile fits."""
     features, values = padded_head_size(call.shape.d), padded_head_size(call.shape.e)
     suited = [tile for tile in candidates if not tile.slice and tile.columns % (4 * tile.lanes_y) == 0]
     tile = _choose(runtime, call, suited, backward_elements, features + values) if suited else None
@@ -195,15 +198,15 @@ def _fused(
 def backward(
     runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] | None = None, fuse_dq: bool = False
 ) -> Launch | Declined:
-    """The gradients of the queries in one launch, of the keys and values in another.
+    """Build a launch for the gradient of queries and one for the gradients of keys and values.
 
-    With `fuse_dq` all in one launch with five products instead of seven. It adds dq atomically, in no fixed order: float32
-    only.
+    With `fuse_dq`, build one launch for all, with five products instead of seven. It adds dq atomically, in no fixed
+    order: float32 only.
     """
     shape = call.shape
     candidates = candidates or (BACKWARD if runtime.features.architecture is None else BACKWARD_IN_WAVES)
     features, values = padded_head_size(shape.d), padded_head_size(shape.e)
-    statistics = Workspace(call.temporary)
+    statistics = Workspace(call.first_workspace)
     workspace = (statistics_bytes(call),)
     steps: list[Launch] = [delta(runtime, call, statistics)]
     fused = _fused(runtime, call, statistics, candidates) if fuse_dq else None

@@ -1,4 +1,4 @@
-"""Exchanges: every member of a group writes parts of a vector to the windows of the others."""
+"""Exchanges: every participant writes parts of a vector to the windows of all others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.protocol import Launch
 
 MOST_MEMBERS = 16
-"""More would take more parameters than every device has room for."""
+"""Maximum number of participants: the parameters of more exceed some devices' limit."""
 _LINE = 128
-"""Bytes of the flags of a channel."""
+"""Bytes of a channel's flags, one cache line."""
 VECTOR = 16
 """Bytes that a work-item moves at once."""
 _UNITS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "ulong2"}
@@ -23,16 +23,16 @@ class Geometry(NamedTuple):
     """How an exchange is divided among work-groups."""
 
     channels: int
-    """Work-groups, each with slots of its own."""
+    """Work-groups, each with its own slots."""
     group: int
-    """Work-items of each."""
+    """Work-items per work-group."""
     slot: int
-    """Bytes that a channel writes to another member in a step."""
+    """Bytes that a channel writes to another participant in a step."""
     batch: int = 4
     """Vectors that a work-item reads before it writes them."""
 
     def window_bytes(self, members: int) -> int:
-        """Bytes of the window of each of so many members."""
+        """Return the bytes of each participant's window for `members` participants."""
         return (self.channels + 1) * _LINE + self.channels * 2 * (members - 1) * self.slot
 
 
@@ -47,20 +47,20 @@ NOTHING = Range(0, 0)
 
 
 class Exchange(NamedTuple):
-    """What one member does."""
+    """One participant's part of an exchange."""
 
     send: tuple[Range, ...]
-    """What it sends to each member, and what it has of its own part: ranges of its source."""
+    """Ranges of the source that it sends to each participant; at its own index, its contribution to its own part."""
     receive: tuple[Range, ...]
-    """Where it puts what comes from each member, and its own part: ranges of its target."""
+    """Ranges of the target for the data from each participant; at its own index, the range of its own part."""
     longest: int
-    """Elements of the longest range that any member sends."""
+    """Elements of the longest range that any participant sends."""
     operation: str = ""
-    """Combines the parts of all members: sum, largest or smallest. Without one they are only moved."""
+    """Reduction of the participants' contributions: sum, largest or smallest; empty if data is only moved."""
     gathers: bool = True
-    """Whether members receive; those that combine need not."""
+    """Whether participants receive the parts of others; False if reduced parts stay with their owners."""
     result_start: int = 0
-    """Where the combination of this member's part lies in the target."""
+    """Start of this participant's reduced part in the target."""
 
 
 def build(
@@ -74,13 +74,15 @@ def build(
     seconds: float,
     fatal: bool,
 ) -> Launch:
-    """Build a launch (source, target, windows) of member `me`; `aligned` says that all parts begin at multiples of 16 bytes.
+    """Build a launch (source, target, windows) of participant `me`; `aligned` says that all parts begin at multiples of
+    16 bytes.
 
-    If the others have not taken part after so many seconds, the device gives up if that is `fatal`, else the result is wrong.
+    If other participants are missing after the given seconds, a `fatal` launch stops the device, else the result is
+    wrong.
     """
     channels, group, slot, batch = geometry
     size, numbers = dtype.itemsize, range(len(exchange.send))
-    # Copies depend on the size of elements alone.
+    # Copies depend only on the size of elements.
     combined = dtype.name if exchange.operation and dtype.kind != "bool" else "uint8"
     definitions: dict[str, str | int | bool] = {
         "DTYPE": combined, "UNIT": _UNITS[size], "LANES": VECTOR // size, "ALIGNED": aligned,
@@ -104,5 +106,5 @@ def build(
     return runtime.launch("collective/exchange", definitions, args, (groups * group,), (group,))
 
 
-# Not in the table of lowerings: communicators launch it, who know the windows.
+# Not in the table of lowerings: communicators, which own the windows, launch it.
 LOWERINGS = {"collective": build}

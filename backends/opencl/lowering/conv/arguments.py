@@ -12,11 +12,12 @@ from polyhal.hal.layout import Spec
 Args = dict[str, Argument]
 
 POSITION_LIMIT = 1 << 14
-"""Positions in an image and displacements are below this: two of them share a word (PIXEL_AT of conv/geometry.h)."""
+"""Exclusive maximum of positions and displacements in an image: two of them share a word (PIXEL_AT of
+conv/geometry.h)."""
 
 
 def geometry_args(p: Correlation) -> Args:
-    """The members of ConvGeometry."""
+    """Return the members of ConvGeometry."""
     return {
         "m": p.m, "n": p.n, "k": p.k, "a_group": p.a_group, "a_row": p.a_row,
         "a_term0": p.a_terms[0], "a_term1": p.a_terms[1], "a_term2": p.a_terms[2],
@@ -34,7 +35,7 @@ class OutputIndex:
     """Where the results of a product are stored: the members of OutputGeometry."""
 
     strides: tuple[int, int, int, int, int]
-    """Group, image, channel, down, across."""
+    """Strides of group, image, channel, row and column."""
     lines: Pair
     """Lines per image, and columns of the product per line."""
     channels: int
@@ -54,7 +55,7 @@ class OutputIndex:
 
 
 def output_index(p: Correlation) -> OutputIndex:
-    """The output of a product of one phase."""
+    """Return the output index of a product of one phase."""
     image, down, across = p.out_columns
     return OutputIndex(
         (p.out_group, image, p.out_row, down, across), p.column_lengths, p.m, (1, 1), p.column_lengths
@@ -62,7 +63,7 @@ def output_index(p: Correlation) -> OutputIndex:
 
 
 def stores_together(p: Correlation, out: Spec, count: int) -> bool:
-    """Whether any `count` columns from a multiple of it on are contiguous in the output, at an address aligned to them."""
+    """Return whether every aligned run of `count` columns is contiguous and aligned in the output."""
     image, down, across = p.out_columns
     distances = (math.prod(p.column_lengths), image, p.out_row, p.out_group, p.out_offset)
     contiguous = across == 1 and down == p.column_lengths[1]

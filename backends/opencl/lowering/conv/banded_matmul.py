@@ -14,7 +14,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _FEW_TAPS = 16
-"""Loops over so many taps are unrolled, at the cost of a program for each number."""
+"""Maximum number of taps whose loops are unrolled, at the cost of one program per number."""
 
 
 def _banded_matmul(
@@ -30,7 +30,7 @@ def _banded_matmul(
         return Declined("x and the weights differ in precision")
     merged = outer_axis_inner(x, params["axis"])
     if merged is None:
-        return Declined("the axes beside the resampled one cannot be merged")
+        return Declined("the axes other than the resampled one cannot be merged")
     (outer, _, inner), strides = merged
     rows, taps = weights.shape
     if max(rows, inner, outer) >= 1 << 31:

@@ -14,13 +14,14 @@ from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _MAX_TAPS = 4
-"""Taps of an axis up to which it pays to read the elements of the other axis anew for each."""
+"""Maximum taps of an axis for which re-reading the elements of the other axis for each tap is faster than two
+passes."""
 _MAX_PLANES = 65535
-"""Planes that a range takes on every driver."""
+"""Maximum planes along a launch axis that every driver supports."""
 _ROWS_EACH = {True: 64, False: 8}
-"""Rows of a work-item, on CPUs and on GPUs."""
+"""Rows per work-item, on CPUs and on GPUs."""
 _LANES = 4
-"""Columns of a work-item of a GPU."""
+"""Columns per work-item of a GPU."""
 
 
 def _banded_planes(

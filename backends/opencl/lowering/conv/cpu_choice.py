@@ -1,8 +1,7 @@
-"""Whether a convolution on a CPU is faster as one matrix product of the columns of all images (cpu_im2col) than image by
-image.
+"""Choice between one matrix product over the columns of all images (cpu_im2col) and a product per image, on CPUs.
 
-Times are relative: a multiply-add of a matrix product takes 1, without what its tiles waste. They were measured on a core
-with AVX-512 (AMD Zen 4).
+Times are relative to a multiply-add of a matrix product without padding of tiles. They were measured on a core with
+AVX-512 (AMD Zen 4).
 """
 
 from __future__ import annotations
@@ -21,41 +20,42 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 
 _MAX_COLUMN_BYTES = 1 << 25
-"""Columns in memory, at most."""
+"""Maximum bytes of columns in memory."""
 _MAX_PLACES = 1 << 15
-"""Taps times pixels, at most: launches have a table of them."""
+"""Maximum of taps times pixels: launches have a table with an entry for each."""
 _MOVE = 8
 """Time to move a pixel to or from a column."""
 _FAR_MOVE = 16
-"""The same for weight gradients, whose columns are those that seldom stay in a cache."""
+"""Time to move a pixel for weight gradients, whose columns seldom stay in a cache."""
 _PACK = 40
-"""Time in which kernels that work image by image pack a weight."""
+"""Time in which the kernels that process single images pack a weight."""
 _BY_IMAGE, _GRAD_BY_IMAGE = 1.08, 1.28
-"""Time per multiply-add of those kernels, and of the one for weight gradients."""
+"""Time per multiply-add of the kernels that process single images, and of their kernel for weight gradients."""
 _RESULTS_PER_UNIT = 1 << 12
-"""Weights per compute unit from which on products for their gradient keep all units busy."""
+"""Minimum weights per compute unit for which products for their gradient keep all units busy."""
 
 
-def forward_pays(runtime: Runtime, c: Convolution) -> bool:
-    """Whether the product takes a convolution, and is faster."""
+def prefers_im2col_forward(runtime: Runtime, c: Convolution) -> bool:
+    """Return whether the product supports a convolution and is faster."""
     g = c.geometry
     time = _product_time(runtime, c, g.filters, g.images * g.pixels, _MOVE)
-    return _takes(c, c.second) and time < _by_image(runtime, c, g.filters, [(*g.result, 1.0)])
+    return _supports(c, c.second) and time < _by_image(runtime, c, g.filters, [(*g.result, 1.0)])
 
 
-def input_grad_pays(runtime: Runtime, c: Convolution) -> bool:
-    """Whether the product takes an input gradient, and is faster."""
+def prefers_im2col_input_grad(runtime: Runtime, c: Convolution) -> bool:
+    """Return whether the product supports an input gradient and is faster."""
     g = c.geometry
     down, across = ([ceil_div(n - i, s) for i in range(min(s, n))] for n, s in zip(g.size, g.stride, strict=True))
     phases = [(y, x, 1 / len(down) / len(across)) for y in down for x in across]
     time = _product_time(runtime, c, g.taps, g.images * g.pixels, _MOVE)
-    return _takes(c, c.second) and time < _by_image(runtime, c, g.channels, phases)
+    return _supports(c, c.second) and time < _by_image(runtime, c, g.channels, phases)
 
 
-def weight_grad_pays(runtime: Runtime, c: Convolution) -> bool:
-    """Whether the product takes a weight gradient, and is faster. It cannot split sums over many pixels among cores."""
+def prefers_im2col_weight_grad(runtime: Runtime, c: Convolution) -> bool:
+    """Return whether the product supports a weight gradient and is faster. It has no split-K for sums over many
+    pixels."""
     g = c.geometry
-    if not _takes(c, c.out) or g.groups * g.filters * g.taps < _RESULTS_PER_UNIT * runtime.features.compute_units:
+    if not _supports(c, c.out) or g.groups * g.filters * g.taps < _RESULTS_PER_UNIT * runtime.features.compute_units:
         return False
     width = lanes(runtime, real_type(c.out.dtype))
     planes, _ = input_planes(g, width)
@@ -67,8 +67,8 @@ def weight_grad_pays(runtime: Runtime, c: Convolution) -> bool:
     return _product_time(runtime, c, g.filters, g.taps, _FAR_MOVE) < by_image
 
 
-def _takes(c: Convolution, weight: Spec) -> bool:
-    """Whether the product takes these operands."""
+def _supports(c: Convolution, weight: Spec) -> bool:
+    """Return whether the product supports these operands."""
     g, out = c.geometry, c.out
     columns = g.images * g.groups * g.pixels * g.taps * out.dtype.itemsize
     _, channel, row, column = weight.strides
@@ -78,13 +78,16 @@ def _takes(c: Convolution, weight: Spec) -> bool:
 
 
 def _product_time(runtime: Runtime, c: Convolution, m: int, n: int, move: int) -> float:
-    """Time per multiply-add of a product of m x n sums, and of moving pixels to or from columns."""
+    """Return the time per multiply-add of a product of m x n sums, including moves of pixels to or from columns."""
     time = tile_time(runtime, itemsize(real_type(c.out.dtype)), m, n) / (m * n)
     return time + move / c.geometry.filters + move / c.geometry.taps
 
 
 def _by_image(runtime: Runtime, c: Convolution, rows: int, phases: Sequence[tuple[int, int, float]]) -> float:
-    """Time per multiply-add of kernels that make `rows` rows of each image; `phases` are heights, widths and shares of them."""
+    """Return the time per multiply-add of kernels that compute `rows` rows per image.
+
+    `phases` are their heights, widths and fractions of the work.
+    """
     g, size = c.geometry, itemsize(real_type(c.out.dtype))
     time = 0.0
     for down, across, share in phases:

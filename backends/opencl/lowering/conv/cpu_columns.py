@@ -1,7 +1,7 @@
 """Launches between images and the columns of matrices on CPUs: im2col, and its transposed operation, col2im.
 
-Which pixel each tap of each result reads is the same for all images and channels. Results whose pixels are neighbours, as most
-are with a stride of 1, are moved as vectors.
+The pixel indices that taps read are equal for all images and channels. Results with adjacent pixels, as most have at a
+stride of 1, are moved as vectors.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from polyhal.hal.protocol import Launch
 _ITEMS_PER_UNIT = 8
 """Work-items per compute unit."""
 _WIDTHS = (16, 8, 4)
-"""Elements that are moved at a time where that is possible."""
+"""Vector widths of moves, in elements, widest first."""
 _ELEMENTS = {2: "ushort", 4: "uint", 8: "ulong"}
 """Unsigned integers by their size."""
 
 _Line = list[int | None]
-"""Where the elements of a line come from; None for zeros."""
+"""Source index of each element of a line; None for zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Which pixel each tap of each result reads."""
+    """The pixels that each tap of each result reads."""
 
     size: Pair
     result: Pair
@@ -57,7 +57,7 @@ class Windows:
         return math.prod(self.size)
 
     def pixels_read(self, row: int, column: int) -> list[_Line]:
-        """For each tap the pixel that each result reads, in a plane with these strides."""
+        """Return, for each tap, the offset of the pixel that each result reads in a plane with these strides."""
         down, across = self._axis(0), self._axis(1)
         return [
             [None if y is None or x is None else y * row + x * column for y in ys for x in xs]
@@ -65,7 +65,7 @@ class Windows:
         ]  # fmt: skip
 
     def results_made(self, tap_stride: int) -> list[_Line]:
-        """For each tap the result that reads each pixel, if the results of different taps are so far apart."""
+        """Return, for each tap, the index of the result that reads each pixel; lines of taps are `tap_stride` long."""
         lines: list[_Line] = []
         for tap, read in enumerate(self.pixels_read(self.size[1], 1)):
             line: _Line = [None] * self.pixels
@@ -83,17 +83,17 @@ class Windows:
 
 
 def windows(g: Geometry) -> Windows:
-    """The windows of a convolution."""
+    """Return the windows of a convolution."""
     return Windows(g.size, g.result, g.kernel, g.stride, g.padding, g.dilation)
 
 
 def pixels_alone(size: Pair) -> Windows:
-    """Windows of one pixel, with which images only change their order in memory."""
+    """Return windows of one pixel, with which im2col and col2im only change the order of images in memory."""
     return Windows(size, size, (1, 1), (1, 1), (0, 0), (1, 1))
 
 
 def im2col(runtime: Runtime, images: Spec, tensor: int, workspace: int, w: Windows) -> tuple[Launch, int]:
-    """The launch that writes the columns of the images in argument `tensor` to a workspace, and their bytes."""
+    """Build the launch that writes the columns of the images in argument `tensor` to a workspace, and their bytes."""
     count, channels = images.shape[:2]
     x_image, x_channel, x_row, x_column = images.strides
     size = images.dtype.itemsize
@@ -115,7 +115,7 @@ def im2col(runtime: Runtime, images: Spec, tensor: int, workspace: int, w: Windo
 
 
 def col2im(runtime: Runtime, workspace: int, out: Spec, target: int, w: Windows, bias: int | None) -> Launch:
-    """The launch that sums the columns in a workspace to images in argument `target`, which are contiguous."""
+    """Build the launch that sums the columns in a workspace to images in argument `target`, which are contiguous."""
     count, channels = out.shape[:2]
     real = real_type(out.dtype)
     pattern = "SPREAD" if w.stride[1] == 2 else ""
@@ -146,17 +146,17 @@ def col2im(runtime: Runtime, workspace: int, out: Spec, target: int, w: Windows,
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Neighbouring elements of a line that come from neighbours, or are zeros."""
+    """Adjacent elements of a line that have adjacent sources or are zeros."""
 
     start: int
     place: int
-    """Where the first one comes from, or would if it were no zero."""
+    """Source index of the first element (virtual if it is padding)."""
     inside: int
-    """A bit for each element that is no zero."""
+    """Bit mask of the elements that are not padding."""
 
 
 _PLACES: dict[str, Callable[[int], int]] = {"": lambda i: i, "SKIP": lambda i: 2 * i, "SPREAD": lambda i: i // 2}
-"""Where element i of a chunk comes from, after the first (see conv/cpu_gather.h)."""
+"""Source index of element i of a chunk, relative to the first element's, by access pattern (see conv/cpu_gather.h)."""
 
 
 def _definition(pattern: str, width: int) -> dict[str, str | int | bool]:
@@ -164,8 +164,10 @@ def _definition(pattern: str, width: int) -> dict[str, str | int | bool]:
 
 
 def _split(lines: Sequence[_Line], row: int, limit: int, pattern: str) -> tuple[int, list[list[_Chunk]]]:
-    """Split lines into chunks as wide as possible, up to `limit`: the width, and the chunks of each line, which overlap at
-    ends of rows of `row` elements or of lines."""
+    """Split lines into chunks as wide as possible, up to `limit`, and return the width and the chunks of each line.
+
+    Chunks overlap at the ends of rows of `row` elements, or of lines.
+   """
     length = len(lines[0])
     for width in (w for w in _WIDTHS if w <= limit):
         for span in (s for s in (length, row) if s >= width):
@@ -177,7 +179,7 @@ def _split(lines: Sequence[_Line], row: int, limit: int, pattern: str) -> tuple[
 
 
 def _chunk(line: _Line, start: int, width: int, pattern: str) -> _Chunk | None:
-    """The chunk of a line; None if its elements do not come from places of this pattern."""
+    """Return the chunk of a line; None if its elements do not follow this access pattern."""
     found = [(i, at) for i, at in enumerate(line[start : start + width]) if at is not None]
     places = {at - _PLACES[pattern](i) for i, at in found}
     if len(places) > 1:

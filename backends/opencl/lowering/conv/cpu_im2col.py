@@ -1,7 +1,8 @@
-"""Convolution and its gradients on CPUs as matrix products of weights in place and columns of pixels in memory (im2col).
+"""Convolution and its gradients on CPUs as matrix products of weights in place and columns of pixels in memory
+(im2col).
 
-The columns are those of all images, so vectors are full however small the planes are. The weights are read once, from where
-they are: with many channels of few pixels, they are most of the memory.
+The columns of all images form one matrix, so vectors are full however small the planes are. The weights are read once
+and in place: with many channels of few pixels, they are most of the memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from polyhal.hal.protocol import Launch
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch:
-    """The convolution, with its bias."""
+    """Build the launches of the convolution, with its bias."""
     g, weight, sums = c.geometry, c.second, _sums_dtype(c)
     columns, rows, n = c.target + 1, c.target + 2, g.images * g.pixels
     gather, column_bytes = im2col(runtime, c.first, 0, columns, windows(g))
@@ -30,7 +31,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch:
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
-    """The input gradient."""
+    """Build the launches of the input gradient."""
     g, weight, sums = c.geometry, c.second, _sums_dtype(c)
     grads, columns, n = c.target + 1, c.target + 2, g.images * g.pixels
     gather, grad_bytes = im2col(runtime, c.first, 0, grads, pixels_alone(g.result))
@@ -42,7 +43,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
-    """The weight gradient."""
+    """Build the launches of the weight gradient."""
     g = c.geometry
     grads, columns, n = c.target + 1, c.target + 2, g.images * g.pixels
     gather, grad_bytes = im2col(runtime, c.first, 0, grads, pixels_alone(g.result))
@@ -57,14 +58,14 @@ def _sums_dtype(c: Convolution) -> DType:
 
 
 def _lines(workspace: int, lines: int, length: int) -> Matrix:
-    """The matrices of all groups in a workspace."""
+    """Return the matrices of all groups in a workspace."""
     return Matrix(workspace, length, 1, (0, 0, lines * length))
 
 
 def _product(
     runtime: Runtime, c: Convolution, shape: tuple[int, int, int], left: Matrix, right: Matrix, out: int, dtype: DType
 ) -> Launch:
-    """The product of all groups, of shape (m, n, k); arguments after the result are workspaces."""
+    """Build the launch of all groups' products, of shape (m, n, k); arguments after the result are workspaces."""
     m, n, k = shape
     result = Matrix(out, n, 1, (0, 0, m * n))
     p = Product((1, 1, c.geometry.groups), m, n, k, left, right, result, c.out.dtype, dtype, None, c.target + 3)

@@ -1,4 +1,4 @@
-"""Convolution and input gradient on CPUs as matrix products, of weights and the pixels that each tap reads (im2col)."""
+"""Convolution and input gradient on CPUs as matrix products of weights and columns of pixels (im2col)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 _KC = 128
-"""Terms per pass, at most: the pixels of a tile then stay in the first-level cache."""
+"""Maximum terms per pass: the pixels of a tile then stay in the first-level cache."""
 _WEIGHTS_BYTES = 1 << 20
-"""Weights that a work-item streams through, at most: they stay in the second-level cache for its next tile."""
+"""Maximum bytes of weights that a work-item streams through: they stay in the second-level cache for its next tile."""
 _MIN_ROWS = 32
-"""Filters from which on packing the pixels of each tap pays."""
+"""Minimum number of filters for which packing the pixels of each tap is faster."""
 _MIN_ACROSS = 8
-"""Width of a result from which on packing several taps pays: every row of it is copied separately."""
+"""Minimum width of a result for which packing several taps is faster: each of its rows is copied separately."""
 
 
-def pays(p: Product, stride: Pair, phases: Sequence[Phase]) -> bool:
-    """Whether this kernel takes a product, and is faster than one from tap planes."""
+def is_faster(p: Product, stride: Pair, phases: Sequence[Phase]) -> bool:
+    """Return whether this kernel supports a product and is faster than the kernel on tap planes."""
     if stride[1] > 2 or p.images.strides[3] != 1 or min(p.images.strides) < 0:
         return False
     taps, across = max(len(phase.taps) for phase in phases), min(phase.across for phase in phases)
@@ -40,26 +40,30 @@ def pays(p: Product, stride: Pair, phases: Sequence[Phase]) -> bool:
 
 
 def worth_packing(rows: int, taps: int, across: int) -> bool:
-    """Whether packing the pixels of each tap pays for that many filters, taps and results beside each other."""
+    """Return whether packing the pixels of each tap is faster for that many filters, taps and results per row."""
     return rows >= _MIN_ROWS and (taps == 1 or across >= _MIN_ACROSS)
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:
-    """The convolution, with its bias; None if this kernel is slower."""
+    """Build the launch of the convolution, with its bias; None if this kernel is slower."""
     g, p = c.geometry, forward_product(c)
     _, phase = input_planes(g, 0)
-    return _multiply(runtime, p, g.size, g.stride, [phase]) if pays(p, g.stride, [phase]) else None
+    return _multiply(runtime, p, g.size, g.stride, [phase]) if is_faster(p, g.stride, [phase]) else None
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
-    """The input gradient, one phase per remainder of a pixel's coordinates by the stride; None if this kernel is slower."""
+    """Build the launch of the input gradient, one phase per remainder of a pixel's coordinates by the stride.
+
+    None if this kernel is slower.
+    """
     g, p = c.geometry, input_grad_product(c)
     _, phases = input_grad_planes(g, 0)
-    return _multiply(runtime, p, g.result, (1, 1), phases) if pays(p, (1, 1), phases) else None
+    return _multiply(runtime, p, g.result, (1, 1), phases) if is_faster(p, (1, 1), phases) else None
 
 
 def _multiply(runtime: Runtime, p: Product, size: Pair, stride: Pair, phases: Sequence[Phase]) -> Launch:
-    """The product with images of `size`, whose pixels are `stride` apart for neighbouring results."""
+    """Build the launch of the product with images of `size`, in which adjacent results read pixels at distance
+    `stride`."""
     g, w = p.geometry, p.weights
     tile = register_tile(runtime, itemsize(p.real), w.rows, max(phase.down * phase.across for phase in phases))
     pack, weight_bytes = packed_weights(runtime, p, phases, tile)

@@ -1,4 +1,4 @@
-"""Operands of convolutions on CPUs: images as tap planes, the weight tensor, and the vectors that sums are made in."""
+"""Operands of convolutions on CPUs: images as tap planes, the weight tensor, and the vector type of sums."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from polyhal.hal.protocol import Launch
 PACK_COST = 16
 """Cost of packing a pixel, in multiply-adds."""
 CACHED_PLANES_BYTES = 1 << 19
-"""Largest planes that the work-item that multiplies packs itself: they stay in the second-level cache."""
+"""Maximum bytes of planes that a multiplying work-item packs itself: they stay in the second-level cache."""
 _ITEMS_PER_UNIT = 4
-"""Work-items per compute unit, so that none waits long for another."""
+"""Work-items per compute unit, for load balance."""
 _PACK_ITEMS_PER_UNIT = 64
-"""Work-items that pack images, per compute unit, at most: starting one costs as much as some rows of a small image."""
+"""Maximum work-items per compute unit that pack images: starting one costs as much as some rows of a small image."""
 _AVX512_FLOATS = 16
 """Floats in a register of AVX-512."""
 BAND = 8
 """Rows of a plane, or channels of the weights, that a work-item packs."""
 _SHORT_PLANE = 2048
-"""Pixels of a plane up to which one work-item packs all rows."""
+"""Maximum pixels of a plane whose rows one work-item packs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """Images as tap planes: their memory, the strides of images and channels, and the launch and bytes of the packing."""
+    """Images as tap planes: their memory, the strides of images and channels, and the launch and bytes of the
+    packing."""
 
     memory: Tensor | Workspace
     image: int
@@ -44,14 +45,14 @@ class Planes:
 
 
 def planes_in_place(images: Spec, tensor: int) -> Planes:
-    """Images in argument `tensor` that have the layout of planes already."""
+    """Return images in argument `tensor` that already have the layout of planes."""
     return Planes(Tensor(tensor), images.strides[0], images.strides[1])
 
 
 def packed_planes(
     runtime: Runtime, images: Spec, tensor: int, workspace: int, planes: TapPlanes, real: str, *, beyond: int = 0
 ) -> Planes:
-    """The images in argument `tensor`, packed to a workspace; a kernel may read `beyond` pixels past its end."""
+    """Return the images in argument `tensor`, packed to a workspace; a kernel may read `beyond` pixels past its end."""
     count, channels = images.shape[:2]
     band = planes.rows if planes.length <= _SHORT_PLANE else BAND
     bands = len(planes.tops) * len(planes.lefts) * ceil_div(planes.rows, band)
@@ -73,7 +74,7 @@ def packed_planes(
 
 
 def layout_table(planes: TapPlanes) -> Table:
-    """`layout` of conv/tap_planes.h."""
+    """Return the table `layout` of conv/tap_planes.h."""
     counts = len(planes.tops), len(planes.lefts)
     return Table(
         (*planes.size, planes.rows, planes.pitch, planes.length, *counts, *planes.stride, *planes.tops, *planes.lefts)
@@ -82,7 +83,7 @@ def layout_table(planes: TapPlanes) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weight tensor in argument `tensor`, as rows of results, channels that are summed over, and taps."""
+    """The weight tensor in argument `tensor`, with axes (rows of results, channels of the sum, taps)."""
 
     spec: Spec
     tensor: int
@@ -95,8 +96,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Weights times the pixels that they apply to: the images in argument 0, the result in argument `target`, workspaces
-    after it."""
+    """Product of weights and pixels: images in argument 0, the result in argument `target`, then workspaces."""
 
     geometry: Geometry
     images: Spec
@@ -112,26 +112,26 @@ class Product:
 
     @property
     def count(self) -> int:
-        """Images of all groups."""
+        """Number of images times groups."""
         return self.geometry.images * self.geometry.groups
 
 
 def forward_product(c: Convolution) -> Product:
-    """The convolution, with its bias."""
+    """Return the product of a convolution, with its bias."""
     g, steps = c.geometry, c.second.strides
     weights = Weights(c.second, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
     return Product(g, c.first, weights, c.out, c.target, c.bias)
 
 
 def input_grad_product(c: Convolution) -> Product:
-    """The input gradient: its channels are rows of the result, filters are summed over."""
+    """Return the product of an input gradient: channels are rows of the result, and filters are summed over."""
     g, steps = c.geometry, c.second.strides
     weights = Weights(c.second, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
     return Product(g, c.first, weights, c.out, c.target, None)
 
 
 def packed_weights(runtime: Runtime, p: Product, phases: Sequence[Phase], tile: RegisterTile) -> tuple[Launch, int]:
-    """The launch that packs the weights by panels to the second workspace, and its bytes."""
+    """Build the launch that packs the weights by panels to the second workspace, and its bytes."""
     w, groups, panels = p.weights, p.geometry.groups, ceil_div(p.weights.rows, tile.rows)
     taps = sum(len(phase.taps) for phase in phases)
     _, _, down, across = w.spec.strides
@@ -150,7 +150,7 @@ def packed_weights(runtime: Runtime, p: Product, phases: Sequence[Phase], tile: 
 
 
 def _tap_sources(phases: Sequence[Phase], down: int, across: int) -> Table:
-    """`tap_sources` of conv/cpu_planes_pack.cl."""
+    """Return the table `tap_sources` of conv/cpu_planes_pack.cl."""
     numbers: list[int] = []
     for phase in phases:
         first = len(numbers) // 3
@@ -160,17 +160,17 @@ def _tap_sources(phases: Sequence[Phase], down: int, across: int) -> Table:
 
 
 def work_items(runtime: Runtime) -> int:
-    """The least number of work-items that balances the cores."""
+    """Return the least number of work-items that balances the cores."""
     return _ITEMS_PER_UNIT * runtime.features.compute_units
 
 
 def registers(features: OpenCLFeatures) -> int:
-    """Vector registers: AVX-512 has 32, others are assumed to have 16."""
+    """Return the number of vector registers: 32 with AVX-512, else an assumed 16."""
     return 32 if features.vector_width >= _AVX512_FLOATS else 16
 
 
 def lanes(runtime: Runtime, real: str) -> int:
-    """Reals per vector register."""
+    """Return the reals per vector register."""
     return runtime.features.vector_width // (2 if real == "double" else 1)
 
 
@@ -179,5 +179,5 @@ def itemsize(real: str) -> int:
 
 
 def is_real(spec: Spec, real: str) -> bool:
-    """Whether a tensor holds numbers of the type of the sums."""
+    """Return whether a tensor's dtype is the type of the sums."""
     return spec.dtype.name == {"float": "float32", "double": "float64"}[real]

@@ -1,4 +1,4 @@
-"""Max pooling of any windows and its gradient on CPUs, some windows of a row at a time."""
+"""Max pooling with any windows and its gradient on CPUs, several windows of a row at a time."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 _ITEMS_PER_UNIT = 16
-"""Work-items per compute unit, so that none waits long for another."""
+"""Work-items per compute unit, for load balance."""
 _WIDTHS = (4, 8, 16)
 
 
 def max_pool(runtime: Runtime, pooling: Pooling, args: Args, *, gradient: bool) -> Launch:
-    """The launch for a pooling whose operands, geometry and channels are in `args`; workspaces follow the operands."""
+    """Build the launch of a pooling; `args` has its operands, geometry and channels, and workspaces follow the
+    operands."""
     real = real_type(pooling.dtype)
     height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, *dilation = pooling.lengths
     most = lanes(runtime, real)
     vector = next((w for w in _WIDTHS if across <= w < most), most)
-    # The last windows of a row may be fewer than a vector, and vectors of every second element are read whole.
+    # A row may end with less than a vector of windows, and vectors of every second element are read as a whole.
     columns = ceil_div(across, vector) * vector
     rows = max((down - 1) * stride_h + (kernel_h - 1) * dilation[0] + 1, padding_h + height)
     pitch = max((columns - 1) * stride_w + (kernel_w - 1) * dilation[1] + 2, padding_w + width)

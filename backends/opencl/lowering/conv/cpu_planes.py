@@ -1,4 +1,5 @@
-"""Convolution and input gradient on CPUs, from tap planes, in which every tap is a constant offset (problems.conv_planes)."""
+"""Convolution and input gradient on CPUs, from tap planes, in which every tap is a constant offset
+(problems.conv_planes)."""
 
 from __future__ import annotations
 
@@ -38,16 +39,17 @@ from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
 
 WEIGHTS_BYTES = 1 << 19
-"""Weights that a work-item streams through, at most: they stay in the second-level cache for the next one.
-If there are more, planes have gaps."""
+"""Maximum bytes of weights that a work-item streams through: they stay in the second-level cache for the next one.
+With more, planes have gaps."""
 _CHANNELS_AHEAD = 2
-"""Channels of the planes that are prefetched. Loads of a tile waited for the second-level cache a third of the time."""
+"""Channels of the planes to prefetch. Without it a tile's loads stalled on the second-level cache for a third of the
+time."""
 _UNLIMITED = 1 << 31
 """`last_start` for packed planes: it is safe to read past their end."""
 _WIDE_TILES = {(8, 3): 1.0, (8, 2): 1.12, (6, 4): 1.06, (4, 6): 1.1, (1, 8): 2.2}
 """Relative time per multiply-add of register tiles (rows, vectors) with 32 registers. One row waits for its loads."""
 _NARROW_TILES = {(4, 3): 1.0, (4, 2): 1.1, (1, 7): 2.2}
-"""The same with 16 registers."""
+"""Relative time per multiply-add of register tiles with 16 registers."""
 
 PLANES = Family[RegisterTile](
     "conv_planes",
@@ -58,14 +60,14 @@ PLANES = Family[RegisterTile](
 
 
 def register_tile(runtime: Runtime, real: str, filters: int, columns: int) -> RegisterTile:
-    """The tile that makes `filters` rows of `columns` in the least time."""
+    """Return the fastest tile for `filters` rows of `columns` columns."""
     _, (rows, vectors) = _fastest(runtime, real, filters, columns)
     default = RegisterTile(rows, vectors, lanes(runtime, real))
     return runtime.tuning.choose(PLANES, f"{size_class(filters, columns)} of {itemsize(real)} bytes", default)
 
 
 def _fastest(runtime: Runtime, real: str, filters: int, columns: int) -> tuple[float, tuple[int, int]]:
-    """The time of that tile per term, in multiply-adds of the fastest one, and its rows and vectors."""
+    """Return the fastest tile's time per term, in multiply-adds of the ideal tile, and its rows and vectors."""
     width = lanes(runtime, real)
     shapes = _WIDE_TILES if registers(runtime.features) == 32 else _NARROW_TILES
 
@@ -89,22 +91,23 @@ class _Layout:
 
     @property
     def taps(self) -> int:
-        """Of all phases."""
+        """Taps of all phases."""
         return sum(len(p.taps) for p in self.phases)
 
     @property
     def reach(self) -> int:
-        """Pixels of a plane that are read, at most. Tiles of a phase of fewer columns must not read further either."""
+        """Maximum pixels of a plane that are read; a bound also for the tiles of phases with fewer columns."""
         return self.columns + max((offset for p in self.phases for offset in p.places), default=0)
 
 
 def _fits_cache(p: Product, layout: _Layout) -> bool:
-    """Whether the planes of an image stay in a cache."""
+    """Return whether the planes of an image stay in a cache."""
     return p.weights.channels * layout.planes.channel * itemsize(p.real) <= CACHED_PLANES_BYTES
 
 
 def _choose_layout(runtime: Runtime, p: Product, layouts: Sequence[_Layout]) -> _Layout:
-    """The layout that takes least time per channel, for packing and for the multiply-adds of all taps and filters."""
+    """Return the layout with the least time per channel for packing and for the multiply-adds of all taps and
+    filters."""
 
     def time(layout: _Layout) -> float:
         multiply = _fastest(runtime, p.real, p.weights.rows, layout.columns)[0] * layout.taps
@@ -114,7 +117,7 @@ def _choose_layout(runtime: Runtime, p: Product, layouts: Sequence[_Layout]) -> 
 
 
 def _correlate(runtime: Runtime, p: Product, plain: _Layout, gapless: _Layout | None) -> Launch:
-    """The product, from the faster of two layouts."""
+    """Build the launch of the product, from the faster of two layouts."""
     workers = work_items(runtime)
     weight_bytes = p.geometry.filters * p.geometry.taps * itemsize(p.real)
     # Each image streams through all weights, so these should stay in a cache.
@@ -130,7 +133,7 @@ def _correlate(runtime: Runtime, p: Product, plain: _Layout, gapless: _Layout | 
 
 
 def _packing_launch(runtime: Runtime, p: Product, layout: _Layout, tile: RegisterTile, workers: int) -> Launch:
-    """Every work-item packs some of the images itself."""
+    """Build a launch in which every work-item packs the images that it multiplies."""
     pack, weights_bytes = packed_weights(runtime, p, layout.phases, tile)
     _, _, x_row, x_column = p.images.strides
     multiply = runtime.launch(
@@ -150,7 +153,7 @@ def _packing_launch(runtime: Runtime, p: Product, layout: _Layout, tile: Registe
 def _prepacked_launch(
     runtime: Runtime, p: Product, layout: _Layout, tile: RegisterTile, workers: int, *, in_place: bool
 ) -> Launch:
-    """The images are packed first, unless they have the layout of planes."""
+    """Build the launches that pack the images, unless they have the layout of planes, and multiply."""
     pack, weights_bytes = packed_weights(runtime, p, layout.phases, tile)
     planes = (
         planes_in_place(p.images, 0)
@@ -183,11 +186,11 @@ def _definitions(runtime: Runtime, p: Product, tile: RegisterTile) -> dict[str, 
 
 
 def _args(p: Product, layout: _Layout) -> Args:
-    """The arguments that both variants of conv/cpu_planes.cl take."""
+    """Return the arguments that both variants of conv/cpu_planes.cl take."""
     _, channel, row, column = p.out.strides
     pitch, phases = layout.planes.pitch, layout.phases
     if len(phases) == 1 and pitch == phases[0].across and row == pitch * column:
-        # Rows of the result that follow one another in the planes and in the output are one row.
+        # Rows of the result that are consecutive in the planes and in the output are merged to one row.
         pitch, phases = layout.columns, [replace(phases[0], down=1, across=layout.columns)]
     spread = p.geometry.stride if len(phases) > 1 else (1, 1)
     args: Args = {
@@ -200,7 +203,7 @@ def _args(p: Product, layout: _Layout) -> Args:
 
 
 def _table(phases: Sequence[Phase], row: int, column: int) -> Table:
-    """`table` of conv/cpu_planes.cl."""
+    """Return the argument `table` of conv/cpu_planes.cl."""
     phase_info: list[int] = []
     offsets: list[int] = []
     for p in phases:
@@ -210,7 +213,7 @@ def _table(phases: Sequence[Phase], row: int, column: int) -> Table:
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch:
-    """The convolution, with its bias."""
+    """Build the launches of the convolution, with its bias."""
     product = forward_product(c)
     slack = lanes(runtime, product.real)
     (plain, phase), (gapless, gapless_phase) = (input_planes(c.geometry, slack, gapless=gap) for gap in (False, True))
@@ -218,7 +221,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch:
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
-    """The input gradient, one phase per remainder of a pixel's coordinates by the stride."""
+    """Build the launches of the input gradient, one phase per remainder of a pixel's coordinates by the stride."""
     g, product = c.geometry, input_grad_product(c)
     slack = lanes(runtime, product.real)
     gapless = _Layout(*input_grad_planes_gapless(g, slack)) if g.stride == (1, 1) else None

@@ -33,7 +33,7 @@ from polyhal.hal.protocol import Launch
 _WIDE_TILES = {(4, 6): 1.0, (1, 9): 2.2}
 """Relative time per multiply-add of register tiles (rows, pairs) with 32 registers. One row waits for its loads."""
 _NARROW_TILES = {(4, 3): 1.0, (1, 7): 2.0}
-"""The same with 16 registers."""
+"""Relative time per multiply-add of register tiles with 16 registers."""
 _CHUNK = 2048
 """Default of WeightTile.chunk."""
 _REUSE = 1152
@@ -51,9 +51,10 @@ class WeightTile:
     pairs: int
     """Pairs of channel and tap of a register tile."""
     chunk: int
-    """Columns that are summed at a time, at most: the gradients of `rows` filters stay in the first-level cache."""
+    """Maximum columns summed at a time: the gradients of `rows` filters stay in the first-level cache."""
     reuse: int
-    """Multiply-adds per pixel that a work-item reads, if that leaves enough work-items, so as not to wait for memory."""
+    """Multiply-adds per pixel read that a work-item aims at, so as not to wait for memory, if enough work-items
+    remain."""
 
 
 WEIGHTS = Family[WeightTile](
@@ -65,7 +66,7 @@ WEIGHTS = Family[WeightTile](
 
 
 def weight_tile(runtime: Runtime, real: str, filters: int, pairs: int) -> WeightTile:
-    """The tile that wastes the least time on rows past the last filter."""
+    """Return the tile that wastes the least time on rows past the last filter."""
     shapes = _WIDE_TILES if registers(runtime.features) == 32 else _NARROW_TILES
     rows, across = min(shapes, key=lambda shape: round_up(filters, shape[0]) * shapes[shape])
     default = WeightTile(rows, across, _CHUNK, _REUSE)
@@ -74,18 +75,18 @@ def weight_tile(runtime: Runtime, real: str, filters: int, pairs: int) -> Weight
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The planes of the input and of the output's gradient, and whether either is in memory like that already."""
+    """The planes of the input and of the output's gradient, and whether either already has that layout in memory."""
 
     planes: TapPlanes
     phase: Phase
     grads: TapPlanes
     columns: int
-    """Rounded up to whole vectors."""
+    """Columns, rounded up to whole vectors."""
     planes_in_place: bool
     grads_in_place: bool
 
     def time(self, g: Geometry) -> int:
-        """Time per image, in multiply-adds."""
+        """Return the time per image, in multiply-adds."""
         packed = 0 if self.planes_in_place else g.channels * self.planes.channel
         packed += 0 if self.grads_in_place else g.filters * self.grads.channel
         return self.columns * g.filters * g.taps + PACK_COST * packed
@@ -106,7 +107,7 @@ def _layout(c: Convolution, real: str, width: int, *, gapless: bool = False) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Multiplication:
-    """The launches that make the sums, as `splits` partial sums each."""
+    """The launches that compute the sums, as `splits` partial sums each."""
 
     steps: tuple[Launch, ...]
     workspace: tuple[int, int]
@@ -115,7 +116,7 @@ class _Multiplication:
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
-    """The weight gradient, with split-K where it has too few elements to keep every core busy."""
+    """Build the launches of the weight gradient, with split-K if it has too few elements to keep every core busy."""
     g, out = c.geometry, c.out
     real = real_type(out.dtype)
     width = lanes(runtime, real)
@@ -149,9 +150,9 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
 
 
 def _images_each(runtime: Runtime, g: Geometry, layout: _Layout, tile: WeightTile, item: int) -> int:
-    """How many images a work-item should pack itself at a time; 0 if it should not.
+    """Return how many images a work-item should pack itself at a time; 0 if images are packed beforehand.
 
-    The planes have to fit in a cache and still give long sums, and there have to be enough images for all cores.
+    The planes have to fit in a cache and yet form long sums, and the images have to suffice for all cores.
     """
     grads = 0 if layout.grads_in_place else layout.grads.channel
     image = (g.channels * layout.planes.channel + g.filters * grads) * item
@@ -163,7 +164,7 @@ def _images_each(runtime: Runtime, g: Geometry, layout: _Layout, tile: WeightTil
 
 
 def _packing_launch(runtime: Runtime, c: Convolution, layout: _Layout, tile: WeightTile) -> _Multiplication:
-    """Work-items pack the images that they multiply."""
+    """Build a launch whose work-items pack the images that they multiply."""
     g, out = c.geometry, c.out
     real = real_type(out.dtype)
     images_each = _images_each(runtime, g, layout, tile, itemsize(real))
@@ -191,7 +192,7 @@ def _packing_launch(runtime: Runtime, c: Convolution, layout: _Layout, tile: Wei
 
 
 def _prepacked_launches(runtime: Runtime, c: Convolution, layout: _Layout, tile: WeightTile) -> _Multiplication:
-    """The images are packed first, unless they have the layout of planes."""
+    """Build the launches that pack the images, unless they have the layout of planes, and multiply."""
     g, out = c.geometry, c.out
     real = real_type(out.dtype)
     grads = _planes(runtime, c.first, 0, 3, layout.grads, real, in_place=layout.grads_in_place)
@@ -233,7 +234,7 @@ def _definitions(runtime: Runtime, c: Convolution, tile: WeightTile) -> Definiti
 
 
 def _args(g: Geometry, layout: _Layout, splits: int, images_each: int, out: Spec, real: str) -> Args:
-    """The arguments that both variants of conv/cpu_weight_grad.cl take."""
+    """Return the arguments that both variants of conv/cpu_weight_grad.cl take."""
     return {
         "sums": Tensor(2) if _writes_result(splits, out, real) else Workspace(5),
         "tap_offsets": Table(layout.phase.places), "taps": len(layout.phase.taps), "channels": g.channels,
@@ -243,5 +244,5 @@ def _args(g: Geometry, layout: _Layout, splits: int, images_each: int, out: Spec
 
 
 def _writes_result(splits: int, out: Spec, real: str) -> bool:
-    """Whether the sums are the result, in its dtype."""
+    """Return whether the sums are written to the result directly, in its dtype."""
     return splits == 1 and is_real(out, real)

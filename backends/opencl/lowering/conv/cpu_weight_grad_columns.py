@@ -1,4 +1,4 @@
-"""The weight gradient of a convolution on CPUs as a matrix product of gradients in place and the pixels that each tap reads."""
+"""The weight gradient of a convolution on CPUs as a matrix product of gradients in place and columns of pixels."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 _KC = 128
-"""Results of a pass, at most: what they read stays in the nearest caches."""
+"""Maximum results of a pass: their operands stay in the nearest caches."""
 _MIN_TAPS, _MAX_TAPS = 2, 8
-"""Columns of a kernel: fewer are copied one by one, more by more than two copies."""
+"""Supported widths of a convolution window: narrower ones are copied pixel by pixel, wider ones take over two
+copies."""
 _RUN_COST, _COPY_COST = 480, 40
-"""Time of packing what a row of results reads for a row of a kernel, and of each copy, in multiply-adds."""
+"""Time to start packing the pixels of a row of results for a row of a window, and time of each copy, in
+multiply-adds."""
 _WORSE_LOADS = 1.02
-"""Time of a multiply-add, whose gradients come from as many streams as a tile has rows, relative to that of other products."""
+"""Time of a multiply-add relative to other products: a tile reads one stream of gradients per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How the product is divided."""
+    """Division of the product among work-items."""
 
     tile: RegisterTile
     segments: int
-    """Rows of kernels that a work-item takes."""
+    """Rows of convolution windows per work-item."""
     blocks: int
     splits: int
 
 
 def columns(runtime: Runtime, c: Convolution) -> Columns | None:
-    """How the product is divided; None if this kernel does not take the convolution."""
+    """Return the division of the product; None if this kernel does not support the convolution."""
     g, real = c.geometry, real_type(c.out.dtype)
     taps = g.kernel[1]
     if not _MIN_TAPS <= taps <= _MAX_TAPS or g.dilation[1] != 1 or not (is_real(c.first, real) and is_real(c.second, real)):
@@ -49,13 +51,13 @@ def columns(runtime: Runtime, c: Convolution) -> Columns | None:
     if not segments:
         return None
     blocks = ceil_div(g.channels * g.kernel[0], segments)
-    # A core that finishes first does not wait long.
+    # Enough work-items that the cores finish at about the same time.
     splits = min(g.images, ceil_div(2 * work_items(runtime), blocks * g.groups))
     return Columns(tile, segments, blocks, splits)
 
 
 def time(c: Convolution, division: Columns) -> float:
-    """Time per image, in multiply-adds."""
+    """Return the time per image, in multiply-adds."""
     g, tile = c.geometry, division.tile
     runs, copies = g.channels * g.kernel[0] * g.result[0], ceil_div(g.kernel[1], 4)
     packing = runs * (_RUN_COST + _COPY_COST * copies * g.result[1])
@@ -63,7 +65,7 @@ def time(c: Convolution, division: Columns) -> float:
 
 
 def launch(runtime: Runtime, c: Convolution, division: Columns, sums: Tensor | Workspace) -> tuple[Launch, int]:
-    """The launch that makes the sums, `splits` of each, and the bytes of the first workspace."""
+    """Return the launch that computes the sums, `splits` of each, and the bytes of the first workspace."""
     g, tile, real = c.geometry, division.tile, real_type(c.out.dtype)
     x_image, x_channel, x_row, _ = c.second.strides
     multiply = runtime.launch(

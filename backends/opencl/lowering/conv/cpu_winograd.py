@@ -1,7 +1,7 @@
 """Winograd convolution F(2x2, 3x3) on CPUs: windows of 3 by 3 and stride 1, where it is faster than conv/cpu_planes.cl.
 
-Its rounding errors are about as large as in the plain kernel, whose sums are longer. Results that are not finite are computed
-again by their taps.
+Its rounding errors are about as large as in the plain kernel, whose sums are longer. Results that are not finite are
+recomputed from their taps.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from polyhal.hal.protocol import Launch
 _TILE = 16
 """Elements of a transformed tile, 4 by 4."""
 _MIN_CHANNELS = 16
-"""Channels and filters from which on the transforms cost less than the multiplications saved."""
+"""Minimum channels and filters for which the transforms cost less than the multiplications that they save."""
 _WEIGHTS_BYTES = 8 << 20
-"""Most transformed weights, which are 16/9 as large as the weights; more would not stay in a cache."""
+"""Maximum bytes of transformed weights, 16/9 of the weights' size; more would not stay in a cache."""
 _MIN_GAIN = 1.4
-"""Multiplications of the plain kernel per multiplication of this one, at least, counting wasted columns."""
+"""Minimum ratio of the plain kernel's multiplications to this one's, counting padding columns."""
 _WIDTH = 16
-"""Floats of a vector where this pays: AVX-512."""
+"""Floats of a vector on processors where this kernel is faster: AVX-512."""
 
 
-def pays(runtime: Runtime, g: Geometry, out: Spec) -> bool:
-    """Whether these kernels take a convolution of that geometry, and are faster."""
+def is_faster(runtime: Runtime, g: Geometry, out: Spec) -> bool:
+    """Return whether these kernels support a convolution of that geometry and are faster."""
     if (g.kernel, g.stride, g.dilation) != ((3, 3), (1, 1), (1, 1)) or real_type(out.dtype) != "float":
         return False
     if min(g.channels, g.filters) < _MIN_CHANNELS or registers(runtime.features) < 32:
@@ -66,7 +66,7 @@ class _TapStrides:
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch:
-    """The convolution, with its bias."""
+    """Build the launches of the convolution, with its bias."""
     g, weight = c.geometry, c.second
     steps = weight.strides
     weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
@@ -74,7 +74,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch:
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
-    """The input gradient, as a convolution with flipped windows."""
+    """Build the launches of the input gradient, as a convolution with flipped windows."""
     g, weight = c.geometry, c.second
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
@@ -83,13 +83,14 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
 
 
 def _tiles(g: Geometry, slack: int) -> tuple[TapPlanes, Phase]:
-    """The input as tiles of 4 by 4 pixels, two apart: the taps of a convolution with windows of that size."""
+    """Return the input as tiles of 4 by 4 pixels at distances of 2: the taps of a convolution with windows of that
+    size."""
     tiles = (ceil_div(g.result[0], 2), ceil_div(g.result[1], 2))
     return input_planes(replace(g, kernel=(4, 4), stride=(2, 2), result=tiles), slack)
 
 
 def _register_tile(width: int, columns: int) -> RegisterTile:
-    """The tile that wastes the fewest columns."""
+    """Return the tile that wastes the fewest columns."""
     vectors = min((3, 2), key=lambda v: (round_up(columns, v * width), -v))
     return RegisterTile(8, vectors, width)
 

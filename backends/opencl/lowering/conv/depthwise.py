@@ -1,4 +1,4 @@
-"""Depthwise convolution and its gradients on GPUs: groups of one channel and a few filters, bound by memory."""
+"""Depthwise convolution and its gradients on GPUs: groups of one channel and few filters, memory-bound."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
 _MAX_FILTERS = 4
-"""Filters per channel."""
+"""Maximum number of filters per channel."""
 _REGISTERS = 72
-"""Pixels, and sums of the weight's gradient, that a work-item keeps in registers, at most."""
+"""Maximum pixels and sums of the weight's gradient that a work-item keeps in registers."""
 _LINES = 4
 _MAX_STRIDE = 4
 _GROUP = 256
@@ -24,8 +24,8 @@ _GROUPS_PER_UNIT = 8
 Definitions = dict[str, str | int | bool]
 
 
-def takes(c: Convolution, *, weight_grad: bool = False) -> bool:
-    """Whether the kernels take a convolution: groups of one channel, and windows that fit into registers."""
+def supports(c: Convolution, *, weight_grad: bool = False) -> bool:
+    """Return whether the kernels support a convolution: groups of one channel, and windows that fit into registers."""
     g = c.geometry
     span = (_LINES - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
     registers = span * g.kernel[1] + (g.taps if weight_grad else 0)
@@ -57,7 +57,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
-    """Build the launches of the gradient of the weight: sums over some images each, and the sum of these."""
+    """Build the launches of the gradient of the weight: partial sums over some images each, and their reduction."""
     g, grad, x, out = c.geometry, c.first, c.second, c.out
     filters, real = g.groups * g.filters, real_type(out.dtype)
     group = power_of_two_at_most(min(_GROUP, runtime.features.max_group_size))
@@ -110,7 +110,7 @@ def _launch(
 def _geometry(
     x: Spec, size: tuple[int, int], result: tuple[int, int], channels: int, multiplier: int
 ) -> dict[str, Argument]:
-    """The members of DepthwiseGeometry."""
+    """Return the members of DepthwiseGeometry."""
     strides = dict(zip(("x_image", "x_channel", "x_row", "x_column"), x.strides, strict=True))
     return {
         **strides, "height": size[0], "width": size[1], "down": result[0], "across": result[1], "channels": channels,

@@ -1,4 +1,5 @@
-"""Direct convolution and its gradients, for groups of few filters and for GPUs whose local memory is not on the chip."""
+"""Direct convolution and its gradients, for groups of few filters and for GPUs whose local memory is not on the
+chip."""
 
 from __future__ import annotations
 
@@ -14,18 +15,19 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
 _FEW_FILTERS = 4
-"""Filters per group up to which most of a matrix product's tile would be empty."""
+"""Maximum filters per group for which most of a matrix product's tile would be empty."""
 _MAX_GROUP = 256
-"""Work-items that share an element of the weight gradient, at most."""
+"""Maximum work-items that share an element of the weight gradient."""
 
 
-def pays(runtime: Runtime, c: Convolution) -> bool:
-    """Whether a tile would be mostly empty, or staged in memory that is no faster than where the operands are."""
+def is_faster(runtime: Runtime, c: Convolution) -> bool:
+    """Return whether a matrix product would have mostly empty tiles, or stage them in local memory that is not
+    faster."""
     return c.geometry.filters <= _FEW_FILTERS or not runtime.features.local_memory_is_real
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
-    """One work-item per element of the output."""
+    """Build a launch with one work-item per element of the output."""
     g, x, weight, out = c.geometry, c.first, c.second, c.out
     if not weight.is_contiguous:
         return Declined("the weight is not contiguous")
@@ -43,7 +45,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
-    """One work-item per element of the input; the weight is contiguous."""
+    """Build a launch with one work-item per element of the input; the weight is contiguous."""
     g, grad, weight, out = c.geometry, c.first, c.second, c.out
     image, filter_, down, across = grad.strides
     return runtime.launch(
@@ -58,7 +60,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
-    """One group of work-items per element of the weight."""
+    """Build a launch with one work-group per element of the weight."""
     g, grad, x, out = c.geometry, c.first, c.second, c.out
     group = power_of_two_at_most(min(_MAX_GROUP, runtime.features.group_size))
     return runtime.launch(

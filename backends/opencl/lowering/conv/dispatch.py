@@ -1,4 +1,4 @@
-"""Convolution and its gradients: which kernels take which shapes."""
+"""Choice of the kernels for convolution and its gradients."""
 
 from __future__ import annotations
 
@@ -23,28 +23,26 @@ from polyhal.hal.protocol import Declined, Launch
 
 def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if runtime.features.cpu:
-        pays = cpu_winograd.pays(runtime, c.geometry, c.out)
-        if pays:
+        if cpu_winograd.is_faster(runtime, c.geometry, c.out):
             return cpu_winograd.forward(runtime, c)
-        if cpu_choice.forward_pays(runtime, c):
+        if cpu_choice.prefers_im2col_forward(runtime, c):
             return cpu_im2col.forward(runtime, c)
         return cpu_implicit_gemm.forward(runtime, c) or cpu_planes.forward(runtime, c)
-    if depthwise.takes(c):
+    if depthwise.supports(c):
         return depthwise.forward(runtime, c)
-    if direct.pays(runtime, c) and c.second.is_contiguous:
+    if direct.is_faster(runtime, c) and c.second.is_contiguous:
         return direct.forward(runtime, c)
     return wgmma.fastest(runtime, c, wgmma.forward) or implicit_gemm.forward(runtime, c)
 
 
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if runtime.features.cpu:
-        pays = cpu_winograd.pays(runtime, as_forward_conv(c.geometry), c.out)
-        if pays:
+        if cpu_winograd.is_faster(runtime, as_forward_conv(c.geometry), c.out):
             return cpu_winograd.input_grad(runtime, c)
-        if cpu_choice.input_grad_pays(runtime, c):
+        if cpu_choice.prefers_im2col_input_grad(runtime, c):
             return cpu_im2col.input_grad(runtime, c)
         return cpu_implicit_gemm.input_grad(runtime, c) or cpu_planes.input_grad(runtime, c)
-    if depthwise.takes(c):
+    if depthwise.supports(c):
         return depthwise.input_grad(runtime, c)
     if not runtime.features.local_memory_is_real and c.second.is_contiguous:
         return direct.input_grad(runtime, c)
@@ -53,10 +51,10 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if runtime.features.cpu:
-        if cpu_choice.weight_grad_pays(runtime, c):
+        if cpu_choice.prefers_im2col_weight_grad(runtime, c):
             return cpu_im2col.weight_grad(runtime, c)
         return cpu_weight_grad.weight_grad(runtime, c)
-    if depthwise.takes(c, weight_grad=True):
+    if depthwise.supports(c, weight_grad=True):
         return depthwise.weight_grad(runtime, c)
     return wgmma.fastest(runtime, c, wgmma.weight_grad) or implicit_gemm.weight_grad(runtime, c)
 

@@ -1,9 +1,9 @@
 """Convolution on GPUs as an implicit matrix product: windows of images are never written to memory (no im2col).
 
-The forward pass and the input gradient multiply packed weights (rows) by windows (columns are pixels of the result). In the
-input gradient, pixels with different remainders by the stride (phases) get contributions from different taps: they are
-different rows of one product, with zeros for the other taps. The weight gradient multiplies the output's gradient (rows are
-filters, k pixels) by windows (columns are channels and taps).
+The forward pass and the input gradient multiply packed weights (rows) by windows (columns are pixels of the result). In
+the input gradient, pixels with different remainders by the stride (phases) get contributions from different taps: they
+are different rows of one product, with zeros for taps that do not contribute. The weight gradient multiplies the
+output's gradient (rows are filters, k pixels) by windows (columns are channels and taps).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
 _MAX_STRIDES = 8
-"""Strides that a column of the input gradient spans, at most."""
+"""Maximum strides that a column of the input gradient spans."""
 _PACK_GROUP = 32
 """Work-items per group of the launch that packs weights."""
 
@@ -57,13 +57,13 @@ class _TapAxis:
 
 @dataclass(frozen=True, slots=True)
 class _PackedProduct:
-    """A product whose left operand is packed. Rows are (phase, channel), `taps` say which weights they get."""
+    """A product whose left operand is packed. Rows are (phase, channel); `taps` select their weights."""
 
     product: Correlation
     taps: tuple[_TapAxis, _TapAxis]
     output: OutputIndex
     separate: bool = False
-    """Whether the k axis of a phase has only the taps that contribute to it; a tile then has rows of one phase only."""
+    """Whether the k axis of a phase has only taps that contribute to it; a tile then has rows of a single phase."""
 
     @property
     def tables(self) -> int:
@@ -84,7 +84,7 @@ class _PackedProduct:
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
-    """The convolution, with its bias."""
+    """Build the launches of the convolution, with its bias."""
     g = c.geometry
     product = conv.forward(g, c.first, c.second, c.out)
     packed = _PackedProduct(product, (_TapAxis(g.kernel[0]), _TapAxis(g.kernel[1])), output_index(product))
@@ -92,7 +92,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
-    """The input gradient, all phases as rows of one product."""
+    """Build the launches of the input gradient, with all phases as rows of one product."""
     g = c.geometry
     tile = choose_tile(
         runtime, g.channels * math.prod(g.stride), c.first.dtype, c.out.dtype, c.precision, weight_grad=False
@@ -102,7 +102,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
 
 
 def _input_gradient(c: Convolution, separate: bool) -> _PackedProduct:
-    """The product; if phases are `separate`, with as many taps as the phase with most has."""
+    """Return the product; if phases are `separate`, its taps are the maximum over phases."""
     g, out = c.geometry, c.out
     w, s, o = c.second.strides, c.first.strides, out.strides
     strides = (_strides_per_column(g), 1)
@@ -127,7 +127,8 @@ def _input_gradient(c: Convolution, separate: bool) -> _PackedProduct:
 
 
 def _strides_per_column(g: Geometry) -> int:
-    """How many strides down a column of the input gradient spans, so that few channels still fill the rows of a tile.
+    """Return the vertical strides that a column of the input gradient spans, so that few channels still fill a tile's
+    rows.
 
     The windows of such a column overlap and are read once.
     """
@@ -136,7 +137,7 @@ def _strides_per_column(g: Geometry) -> int:
 
 
 def _gradient_taps(g: Geometry, axis: int, strides: int) -> tuple[_TapAxis, int, int, int]:
-    """The taps that contribute to a column of `strides` strides, their number, their distance, and the first one's offset.
+    """Return the taps that contribute to a column of `strides` strides: taps, count, distance, and offset of the first.
 
     With `phase` counted from the column's first pixel, tap t of that pixel reads the output's gradient at
     column * strides + d, where `stride * d = phase + padding - t * dilation`.
@@ -150,18 +151,18 @@ def _gradient_taps(g: Geometry, axis: int, strides: int) -> tuple[_TapAxis, int,
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
-    """The weight gradient. The output is contiguous."""
+    """Build the launches of the weight gradient. The output is contiguous."""
     g, grad, x, out = c.geometry, c.first, c.second, c.out
     tile = choose_tile(runtime, g.filters, x.dtype, out.dtype, c.precision, weight_grad=True)
     reason = _refusal(runtime, tile.group, grad, x) or _too_far(g)
     if reason:
         return Declined(reason)
-    if direct.pays(runtime, c):
+    if direct.is_faster(runtime, c):
         return direct.weight_grad(runtime, c)
     p = conv.weight_gradient(g, grad, x, out)
     tiles = ceil_div(p.m, tile.rows) * ceil_div(p.n, tile.columns)
     splits, k_per_split = split_tile(runtime, tile, tiles * g.groups, p.k)
-    # One image of one line: columns need not be taken apart.
+    # Treat the pixels as one image of one line: columns need no division into coordinates.
     output = OutputIndex((p.m * p.n, 0, p.n, 0, 1), (1, p.n), p.m, (1, 1), (1, p.n))
     result: Args = {"partial": Workspace(3)} if splits > 1 else {"out": Tensor(2)}
     multiply = runtime.launch(
@@ -183,7 +184,7 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
     p, x, out = packed.product, c.first, c.out
     tile = choose_tile(runtime, p.m, x.dtype, out.dtype, c.precision, weight_grad=False)
     reason = _refusal(runtime, tile.group, x, c.second)
-    # The taps of a separate phase begin one later at most.
+    # The taps of a separate phase begin at most one later.
     lengths = (length + packed.separate for length in p.term_lengths)
     windows = (length * step for length, step in zip(lengths, p.term_step, strict=True))
     if not reason and max(*p.size, *p.column_lengths, *windows, *map(abs, p.origin)) >= POSITION_LIMIT:
@@ -224,7 +225,7 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
 def _pack(
     runtime: Runtime, packed: _PackedProduct, c: Convolution, tile: TileConfig, padded: tuple[int, int]
 ) -> Launch:
-    """The launch that packs weights, and the offsets of the k axis, in the first two workspaces."""
+    """Build the launch that packs the weights and the k axis' offsets into the first two workspaces."""
     first = c.target + 1
     padded_m, padded_k = padded
     group = filled(runtime.features, _PACK_GROUP)
@@ -246,7 +247,7 @@ def _reduced(
     runtime: Runtime, steps: list[Launch], workspace: tuple[int, ...], partials: Partials,
     bias: int | None, target: int, output: OutputIndex,
 ) -> Launch:  # fmt: skip
-    """The launch of `steps`, and of the reduction of their partial results if they are split."""
+    """Build the launch of `steps`, followed by a reduction of their partial results if k is split."""
     if partials.splits == 1:
         return LaunchSequence(steps, workspace)
     reduce = reduction(runtime, partials, bias, target, output)
@@ -263,9 +264,9 @@ def _too_far_reason() -> str:
 
 
 def _refusal(runtime: Runtime, group: int, *specs: Spec) -> str:
-    """Why these operands do not fit the kernels; empty if they do."""
+    """Return the reason why the kernels do not support these operands; empty if they do."""
     if runtime.features.max_group_size < group:
-        return f"groups of {group} work-items are more than the device takes"
+        return f"groups of {group} work-items are more than the device supports"
     for spec in specs:
         span = sum((length - 1) * abs(step) for length, step in zip(spec.shape, spec.strides, strict=True))
         if span >= 1 << 31:

@@ -18,7 +18,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _ITEMS_PER_UNIT = 16
-"""Work-items of a CPU per compute unit, so that none waits long for another."""
+"""Work-items per compute unit of a CPU, for load balance."""
 _LENGTHS = (
     "height", "width", "down", "across", "kernel_h", "kernel_w", "stride_h", "stride_w", "padding_h", "padding_w",
     "dilation_h", "dilation_w",
@@ -30,7 +30,7 @@ Inputs = tuple[InputSpec | None, ...]
 
 
 def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> LoweringFunction:
-    """The lowering of a kernel with these memory parameters, the result last."""
+    """Return the lowering of a kernel with these memory parameters, the result last."""
 
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -64,7 +64,7 @@ def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> Lowerin
 
 
 def _operands(names: tuple[str, ...], pooling: Pooling, axes: tuple[str, ...]) -> Args:
-    """The memory of all operands, and the strides of the inputs along these axes."""
+    """Return the memory of all operands, and the strides of the inputs along these axes."""
     args: Args = {name: Tensor(i) for i, name in enumerate(names)}
     for i, name in enumerate(names[:-1]):
         strides = pooling.strides[len(_AXES) * i :]
@@ -73,7 +73,7 @@ def _operands(names: tuple[str, ...], pooling: Pooling, axes: tuple[str, ...]) -
 
 
 def _is_2x2(pooling: Pooling) -> bool:
-    """Whether windows of 2 x 2 and stride 2 cover the image, with contiguous rows in memory."""
+    """Return whether windows of 2 x 2 and stride 2 cover the image, with contiguous rows in memory."""
     height, width, down, across, *rest = pooling.lengths
     columns = pooling.strides[3::4]
     return rest == [2, 2, 2, 2, 0, 0, 1, 1] and (height, width) == (2 * down, 2 * across) and set(columns) == {1}
@@ -82,7 +82,7 @@ def _is_2x2(pooling: Pooling) -> bool:
 def _max_pool_2x2(
     runtime: Runtime, kernel: str, pooling: Pooling, definitions: Definitions, operands: tuple[str, ...]
 ) -> Launch:
-    """The launch for such windows on a CPU, where a work-item takes several planes."""
+    """Build the launch for windows of 2 x 2 and stride 2 on a CPU, where a work-item takes several planes."""
     planes_each = ceil_div(pooling.planes, _ITEMS_PER_UNIT * runtime.features.compute_units)
     down, across = pooling.lengths[2:4]
     args: Args = {
@@ -102,7 +102,7 @@ def _max_pool_2x2(
 
 
 def _disjoint_cells(pooling: Pooling) -> int:
-    """How many cells of stride_h by stride_w the image has, if no windows overlap or leave it; otherwise 0."""
+    """Return the image's cells of stride_h by stride_w if windows are disjoint and inside the image, else 0."""
     height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, *rest = pooling.lengths
     if (down - 1) * stride_h + kernel_h > height or (across - 1) * stride_w + kernel_w > width:
         return 0

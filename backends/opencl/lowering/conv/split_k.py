@@ -16,9 +16,9 @@ from polyhal.hal.protocol import Launch
 _GROUP = 64
 """ITEMS of conv/split_k_reduce.cl."""
 _COLUMNS = 4
-"""Columns of a work-item if there are many results."""
+"""Columns per work-item if the results are many."""
 _MANY = 1 << 19
-"""Results from which on such work-items are enough to fill a GPU."""
+"""Minimum results for which work-items of several columns fill a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Partials:
     rows: int
     columns: int
     dtype: DType
-    """Of the operands."""
+    """Dtype of the operands."""
     out: DType
 
     @property
@@ -40,13 +40,15 @@ class Partials:
 
 
 def add_up(runtime: Runtime, out: Spec, parts: int, workspace: int, target: int) -> Launch:
-    """Return a launch that adds up contiguous results in a workspace, see `polyhal.backends.common.problems.conv_pieces`."""
+    """Return a launch that adds up contiguous results in a workspace, see
+    `polyhal.backends.common.problems.conv_pieces`."""
     output = OutputIndex((out.size, 0, out.size, 0, 1), (1, out.size), 1, (1, 1), (1, out.size))
     return reduction(runtime, Partials(workspace, parts, 1, 1, out.size, out.dtype, out.dtype), None, target, output)
 
 
 def reduction(runtime: Runtime, p: Partials, bias: int | None, target: int, output: OutputIndex) -> Launch:
-    """Return a launch that adds up partial results and the bias, at the indices `bias` and `target` of the argument list."""
+    """Return a launch that adds up partial results and the bias, which have the indices `bias` and `target` in the
+    argument list."""
     size = p.groups * p.rows * p.columns
     columns = _COLUMNS if size >= _MANY else 1
     args: Args = {

@@ -1,4 +1,4 @@
-"""Tile shapes of convolutions on GPUs, and how many groups share the k axis of a tile: all that tuning may change."""
+"""Tunable parameters of convolutions on GPUs: tile shapes, and splits of a tile's k axis among groups."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ Definitions = dict[str, str | int | bool]
 MIN_ROWS = 32
 """Rows of the smallest tile."""
 _MIN_SPLIT = 128
-"""Shortest k range of a split."""
+"""Minimum k range of a split."""
 _MIN_WGMMA_SPLIT = 512
-"""The same on Hopper's tensor cores: shorter splits cost more to reduce than they save."""
+"""Minimum k range of a split on Hopper's tensor cores: reducing shorter splits costs more than they save."""
 _MAX_SPLITS = 128
-"""Groups that share a tile, at most."""
+"""Maximum groups that share a tile."""
 _OTHER_REGISTERS = 26
-"""Registers that hold no sums, operands or elements on their way to local memory; fitted to what AMD's compiler takes."""
+"""Registers for anything but sums, operands and elements in flight to local memory; fitted to AMD's compiler."""
 _OTHER_MEMORY = 8
-"""Bytes of local memory per column besides slices: the tap of the weight gradient."""
+"""Bytes of local memory per column in addition to slices: the tap of the weight gradient."""
 _PADDING = 4
 """Elements of padding per line in local memory, against bank conflicts."""
 _GROUPS_PER_UNIT = 4
-"""Groups per compute unit that split-K aims at if there are fewer tiles than compute units."""
+"""Target of split-K in groups per compute unit, if tiles are fewer than compute units."""
 
 
 @dataclass(frozen=True, slots=True)
 class TileConfig:
-    """A tile of conv/tile_accumulate.h: 32 work-items make 32 * `row_blocks` by 4 * `item_width` * `column_blocks` of it."""
+    """A tile of conv/tile_accumulate.h: 32 work-items compute 32 * `row_blocks` by 4 * `item_width` * `column_blocks`
+    of it."""
 
     rows: int
     columns: int
@@ -46,12 +47,12 @@ class TileConfig:
     stages: int = 2
     """Slices in local memory at once (software pipeline)."""
     terms: int = 0
-    """16-bit terms per element on tensor cores; 0 if elements are multiplied as they are."""
+    """16-bit terms per element on tensor cores; 0 if elements are multiplied directly."""
     tensor_cores: bool = False
     asynchronous: bool = False
     """Whether slices are copied asynchronously."""
     item_width: int = 8
-    """Columns of a block that a work-item holds: 8, or 4."""
+    """Columns of a block that a work-item holds: 8 or 4."""
 
     @property
     def group(self) -> int:
@@ -60,7 +61,7 @@ class TileConfig:
 
     @property
     def usage(self) -> Usage:
-        """What a group needs to compute in float32, predicted, if the loop over terms is not unrolled whole."""
+        """Predicted resources of a group in float32, without complete unrolling of the loop over terms."""
         rows, columns = 4 * self.row_blocks, self.item_width * self.column_blocks
         loads = (self.rows + self.columns) * self.depth // self.group
         memory = self.stages * self.depth * (self.rows + self.columns + 2 * _PADDING) * 4 + _OTHER_MEMORY * self.columns
@@ -76,10 +77,10 @@ class TileConfig:
 
 
 def choose_tile(runtime: Runtime, rows: int, dtype: DType, out: DType, precision: str, weight_grad: bool) -> TileConfig:
-    """The tile for a product with so many rows. In the weight gradient both operands are read in place.
+    """Return the tile for a product with `rows` rows. In the weight gradient both operands are read in place.
 
-    The shapes are those that were fastest on an H200. More rows reuse windows more often, but leave fewer work-items per
-    group to hide the latency of copying single words, which only pays if both operands are copied like that.
+    The shapes were the fastest on an H200. More rows reuse windows more often, but leave fewer work-items per group to
+    hide the latency of copying single words. They are faster only if both operands are copied in single words.
     """
     cores = runtime.features.tensor_cores and real_type(out) == "float"
     if rows <= MIN_ROWS:
@@ -120,12 +121,12 @@ class WgmmaTile:
 
     @property
     def items(self) -> int:
-        """Work-items of a group."""
+        """Work-items per group."""
         return 128 * self.warpgroups
 
     @property
     def local_memory(self) -> int:
-        """Bytes."""
+        """Bytes of local memory per group."""
         return self.stages * self.terms * (self.rows + self.columns) * self.depth * 2
 
     @property
@@ -139,15 +140,15 @@ WGMMA_TILES = {
     1: (WgmmaTile(2, 128, 64, 3, 1, 1.0), WgmmaTile(2, 128, 64, 5, 1, 0.95), WgmmaTile(2, 64, 64, 4, 1, 0.9)),
     3: (WgmmaTile(3, 128, 32, 3, 3, 1.0), WgmmaTile(2, 128, 32, 4, 3, 1.1), WgmmaTile(2, 64, 32, 3, 3, 0.84)),
 }
-"""The candidates, by bf16 terms per element."""
+"""Candidates by bfloat16 terms per element."""
 _REDUCE_COST = {1: 2.5, 3: 1.0}
-"""Cost of reducing one split-K partial, in multiply-adds with so many bf16 terms."""
+"""Cost of reducing one split-K partial, in multiply-adds with that number of bfloat16 terms."""
 
 
 def choose_wgmma_tile(
     runtime: Runtime, terms: int, shape: tuple[int, int, int, int], *, splittable: bool = True
 ) -> tuple[WgmmaTile, int, int]:
-    """The tile that finishes a product (rows, columns, k, groups) first, its splits, and the k range of each."""
+    """Return the fastest tile for a product (rows, columns, k, groups), its splits, and the k range per split."""
     rows, columns, k, groups = shape
     units, memory = runtime.features.compute_units, runtime.features.static_local_memory
     candidates = []
@@ -167,12 +168,12 @@ def choose_wgmma_tile(
 
 
 def half_type(dtype: DType) -> str:
-    """The type in which tensor cores multiply numbers of this dtype."""
+    """Return the type in which tensor cores multiply numbers of this dtype."""
     return "float16" if dtype is dtypes.float16 else "bfloat16"
 
 
 def split_tile(runtime: Runtime, tile: TileConfig, tiles: int, k: int) -> tuple[int, int]:
-    """How many groups share a tile, and the k range of each."""
+    """Return the number of groups that share a tile, and the k range per group."""
     units = runtime.features.compute_units
     workers = _GROUPS_PER_UNIT * units if tiles < units else 0
     split = split_k(k, tiles, workers, _MAX_SPLITS, min_terms=_MIN_SPLIT, multiple=tile.depth)

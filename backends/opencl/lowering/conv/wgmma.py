@@ -1,4 +1,4 @@
-"""Convolution on Hopper's tensor cores: implicit matrix products by wgmma, of operands that are packed channels-last.
+"""Convolution on Hopper's tensor cores: implicit matrix products by wgmma, of operands packed channels-last.
 
 Rows of the products are pixels of the result (in the weight gradient, taps and channels), columns filters. At precision
 `high` float32 is split into three bfloat16 terms (bf16x3), at `medium` it is rounded to one.
@@ -33,9 +33,9 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
 _VECTOR = 8
-"""Channels of one copy, 16 bytes; packed channels are a multiple of it."""
+"""Channels per copy of 16 bytes; packed channels are a multiple of it."""
 _MAX_STORE = 16
-"""Bytes that a work-item stores at once, at most."""
+"""Maximum bytes that a work-item stores at once."""
 _PACK_TILE = 64
 """TILE of conv/wgmma_pack.cl: channels, and pixels, that a group transposes."""
 _PACK_ITEMS = 256
@@ -43,33 +43,33 @@ _PACK_ITEMS = 256
 _REDUCE_SIDE = 16
 """SIDE of conv/wgmma_split_k_reduce.cl: filters, and pairs of channel and tap, that a group transposes."""
 _MIN_CHANNELS = 16
-"""Channels, and filters, from which on slices and tiles are filled well enough."""
+"""Minimum channels and filters for which slices and tiles are filled well enough."""
 _MIN_WORK = {1: 1 << 28, 3: 1 << 29}
-"""Multiply-adds from which on this is faster than the kernels that pack less, by bf16 terms per element."""
+"""Minimum multiply-adds for which this is faster than kernels that pack less, by bfloat16 terms per element."""
 _MIN_REUSE = {1: 24, 3: 96}
-"""Multiply-adds per packed element from which on packing pays, by bf16 terms per element."""
+"""Minimum multiply-adds per packed element for which packing is faster, by bfloat16 terms per element."""
 
 Build = Callable[[Runtime, Convolution], Launch | None]
 
 
 def fastest(runtime: Runtime, c: Convolution, build: Build) -> Launch | None:
-    """Call `build`, one of the three functions below; None if another kernel is faster.
+    """Return the launch of `build`, one of the three functions below; None if another kernel is faster.
 
     Warns if the driver rejects the kernel.
     """
     images = (c.first, c.second) if build is weight_grad else (c.first,)
-    if not _pays(runtime, c, sum(s.size for s in images)):
+    if not _packing_is_faster(runtime, c, sum(s.size for s in images)):
         return None
     try:
         return build(runtime, c)
     except KernelBuildError as error:
-        text = f"a slower kernel takes the place of one that was refused: {error}"
+        text = f"a slower kernel replaces one that the driver refused: {error}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
         return None
 
 
-def _pays(runtime: Runtime, c: Convolution, packed: int) -> bool:
-    """Whether to pack images of so many elements."""
+def _packing_is_faster(runtime: Runtime, c: Convolution, packed: int) -> bool:
+    """Return whether to pack images with `packed` elements."""
     g, dtype = c.geometry, c.first.dtype
     float32 = dtype is dtypes.float32
     if runtime.features.compute_capability != HOPPER or not (float32 or dtype.itemsize == 2):
@@ -82,19 +82,20 @@ def _pays(runtime: Runtime, c: Convolution, packed: int) -> bool:
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:
-    """The convolution, with its bias. Raises KernelBuildError."""
+    """Build the launches of the convolution, with its bias. Raises KernelBuildError."""
     return _correlate(runtime, c, [conv.forward(c.geometry, c.first, c.second, c.out)])
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
-    """The input gradient, as one product per phase, a remainder of a pixel's coordinates by the stride.
+    """Build the launches of the input gradient, one product per phase: remainder of a pixel's coordinates by the
+    stride.
 
     Raises KernelBuildError.
     """
     g = c.geometry
     phases = conv.input_gradient(g, c.first, c.second, c.out)
     if len(phases) != math.prod(g.stride):
-        # Pixels without taps would not be written.
+        # Otherwise pixels without taps would not be written.
         return None
     return _correlate(runtime, c, phases)
 
@@ -112,7 +113,7 @@ class _Packed:
     nbytes: int
 
     def sizes(self, name: str) -> Args:
-        """The distances of groups and terms, as arguments."""
+        """Return the distances of groups and terms, as arguments."""
         return {f"{name}_group_size": self.group_size, f"{name}_term_size": self.term_size}
 
 
@@ -170,14 +171,14 @@ def _bf16_terms(c: Convolution) -> int:
 
 
 def _largest_position(p: Correlation) -> int:
-    """The largest position or displacement in an image."""
+    """Return the largest position or displacement in an image."""
     windows = (step * n for step, n in zip(p.term_step, p.term_lengths, strict=True))
     ends = (abs(o) + step * n for o, step, n in zip(p.origin, p.column_step, p.column_lengths, strict=True))
     return max(*windows, *ends, *p.size)
 
 
 def _with_positive_steps(p: Correlation) -> Correlation:
-    """The same product with taps in the opposite order along axes whose step is negative."""
+    """Return an equal product with taps in the opposite order along axes whose step is negative."""
     offset, strides, steps, origin = p.a_offset, list(p.a_terms), list(p.term_step), list(p.origin)
     for axis in range(2):
         if steps[axis] < 0:
@@ -195,7 +196,7 @@ def _with_positive_steps(p: Correlation) -> Correlation:
 def _product(
     runtime: Runtime, c: Convolution, p: Correlation, x: _Packed, index: int
 ) -> tuple[list[Launch], list[int]]:
-    """The launches of one product, and the bytes of the workspaces, from `index` on, that they need."""
+    """Return the launches of one product, and the bytes of their workspaces, which begin at index `index`."""
     terms, taps = _bf16_terms(c), math.prod(p.term_lengths)
     matrices = _Matrices(
         (p.groups, p.m, p.k // taps, p.term_lengths), (p.a_group, p.a_row, p.a_terms[0], p.a_terms[1:]), p.a_offset
@@ -228,13 +229,13 @@ def _product(
 
 
 def _store_lanes(p: Correlation, out: Spec) -> int:
-    """How many contiguous pixels are stored at once."""
+    """Return how many contiguous pixels are stored at once."""
     vectors = (n for n in (8, 4) if n * out.dtype.itemsize <= _MAX_STORE)
     return next((n for n in vectors if stores_together(p, out, n)), 1)
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
-    """The weight gradient. Raises KernelBuildError."""
+    """Build the launches of the weight gradient. Raises KernelBuildError."""
     geometry, terms, first = c.geometry, _bf16_terms(c), c.target + 1
     p = conv.weight_gradient(geometry, c.first, c.second, c.out)
     g = _pack_images(runtime, 0, c.first, p.groups, terms, first)

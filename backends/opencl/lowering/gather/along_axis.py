@@ -19,13 +19,13 @@ Inputs = tuple[InputSpec | None, ...]
 
 _BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _MAX_SEQUENTIAL = 1 << 14
-"""Elements that a work-item of a GPU adds in order, at most."""
+"""Maximum elements that a work-item of a GPU adds in order."""
 _SHARES_PER_UNIT = 4
-"""Shares of the lines per compute unit of a CPU."""
+"""Work-items per compute unit of a CPU."""
 _NEIGHBORS = 16
-"""Lines that a work-item of a CPU takes at least: two that wrote to one cache line would wait for each other."""
+"""Minimum adjacent lines per work-item of a CPU: two work-items that write to one cache line cause false sharing."""
 _BASE, _SUMS = 2, 3
-"""Positions in the argument list of scattering, behind the data and the index: what it adds to, and the result."""
+"""Argument positions of the base to add to and of the result; data and index come first."""
 
 
 def take_along_axis(
@@ -63,9 +63,9 @@ def scatter_along_axis(
         return Declined("an operand is a number")
     axis, length = params["axis"], params["length"]
     if out.dtype.is_floating_point and out.dtype.itemsize < 4 and index.shape[axis] > 1:
-        return Declined(f"sums of {out.dtype.name} would be rounded at every step")
+        return Declined(f"sums in {out.dtype.name} would be rounded at every step")
     if base is not None and runtime.features.cpu:
-        return Declined("on CPUs the kernels add to zeros")
+        return Declined("on CPUs the kernels only add to zeros")
     name = "scatter_along_axis"
     definitions: dict[str, str | int | bool]
     if not runtime.features.cpu and not params["deterministic"] and out.dtype in ATOMIC:
@@ -74,7 +74,7 @@ def scatter_along_axis(
     else:
         lines = index.size // index.shape[axis] if index.size else 0
         if not runtime.features.cpu and index.size > _MAX_SEQUENTIAL * lines:
-            return Declined(f"{lines} lines of {index.shape[axis]} elements, which would be added one after the other")
+            return Declined(f"{lines} lines of {index.shape[axis]} elements, which would be added sequentially")
         definitions = {"DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name}
         kernel, sizes = name, {"lines": index.size // index.shape[axis], "length": length}
         if runtime.features.cpu:
@@ -109,7 +109,7 @@ def _sum_parts(
 
 
 def _shares(runtime: Runtime, index: Spec, axis: int) -> dict[str, int]:
-    """How the lines along an axis are divided among the work-items of a CPU, each of which takes neighbors."""
+    """Return the division of the lines along an axis among the work-items of a CPU, in runs of adjacent lines."""
     outer, inner = math.prod(index.shape[:axis]), math.prod(index.shape[axis + 1 :])
     inner_each = (
         max(_NEIGHBORS, inner * outer // (2 * runtime.features.compute_units))
@@ -126,13 +126,14 @@ def _launch(
     runtime: Runtime, kernel: str, operand: str, data: Spec, index: Spec, axis: int, sizes: Mapping[str, int],
     definitions: Mapping[str, str | int | bool], result: Arguments | None = None,
 ) -> Launch | Declined:  # fmt: skip
-    """Build a launch of `kernel`, which calls the data `operand` and writes to `out`, or to what `result` names.
+    """Build a launch of `kernel`, whose data parameter is `operand` and whose result is `out` or the parameters in
+    `result`.
 
     Its number of work-items is `items` of `sizes`, in groups of one, or the first of them.
     """
     merged_data, merged_index = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
     if merged_data is None or merged_index is None:
-        return Declined("the axes beside the indexed one cannot be merged")
+        return Declined("non-indexed axes cannot be merged")
     (_, count, inner), index_strides = merged_index
     sizes = dict(sizes)
     items, group = sizes.pop("items", None), 1

@@ -1,4 +1,4 @@
-"""Bags of indices, as kernels with gather/bags.h take them."""
+"""Bags of indices, as arguments of kernels with gather/bags.h."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyhal.hal.protocol import Declined, InputSpec
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """Bags whose index, starts and scales are the inputs 1, 2 and 3."""
+    """Bags whose index, starts and scales are inputs 1, 2 and 3."""
 
     index: Spec
     step: int
@@ -22,7 +22,7 @@ class Bags:
     starts: Spec | None
     scales: Spec | None
     length: int
-    """Elements of a bag, without `starts`."""
+    """Elements per bag if `starts` is absent."""
 
     @property
     def definitions(self) -> dict[str, str | int | bool]:
@@ -33,7 +33,7 @@ class Bags:
         }  # fmt: skip
 
     def args(self, count: int, width: int, rows: int) -> dict[str, Argument]:
-        """The arguments of `count` bags that name rows of a table of `rows` rows of `width` elements."""
+        """Return the arguments of `count` bags that name rows of a table of `rows` rows of `width` elements."""
         args: dict[str, Argument] = {
             "index": Strided(Tensor(1), {"step": self.step}), "rows": rows, "count": self.index.size, "bags": count,
             "width": width, "length": self.length, "marks": 0,
@@ -49,7 +49,7 @@ class Bags:
 
 
 def bags_of(inputs: tuple[InputSpec | None, ...], params: Mapping[str, Any]) -> Bags | Declined:
-    """Return the bags of an op, or why the kernels cannot take them."""
+    """Return the bags of an op, or the reason why the kernels do not support them."""
     _, index, starts, scales = inputs
     if not isinstance(index, Spec):
         return Declined("the index is a number")

@@ -14,11 +14,11 @@ from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 _MAX_COLUMNS, _MIN_COLUMNS = 64, 16
-"""Columns of a work-item; fewer than the maximum only where that employs more compute units."""
+"""Columns per work-item; below the maximum only if that employs more compute units."""
 
 
 def build(runtime: Runtime, p: RowScatter, out: Spec) -> Launch:
-    """Build the launch. Sums of half precision are kept in float32 workspace until the end. Raises KernelBuildError."""
+    """Build the launch. Half-precision sums are kept in a float32 workspace until the end. Raises KernelBuildError."""
     accumulator = dtypes.accumulator(p.out.dtype) if p.out.dtype.kind == "float" else p.out.dtype
     if accumulator is p.out.dtype:
         return _add(runtime, p, accumulator, Tensor(p.out.place))

@@ -15,14 +15,15 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 UNITS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
 """Types in which elements are moved as bits, by size."""
 _ELEMENTS_EACH = 4096
-"""Elements that a work-item of a CPU copies at least, in whole rows."""
+"""Minimum elements per work-item of a CPU, in whole rows."""
 _GROUPS_PER_UNIT = 4
 _LOADS = 4
 """Loads that a work-item of a GPU keeps in flight."""
 
 
 def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:
-    """Build a launch (index, x, out) that copies rows of `x`, and zeros where an index is out of range. All are contiguous."""
+    """Build a launch (index, x, out) that copies rows of `x`, and zeros where an index is out of range. All are
+    contiguous."""
     launch = _gather(runtime, index, x, out, (0, 1, 2))
     assert not isinstance(launch, Declined)
     return launch
@@ -49,7 +50,7 @@ def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: tuple[int
     nbytes, column = x.dtype.itemsize, column if width > 1 else 1
     cpu = runtime.features.cpu
     if not cpu and x.aligned and out.aligned and column == 1:
-        # As many bytes at once as divide a row and the distance between rows.
+        # The widest unit that divides a row and the distance between rows.
         while nbytes < 16 and width % 2 == 0 and row % 2 == 0:
             nbytes, width, row = nbytes * 2, width // 2, row // 2
     rows_each = max(1, min(_ELEMENTS_EACH // width, ceil_div(count, _GROUPS_PER_UNIT * runtime.features.compute_units)))

@@ -1,4 +1,4 @@
-"""Rows that are added by index, and what their kernels are given."""
+"""Rows that are added by index, and the arguments of their kernels."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class RowIndex:
     """Stride, in elements."""
 
     def args(self) -> dict[str, Strided]:
-        """The kernel argument `index`."""
+        """Return the kernel argument `index`."""
         return {"index": Strided(Tensor(self.place), {"step": self.step})}
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """The rows that are added: one per index. Strides are in elements."""
+    """The rows to add: one per index. Strides are in elements."""
 
     place: int
     """Position in the argument list."""
@@ -42,7 +42,7 @@ class SourceRows:
     aligned: bool
 
     def args(self) -> dict[str, Strided]:
-        """The kernel argument `source`."""
+        """Return the kernel argument `source`."""
         return {"source": Strided(Tensor(self.place), {"row": self.row, "column": self.column})}
 
 
@@ -70,7 +70,7 @@ FIRST_WORKSPACE = 3
 
 
 def atomic_definitions(index: DType, dtype: DType, float_atomics: str) -> dict[str, str | int | bool]:
-    """Definitions for kernels with lib/atomic_add.h; `float_atomics` is that of the device's features."""
+    """Definitions for kernels with lib/atomic_add.h; `float_atomics` is the device's feature."""
     is_float = dtype.kind == "float"
     return {
         "DTYPE": dtype.name, "INDEX_DTYPE": index.name, "IS_FLOAT": is_float,

@@ -40,7 +40,7 @@ def _row_update(
         return update
     (out,) = outputs
     if update.items >= 1 << 31:
-        return Declined("2^31 elements and more")
+        return Declined("2^31 elements or more")
     launch = runtime.launch(
         "gather/replace_rows",
         {

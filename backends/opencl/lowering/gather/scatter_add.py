@@ -1,4 +1,5 @@
-"""Adding rows by index, as in gradients of embeddings: in a fixed order, or atomically where faster and allowed."""
+"""Adding rows by index, as in gradients of embeddings: in a fixed order, or atomically if that is faster and
+allowed."""
 
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 Inputs = tuple[InputSpec | None, ...]
 
 _MAX_ATOMIC = 40 << 20
-"""Elements up to which atomics were faster than ordered addition, whatever the number of rows."""
+"""Maximum elements for which atomics were faster than ordered addition, for any number of rows."""
 _WIDE, _MAX_ATOMIC_WIDE = 256, 16 << 20
-"""The same for rows of so many elements, which ordered addition reads at the speed of memory."""
+"""Minimum elements of a wide row, which ordered addition reads at memory bandwidth, and maximum elements for atomics
+then."""
 _MAX_ATOMIC_QUADS = 1 << 31
-"""The same where one instruction adds four of them."""
+"""Maximum elements for atomics if one instruction adds four floats."""
 
 
 def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:

@@ -13,7 +13,7 @@ _QUAD = 4
 
 
 def adds_quads(runtime: Runtime, p: RowScatter) -> bool:
-    """Whether one instruction adds four floats."""
+    """Return whether one instruction adds four floats."""
     source = p.source
     return (
         runtime.features.quad_atomics

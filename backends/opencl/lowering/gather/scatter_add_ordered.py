@@ -1,4 +1,4 @@
-"""Adding rows by index on GPUs in a fixed order: groups own rows and add them up in registers."""
+"""Adding rows by index on GPUs in a fixed order: each group owns rows and sums them in registers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from polyhal.hal.protocol import Launch
 _MAX_GROUP, _MIN_GROUP = 128, 32
 """Work-items that share a row."""
 _MAX_TERMS = 32
-"""Terms of a row that one work-item sorts; rows with more are long and are summed in splits."""
+"""Maximum terms of a row that one work-item sorts; longer rows are summed in splits."""
 _INDICES_EACH = 8
 """Indices that a work-item compares between two barriers."""
 _MAX_SPLITS = 32
-"""Splits of a long row."""
+"""Maximum splits of a long row."""
 _WORKERS_PER_UNIT = 16
-"""Groups per compute unit that take the splits of long rows."""
+"""Groups per compute unit that process the splits of long rows."""
 _END_OF_LIST = -1
 
 
@@ -69,7 +69,7 @@ def build(runtime: Runtime, p: RowScatter) -> Launch:
 
 
 def _clear(runtime: Runtime, first: Workspace, rows: int, long_rows: Workspace) -> Launch:
-    """A step that empties the lists of all rows, and the list of long rows."""
+    """Return a step that empties the lists of all rows, and the list of long rows."""
     heads, count = contiguous(dtypes.int32, (rows,)), contiguous(dtypes.int32, (1,))
     return LaunchSequence(
         (

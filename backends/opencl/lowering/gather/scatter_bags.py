@@ -1,4 +1,5 @@
-"""Gradients of sums of rows by bags on GPUs: every bag's gradient is read once and added atomically to the rows it names."""
+"""Gradients of sums of rows by bags on GPUs: every bag's gradient is read once and added atomically to the rows of its
+indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a tensor replaced from a position on, as in a KV cache."""
+"""Consecutive rows of a tensor replaced at a position, as in a KV cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store_rows(
     if not isinstance(x, Spec) or not isinstance(value, Spec) or value.dtype is not x.dtype:
         return Declined("rows of another dtype")
     if value.ndim > _AXES or max(out.size, value.size) >= 1 << 31:
-        return Declined("more than 4 axes, or 2^31 elements and more")
+        return Declined("more than 4 axes, or 2^31 elements or more")
     strides = (0,) * (_AXES - value.ndim) + value.strides
     rows, width = value.shape[-2:]
     store = runtime.launch(

@@ -13,9 +13,9 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _CPU_VECTORS = 8
-"""Vectors of sums that a work-item of a CPU keeps in registers, at most."""
+"""Maximum vectors of sums that a work-item of a CPU keeps in registers."""
 _ROWS_AHEAD = 8
-"""Rows that a CPU prefetches: a table is larger than its caches."""
+"""Rows that a CPU prefetches, because tables exceed its caches."""
 
 
 def sum_bags(

@@ -1,1 +1,1 @@
-"""Matrix products (GEMM) in OpenCL: dispatch.py chooses, each strategy has a file; kernels in shaders/opencl/gemm."""
+"""Matrix products (GEMM) in OpenCL: dispatch.py chooses, one strategy per file; kernels are in shaders/opencl/gemm."""

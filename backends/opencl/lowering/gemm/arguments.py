@@ -1,4 +1,4 @@
-"""What the kernels of matrix products share: definitions for their dtypes, and arguments for their operands."""
+"""Definitions of dtypes and arguments of operands that the kernels of matrix products share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def definitions(p: Product, *groups: Definitions, **more: str | int | bool) -> d
 def geometry(
     p: Product, a: Tensor | Workspace | None = None, b: Tensor | Workspace | None = None
 ) -> dict[str, Argument]:
-    """Return the arguments for a, b and GemmGeometry (gemm/operands.h); `a` and `b` replace the operands' own memory."""
+    """Return the arguments for a, b and GemmGeometry (gemm/operands.h); `a` and `b`, if present, replace the memory of
+    the operands."""
     return {
         "a": strided(p.left, a), "b": strided(p.right, b), "m": p.m, "n": p.n, "k": p.k, "batch1": p.batch[1],
         "batch2": p.batch[2],
@@ -32,5 +33,5 @@ def geometry(
 
 
 def strided(matrix: Matrix, memory: Tensor | Workspace | None = None) -> Strided:
-    """Return the argument for a batch of matrices with its strides, in its own argument or in `memory`."""
+    """Return the argument for a batch of matrices and its strides, in its own memory or in `memory`."""
     return Strided(memory or Tensor(matrix.place), {"row": matrix.row, "column": matrix.column, "batch": matrix.batch})

@@ -1,4 +1,4 @@
-"""Recomputes results of split float32 products that are not finite, in float32: splitting turns infinities into NaN."""
+"""Float32 recomputation of non-finite results of split products: splitting turns infinities into NaN."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 _PER_ITEM = 4
-"""Results that a work-item checks at a time."""
+"""Results per work-item that are checked at a time."""
 _GROUPS_PER_UNIT = 16
-"""Groups per compute unit, at most."""
+"""Maximum groups per compute unit."""
 
 
 def build(runtime: Runtime, p: Product) -> Launch:

@@ -16,7 +16,7 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 _CHUNK = 8
-"""Elements of 2 bytes in the largest asynchronous copy, 16 bytes; every line starts at a multiple."""
+"""Elements of 2 bytes in the largest asynchronous copy, 16 bytes; every line starts at a multiple of it."""
 _PER_ITEM = 4
 """Elements that a work-item splits."""
 _GROUP = (32, 8, 1)
@@ -29,12 +29,13 @@ class SplitOperand:
     launch: Launch
     matrix: Matrix
     term_stride: int
-    """From one bfloat16 term to the next."""
+    """Distance from one bfloat16 term to the next."""
     nbytes: int
 
 
 def split(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], terms: int, place: int) -> SplitOperand:
-    """Split a float32 operand of that shape into `terms` bfloat16 terms in workspace `place`; 16-bit elements are copied.
+    """Split a float32 operand of that shape into `terms` bfloat16 terms in workspace `place`; 16-bit elements are
+    copied.
 
     Matrices over which the batch is broadcast are split once. Raises KernelBuildError.
     """

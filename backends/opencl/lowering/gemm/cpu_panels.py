@@ -1,4 +1,5 @@
-"""Matrix products on CPUs: a work-item computes a block of the result from packed panels, in register tiles (after BLIS).
+"""Matrix products on CPUs: a work-item computes a block of the result from packed panels, in register tiles (after
+BLIS).
 
 Source: Van Zee and van de Geijn, 2015, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality".
 """
@@ -19,30 +20,30 @@ from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
 
 _KC = 128
-"""Terms per pass, at most: a panel of b then stays in the first-level cache, beside rows of a."""
+"""Maximum terms per pass: a panel of b and rows of a then stay in the first-level cache."""
 _LOCAL_BLOCK = 594 << 10
-"""Bytes of a packed block of a if it fits in local memory: a part of the second-level cache."""
+"""Bytes of a packed block of a if local memory can hold it: a part of the second-level cache."""
 _PRIVATE_BLOCK = 324 << 10
-"""Bytes of it otherwise: private memory is on a thread's stack."""
+"""Bytes of a packed block of a in private memory, which is on a thread's stack."""
 _AVX512_WIDTH = 16
-"""Floats per vector from which on there are 32 vector registers, as with AVX-512; else 16."""
+"""Minimum floats per vector of processors with 32 vector registers, as with AVX-512; others have 16."""
 _MAX_ROWS_UNPACKED = 8
-"""Rows of a tile that reads a in place, at most: each row takes a register for its address."""
+"""Maximum rows of a tile that reads a in place: each row takes a register for its address."""
 _MAX_PANELS_UNPACKED = 16
-"""Panels for which a block of a is read again in place, at most; for more, packing it pays."""
+"""Maximum panels for which re-reading a block of a in place is faster than packing it."""
 _PAGE = 4096
-"""Bytes. Lines that are a multiple of this apart compete for the same few places of a cache."""
+"""Distance in bytes whose multiples map lines to the same set of a cache."""
 _PACK_A_COST, _READ_A_COST, _PACK_B_COST = 1.0, 0.7, 1.5
 """Time to pack an element of a, to read it for the first time, and to pack one of b, in multiply-adds of a vector."""
 _BLOCK_COST = 4000
-"""Time to start a block, in the same unit."""
+"""Time to start a block, in multiply-adds of a vector."""
 _BLOCKS_PER_UNIT = 4
-"""Blocks per compute unit, at most: more balance the load better, but pack operands more often."""
+"""Maximum blocks per compute unit: more balance the load better, but pack operands more often."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterTile:
-    """A register tile (micro-tile): MR rows by NR columns of sums, the columns as vectors of `width`."""
+    """A register tile (micro-tile): MR rows by NR columns of sums, with columns in vectors of `width`."""
 
     rows: int
     vectors: int
@@ -62,25 +63,25 @@ PANELS = Family[RegisterTile](
 
 
 _WIDE_TILES = {(6, 4): 1.0, (8, 3): 1.02, (8, 2): 1.04, (12, 2): 1.06, (4, 4): 1.1, (12, 1): 1.2}
-"""Rows and vectors of tiles for 32 registers, and their relative time per multiply-add; (6, 4) has the fewest loads."""
+"""Relative time per multiply-add of tiles (rows, vectors) for 32 registers; (6, 4) has the fewest loads."""
 _NARROW_TILES = {(4, 3): 1.0}
-"""The same for 16 registers."""
+"""Relative time per multiply-add of tiles (rows, vectors) for 16 registers."""
 
 
 def register_tile(runtime: Runtime, itemsize: int, m: int, n: int) -> RegisterTile:
-    """Return the fastest tile for m x n sums of `itemsize` bytes, with regard to padding at the edges."""
+    """Return the fastest tile for m x n sums of `itemsize` bytes, including the cost of padding at the edges."""
     _, (rows, vectors), width = _fastest(runtime, itemsize, m, n)
     shapes = f"{size_class(m)} by {size_class(n)} of {itemsize} bytes"
     return runtime.tuning.choose(PANELS, shapes, RegisterTile(rows, vectors, width))
 
 
 def tile_time(runtime: Runtime, itemsize: int, m: int, n: int) -> float:
-    """Return the time of m x n sums in that tile, in those that the fastest tile makes without padding meanwhile."""
+    """Return the time of m x n sums in the fastest tile, in sums of an ideal tile without padding."""
     return _fastest(runtime, itemsize, m, n)[0]
 
 
 def _fastest(runtime: Runtime, itemsize: int, m: int, n: int) -> tuple[float, tuple[int, int], int]:
-    """Return that time, the rows and vectors of the tile, and the width of its vectors."""
+    """Return the fastest tile's time, its rows and vectors, and the width of its vectors."""
     width = runtime.features.vector_width
     tiles = _WIDE_TILES if width >= _AVX512_WIDTH else _NARROW_TILES
     if itemsize > 4:
@@ -93,7 +94,8 @@ def _fastest(runtime: Runtime, itemsize: int, m: int, n: int) -> tuple[float, tu
 
 
 def supports_row_sums(p: Product) -> bool:
-    """Whether the kernel can also compute the row sums of a: its columns are contiguous, and sums are kept in the output."""
+    """Return whether the kernel can also compute row sums of a: its columns are contiguous, and the output can hold
+    sums."""
     return p.left.row == 1 != p.left.column and p.sum_dtype is p.out_dtype
 
 
@@ -105,15 +107,15 @@ def build(
     b: Tensor | Workspace | None = None,
     out: Tensor | Workspace | None = None,
 ) -> Launch:
-    """Build the launch for a product; `a`, `b` and `out` replace its own memory. Raises KernelBuildError."""
+    """Build the launch for a product; `a`, `b` and `out`, if present, replace its memory. Raises KernelBuildError."""
     itemsize = p.sum_dtype.itemsize
     tile = register_tile(runtime, itemsize, p.m, p.n)
     row_major = p.left.column == 1 or p.left.row != 1
-    # Between passes the workspace holds sums of a type that the output cannot hold.
+    # Between passes a workspace holds sums whose type is wider than the output's.
     partial_bytes = p.count * p.m * p.n * itemsize if p.k > _KC and p.sum_dtype is not p.out_dtype else 0
     macros, epilogue_args = epilogue(p)
     in_local = runtime.features.local_memory > _LOCAL_BLOCK
-    # Slabs are whole tiles and whole vectors. Packed lines are a vector longer than the terms, and one slab is spare.
+    # Slabs are whole tiles and whole vectors. Packed lines exceed the terms by a vector, and one slab is padding.
     slab = math.lcm(tile.rows, tile.width)
     block_bytes = _LOCAL_BLOCK if in_local else _PRIVATE_BLOCK
     max_rows = (block_bytes // ((_KC + tile.width) * itemsize) // slab - 1) * slab
@@ -137,7 +139,7 @@ def build(
 
 
 def _readable_in_place(p: Product, tile: RegisterTile) -> bool:
-    """Whether a has the type of the sums, an axis with stride 1, and lines that do not compete for places of a cache."""
+    """Return whether a has the type of the sums, an axis of stride 1, and lines that map to different cache sets."""
     if p.dtype is not p.sum_dtype or tile.rows > _MAX_ROWS_UNPACKED or 1 not in (p.left.row, p.left.column):
         return False
     line_stride = p.left.row if p.left.column == 1 else p.left.column
@@ -145,7 +147,7 @@ def _readable_in_place(p: Product, tile: RegisterTile) -> bool:
 
 
 def _blocks(runtime: Runtime, p: Product, tile: RegisterTile, max_rows: int, row_cost: float) -> tuple[int, int]:
-    """Return the numbers of blocks down and across with the least modelled time on all cores."""
+    """Return the numbers of blocks by rows and by columns with the least modelled time on all cores."""
     units = runtime.features.compute_units
     tiles_down, tiles_across = ceil_div(p.m, tile.rows), ceil_div(p.n, tile.columns)
     least = ceil_div(tiles_down * tile.rows, max_rows)

@@ -1,9 +1,11 @@
-"""Chooses the kernel of a matrix product. All kernels take operands of any strides, so a transposed view is never copied.
+"""Choice of the kernel of a matrix product. All kernels support operands of any strides, so a transposed view is never
+copied.
 
-- `gemv`: few rows or columns; bound by reading the matrix.
-- `strided`: tiny products, dtypes without a faster kernel, GPUs without memory on the chip; straight from global memory.
+- `gemv`: few rows or columns; bound by the memory traffic of the matrix.
+- `strided`: tiny products, dtypes without a faster kernel, GPUs without memory on the chip; reads operands directly
+  from global memory.
 - CPU: `cpu_panels`, packed panels and register tiles.
-- GPU: `sliced_k` for products that fill few tiles, tensor cores or a `matrix_unit` where there is one in use, else `tiles`.
+- GPU: `sliced_k` for products that fill few tiles, tensor cores or a `matrix_unit` if one is in use, else `tiles`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
 
 
 def _in_tiles(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
-    """Return the builders of a product in tiles in local memory, fastest first."""
+    """Return the builders of a product with tiles in local memory, fastest first."""
     sliced, tiled = partial(sliced_k.build, runtime, p), partial(tiles.build, runtime, p)
     if _prefers_sliced_k(runtime, p):
         return [sliced]
@@ -57,7 +59,7 @@ def _is_narrow(p: Product) -> bool:
 
 
 def _prefers_sliced_k(runtime: Runtime, p: Product) -> bool:
-    """Whether sliced-K is preferred to tensor cores, which would need further launches to split float32 and to reduce."""
+    """Return whether sliced-K beats tensor cores, which would need more launches to split float32 and to reduce."""
     return (_is_narrow(p) or p.dtype is dtypes.float32) and sliced_k.suits(runtime, p)
 
 
@@ -75,10 +77,10 @@ batched = partial(gemm.batched, build)
 
 
 def _unfused_activations(runtime: Runtime) -> Collection[str]:
-    """Return the activations that run as a launch of their own.
+    """Return the activations that run as a separate launch.
 
-    On CPUs the register tile leaves no registers for the longest formulas: with `gelu_grad` in the epilogue a product took
-    500 us on two cores with AVX-512, in two launches 440 us.
+    On CPUs the register tile leaves no registers for the longest formulas: with `gelu_grad` in the epilogue a product
+    took 500 us on two cores with AVX-512, in two launches 440 us.
     """
     return ("gelu_grad", "silu_grad") if runtime.features.cpu else ()
 

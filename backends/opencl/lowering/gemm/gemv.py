@@ -1,4 +1,4 @@
-"""Matrix-vector products, with up to a few vectors: bound by reading the matrix once, along its contiguous axis."""
+"""Matrix-vector products with one or few vectors: bound by one read of the matrix along its contiguous axis."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 _MAX_VECTORS = 4
-"""Rows or columns up to which a product is bound by reading the matrix."""
+"""Maximum rows or columns for which a product is bound by the memory traffic of the matrix."""
 _GROUP = 128
 _LANES = 32
-"""Work-items of a GPU that take neighbouring vectors of columns; the others of the group divide the terms."""
+"""Work-items of a GPU that process adjacent vectors of columns; the rest of the group divides the terms."""
 _COLUMNS = 4
 """Columns per group of a K-major matrix."""
 _CPU_VECTORS = 4
-"""Neighbouring vectors of columns per work-item of a CPU."""
+"""Adjacent vectors of columns per work-item of a CPU."""
 
 
 def build(runtime: Runtime, p: Product) -> Launch | None:

@@ -19,24 +19,25 @@ from polyhal.hal.protocol import Launch
 _DEPTH = 32
 """Terms of a k-tile."""
 _GROUPS_PER_UNIT = 4
-"""Groups per compute unit that split-K aims at."""
+"""Target of split-K in groups per compute unit."""
 
 
 def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
-    """Return the builders of a product on each unit that is in use and takes its dtype, fastest first."""
+    """Return the builders of a product on each unit that is in use and supports its dtype, fastest first."""
     if p.sum_class != "float":
         return []
     return [partial(build, runtime, p, unit) for unit in runtime.features.matrix_units if p.dtype in unit.dtypes]
 
 
 def build(runtime: Runtime, p: Product, unit: MatrixUnit) -> Launch:
-    """Build the launch with large tiles if they occupy all compute units, else with small ones. Raises KernelBuildError."""
+    """Build the launch with large tiles if they occupy all compute units, else with small ones. Raises
+    KernelBuildError."""
     tile = unit.large if _count(unit.large, p) >= runtime.features.compute_units else unit.small
     return multiply(runtime, p, unit, tile)
 
 
 def multiply(runtime: Runtime, p: Product, unit: MatrixUnit, tile: UnitTile) -> Launch:
-    """Build the launch with such tiles. Raises KernelBuildError."""
+    """Build the launch with tiles of this shape. Raises KernelBuildError."""
     units, tiles = runtime.features.compute_units, _count(tile, p)
     split = split_k.choose(_GROUPS_PER_UNIT * units if tiles < 2 * units else 0, tiles, p.k, _DEPTH)
     partial_sums = split.splits > 1

@@ -1,4 +1,4 @@
-"""Launches with a persistent tile scheduler: as many groups as the device holds, each computing tiles in turn."""
+"""Launches with a persistent tile scheduler: as many groups as the device can hold, which loop over tiles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def multiply(
     args: Arguments,
     place: int,
 ) -> tuple[list[Launch], tuple[int, ...]]:
-    """Build the launches that multiply the operands in `args`, laid out as in `staged`, with a workspace at `place`."""
+    """Build the launches that multiply the operands in `args`, in the layout of `staged`, with a workspace at index
+    `place`."""
     partial_sums = split.splits > 1
     epilogue_macros, epilogue_args = epilogue(replace(p, bias=None, epilogue=None) if partial_sums else p)
     tensor_cores = runtime.features.tensor_cores

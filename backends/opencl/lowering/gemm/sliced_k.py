@@ -1,4 +1,4 @@
-"""Sliced-K: small tiles whose terms the work-items of a group divide, for products too small for large tiles."""
+"""Sliced-K: the work-items of a group divide a small tile's terms; for products too small for large tiles."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _LOCAL_MEMORY = 4608 * 4
 """Bytes of the largest tile."""
 _MAX_MULTIPLY_ADDS = 1 << 26
 _MAX_TERMS = 2048
-"""Terms above which split-K, with its second launch, is faster."""
+"""Maximum terms; above, split-K is faster despite its second launch."""
 _TILES_PER_UNIT = 4
 _PADDING = 4
 """Elements of padding per line in local memory, against bank conflicts."""
 _SUMS, _OPERANDS, _OTHER_REGISTERS = 16, 8, 13
-"""Registers of a work-item that hold no elements on their way to local memory; of these each takes 3, with its address."""
+"""Registers of a work-item for sums, operands and the rest; an element in flight to local memory takes 3, with its
+address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class SlicedTile:
 
     @property
     def usage(self) -> Usage:
-        """What a group needs, predicted, if the loop over terms is not unrolled whole."""
+        """Predicted resources of a group, without complete unrolling of the loop over terms."""
         loads = (self.rows + self.columns) * self.terms // _GROUP
         staged = self.terms * (self.rows + self.columns + 2 * _PADDING)
         return Usage(_SUMS + _OPERANDS + 3 * loads + _OTHER_REGISTERS, _GROUP, 4 * max(staged, _GROUP * _SUMS))
@@ -50,7 +51,7 @@ class SlicedTile:
 
 
 def suits(runtime: Runtime, p: Product) -> bool:
-    """Whether a product is small enough; narrow ones may have any number of tiles."""
+    """Return whether a product is small enough; narrow products may have any number of tiles."""
     features = runtime.features
     if p.sum_dtype.itemsize > 4 or features.max_group_size < _GROUP or features.static_local_memory < _LOCAL_MEMORY:
         return False
@@ -63,7 +64,8 @@ def suits(runtime: Runtime, p: Product) -> bool:
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
-    """Build the launch with the largest tiles that occupy half of the compute units, if any do. Raises KernelBuildError."""
+    """Build the launch with the largest tiles that occupy half of the compute units, if any do. Raises
+    KernelBuildError."""
     columns = 16 if p.n <= 16 else 32
     tile = SlicedTile(16 if p.m <= 16 else 32, columns)
     for smaller in (SlicedTile(16, columns), SlicedTile(16, 16)):
@@ -76,7 +78,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
 
 
 def multiply(runtime: Runtime, p: Product, tile: SlicedTile) -> Launch:
-    """Build the launch with such tiles. Raises KernelBuildError."""
+    """Build the launch with tiles of this shape. Raises KernelBuildError."""
     macros, epilogue_args = epilogue(p)
     layouts = staging.definitions(p)
     layouts = {name: layouts[name] for name in ("A_K_MAJOR", "B_K_MAJOR")}

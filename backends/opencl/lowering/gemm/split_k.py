@@ -1,4 +1,4 @@
-"""Split-K for matrix products: groups divide the terms of a tile, and a second launch reduces their partial results."""
+"""Split-K for matrix products: groups divide a tile's terms, and a second launch reduces their partial results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 _MIN_TERMS = 256
-"""Terms below which a split costs more than it saves."""
+"""Minimum terms of a split that saves more than it costs."""
 _MAX_SPLITS = 128
 _PER_ITEM = 4
-"""Neighbouring results that a work-item reduces side by side."""
+"""Adjacent results that a work-item reduces at a time."""
 
 
 def choose(groups: int, tiles: int, k: int, depth: int) -> SplitK:
@@ -23,7 +23,7 @@ def choose(groups: int, tiles: int, k: int, depth: int) -> SplitK:
 
 
 def workspace(p: Product, split: SplitK) -> tuple[int, ...]:
-    """Return the bytes of the partial results, if there are any."""
+    """Return the bytes of the workspace for partial results; empty without a split."""
     return (split.splits * p.count * p.m * p.n * p.sum_dtype.itemsize,) if split.splits > 1 else ()
 
 

@@ -1,4 +1,4 @@
-"""How kernels with `lib/staging.h` copy operands to local memory: along which axis, and in copies of how many bytes."""
+"""Copies of operands to local memory in kernels with `lib/staging.h`: axis and bytes per copy."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _COPY_BYTES = (16, 8, 4)
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """How one operand is copied: K-major if the terms of a row of a, or of a column of b, are contiguous, else MN-major."""
+    """Copies of one operand: K-major if the terms of a row of a, or of a column of b, are contiguous, else MN-major."""
 
     k_major: bool
     nbytes: int
     """Bytes per copy."""
     ragged: bool = False
-    """A line ends within a copy."""
+    """Whether a line ends within a copy."""
 
 
 def choose(
     matrix: Matrix, strides: tuple[int, int], lengths: tuple[int, int], itemsize: int, *, ragged: bool = False
 ) -> Staging:
-    """Choose the largest copies that an operand permits.
+    """Choose the largest copies that an operand's layout permits.
 
-    `strides` and `lengths` are those of the axes MN, rows of a or columns of b, and K, the terms. Lines must end with a whole
+    `strides` and `lengths` belong to the axes MN (rows of a or columns of b) and K (terms). Lines must end with a whole
     copy unless they may be `ragged`.
     """
     k_major = strides[1] == 1 or strides[0] != 1

@@ -1,4 +1,4 @@
-"""Matrix products straight from global memory: tiny ones, and those of dtypes without a faster kernel."""
+"""Matrix products with operands in global memory: for tiny products and for dtypes without a faster kernel."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Matrix products on NVIDIA's tensor cores: which instructions, which tiles, and how float32 is represented.
+"""Matrix products on NVIDIA's tensor cores: choice of instructions, tiles, and representation of float32.
 
-16-bit operands are multiplied as they are. Float32 at precision `high` is split: on Hopper into three bfloat16 terms before the
-product (bf16x3), elsewhere into two TF32 terms within it (3xTF32). At precision `medium` it is rounded to TF32 or bfloat16.
+16-bit operands are multiplied directly. Float32 at precision `high` is split: on Hopper into three bfloat16 terms
+before the product (bf16x3), elsewhere into two TF32 terms within it (3xTF32). At precision `medium` it is rounded to
+TF32 or bfloat16.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
 
 _MIN_MULTIPLY_ADDS = {1: 1 << 31, 3: 1 << 29}
-"""Multiply-adds from which on writing float32 operands as that many bfloat16 terms costs less than wgmma saves."""
+"""Minimum multiply-adds for which wgmma saves more time than splitting float32 into that number of bfloat16 terms
+costs."""
 _MIN_WGMMA = 128
-"""Rows and columns from which on the tiles of wgmma are filled."""
+"""Minimum rows and columns that fill the tiles of wgmma."""
 
 
 def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:

@@ -1,4 +1,5 @@
-"""Tiles of products on tensor cores: their resources, their measured speeds, and a cost model that picks one with a split-K."""
+"""Tiles of products on tensor cores: their resources, their measured speeds, and a cost model that picks one with a
+split-K."""
 
 from __future__ import annotations
 
@@ -16,17 +17,17 @@ from polyhal.hal import dtypes
 from polyhal.hal.kernels.tuning import Family, size_class
 
 HALF_DTYPES = (dtypes.float16, dtypes.bfloat16)
-"""Dtypes that tensor cores multiply as they are."""
+"""Dtypes that tensor cores multiply directly."""
 _WGMMA_DEPTH = 64
 """Terms of a k-tile of gemm/wgmma.cl."""
 _MAX_ITEMS = 512
-"""Work-items per group, at most."""
+"""Maximum work-items per group."""
 _UNIT_REGISTERS = 1 << 16
 """Registers of a compute unit."""
 _ITEM_REGISTERS = 255
-"""Registers of a work-item, at most."""
+"""Maximum registers of a work-item."""
 _OTHER_REGISTERS = 110
-"""Registers of a work-item that hold no sums."""
+"""Registers of a work-item for anything but sums."""
 
 
 class TensorCoreTile(Protocol):
@@ -76,7 +77,7 @@ class WarpTile:
 
     @property
     def local_memory(self) -> int:
-        # The larger of a K-major and an MN-major k-tile, with the padding against bank conflicts.
+        # The larger of a K-major and an MN-major k-tile, including padding against bank conflicts.
         size, depth = self.itemsize, self.depth
         return self.stages * sum(
             max(n * (depth * size + 16), depth * (n * size + 32)) for n in (self.rows, self.columns)
@@ -124,12 +125,12 @@ class WarpgroupTile:
 
 def _warp_tile_fits(features: OpenCLFeatures, tile: WarpTile) -> bool:
     whole = tile.rows % tile.warp_rows == 0 and tile.columns % tile.warp_columns == 0
-    # Copies are issued between the steps of a k-tile, of 32 bytes of terms each, so there must be two.
+    # Copies are issued between the steps of a k-tile, of 32 bytes of terms each, so a k-tile needs at least two steps.
     return whole and tile.depth * tile.itemsize >= 64 and _fits(features, tile)
 
 
 def _warpgroup_tile_fits(features: OpenCLFeatures, tile: WarpgroupTile) -> bool:
-    # One k-tile is multiplied while, with one term, that before may still be in flight, and another one is copied.
+    # One k-tile is multiplied while another is copied; with one term, the previous one may also be in flight.
     return tile.stages >= (3 if tile.bf16_terms == 1 else 2) and _fits(features, tile)
 
 
@@ -168,25 +169,25 @@ TF32_TILES = {
     WarpTile(4, 128, 128, 64, 64, 16, 4): 560, WarpTile(4, 128, 64, 64, 32, 32, 3): 500,
     WarpTile(4, 64, 64, 32, 32, 32, 3): 420,
 }  # fmt: skip
-"""The same for float32 rounded to TF32."""
+"""Tiles for float32 rounded to TF32, with their multiply-adds per nanosecond."""
 TF32X3_TILES = {
     WarpTile(4, 128, 128, 64, 32, 32, 3): 210, WarpTile(4, 128, 64, 64, 32, 16, 4): 200,
     WarpTile(4, 64, 64, 32, 32, 16, 3): 150,
 }  # fmt: skip
-"""The same for float32 split into two TF32 terms."""
+"""Tiles for float32 split into two TF32 terms, with their multiply-adds per nanosecond."""
 WGMMA_TILES = {
     1: {WarpgroupTile(1, 2, 256, 4): 2860, WarpgroupTile(1, 2, 128, 6): 2480, WarpgroupTile(1, 1, 128, 4): 1950},
     3: {WarpgroupTile(3, 2, 128, 2): 400, WarpgroupTile(3, 1, 128, 2): 300},
 }
-"""The same for wgmma, by the number of 16-bit terms per operand."""
+"""Tiles for wgmma, with their multiply-adds per nanosecond, by the number of 16-bit terms per operand."""
 _STORE_RATE = 14
 """Results per nanosecond that a compute unit finishes and stores while its tensor cores wait; measured on an H200."""
 _LAUNCH_TIME = 5000
-"""Nanoseconds of the second launch of a split-K, at least."""
+"""Minimum nanoseconds of a split-K's second launch."""
 _BANDWIDTH, _UNIT_BANDWIDTH = 4000, 25
 """Bytes per nanosecond to and from memory: of the device, and of one compute unit."""
 _MAX_ROUNDS = 8
-"""Work tiles that each compute unit computes in turn, at most, when a split-K evens out the load."""
+"""Maximum tiles per compute unit for which a split-K is considered to balance the load."""
 
 
 def count(tile: TensorCoreTile, p: Product) -> int:
@@ -197,13 +198,14 @@ def count(tile: TensorCoreTile, p: Product) -> int:
 def resident(runtime: Runtime, tile: TensorCoreTile) -> int:
     """Return the number of groups that a compute unit holds at a time."""
     registers = tile.rows * tile.columns // tile.items + _OTHER_REGISTERS
-    # A unit has a little more local memory than a group may take. One group too many does no harm: it waits.
+    # A unit has slightly more local memory than a group may use. An estimate that is one group too high is harmless:
+    # the group waits.
     by_memory = round(runtime.features.static_local_memory / tile.local_memory)
     return max(1, min(by_memory, _UNIT_REGISTERS // (tile.items * registers)))
 
 
 def choose(runtime: Runtime, p: Product, family: Family[T], tiles: Mapping[T, float]) -> tuple[T, SplitK]:
-    """Choose the tile that the device can hold, and the split of the terms, with the least modelled time."""
+    """Choose the tile and the split of the terms with the least modelled time among tiles that fit on the device."""
     units = runtime.features.compute_units
     memory = runtime.features.static_local_memory
     slowest = min(tiles.values())

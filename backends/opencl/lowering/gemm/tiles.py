@@ -1,4 +1,4 @@
-"""Matrix products on GPUs without tensor cores: tiles staged in local memory, with split-K where there are too few."""
+"""Matrix products on GPUs without tensor cores: tiles staged in local memory, with split-K if they are too few."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from polyhal.hal.protocol import Launch
 GROUP = 256
 """Work-items per tile."""
 _MIN_SPLIT_TERMS = 256
-"""Terms of a split that are taken for worth a group when small tiles are compared with large ones."""
+"""Terms per group that are assumed worthwhile when small tiles are compared with large ones."""
 _PADDING = 4
 """Elements of padding per line in local memory, against bank conflicts."""
 _GROUPS_PER_UNIT = 4
-"""Groups per compute unit that split-K aims at."""
-_TURN_ROWS, _TURN_OPERAND = 2048, 1 << 20
-"""Rows of the left operand and elements of the right one from which on a transposed copy of the right one saves time: copies of
-its terms are of 4 bytes, transposed of 16. On an H200 that makes large products a tenth faster."""
+"""Target of split-K in groups per compute unit."""
+_TRANSPOSE_MIN_ROWS, _TRANSPOSE_MIN_SIZE = 2048, 1 << 20
+"""Minimum rows of A and elements of B for which transposing B first is faster: asynchronous copies then move 16 bytes
+instead of 4. On an H200 that makes large products a tenth faster."""
 _LOAD_REGISTERS, _OTHER_REGISTERS = 4, 13
-"""Registers of an element on its way to local memory, with its address, and of what is neither that nor an operand or a sum.
-Fitted to what AMD's compiler takes."""
+"""Registers of an element in flight to local memory, with its address, and registers for anything but those, operands
+and sums. Fitted to AMD's compiler."""
 _OCCUPANCY = Target(groups=2)
-"""Two groups of the largest tile hide each other's latency; the compiler would take a few registers more, and one would fit."""
+"""Target of two resident groups of the largest tile, which hide each other's latency; the compiler's default fits only
+one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class SimtTile:
 
     @property
     def usage(self) -> Usage:
-        """What a group needs to compute in float32, predicted; the loop over terms is not unrolled whole."""
+        """Predicted resources of a group in float32, without complete unrolling of the loop over terms."""
         sums, operands = 16 * self.quad_rows * self.quad_columns, 4 * (self.quad_rows + self.quad_columns)
         loads = (self.rows + self.columns) * self.depth // GROUP
         registers = sums + operands + _LOAD_REGISTERS * loads + _OTHER_REGISTERS
@@ -85,7 +86,7 @@ TILES = Family[SimtTile](
 
 
 def choose(runtime: Runtime, p: Product, *, asynchronous: bool) -> SimtTile:
-    """Choose the largest tile that occupies all compute units, with split-K where that helps, and leaves enough waves."""
+    """Choose the largest tile that occupies all compute units, with split-K if useful, and leaves enough waves."""
     units = runtime.features.compute_units
     large, small = SimtTile(2, 2, 8, 2), SimtTile(1, 1, 16, 2)
     if asynchronous:
@@ -104,7 +105,7 @@ def choose(runtime: Runtime, p: Product, *, asynchronous: bool) -> SimtTile:
 
 
 def _with_enough_waves(runtime: Runtime, tile: SimtTile) -> SimtTile:
-    """Return the tile, or the first smaller one of which a device holds as many waves as it needs."""
+    """Return the tile, or the first smaller one with as many resident waves as the device needs."""
     features, rows, columns = runtime.features, tile.quad_rows, tile.quad_columns
     halves = (replace(tile, quad_rows=max(1, rows // 2)), replace(tile, quad_columns=max(1, columns // 2)))
     candidates = (tile, *halves, SimtTile(1, 1, 8, 2))
@@ -115,14 +116,14 @@ def build(runtime: Runtime, p: Product) -> Launch:
     """Build the launch with the tile that is fastest. Raises KernelBuildError."""
     asynchronous = runtime.features.tensor_cores and p.dtype is dtypes.float32 and p.out_dtype is dtypes.float32
     tile = choose(runtime, p, asynchronous=asynchronous)
-    is_large = p.m >= _TURN_ROWS and p.n * p.k >= _TURN_OPERAND
+    is_large = p.m >= _TRANSPOSE_MIN_ROWS and p.n * p.k >= _TRANSPOSE_MIN_SIZE
     if asynchronous and is_large and p.count == 1 and p.right.row == 1 and p.right.column > 1:
-        return with_right_turned(runtime, p, tile)
+        return with_transposed_b(runtime, p, tile)
     return multiply(runtime, p, tile, asynchronous=asynchronous)
 
 
-def with_right_turned(runtime: Runtime, p: Product, tile: SimtTile) -> Launch:
-    """Build the launches that copy the right operand so that its rows are contiguous, and multiply."""
+def with_transposed_b(runtime: Runtime, p: Product, tile: SimtTile) -> Launch:
+    """Build the launches that transpose B to contiguous terms, and multiply."""
     place, at = p.right.place, p.workspace
     target = contiguous(p.dtype, (p.k, p.n))
     source = target._replace(strides=(p.right.row, p.right.column), aligned=p.right.aligned)
@@ -135,7 +136,7 @@ def with_right_turned(runtime: Runtime, p: Product, tile: SimtTile) -> Launch:
 def multiply(
     runtime: Runtime, p: Product, tile: SimtTile, *, asynchronous: bool, right: Workspace | None = None
 ) -> Launch:
-    """Build the launch with such tiles; `right` is where the right operand is if not in its argument.
+    """Build the launch with tiles of this shape; `right`, if present, replaces the memory of the right operand.
 
     Raises KernelBuildError.
     """
@@ -145,7 +146,7 @@ def multiply(
     partial = split.splits > 1
     macros, epilogue_args = epilogue(replace(p, bias=None, epilogue=None) if partial else p)
     layouts = staging.definitions(p)
-    # K-major lines are transposed as they are copied, so element by element.
+    # K-major lines are transposed during the copy, so element by element.
     for side in "AB":
         if layouts[f"{side}_K_MAJOR"]:
             layouts[f"{side}_BYTES"] = p.dtype.itemsize
@@ -156,7 +157,7 @@ def multiply(
         OUT_QUADS=p.n % 4 == 0 and (partial or (p.out.aligned and p.out_dtype is p.sum_dtype)),
     )  # fmt: skip
     if not asynchronous:
-        del defined["A_BYTES"], defined["B_BYTES"]  # unused, so they would only make more programs
+        del defined["A_BYTES"], defined["B_BYTES"]  # unused: they would only multiply the programs
     target: Arguments = {"partial": Workspace(p.workspace)} if partial else {"out": Tensor(p.out.place)}
     large = tile.quad_rows * tile.quad_columns >= 4
     nvidia = runtime.features.compute_capability > 0

@@ -1,6 +1,7 @@
 """Matrix products by wgmma on Hopper's tensor cores.
 
-Float32 operands are first rounded to bfloat16, or split into three bfloat16 terms (bf16x3); 16-bit ones are used as they are.
+Float32 operands are first rounded to bfloat16, or split into three bfloat16 terms (bf16x3); 16-bit ones are used
+directly.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
 
 _MIN_REUSE = 512
-"""Rows of a, or columns of b, from which on it pays to repack the other operand if it would be loaded element by element."""
+"""Minimum rows of a, or columns of b, for which repacking the other operand is faster than loading it element by
+element."""
 Memory = Tensor | Workspace
 
 
 def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) -> Launch:
-    """Build the launch with the fastest of `tiles`, or of its portable fallback. Raises KernelBuildError."""
+    """Build the launch with the fastest of `tiles`, or the portable fallback's launch if the driver refuses it. Raises
+    KernelBuildError."""
     tile, split = tile_configs.choose(runtime, p, WGMMA, tiles)
     if p.dtype in tile_configs.HALF_DTYPES:
         copies, staged, (a, b) = _repacked(runtime, p)
@@ -52,7 +55,7 @@ def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) ->
 def _repacked(runtime: Runtime, p: Product) -> tuple[list[bf16_split.SplitOperand], Product, tuple[Memory, Memory]]:
     """Repack 16-bit operands that would be loaded element by element.
 
-    Returns the copies, the product of the operands that are then staged, and their memory.
+    Returns the copies, the product of the operands to stage, and their memory.
     """
     size = p.dtype.itemsize
     a, b = p.left, p.right

@@ -1,4 +1,4 @@
-"""Optimizer steps and gradient scaling over many tensors: each launch takes as many as its parameters hold."""
+"""Optimizer steps and gradient scaling over many tensors: each launch processes as many as its parameters can hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from polyhal.hal.protocol import Launch
 _FILES = {"squares_of_chunks": "sum_of_squares"}
 """Files of kernels that are not named as their file."""
 _MAX_GROUP = 1024
-"""Work-items of the one group of a GPU that adds up all partial sums: only more of them can hide memory latency."""
+"""Work-items of the single group of a GPU that reduces all partial sums; only work-items can hide its memory
+latency."""
 
 
 def _over_slots(

@@ -15,7 +15,7 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32}
 _FEW = 3
-"""Tensors up to which copies one by one are as fast."""
+"""Maximum tensors for which individual copies are as fast."""
 
 
 def _copies(

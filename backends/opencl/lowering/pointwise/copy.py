@@ -32,7 +32,7 @@ def copy(runtime: Runtime, source: Spec, target: Spec) -> Launch:
     if launch is not None:
         return launch
     if source.dtype is target.dtype:
-        # As bits: half precision needs no conversion to float and back, and one program serves all dtypes of a size.
+        # Copy bits: half precision needs no conversion to float and back, and one program serves all dtypes of a size.
         bits = _BITS[source.dtype.itemsize]
         source, target = source._replace(dtype=bits), target._replace(dtype=bits)
     return group(runtime, (source,), (target,), (), (0,))

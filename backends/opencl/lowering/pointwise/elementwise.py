@@ -1,6 +1,6 @@
-"""Elementwise ops, alone or as a fused group, over operands of any layout: one generated kernel per pattern.
+"""Elementwise ops, single or fused, over operands of any layout: one generated kernel per pattern.
 
-A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, its access along the
+A pattern consists of the steps, the dtypes, the number of axes after merging and, per operand, its access along the
 innermost axis. Shapes, strides and offsets are arguments, so one program serves every size.
 """
 
@@ -23,7 +23,7 @@ from polyhal.hal.protocol import InputSpec, Launch
 
 INT32_LIMIT = 2**31 - 1
 _MIN_CHUNKS = 64
-"""Chunks per work-item of a CPU at least: below, the start of the work-item dominates."""
+"""Minimum chunks per work-item of a CPU: with fewer, the start of the work-item dominates."""
 _ITEMS_PER_UNIT = 64
 """Work-items per compute unit of a CPU: enough to balance threads of different speed."""
 
@@ -35,7 +35,7 @@ class Streaming:
     group: int
     """Work-items per group; 1 on CPUs, where each takes a run of chunks."""
     vector: int
-    """Elements of four bytes per work-item, where rows are long enough."""
+    """Elements of four bytes per work-item, for rows of sufficient length."""
 
 
 STREAMING = Family[Streaming](
@@ -54,11 +54,11 @@ class _Space:
     axes: tuple[int, ...]
     """Lengths of the merged axes, innermost last."""
     width: int
-    """Elements of a chunk, which is what a work-item computes at a time."""
+    """Elements of a chunk, the unit that a work-item computes at a time."""
     aligned: bool
-    """Every chunk starts at a multiple of its size in memory."""
+    """Whether every chunk starts at a multiple of its size in memory."""
     wide: bool
-    """Indices need 64 bits."""
+    """Whether indices need 64 bits."""
     operands: tuple[ElementwiseOperand, ...]
 
     @property
@@ -79,8 +79,8 @@ def group(
 ) -> Launch:
     """Build a launch that evaluates `steps` and writes value `results[i]` to output i.
 
-    Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may
-    be the same memory as an input of the same layout. Raises KernelBuildError.
+    All outputs have the same shape, to which inputs broadcast, and any strides; absent inputs are None. An output may
+    alias an input of the same layout. Raises KernelBuildError.
     """
     cpu = runtime.features.cpu
     default = Streaming(1 if cpu else runtime.features.group_size, runtime.features.vector_width)
@@ -121,7 +121,7 @@ def _iteration_space(
     vector: int, runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]
 ) -> _Space:
     axes, operands = merge_axes(inputs, outputs)
-    # A short tensor could use narrower vectors, but those are another program to compile, which costs more than it gains.
+    # A short tensor could use narrower vectors, but compiling a further program would cost more than that saves.
     inner = max(axes[-1], vector) if runtime.features.cpu and len(axes) == 1 else axes[-1]
     width, aligned = vector_width(vector, runtime, inner, operands)
     wide = max(*[o.span(axes) for o in operands], math.prod(axes) + 2 * width) > INT32_LIMIT

@@ -1,4 +1,4 @@
-"""Groups of elementwise ops on each of many tensors, as many of them in a launch as its parameters hold."""
+"""Groups of elementwise ops on each of many tensors, as many in a launch as its parameters can hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _LAST_POSITION = 9
-"""A digit numbers the tensors of a slot in the names of parameters."""
+"""Maximum position of a tensor in a slot: parameter names have one digit for it."""
 
 
 def _foreach(
@@ -33,7 +33,7 @@ def _foreach(
 def over_slots(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) -> list[Launch] | Declined:
     """Return launches that run a group of steps on the tensors of all slots."""
     if max(group.position(i) for i in range(len(group.operands))) > _LAST_POSITION:
-        return Declined("too many lists, or numbers and tensors that all share")
+        return Declined("too many lists, or too many shared numbers and tensors")
     text = _text(runtime, group)
     if isinstance(text, Declined):
         return text
@@ -60,7 +60,7 @@ def over_slots(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]) 
 
 
 def _text(runtime: Runtime, group: SlotSteps) -> KernelText | Declined:
-    """Return the generated parts of the kernel. Its arguments are those that all slots share."""
+    """Return the generated parts of the kernel, with the arguments that all slots share."""
     translation = translate(runtime, group.inputs, group.steps)
     if isinstance(translation, Declined):
         return translation
@@ -84,7 +84,7 @@ def _text(runtime: Runtime, group: SlotSteps) -> KernelText | Declined:
 
 
 def _input(text: KernelText, group: SlotSteps, position: int, spec: InputSpec | None) -> RegisterValue:
-    """Load an input into a register: once before the loop, unless it has one value for each element."""
+    """Load an input into a register: before the loop if one value serves all elements, else inside."""
     assert spec is not None
     shared = group.shared[position - group.reads] if position >= group.reads else None
     if not isinstance(spec, Spec):

@@ -1,4 +1,5 @@
-"""The generated parts of elementwise kernels: parameters, loads, expressions and stores, as text for a kernel file's macros."""
+"""The generated parts of elementwise kernels: parameters, loads, expressions and stores, as text for a kernel file's
+macros."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from polyhal.hal.protocol import InputSpec
 
 @dataclass(slots=True)
 class KernelText(StatementText):
-    """Lines of a kernel and the arguments that they need. Its struct is `geometry`."""
+    """Text of a kernel and the arguments that it needs. Its struct is `geometry`."""
 
     parameters: list[str] = field(default_factory=list)
     locate: list[str] = field(default_factory=list)
@@ -41,7 +42,8 @@ class KernelText(StatementText):
         self.args[name] = Scalar(index)
 
     def signature(self) -> dict[str, str]:
-        """Return the definitions of the kernel's parameters, of its struct, and of variables for the struct's members."""
+        """Return the definitions of the kernel's parameters, of its struct, and of variables for the struct's
+        members."""
         return {
             "PARAMETERS": ", ".join(self.parameters),
             "GEOMETRY": self.members(),
@@ -49,7 +51,7 @@ class KernelText(StatementText):
         }
 
     def body(self) -> dict[str, str]:
-        """Return the definitions of what the kernel does with whole vectors and with the last elements."""
+        """Return the definitions of the kernel's code for whole vectors and for the last elements."""
         return {
             "LOCATE": "\n".join(self.locate),
             "REGISTERS": "\n".join(self.registers),
@@ -74,7 +76,8 @@ class KernelText(StatementText):
 
     def number(self, position: int, dtype: DType) -> RegisterValue:
         """Load an input that is a number into a register."""
-        # Integers are passed in 64 bits, so that a number outside the range of a small dtype wraps instead of failing to pack.
+        # Integers are passed in 64 bits, so that a number outside the range of a small dtype wraps instead of failing
+        # to pack.
         cls = register_class(dtype)
         passed: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
         self.runtime_scalar(f"x{position}", passed, position)
@@ -95,13 +98,13 @@ class KernelText(StatementText):
 
     def write(self, operand: ElementwiseOperand, expression: str) -> None:
         """Store an expression to an output."""
-        # The address of the register is taken for partial stores, so it must be a variable of its own.
+        # The address of the register is taken for partial stores, so it must be a variable.
         position, name = operand.position, operand.dtype.name
         self.compute.append(f"VEC({type_name(register_class(operand.dtype))}) w{position} = {expression};")
         if operand.access == "contiguous":
             access, stride = "CONTIGUOUS", ""
         else:
-            # An output of one element may have "broadcast" access: its stride means nothing.
+            # An output of one element may have "broadcast" access: its stride is meaningless.
             access, stride = "STRIDED", f", t{position}" if operand.access == "strided" else ", 0"
         arguments = f"({name}, w{position}, q{position}{stride})"
         self.store.append(f"STORE_{access}{arguments}")

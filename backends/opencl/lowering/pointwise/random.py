@@ -1,6 +1,7 @@
-"""Random numbers and dropout from Philox4x32-10, a counter-based generator: element i depends on seed, counter and i alone.
+"""Random numbers and dropout from Philox4x32-10, a counter-based generator: element i depends only on seed, counter and
+i.
 
-GPUs compute one block of four words per work-item. CPUs compute a vector of blocks at a time, in kernels of their own.
+GPUs compute one block of four words per work-item. CPUs compute a vector of blocks at a time, in separate kernels.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _AXES = 3
 _ITEMS_PER_UNIT = 16
 """Work-items per compute unit of a CPU: enough to balance threads of different speed."""
 _MAX_STEPS = 1024
-"""Vectors of blocks per work-item of a CPU; more would leave large tensors to few work-items."""
+"""Maximum vectors of blocks per work-item of a CPU, so that large tensors occupy many work-items."""
 _DISTRIBUTIONS = {"random_bits": 0, "uniform": 1, "normal": 2}
 
 
@@ -91,7 +92,7 @@ def _blocks_per_vector(runtime: Runtime) -> int:
 
 
 def _launch_cpu(runtime: Runtime, kernel: str, definitions: Definitions, args: Arguments, size: int) -> Launch:
-    """A launch whose work-items compute several vectors of blocks each."""
+    """Build a launch whose work-items compute several vectors of blocks each."""
     steps = ceil_div(size, _WORDS * _blocks_per_vector(runtime))
     each = min(_MAX_STEPS, ceil_div(steps, _ITEMS_PER_UNIT * runtime.features.compute_units))
     return runtime.launch(kernel, definitions, {**args, "each": each}, (ceil_div(steps, each),), (1,))

@@ -1,1 +1,1 @@
-"""Recurrent layers: a launch runs a layer, or the part of its gradient that depends on the next time step, over all steps."""
+"""Recurrent layers: one launch runs all time steps of a layer, or the sequential part of its gradient."""

@@ -1,4 +1,4 @@
-"""Recurrent layers on CPUs: work-items take a few sequences each through all time steps, with gates in registers."""
+"""Recurrent layers on CPUs: each work-item runs a few sequences through all time steps, with gates in registers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
 _MAX_ROWS, _MAX_ROWS_NARROW = 6, 3
-"""Sequences of a tile, at most, with 32 vector registers and with 16."""
+"""Maximum sequences of a tile, with 32 vector registers and with 16."""
 _MIN_COST = 2
-"""Sequences whose multiplications take as long as one waits for the last sum."""
+"""Sequences whose multiplications take as long as the latency of a sum."""
 _MAX_BLOCK = 48
-"""Sequences of a work-item, at most: their states stay in the first-level cache beside a panel of the weight."""
+"""Maximum sequences of a work-item: their states and a panel of the weight stay in the first-level cache."""
 _WIDE = 16
-"""Floats of a vector from which on there are 32 registers."""
+"""Minimum floats per vector of processors with 32 vector registers."""
 _COLUMNS = 4
 """Vectors of a panel of the weight, in the gradient."""
 _MAX_WEIGHT = 4 << 20
-"""Bytes of a weight that work-items read in each step from a cache of their own."""
+"""Maximum bytes of a weight that each core reads from its own cache in every step."""
 
 
 def _tiles(runtime: Runtime, batch: int) -> tuple[int, int]:
@@ -62,7 +62,7 @@ def forward(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
 
 
 def gradient(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
-    """Build the launches of the part of a layer's gradient that goes from step to step."""
+    """Build the launches of the sequential part of a layer's gradient."""
     declined = _refusal(p)
     if declined:
         return declined

@@ -19,7 +19,7 @@ _GRADIENT = {
     "LSTM": ("grad", "grad_states", "gates", "weight", "first", "states", "d_gates", "d_hidden", "d_state"),
     "GRU": ("grad", "gates", "fed_back", "weight", "first", "states", "d_gates", "d_fed_back", "d_hidden"),
 }
-"""The tensors of each op, in the order of its inputs and outputs, by their names in the kernels."""
+"""Kernel names of each op's tensors, in the order of its inputs and outputs."""
 
 
 def _lowering(cell: str, *, gradient: bool) -> Callable[..., Launch | Declined]:
@@ -31,7 +31,7 @@ def _lowering(cell: str, *, gradient: bool) -> Callable[..., Launch | Declined]:
         specs = dict(zip(names, (*inputs, *outputs), strict=True))
         for name in ("projection", "lengths"):
             if specs.get(name) is not None:
-                return Declined(f"the kernels have no {name}")
+                return Declined(f"the kernels do not support {name}")
         present = {name: (i, spec) for i, (name, spec) in enumerate(specs.items()) if isinstance(spec, Spec)}
         given = [s for n, s in specs.items() if s is not None and n != "weight"]
         reason = refusal(tuple(given), specs["weight"])

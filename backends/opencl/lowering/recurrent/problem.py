@@ -1,4 +1,4 @@
-"""A recurrent layer as its kernels take it: named tensors with their places in the argument list."""
+"""A recurrent layer as its kernels' arguments: named tensors with their positions in the argument list."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ class LayerSteps:
 
     @property
     def first_workspace(self) -> int:
-        """Position of the first workspace in the argument list: behind the last result."""
+        """Position of the first workspace in the argument list, after the last result."""
         return 1 + max(place for place, _ in self.tensors.values())
 
     def forward_definitions(self) -> dict[str, str | int | bool]:
-        """What kernels of a layer are compiled for, beside the division of the work."""
+        """Return the definitions of a layer's kernels, except for the division of the work."""
         found: dict[str, str | int | bool] = {"CELL": self.cell, "BIAS": "bias" in self.tensors}
         return {**found, "KEEP_GATES": True} if self.keep_gates else found
 
     def _results(self, *names: str) -> dict[str, Argument]:
-        """Contiguous tensors as kernel arguments, those of `names` that the cell has."""
+        """Return the contiguous tensors of `names` as kernel arguments, as far as the cell has them."""
         return {name: Tensor(self.tensors[name][0]) for name in names if name in self.tensors}
 
     def _sequences(self, *names: str) -> dict[str, Argument]:
-        """Tensors (T, B, width) as kernel arguments with their strides; 0 for those that the cell does not have."""
+        """Return tensors (T, B, width) as kernel arguments with their strides; 0 for tensors that the cell lacks."""
         return self._strided(names, ("step", "row"))
 
     def _states(self, *names: str) -> dict[str, Argument]:
-        """Tensors (B, width), likewise."""
+        """Return tensors (B, width) as kernel arguments with their strides; 0 for tensors that the cell lacks."""
         return self._strided(names, ("row",))
 
     def _strided(self, names: tuple[str, ...], axes: tuple[str, ...]) -> dict[str, Argument]:
@@ -71,31 +71,34 @@ class LayerSteps:
         return args
 
     def steps_args(self) -> dict[str, Argument]:
-        """What kernels of a layer take besides the weight: STEPS_PARAMETERS of recurrent/arguments.h."""
+        """Return the arguments of a layer's kernels except for the weight: STEPS_PARAMETERS of
+        recurrent/arguments.h."""
         return {
             **self._sequences("x"), **self._states("hidden", "state"), **self._results("bias", "outs", "states"),
             **(self._results("kept_gates") if self.keep_gates else {}), **self._numbers(),
         }  # fmt: skip
 
     def steps_grad_args(self) -> dict[str, Argument]:
-        """What kernels of a layer's gradient take besides the weight: STEPS_GRAD_PARAMETERS of recurrent/arguments.h."""
+        """Return the arguments of the gradient's kernels except for the weight: STEPS_GRAD_PARAMETERS of
+        recurrent/arguments.h."""
         return {
             **self._sequences("grad", "grad_states", "gates", "fed_back", "states"), **self._states("first"),
             **self._results("d_gates", "d_fed_back", "d_hidden", "d_state"), **self._numbers(),
         }  # fmt: skip
 
     def weight_rows(self) -> Strided:
-        """The weight as a kernel argument, with contiguous rows."""
+        """Return the weight as a kernel argument, with contiguous rows."""
         place, spec = self.tensors["weight"]
         return Strided(Tensor(place), {"row": spec.strides[0]})
 
     def _numbers(self) -> dict[str, Argument]:
-        """The lengths, which all kernels take."""
+        """Return the lengths, which all kernels take."""
         return {"steps": self.steps, "batch": self.batch, "size": self.size, "reverse": int(self.reverse)}
 
 
 def refusal(specs: Inputs, weight: InputSpec | None) -> str:
-    """Why the kernels cannot take these tensors; empty if they can. All but the weight have contiguous rows."""
+    """Return the reason why the kernels do not support these tensors; empty if they do. All but the weight need
+    contiguous rows."""
     if not all(isinstance(s, Spec) and s.dtype is dtypes.float32 for s in (*specs, weight)):
         return "the kernels are for float32"
     if any(s.strides[-1] != 1 and s.shape[-1] > 1 for s in specs if isinstance(s, Spec)):

@@ -1,7 +1,8 @@
-"""Recurrent layers on GPUs that run all groups of a launch at a time: groups share the weight, which stays in registers.
+"""Persistent recurrent layers on GPUs that co-schedule all groups of a launch: the weight stays distributed in
+registers.
 
-Groups wait for each other. OpenCL does not promise that all groups of a launch make progress; NVIDIA's devices start the groups
-of a launch before those of the next, so as many groups as there are compute units run at the same time.
+Groups wait for each other. OpenCL does not guarantee that all groups of a launch make progress; NVIDIA's devices start
+all groups of a launch before groups of the next, so one group per compute unit can run at the same time.
 
 Source: Diamos et al., 2016, "Persistent RNNs: Stashing Recurrent Weights On-Chip".
 """
@@ -21,11 +22,11 @@ from polyhal.hal.protocol import Launch
 
 _GROUP = 512
 _UNITS = (32, 16)
-"""Units of a group."""
+"""Units of the layer per group, by preference."""
 _MIN_SIZE = 96
-"""Units of a layer from which on reading the weight in each step takes longer than an exchange between groups."""
+"""Minimum units of a layer for which reading the weight in each step takes longer than an exchange between groups."""
 _WEIGHTS = 64
-"""Weights of a work-item, at most; as many registers are left for the rest."""
+"""Maximum weights in a work-item's registers; the same number of registers remains for the rest."""
 _COLUMNS = 4
 """Columns of the weight per work-item, in the gradient."""
 _MAX_ROWS = 4
@@ -33,7 +34,7 @@ _MAX_ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class ResidentShares:
-    """How groups divide a layer: `shares` groups of `units` units each take `rows` sequences."""
+    """Division of a layer among groups: `shares` groups of `units` units each process `rows` sequences."""
 
     units: int
     rows: int
@@ -47,7 +48,7 @@ class ResidentShares:
 
 
 def shares(runtime: Runtime, p: LayerSteps, *, gradient: bool) -> ResidentShares | None:
-    """Return how groups divide a layer; None if the device does not hold it."""
+    """Return the division of a layer among groups; None if the device cannot hold it."""
     if not runtime.features.resident_groups or p.size < _MIN_SIZE or p.tensors["weight"][1].strides[1] != 1:
         return None
     for units in _UNITS:
@@ -71,7 +72,7 @@ def forward(runtime: Runtime, p: LayerSteps, division: ResidentShares) -> Launch
 
 
 def gradient(runtime: Runtime, p: LayerSteps, division: ResidentShares) -> Launch:
-    """Build the launch of the part of a layer's gradient that goes from step to step."""
+    """Build the launch of the sequential part of a layer's gradient."""
     definitions: dict[str, str | int | bool] = {"CELL": p.cell}
     args = p.steps_grad_args()
     return _launch(runtime, "recurrent/resident_steps_grad", p, division, definitions, args, p.gates * p.size)
@@ -81,7 +82,7 @@ def _launch(
     runtime: Runtime, kernel: str, p: LayerSteps, division: ResidentShares,
     definitions: dict[str, str | int | bool], args: Arguments, exchanged: int,
 ) -> Launch:  # fmt: skip
-    """Build a launch; its groups exchange so many values per sequence and step, in memory that begins as zeros."""
+    """Build a launch whose groups exchange `exchanged` values per sequence and step, in zero-initialized memory."""
     at = p.first_workspace
     bound: Arguments = {**args, "weight": p.weight_rows(), "exchange": Workspace(at), "shares": division.shares}
     groups = ceil_div(p.batch, division.rows) * division.shares

@@ -1,7 +1,9 @@
-"""Recurrent layers on GPUs that run all groups of a launch at a time, with the weight in the local memory of all compute units.
+"""Persistent recurrent layers on GPUs that co-schedule all groups: the weight is distributed over the compute units'
+local memory.
 
-For layers that are too large for registers (`resident_steps`). Groups multiply tiles of sequences as ordinary products do, and
-wait for each other after each step. The device holds them all at once, because each takes a compute unit's local memory.
+For layers that are too large for registers (`resident_steps`). Groups multiply tiles of sequences as ordinary products
+do, and wait for each other after each step. All groups are resident, because each one occupies a compute unit's local
+memory.
 """
 
 from __future__ import annotations
@@ -19,22 +21,23 @@ from polyhal.hal.protocol import Launch
 
 _GROUP = 256
 _UNITS, _GRAD_COLUMNS = 8, 32
-"""Units of a group, and in the gradient columns of a group, which multiplies one gate."""
+"""Units per group, and columns per group in the gradient, where a group multiplies a single gate."""
 _BLOCK = 64
-"""Sequences of a warp."""
+"""Sequences per warp."""
 _TERMS = 64
-"""Units of a layer are a multiple of this: eight terms for each of at most eight slices."""
+"""Required divisor of a layer's units: eight terms for each of at most eight slices."""
 _STAGED = 64 << 10
-"""Bytes of local memory beside the weight."""
+"""Bytes of local memory in addition to the weight."""
 _MIN_BATCH = 16
-"""Sequences below which most of a tile would be padding."""
+"""Minimum sequences; with fewer, most of a tile would be padding."""
 _MAX_PARTS = 2
-"""Tiles that a group takes in each step, at most: with more of them ordinary products fill the device."""
+"""Maximum tiles per group and step: with more, ordinary products fill the device."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResidentTiles:
-    """How groups divide a layer: `clusters` of `shares` groups each take `parts` tiles of `blocks` times 64 sequences."""
+    """Division of a layer among groups: each of `clusters` clusters of `shares` groups has `parts` tiles of `blocks` *
+    64 sequences."""
 
     blocks: int
     shares: int
@@ -48,7 +51,8 @@ class ResidentTiles:
 
 
 def tiles(runtime: Runtime, p: LayerSteps, *, gradient: bool) -> ResidentTiles | None:
-    """Return how groups divide a layer; None if the device does not hold it, or for too few or too many sequences."""
+    """Return the division of a layer among groups; None if the device cannot hold it, or for too few or too many
+    sequences."""
     features = runtime.features
     if not features.resident_groups or features.max_group_size < _GROUP:
         return None
@@ -74,7 +78,7 @@ def forward(runtime: Runtime, p: LayerSteps, division: ResidentTiles) -> Launch:
 
 
 def gradient(runtime: Runtime, p: LayerSteps, division: ResidentTiles) -> Launch:
-    """Build the launch of the part of a layer's gradient that goes from step to step."""
+    """Build the launch of the sequential part of a layer's gradient."""
     definitions: dict[str, str | int | bool] = {"CELL": p.cell}
     args = p.steps_grad_args()
     return _launch(runtime, "recurrent/resident_tiles_grad", p, division, definitions, args, 3 * p.gates * p.size, 2)
@@ -84,7 +88,8 @@ def _launch(
     runtime: Runtime, kernel: str, p: LayerSteps, division: ResidentTiles,
     definitions: dict[str, str | int | bool], args: Arguments, exchanged: int, counts: int,
 ) -> Launch:  # fmt: skip
-    """Build a launch; its groups exchange so many values per sequence, and keep so many counts each, which begin as zeros."""
+    """Build a launch whose groups exchange `exchanged` values per sequence and have `counts` counters each, initially
+    0."""
     at = p.first_workspace
     groups = division.shares * division.clusters
     bound: Arguments = {

@@ -1,4 +1,5 @@
-"""Recurrent layers on GPUs: groups take a sequence or two each through all time steps and read the whole weight in each."""
+"""Recurrent layers on GPUs: each group runs one or two sequences through all time steps and reads the whole weight in
+every step."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from polyhal.hal.protocol import Declined, Launch
 
 _MAX_GROUP, _MIN_UNITS = 1024, 32
 _MAX_SIZE = 512
-"""Units whose states and gradients fit into local memory."""
+"""Maximum units whose states and gradients fit into local memory."""
 _MAX_READ = 2 << 20
-"""Bytes of weight that a compute unit reads in each step, at most: as long as the launches of a step by products take."""
+"""Maximum bytes of weights per compute unit and step, read in the time of a step's launches of ordinary products."""
 
 
 def _rows(runtime: Runtime, p: LayerSteps) -> int:
@@ -58,7 +59,7 @@ def forward(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
 
 
 def gradient(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
-    """Build the launch of the part of a layer's gradient that goes from step to step."""
+    """Build the launch of the sequential part of a layer's gradient."""
     declined = _refusal(runtime, p)
     if declined:
         return declined

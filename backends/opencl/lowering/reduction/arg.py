@@ -15,13 +15,13 @@ Args = dict[str, Argument]
 
 _WIDE = ("long", "ulong", "double")
 _ROW_WORKERS = 16
-"""Groups per compute unit of a GPU: fewer than for values, because comparing positions takes longer."""
+"""Groups per compute unit of a GPU: fewer than in value reductions, because comparing positions takes longer."""
 _POSITION_BYTES = 8
 """Bytes of a position in the workspace."""
 
 
 def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Launch | Declined:
-    """A launch (x, out) for `op`, argmax or argmin; `out` is contiguous and holds the kept axes in order."""
+    """Build a launch (x, out) for `op`, argmax or argmin; `out` is contiguous and holds the kept axes in order."""
     splits = split.split_terms(runtime, axes, _ROW_WORKERS)
     wide = register_class(x.dtype) in _WIDE
     definitions: dict[str, str | int | bool] = {

@@ -1,7 +1,7 @@
 """Reductions over any axes: along rows, down columns, or whole tensors, in one pass or two.
 
-When there are too few results to occupy the device, several work-items share each (split-K), and a second pass reduces their
-partial results. The split depends on shapes and the device only, so results are reproducible bit by bit.
+If the results are too few to occupy the device, several work-items share each one (split-K), and a second pass reduces
+their partial results. The split depends only on shapes and the device, so results are bitwise reproducible.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _definitions(
 
 
 def identity(op: Operation, sum_dtype: DType) -> str:
-    """Return the text of the value that changes no result."""
+    """Return the text of the reduction's neutral element."""
     if op in ("max", "min"):
         if sum_dtype.kind == "float":
             return "-INFINITY" if op == "max" else "INFINITY"
@@ -133,7 +133,7 @@ LOWERINGS = reduction.lowerings(_BUILDERS)
 
 
 def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch:
-    """A launch (x, out) for contiguous `out` that holds the kept axes in order. Raises UnsupportedOpError."""
+    """Build a launch (x, out) for contiguous `out` that holds the kept axes in order. Raises UnsupportedOpError."""
     launch = reduction.build(_BUILDERS, runtime, op, x, out, axes)
     assert not isinstance(launch, Declined), launch.reason
     return launch

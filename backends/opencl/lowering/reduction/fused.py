@@ -1,8 +1,9 @@
 """Fused groups of pointwise ops, with or without a reduction at the end: one kernel per pattern.
 
-The axes of the inputs' common shape are merged to kept and reduced ones. Vectors run along the innermost reduced axis where
-operands are contiguous there (`by_rows`), else along the innermost kept axis. If there are too few results to occupy
-the device, each is split, and a second launch reduces the partial results; the split depends on shapes and the device only.
+The axes of the inputs' common shape are merged into kept and reduced ones. Vectors run along the innermost reduced axis
+where operands are contiguous there (`by_rows`), else along the innermost kept axis. If the results are too few to
+occupy the device, each is split, and a second launch reduces the partial results; the split depends only on shapes and
+the device.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _SPAN = 4096
 _STRIPS = 8
 """Adjacent vectors that a CPU takes from each row when it reduces columns."""
 _MIN_SPLIT = 1024
-"""Elements below which a second launch costs more than it saves."""
+"""Minimum elements of a split that saves more than its second launch costs."""
 _IDENTITIES = {"sum": "0", "mean": "0", "max": "-INFINITY", "min": "INFINITY"}
 
 
@@ -74,7 +75,7 @@ def _lay_out(inputs: Sequence[InputSpec | None], axes: tuple[int, ...]) -> _Spac
     strides = [broadcast_strides(s.shape, s.strides, shape) for _, s in tensors]
     largest = strides[max(range(len(tensors)), key=lambda i: tensors[i][1].size)]
     kept_axes = [a for a in range(len(shape)) if a not in axes]
-    # The order of reduced axes does not matter: the smallest stride last makes contiguous runs.
+    # The order of reduced axes is free: the smallest stride as the last makes runs contiguous.
     reduced_axes = sorted(axes, key=lambda a: -abs(largest[a]))
 
     def merged(chosen: Sequence[int]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
@@ -101,7 +102,7 @@ def _reduced_group(
     result: int,
     reduction: tuple[Operation, tuple[int, ...]],
 ) -> Launch | Declined:
-    """A launch that evaluates `steps` and reduces value `result` over the axes into a contiguous output."""
+    """Build a launch that evaluates `steps` and reduces value `result` over the axes into a contiguous output."""
     operation, axes = reduction
     if not output.dtype.is_floating_point:
         return Declined(f"a reduction in {output.dtype.name}")
@@ -115,7 +116,7 @@ def _reduced_group(
         return _pass(runtime, inputs, output.dtype, steps, result, operation, space, sum_dtype, 1, span, scale, None)
     place = Workspace(first_workspace)
     first = _pass(runtime, inputs, sum_dtype, steps, result, operation, space, sum_dtype, splits, span, scale, place)
-    # Partial results are scaled already, so those of a mean are summed.
+    # Partial results are already scaled, so partial results of a mean are summed.
     partial = contiguous(sum_dtype, (splits, output.size))
     join = dispatch.build(
         runtime, "sum" if operation == "mean" else operation, partial, contiguous(output.dtype, (output.size,)), (0,)
@@ -128,7 +129,7 @@ def _reduced_group(
 
 
 def _split(runtime: Runtime, space: _Space) -> tuple[int, int]:
-    """Return the splits of each result, and the span: contiguous elements of a row that are reduced at a time."""
+    """Return the splits per result, and the span: contiguous elements of a row that are reduced at a time."""
     features = runtime.features
     results = math.prod(space.kept)
     terms = math.prod(space.reduced)
@@ -158,7 +159,8 @@ def _pass(
     scale: float,
     workspace: Workspace | None,
 ) -> Launch:
-    """Return one launch from the inputs to the output, or to `workspace`, which holds the partial results of all splits."""
+    """Return one launch from the inputs to the output, or to `workspace`, which holds the partial results of all
+    splits."""
     features = runtime.features
     reach = max(sum(abs(s) * (n - 1) for s, n in zip(o.strides, (*space.kept, *space.reduced), strict=True))
                 for o in space.operands)  # fmt: skip
@@ -224,7 +226,7 @@ def _width(runtime: Runtime, space: _Space) -> tuple[int, bool]:
 
 
 def _emit_pointers(text: KernelText, space: _Space, wide: bool) -> None:
-    """k<position>, where an operand's terms for one result begin, and q<position>, where those of one run begin."""
+    """Emit pointers to an operand's terms: k<position> for the terms of one result, q<position> for one run."""
     index: ScalarType = "ulong" if wide else "uint"
     integer: ScalarType = "long" if wide else "int"
     kept, reduced, first_reduced = space.outer_kept, space.outer_reduced, len(space.kept)

@@ -1,6 +1,6 @@
 """cumsum, cumprod and running extrema: along rows, or down contiguous columns.
 
-Few rows or columns are split, with a first launch for totals.
+If rows or columns are few, they are split, with a first launch for totals of splits.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 Args = dict[str, Argument]
 
 _MIN_COLUMNS = 16
-"""Contiguous columns that are worth a work-item each."""
+"""Minimum contiguous columns for one work-item per column."""
 _CPU_WORKERS, _MIN_CPU_SPLIT = 4, 8192
-"""Work-items per compute unit that keep a CPU busy, and elements below which a row is not split."""
+"""Work-items per compute unit that keep a CPU busy, and minimum elements of a split row."""
 _GPU_WORKERS, _MIN_GPU_TILES = 32, 8
-"""Groups per compute unit that keep a GPU busy, and tiles below which a row is not split."""
+"""Groups per compute unit that keep a GPU busy, and minimum tiles of a split row."""
 _GPU_COLUMNS, _MIN_COLUMN_SPLIT, _MAX_COLUMN_SPLITS = 1024, 64, 64
-"""Down columns: work-items per compute unit of a GPU, rows below which columns are not split, and most splits."""
+"""Scans down columns: work-items per compute unit of a GPU, minimum rows of a split column, and maximum splits."""
 
 
 def _lowering(operation: Operation) -> LoweringFunction:
@@ -47,7 +47,8 @@ def _lowering(operation: Operation) -> LoweringFunction:
 
 
 def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, sum_dtype: DType) -> Launch | Declined:
-    """Return a launch (x, out) of prefix sums, products or extrema along an axis, computed in `sum_dtype`; `out` may be `x`."""
+    """Return a launch (x, out) of prefix sums, products or extrema along an axis, computed in `sum_dtype`; `out` may be
+    `x`."""
     definitions: dict[str, str | int | bool] = {
         "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(sum_dtype)),
         "MAP(v)": convert("v", x.dtype, sum_dtype), "OPERATION": COMBINE[operation], "IDENTITY": identity(operation, sum_dtype),

@@ -1,4 +1,4 @@
-"""Split-K of reductions, tile shapes, and the geometry that kernels take."""
+"""Split-K of reductions, tile shapes, and kernels' geometry arguments."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ STRIPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a reduction with few results is split."""
+    """Split of a reduction with few results."""
 
     workers: int
-    """Per compute unit, to keep all of them busy: work-items on a CPU, groups on a GPU."""
+    """Work-items (CPU) or groups (GPU) per compute unit that keep it busy."""
 
 
 SPLIT = Family[Split]("reduce", {"workers": (1, 2, 4, 8, 16, 32, 64, 128, 256)})
@@ -29,15 +29,15 @@ _CPU_WORKERS = 4
 _ROW_WORKERS = 64
 _COLUMN_WORKERS = 4
 _CPU_TERMS = 16384
-"""Terms that a work-item of a CPU takes at least if there are many results, to amortize its start."""
+"""Minimum terms per work-item of a CPU if the results are many, to amortize its start."""
 _MIN_SPLIT = 1024
-"""Terms below which a second pass costs more than it saves."""
+"""Minimum terms of a split that saves more than its second pass costs."""
 _MIN_COLUMN_SPLIT = 32
-"""The same for the columns of a GPU, where a work-item takes one split."""
+"""Minimum terms of a column's split on a GPU, where a work-item processes one split."""
 _FEW_TERMS, _SMALL_COLUMNS = 512, 1 << 18
-"""Terms of a column, and of all columns, up to which a GPU reduces columns as rows, in one launch."""
+"""Maximum terms of a column, and of all columns, for which a GPU reduces columns as rows, in one launch."""
 _TERMS_EACH = 16
-"""Terms that a work-item of a GPU takes of a row before more share it: four vectors in flight."""
+"""Terms of a row per work-item of a GPU before further work-items share the row: four vectors in flight."""
 _SLICES = 4
 _MAX_SPLITS = 16384
 _CHUNK_VECTORS = 32
@@ -45,7 +45,7 @@ _CHUNK_VECTORS = 32
 
 
 def split_terms(runtime: Runtime, axes: Axes, row_workers: int = _ROW_WORKERS) -> int:
-    """Return how many splits each result gets; `row_workers` is a GPU's default along rows."""
+    """Return the number of splits per result; `row_workers` is a GPU's default along rows."""
     features = runtime.features
     if features.cpu:
         default, min_terms = _CPU_WORKERS, _MIN_SPLIT
@@ -68,7 +68,8 @@ def few_terms(runtime: Runtime, axes: Axes) -> bool:
 
 
 def slices(runtime: Runtime, count: int) -> int:
-    """Return how many work-items of a group share each of `count` splits of a column, to leave fewer for the second pass."""
+    """Return how many work-items of a group share each of `count` splits of a column, to reduce the work of the second
+    pass."""
     return _SLICES if not runtime.features.cpu and count >= _SLICES and runtime.features.group_size >= _SLICES else 1
 
 
@@ -80,7 +81,8 @@ def lanes(runtime: Runtime, length: int) -> int:
 
 
 def tasks_each(runtime: Runtime, tasks: int, terms: int) -> int:
-    """Return how many splits of `terms` terms a work-item takes in turn: several on a CPU, if all cores stay busy."""
+    """Return how many splits of `terms` terms a work-item processes in sequence: several on a CPU, if all cores stay
+    busy."""
     if not runtime.features.cpu:
         return 1
     return max(1, min(_CPU_TERMS // max(terms, 1), ceil_div(tasks, _CPU_WORKERS * runtime.features.compute_units)))
@@ -92,7 +94,8 @@ def row_group(runtime: Runtime, tasks: int) -> int:
 
 
 def row_width(runtime: Runtime, aligned: bool, axes: Axes, terms_each: int) -> tuple[int, bool]:
-    """Return the vector width along rows, and whether vectors are aligned; `terms_each` is the terms of a work-item."""
+    """Return the vector width along rows, and whether vectors are aligned; `terms_each` counts the terms per
+    work-item."""
     (length, step) = axes.reduced[1]
     if step != 1:
         return 1, False
@@ -105,7 +108,7 @@ def row_width(runtime: Runtime, aligned: bool, axes: Axes, terms_each: int) -> t
 
 
 def row_chunk(runtime: Runtime, axes: Axes, count: int, step: int) -> int:
-    """Return the contiguous terms that one of `count` splits of a row takes at a time; it reads `step` of them at once."""
+    """Return the contiguous terms that one of `count` splits of a row processes at a time, in reads of `step` terms."""
     terms = round_up(ceil_div(axes.length, count), step)
     if runtime.features.cpu or axes.reduced[0][0] > 1:
         return terms

@@ -12,15 +12,15 @@ Definitions = dict[str, str | int | bool]
 
 
 def tensors(operands: Mapping[str, InputSpec | None]) -> Args:
-    """Bind the operands that are present; they are the op's inputs and outputs in order."""
+    """Bind the operands that are present; `operands` are the op's inputs and outputs in order."""
     return {name: Tensor(i) for i, (name, spec) in enumerate(operands.items()) if spec is not None}
 
 
 def optional(name: str, spec: InputSpec | None) -> Definitions:
-    """NAME, whether an operand is present, and NAME_DTYPE."""
+    """Return the definitions NAME, whether an operand is present, and NAME_DTYPE."""
     return {name: True, f"{name}_DTYPE": spec.dtype.name} if spec is not None else {name: False}
 
 
 def itemsize(real: str) -> int:
-    """Bytes of a statistic or sum of this C type."""
+    """Return bytes of a statistic or sum of this C type."""
     return 8 if real == "double" else 4

@@ -1,4 +1,4 @@
-"""Batch norm with the statistics of the batch, alone or followed by relu, and the gradients."""
+"""Batch norm with batch statistics, with or without a fused relu, and the gradients."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _SHORT_GROUP = 32
 _CPU_GROUPS, _GPU_GROUPS = 4, 16
 """Groups per compute unit that compute statistics."""
 _MIN_ELEMENTS = 4096
-"""Elements that are worth a group."""
+"""Minimum elements per group."""
 _MAX_ELEMENTS = 32768
-"""Elements that a work-item with several channels takes, so that they stay in the second-level cache for the second pass."""
+"""Maximum elements of a work-item with several channels: they stay in the second-level cache for the second pass."""
 _MAX_CHANNELS = 16
-"""Channels of a work-item."""
+"""Maximum channels per work-item."""
 _FORWARD = ("x", "weight", "bias", "out", "means", "variances")
 _BACKWARD = ("g", "x", "weight", "means", "variances", "dx", "dweight", "dbias")
 _BACKWARD_RELU = ("g", "x", "weight", "bias", "means", "variances", "dx", "dweight", "dbias")
@@ -39,21 +39,21 @@ _BACKWARD_RELU = ("g", "x", "weight", "bias", "means", "variances", "dx", "dweig
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """How (images, channels, inner) is divided among groups."""
+    """Division of (images, channels, inner) among groups."""
 
     planes: ChannelPlanes
     channels_each: int
-    """Channels that a work-item of a CPU takes together: enough short planes for long contiguous reads."""
+    """Channels per work-item of a CPU: enough short planes for long contiguous reads."""
     images_each: int
-    """Images that a group reduces."""
+    """Images per group of the reduction."""
     images_applied: int
-    """Images that a group normalizes."""
+    """Images per group of the normalization."""
     groups: tuple[int, int]
-    """Work-items of a group that reduces and of one that normalizes."""
+    """Work-items per group of the reduction and of the normalization."""
 
     @property
     def splits(self) -> int:
-        """Groups that share a channel's statistics."""
+        """Number of groups that share a channel's statistics."""
         return ceil_div(self.planes.images, self.images_each)
 
     def items(self, group: int, images_each: int) -> tuple[int, int]:
@@ -95,7 +95,7 @@ def _definitions(runtime: Runtime, dtype: DType, division: _Division) -> Definit
 
 
 def _strides(**operands: ChannelPlanes) -> Args:
-    """The strides of images and channels of each operand."""
+    """Return the strides of images and channels of each operand."""
     args: Args = {}
     for name, planes in operands.items():
         args |= {f"{name}_image": planes.steps[0], f"{name}_channel": planes.steps[1]}

@@ -19,9 +19,9 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
 _MAX_ROWS = 1 << 16
-"""Rows of a mean; above, one group is too few."""
+"""Maximum rows of a mean; for more, one group is too slow."""
 _MAX_CLASSES = 64
-"""Classes of a mean cross entropy; above, one work-item per row is too few."""
+"""Maximum classes of a mean cross entropy; for more, one work-item per row is too slow."""
 _MAX_GROUP = 1024
 _MIN_GROUP = 32
 
@@ -52,7 +52,7 @@ def _backward(
     if isinstance(specs, Declined):
         return specs
     g, logits, target, lse = specs
-    # The result may have more columns than classes; these are padding.
+    # Columns of the result beyond the classes are padding.
     kernel = row_kernel(runtime, (logits, outputs[0]._replace(shape=logits.shape)), 1)
     if isinstance(kernel, Declined):
         return kernel
@@ -74,7 +74,7 @@ def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: M
         return specs
     losses, target = specs
     if losses.shape[0] > _MAX_ROWS:
-        return Declined(f"{losses.shape[0]} rows; one group adds up {_MAX_ROWS}")
+        return Declined(f"{losses.shape[0]} rows; one group adds at most {_MAX_ROWS}")
     args: Args = {
         **_memory("losses", "target", "out", "scale"), "rows": losses.shape[0], "losses_step": losses.strides[0],
         "target_step": target.strides[0], "ignored": params["ignore_index"],
@@ -91,7 +91,7 @@ def _mean_with_gradient(
     logits, target = specs
     rows, classes = logits.shape
     if runtime.features.cpu or rows > _MAX_GROUP or classes > _MAX_CLASSES:
-        return Declined(f"logits {logits.shape}; one group of a GPU takes up to {_MAX_GROUP} rows of {_MAX_CLASSES}")
+        return Declined(f"logits {logits.shape}; one group of a GPU supports up to {_MAX_GROUP} rows of {_MAX_CLASSES}")
     args: Args = {
         **_memory("x", "target", "out", "dx"), "rows": rows, "classes": classes, "x_row": logits.strides[0],
         "x_step": logits.strides[1], "target_step": target.strides[0], "ignored": params["ignore_index"],
@@ -101,12 +101,12 @@ def _mean_with_gradient(
 
 
 def _memory(*names: str) -> Args:
-    """The op's inputs and outputs under these names."""
+    """Return the op's inputs and outputs by kernel parameter name."""
     return {name: Tensor(i) for i, name in enumerate(names)}
 
 
 def _single_group(runtime: Runtime, kernel: str, x: Spec, target: Spec, args: Args) -> Launch:
-    """A launch of one group, whose work-items take whole rows of `x`."""
+    """Build a launch of one group, whose work-items take whole rows of `x`."""
     real = real_type(x.dtype)
     most = min(runtime.features.max_group_size, _MAX_GROUP)
     group = 1 if runtime.features.cpu else min(most, max(_MIN_GROUP, power_of_two_at_least(x.shape[0])))

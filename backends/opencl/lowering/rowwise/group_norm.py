@@ -21,7 +21,7 @@ _TOTAL_GROUP = 64
 
 
 def _dense(planes: ChannelPlanes) -> bool:
-    """Whether the channels of an image are contiguous."""
+    """Return whether the channels of an image are contiguous."""
     return planes.steps[1] == planes.inner or planes.channels == 1
 
 
@@ -93,7 +93,7 @@ def _backward(
 
 
 def _aligned(kernel: RowKernel, inputs: Inputs, planes: tuple[ChannelPlanes, ChannelPlanes]) -> bool:
-    """Whether the vectors of all planes are aligned, given that those of contiguous planes may be."""
+    """Return whether the vectors of all planes are aligned, given that vectors of contiguous planes may be."""
     width = kernel.definitions["WIDTH"]
     assert isinstance(width, int)
     aligned = all(isinstance(s, Spec) and s.aligned for s in inputs[:2])

@@ -23,7 +23,7 @@ _GPU_COLUMNS = 4
 _GPU_ITEMS = 1 << 17
 """Work-items that fill a GPU in the first stage."""
 _MIN_CHUNK = 16
-"""Rows that a work-item of a GPU sums at least in the first stage."""
+"""Minimum rows that a work-item of a GPU sums in the first stage."""
 _TOTAL_COLUMNS, _TOTAL_SLICES = 16, 16
 """Second stage on a GPU: columns of a group, and work-items that share the partial sums of each."""
 _TOTAL_GROUP = 64
@@ -74,7 +74,7 @@ def _backward(centred: bool) -> LoweringFunction:
 
 @dataclass(frozen=True, slots=True)
 class _Gradient:
-    """The gradients of a norm: that of x by rows, then those of weight and bias by columns."""
+    """The gradients of a norm: first the gradient of x, by rows, then of weight and bias, by columns."""
 
     runtime: Runtime
     merged: NormGradient
@@ -89,7 +89,7 @@ class _Gradient:
         fused = self.runtime.features.cpu or bool(self.kernel.definitions["ROW_VECTORS"])
         launches = [self._input_gradient(fused)]
         if fused:
-            # Each group of the first launch has sums of its own.
+            # Each group of the first launch has its own sums.
             columns, partials = 1, self.kernel.items[0] // self.kernel.group[0]
         else:
             columns, chunk = self._columns(), self._chunk()
@@ -100,7 +100,7 @@ class _Gradient:
         return LaunchSequence(launches, (nbytes,))
 
     def _select(self, *names: str) -> Args:
-        """The operands of a kernel, as far as they are present."""
+        """Return the present operands of a kernel."""
         return {name: self.memory[name] for name in names if name in self.memory}
 
     def _input_gradient(self, fused: bool) -> Launch:
@@ -130,7 +130,7 @@ class _Gradient:
         }  # fmt: skip
 
     def _partial_sums(self, columns: int, chunk: int, partials: int) -> Launch:
-        """The first stage on a GPU: sums of chunks of rows."""
+        """Return the first stage on a GPU: sums of chunks of rows."""
         blocks = ceil_div(self.kernel.length, columns)
         args = self._select("g", "x", "means", "scales", "partial") | {
             "rows": self.kernel.rows, "length": self.kernel.length, "chunk": chunk,
@@ -143,7 +143,7 @@ class _Gradient:
         )  # fmt: skip
 
     def _total(self, columns: int, partials: int) -> Launch:
-        """The second stage: gradients of weight and bias from the partial sums."""
+        """Return the second stage: gradients of weight and bias from the partial sums."""
         features, definitions = self.runtime.features, self._definitions(columns)
         group, slices = (min(features.group_size, _TOTAL_GROUP), 1), 1
         if not features.cpu:

@@ -14,7 +14,7 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 
 def _lowering(kernel: str, operands: tuple[str, ...], log: bool) -> LoweringFunction:
-    """The lowering of a kernel with these memory parameters, the result last."""
+    """Return the lowering of a kernel with these memory parameters, the result last."""
 
     def lower(
         runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]

@@ -26,7 +26,7 @@ def _topk(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: M
 def _lower(
     runtime: Runtime, x: InputSpec | None, outputs: tuple[Spec, ...], axis: int, descending: bool
 ) -> Launch | Declined:
-    """Sort each row; the results have as many elements to a row as are wanted."""
+    """Sort each row; the length of the results' rows is the number of elements to keep."""
     if not isinstance(x, Spec):
         return Declined("the operand is a number")
     kept = rows_along((Spec(x.dtype, outputs[0].shape, x.strides, x.aligned), *outputs), axis)

@@ -15,11 +15,11 @@ X, VALUES, INDICES, FIRST_WORKSPACE = range(4)
 
 @dataclass(frozen=True, slots=True)
 class SortProblem:
-    """Rows of x, of which the first `keep` elements in order are wanted, with their positions."""
+    """Rows of x; the results are the first `keep` elements of each row in order, and their positions."""
 
     runtime: Runtime
     kept: StridedRows
-    """x and both results, with as many elements to a row as are kept."""
+    """Strides of x and both results, for rows of `keep` elements."""
     length: int
     """Elements of a row of x."""
     step: int
@@ -41,7 +41,7 @@ class SortProblem:
         return {"DTYPE": self.dtype.name, "DESCENDING": self.descending}
 
     def geometry(self, length: int, keep: int) -> dict[str, Argument]:
-        """Return the members of SortGeometry for rows of `length` elements, of which `keep` are wanted."""
+        """Return the members of SortGeometry for rows of `length` elements with `keep` results."""
         steps = self.step, *self.kept.steps[1:]
         x, values, indices = ((*outer, step) for outer, step in zip(self.kept.strides, steps, strict=True))
         return {

@@ -1,7 +1,7 @@
 """Radix sort on GPUs: short rows within a group's local memory, long ones in passes over global memory.
 
-Where few of many elements are wanted, most are pruned first: all results lie in the pieces with the best minima (see
-shaders/opencl/sort/top_k.cl), which leaves a problem of about the square root in size.
+If few of many elements are kept, most are pruned first: all results are in the pieces with the best minima (see
+shaders/opencl/sort/top_k.cl), which reduces the problem to about the square root of its size.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 _DIGITS = 256
 _DIGIT_BITS = 8
 _PRUNE_FROM = 16
-"""Elements of a row per element that is kept, from which on pruning is worth its launches."""
+"""Minimum ratio of a row's elements to kept ones for which pruning is worth its launches."""
 _MAX_PRUNED_KEEP = 1024
-"""Elements that may be kept for it."""
+"""Maximum kept elements for pruning."""
 _PIECE_EACH, _COPIED_EACH = 4, 16
 """Elements of a piece that a work-item compares, and elements that it copies."""
 _MIN_PIECE, _MAX_PIECE = 8, 1024
@@ -35,7 +35,8 @@ _MAX_LANES = 32
 _PRUNING_GROUP = 128
 """Work-items of a group that finds or copies pieces."""
 _LONG_TILE = 256 * 11
-"""Elements of a tile in passes over long rows. Tiles of twice and of two thirds the size were as fast, larger ones slower."""
+"""Elements of a tile in passes over long rows. Tiles of twice and two thirds of this size were as fast, larger ones
+slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class SortTile:
 
     group: int
     each: int
-    """Elements per work-item; odd, and at most 15 (see sort/tile_rounds.h)."""
+    """Elements per work-item, odd and at most 15 (see sort/tile_rounds.h)."""
     groups_per_unit: int = 16
 
     @property
@@ -52,11 +53,12 @@ class SortTile:
         return self.group * self.each
 
     def local_memory(self, itemsize: int) -> int:
-        """Bytes: elements and words, counters, scan; and, for long rows, the places of digits and the starts of runs."""
+        """Bytes: elements and words, counters, scan; and, for long rows, the positions of digits and the starts of
+        runs."""
         return self.size * (itemsize + 4) + 4 * (9 * self.group + 2 * self.group + 2 * _DIGITS)
 
     def fits(self, features: OpenCLFeatures, itemsize: int) -> bool:
-        """Whether a device has enough local memory and large enough groups."""
+        """Return whether a device has enough local memory and large enough groups."""
         return self.group <= features.max_group_size and self.local_memory(itemsize) <= features.static_local_memory
 
 
@@ -66,7 +68,7 @@ _TILES = tuple(
         (64, 3), (64, 7), (64, 11), (64, 15), (128, 11), (128, 15), (256, 11), (256, 15), (512, 11), (512, 15)
     )
 )  # fmt: skip
-"""By size."""
+"""Candidates in order of size."""
 
 DIGITS = Family[SortTile](
     "sort_digits", {"group": (128, 256, 512), "each": (7, 11, 15), "groups_per_unit": (4, 8, 16)},
@@ -75,7 +77,7 @@ DIGITS = Family[SortTile](
 
 
 def fits(problem: SortProblem) -> bool:
-    """Whether the device is a GPU with room for the smallest tile."""
+    """Return whether the device is a GPU with enough local memory for the smallest tile."""
     features = problem.runtime.features
     return not features.cpu and bool(_fitting(features, problem.dtype.itemsize))
 
@@ -95,12 +97,12 @@ def build(problem: SortProblem) -> Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Bits of elements and their positions in the rows that they come from, as the source or the target of a kernel."""
+    """Bits of elements and their positions in the original rows, as the source or the target of a kernel."""
 
     source: Arguments
     target: Arguments
     positions: Workspace | None = None
-    """None for x and the results."""
+    """Workspace with the positions; None for x and the results."""
 
     @classmethod
     def in_workspace(cls, bits: Workspace, positions: Workspace) -> _Elements:
@@ -180,7 +182,8 @@ class _RadixSort:
         self, file: str, kernel: str, tile: SortTile, args: Arguments, groups: int,
         more: Mapping[str, int] | None = None, *, last: bool | None = None,
     ) -> None:  # fmt: skip
-        """Append a launch. FIRST and LAST follow from `args`; a kernel without a target gets `last`, to share its program."""
+        """Append a launch. FIRST and LAST follow from `args`; a kernel without a target uses `last`, to share its
+        program."""
         definitions = {
             **self._problem.definitions, "GROUP": tile.group, "EACH": tile.each, "FIRST": "x" in args,
             "LAST": "values" in args if last is None else last, **(more or {}),

@@ -1,1 +1,1 @@
-"""What lowering functions share; the headers are in shaders/opencl/lib."""
+"""Helpers that lowering functions share; the headers are in shaders/opencl/lib."""

@@ -1,4 +1,4 @@
-"""Several kernels for one problem: the fastest that the driver takes."""
+"""Choice among several kernels for one problem: the fastest that the driver compiles."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from polyhal.hal.protocol import Launch
 
 
 def first_that_builds(candidates: Sequence[Callable[[], Launch]]) -> Launch:
-    """Build the first of the launches, given fastest first, that the driver compiles for the groups it needs.
+    """Build the first of the launches, ordered fastest first, that the driver compiles for the required group size.
 
-    Warns of each kernel that it refuses, and raises KernelBuildError if it refuses the last one.
+    Warns of each refused kernel, and raises KernelBuildError if the last one is refused.
     """
     *preferred, last = candidates
     for candidate in preferred:
         try:
             return candidate()
         except KernelBuildError as error:
-            text = f"a slower kernel takes the place of one that was refused: {error}"
+            text = f"a slower kernel replaces one that the driver refused: {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
     return last()

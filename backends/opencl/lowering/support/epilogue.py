@@ -22,7 +22,7 @@ _NONE: Definitions = {
     **dict.fromkeys((_PARAMETERS, _STEPS, _DECLARE, _FETCH, _TRANSPOSE, _FINISH), ""),
 }  # fmt: skip
 _GROUP_OF_COLUMNS = 8
-"""16-bit neighbours that are loaded at once."""
+"""Adjacent 16-bit elements that are loaded at once."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _EpilogueText(StatementText):
     declared: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
     fetches: list[tuple[str, str, str, str]] = field(default_factory=list)
-    """Of every tensor: how its neighbours are loaded (see lib/fragment_store.h), dtype, name, and offset of its row."""
+    """For every tensor: access to adjacent elements (see lib/fragment_store.h), dtype, name, and offset of its row."""
 
 
 def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argument]]:
@@ -77,7 +77,7 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argumen
 
 
 def aligned(p: Product, count: int) -> bool:
-    """Whether `count` neighbours of the result, and of every tensor of its epilogue, can be moved as aligned vectors."""
+    """Return whether `count` adjacent elements of the result and of all epilogue tensors are aligned vectors."""
     merged = p.merged_epilogue()
     tensors = [o for o in merged.operands if isinstance(o, Addend)] if merged else []
     return (

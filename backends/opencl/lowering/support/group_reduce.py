@@ -1,4 +1,4 @@
-"""How the work-items of a group exchange values in a reduction (see shaders/opencl/lib/group_reduce.h)."""
+"""Exchange of values among the work-items of a group in a reduction (see shaders/opencl/lib/group_reduce.h)."""
 
 from __future__ import annotations
 

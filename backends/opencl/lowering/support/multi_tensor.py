@@ -1,4 +1,4 @@
-"""Kernels over several tensors at once: the parameters for as many slots as fit in one launch are generated."""
+"""Kernels over several tensors at once: generated parameters for as many slots as fit in one launch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from polyhal.backends.opencl.runtime import Runtime
 
 _MAX_SLOTS = 24
 _FEW_SLOTS = 4
-"""Small models have few parameters, and each slot costs time at every launch, whether it is used or not."""
+"""Slots of a launch for small models: each slot costs time at every launch, used or not."""
 _OTHER_BYTES = 128
-"""Room for the kernel parameters that belong to no slot."""
+"""Bytes reserved for the kernel parameters that belong to no slot."""
 _BYTES_PER_TENSOR = 16
 _BYTES_PER_SLOT = 8
 _CPU_CHUNK = 16384
@@ -30,17 +30,18 @@ class Batch:
     """Tensors and SlotTable."""
     chunks: int
     slots: int
-    """Slots that the kernel declares; those that are not used follow."""
+    """Slots that the kernel declares; unused ones are last."""
 
 
 def slots_per_launch(runtime: Runtime, operands: int, other: int = _OTHER_BYTES) -> int:
-    """Return how many slots of `operands` tensors fit in the device's limit for kernel parameters, beside `other` bytes."""
+    """Return how many slots of `operands` tensors fit in the device's limit for kernel parameters, minus `other`
+    bytes."""
     room = int(runtime.device.max_parameter_size) - max(other, _OTHER_BYTES)
     return max(1, min(_MAX_SLOTS, room // (operands * _BYTES_PER_TENSOR + _BYTES_PER_SLOT)))
 
 
 def by_alignment(runtime: Runtime, slots: Sequence[TensorSlot]) -> list[tuple[bool, Sequence[TensorSlot]]]:
-    """Group slots by whether they are aligned; CPUs need no difference."""
+    """Separate aligned from unaligned slots; CPUs need no distinction."""
     if runtime.features.cpu:
         return [(False, slots)]
     groups = [(aligned, [s for s in slots if s.aligned is aligned]) for aligned in (True, False)]
@@ -58,8 +59,8 @@ def definitions(
 ) -> dict[str, str | int | bool]:
     """Return the definitions for lib/multi_tensor.h; SLOT_PARAMETERS and FIND_SLOT only for kernels with `slots`.
 
-    CPUs load unaligned vectors at little cost. GPUs would move them byte by byte, so there neighbouring work-items take
-    neighbouring elements instead.
+    CPUs load unaligned vectors at little cost. GPUs would move them byte by byte, so adjacent work-items process
+    adjacent elements there.
     """
     cpu = runtime.features.cpu
     width = runtime.features.vector_width if cpu or aligned else 1
@@ -85,7 +86,7 @@ def _slot_definitions(operands: Sequence[SlotOperand], count: int) -> dict[str, 
 
 
 def _binary_search(operands: Sequence[SlotOperand], first: int, end: int) -> str:
-    """Return code that selects, of the slots from `first` to before `end`, the last one that starts at `chunk` or before it."""
+    """Return code that selects the last slot in [`first`, `end`) that starts at `chunk` or before."""
     if end - first == 1:
         pointers = " ".join(f"{o.name} = {o.name}{first} + {o.name}{first}_offset;" for o in operands)
         return f"{pointers} size = slots.size[{first}]; start = slots.start[{first}];"
@@ -99,14 +100,15 @@ def _pointer(operand: SlotOperand) -> str:
 
 
 def _chunk_size(runtime: Runtime) -> int:
-    """Return the elements that one group takes."""
+    """Return the elements per group."""
     return _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
 
 
 def batches(
     runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], other: int = _OTHER_BYTES
 ) -> list[Batch]:
-    """Distribute slots over launches; empty ones are left out. `other` is the size of the parameters that all slots share."""
+    """Distribute slots over launches; empty ones are left out. `other` is the size of the parameters that all slots
+    share."""
     per_launch = slots_per_launch(runtime, len(operands), other)
     filled = [s for s in slots if s.size]
     parts = [filled[i : i + per_launch] for i in range(0, len(filled), per_launch)]
@@ -114,7 +116,7 @@ def batches(
 
 
 def chunk_ranges(runtime: Runtime, slots: Sequence[TensorSlot]) -> list[tuple[int, int]]:
-    """The first chunk of each slot, as launches by alignment number them, and how many it has."""
+    """Return the first chunk of each slot, in the numbering of launches by alignment, and its number of chunks."""
     ranges = [(0, 0)] * len(slots)
     first = 0
     for aligned in (None,) if runtime.features.cpu else (True, False):

@@ -1,4 +1,4 @@
-"""How far ahead kernels prefetch memory (see shaders/opencl/lib/vectors.h)."""
+"""Prefetch distance of kernels (see shaders/opencl/lib/vectors.h)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BYTES = 2048
 def prefetch_distance(runtime: Runtime) -> int:
     """Return the definition PREFETCH_DISTANCE.
 
-    It is 0 for drivers of processors that are not known to take the instruction, and on GPUs, which hide latency by switching
+    It is 0 for CPU drivers that are not known to support the instruction, and on GPUs, which hide latency by switching
     between groups.
     """
     features = runtime.features

@@ -1,4 +1,5 @@
-"""Launches of kernels over rows: operands walked along one axis, with the other axes merged (shaders/opencl/lib/rows.h)."""
+"""Launches of kernels over rows: operands walked along one axis, with the other axes merged
+(shaders/opencl/lib/rows.h)."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec
 
 _CPU_ELEMENTS = 16384
-"""A work-item of a CPU takes rows of about so many elements together, to amortize its start."""
+"""Approximate elements per work-item of a CPU, to amortize its start."""
 _WORKERS = 4
 """Work-items per compute unit of a CPU, for load balance."""
 _SCALARS = 16
-"""Elements, of all operands together, that a work-item of a GPU keeps in registers if it reads them one at a time."""
+"""Elements, summed over operands, that a work-item of a GPU keeps in registers if it reads them one at a time."""
 _MIN_LANES = 32
 _TRANSACTION = 16
 """Bytes that a work-item of a GPU moves at once."""
@@ -36,12 +37,12 @@ _PERSISTENT_ITEMS = 512
 
 @dataclass(frozen=True, slots=True)
 class RowTuning:
-    """How the work-items of a GPU share rows."""
+    """Tunable parameters by which work-items of a GPU share rows."""
 
     registers: int = 32
-    """Elements, of all operands together, that a work-item keeps in registers."""
+    """Elements, summed over operands, that a work-item keeps in registers."""
     busy: int = 256
-    """Work-items that a compute unit should have at least."""
+    """Minimum work-items per compute unit."""
 
 
 ROW_TUNING = Family[RowTuning]("rows", {"registers": (16, 32, 64), "busy": (128, 256, 512, 1024)})
@@ -49,25 +50,25 @@ ROW_TUNING = Family[RowTuning]("rows", {"registers": (16, 32, 64), "busy": (128,
 
 @dataclass(frozen=True, slots=True)
 class RowTile:
-    """How rows are divided among work-items."""
+    """Division of rows among work-items."""
 
     width: int
     """Elements of a vector."""
     lanes: int
     """Work-items that share a row."""
     group: int
-    """Work-items in a group: `lanes`, or more if each has rows of its own."""
+    """Work-items in a group: `lanes`, or a multiple if a group has several rows at a time."""
     row_vectors: int
     """Vectors of a row that each work-item keeps in registers; 0 if every pass reads the row again."""
     rows_each: int
-    """Rows that a group takes one after the other."""
+    """Rows that a group processes in sequence."""
     aligned: bool = False
     """Whether every vector is aligned to its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowKernel:
-    """How a kernel over rows is compiled and launched."""
+    """Definitions and launch geometry of a kernel over rows."""
 
     merged: StridedRows
     rows_each: int
@@ -85,7 +86,7 @@ class RowKernel:
 
     @property
     def real(self) -> str:
-        """The C type in which the kernel computes."""
+        """C type in which the kernel computes."""
         return str(self.definitions["REAL"])
 
     def args(self, *operands: str) -> dict[str, Argument]:
@@ -116,9 +117,9 @@ def row_kernel(
 ) -> RowKernel | Declined:
     """Plan a kernel over rows along `axis` of operands of equal shape.
 
-    A GPU keeps rows of the first `cached` operands in registers if they fit. `parameters` are operands of one row that are
-    read along with every row. No vector that is kept crosses a multiple of `boundary`. If `persistent`, there are only as
-    many work-items as keep the device busy, since each has sums of its own; this applies to a CPU, and to a GPU that keeps
+    A GPU keeps rows of the first `cached` operands in registers if they fit. `parameters` are operands of one row that
+    are read with every row. No cached vector crosses a multiple of `boundary`. If `persistent`, only as many work-items
+    are launched as keep the device busy, since each has its own sums; this applies to CPUs, and to GPUs that keep
     rows in registers.
     """
     merged = rows_along(specs, axis)
@@ -149,7 +150,7 @@ def row_kernel(
 
 
 def _cpu_tile(runtime: Runtime, dtype: DType, merged: StridedRows, persistent: bool) -> RowTile:
-    """Some rows per work-item, in vectors as wide as fit in a row."""
+    """Return some rows per work-item, in vectors as wide as fit in a row."""
     features = runtime.features
     if not merged.contiguous:
         return RowTile(width=1, lanes=1, group=1, row_vectors=0, rows_each=1)
@@ -170,9 +171,9 @@ def _gpu_tile(
     parameters: Sequence[InputSpec | None],
     boundary: int,
 ) -> RowTile:
-    """A group per row, in aligned vectors if all operands allow it."""
+    """Return a group per row, in aligned vectors if all operands allow it."""
     if not merged.contiguous:
-        # Neighbouring rows are then contiguous in memory, so neighbouring work-items take them.
+        # Adjacent rows are then contiguous in memory, so adjacent work-items process them.
         return RowTile(width=1, lanes=1, group=_STRIDED_GROUP, row_vectors=0, rows_each=1)
     width = max(1, _TRANSACTION // specs[0].dtype.itemsize)
     distances = [boundary, *(stride for outer in merged.strides for stride in outer)]
@@ -186,7 +187,7 @@ def _gpu_tile(
 
 
 def _row_per_group(runtime: Runtime, merged: StridedRows, cached: int, width: int) -> RowTile:
-    """How groups of a GPU share contiguous rows, in vectors of so many elements."""
+    """Return the tile with which groups of a GPU share contiguous rows, in vectors of `width` elements."""
     vectors = ceil_div(merged.length, width)
     tuning = runtime.tuning.choose(ROW_TUNING, f"{size_class(merged.count, merged.length)} {cached}", RowTuning())
     most = (tuning.registers if width > 1 else _SCALARS) // width // max(cached, 1)

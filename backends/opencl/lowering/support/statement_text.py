@@ -1,4 +1,4 @@
-"""Generated statements of a kernel, and the numbers that they read from a struct. A `StatementWriter`."""
+"""Generated statements of a kernel, and numbers that they read from a struct. Implements `StatementWriter`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _EIGHT_BYTES = ("long", "ulong", "double")
 class StatementText:
     """Statements and the arguments that they need (see `backends.common.codegen.statements`).
 
-    Numbers known when the launch is made become members of one struct, so that a kernel with many of them has few parameters.
+    Numbers known when the launch is built become members of one struct, so that a kernel with many of them has few
+    parameters.
     """
 
     dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
@@ -27,12 +28,13 @@ class StatementText:
     compute: list[str] = field(default_factory=list)
 
     def constant(self, name: str, type_: ScalarType, value: int | float) -> None:
-        """Add a number known now; the kernel reads it as a variable of that name."""
+        """Add a number known when the launch is built; the kernel reads it as a variable of that name."""
         self.numbers[name] = type_
         self.args[name] = value
 
     def members(self) -> str:
-        """Return the declarations of the struct's members: those of eight bytes come first, so that there are no gaps."""
+        """Return the declarations of the struct's members: members of eight bytes come first, so that the struct has no
+        padding."""
         return " ".join(f"{type_} {name};" for name, type_ in self._ordered())
 
     def unpack(self, struct: str) -> str:

@@ -1,11 +1,11 @@
-"""Groups that fill the waves of a device: the work-items that run in step, of which idle ones cost as much as busy ones."""
+"""Group sizes that fill a device's waves: work-items in lockstep, where idle ones cost as much as busy ones."""
 
 from __future__ import annotations
 
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 
 _USUAL = 32
-"""Work-items of a wave of most devices, for which groups are chosen."""
+"""Work-items of a wave on most devices, for which group sizes are chosen."""
 
 
 def filled(features: OpenCLFeatures, group: int) -> int:
