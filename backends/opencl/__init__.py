@@ -10,7 +10,7 @@ from polyhal.hal.protocol import API_VERSION
 
 @hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
-    """The backend of this package, and, hidden, that of devices which are only described, for this or another backend."""
+    """Return the OpenCL backend and a hidden backend for described devices, which need no hardware."""
     return [
         BackendSpec(
             name="opencl",

@@ -1,4 +1,4 @@
-"""Kernel arguments that may be others at each run of a recording: numbers that change, and memory that moves."""
+"""Kernel arguments that may change between replays of a recording: live numbers and rebindable memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES = {
 
 
 class Cell:
-    """One argument of one launch, in memory of its own that the driver reads."""
+    """One argument of one launch, stored in C memory that the driver reads."""
 
     __slots__ = ("convert", "kernel", "launch", "place", "size", "value")
 
@@ -35,7 +35,7 @@ class Cell:
 
 
 class Changes:
-    """The arguments of some launches that may be others at each run."""
+    """The arguments of a list of launches that may change between replays."""
 
     def __init__(self, launches: Sequence[BoundLaunch]) -> None:
         self._followers: dict[BindingSlot, list[_Follower]] = {}
@@ -50,12 +50,13 @@ class Changes:
 
     @property
     def cells(self) -> list[Cell]:
-        """All of them."""
+        """Cells of all arguments that may change."""
         memory = [c for found in self._followers.values() for f in found for c in (f.handle, f.offset)]
         return [*memory, *self._numbers]
 
     def take(self, moved: Collection[BindingSlot]) -> list[Cell]:
-        """Those that changed since the last run: what lies in `moved`, and numbers that have another value."""
+        """Update and return the cells that changed since the last replay: memory in `moved`, and numbers with a new
+        value."""
         changed: list[Cell] = []
         for movable in moved:
             found = self._followers.get(movable)
@@ -75,14 +76,14 @@ class Changes:
 
 @dataclass(slots=True)
 class _Follower:
-    """The two arguments that a moving operand is to a kernel."""
+    """The two kernel arguments of a rebindable operand: buffer handle and offset."""
 
     values: list[Any]
-    """The launch's arguments, which keep alive what a kernel does not."""
+    """The launch's argument values, which keep buffers alive: a kernel object holds no reference."""
     handle: Cell
     offset: Cell
     start: int
-    """Where the operand lies in what moves, in elements."""
+    """Offset of the operand from the start of the rebindable memory, in elements."""
 
 
 def _itself(value: Any) -> Any:

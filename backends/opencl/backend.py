@@ -59,7 +59,8 @@ class OpenCLBackend(CoreMethods):
     """One opened OpenCL device."""
 
     def __init__(self, device: discovery.OpenCLDevice, quirks: Mapping[str, bool | int] | None = None) -> None:
-        """`quirks` switches workarounds on or off, for tests and measurements. Raises TypeError for a name not declared."""
+        """`quirks` switches workarounds on or off, for tests and measurements. Raises TypeError for a name not
+        declared."""
         self.info = device.info
         profile = probed.profile(device.cl, device.info.type)
         profile = replace(profile, quirks={**profile.quirks, **(quirks or {})})
@@ -79,13 +80,13 @@ class OpenCLBackend(CoreMethods):
 
     @property
     def features(self) -> probed.OpenCLFeatures:
-        """The facts that kernels and launches are chosen by."""
+        """The device facts by which kernels and launches are chosen."""
         return self.runtime.features
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
     def memory_available(self) -> int:
-        """Return the bytes that are left, considering the allocations of this process only."""
+        """Return the free bytes, counting only allocations of this process."""
         return self._memory.available()
 
     def allocate(self, nbytes: int) -> cl.Buffer:
@@ -118,7 +119,7 @@ class OpenCLBackend(CoreMethods):
         return self._memory.read_async(src, offset, dst)
 
     def can_copy_from(self, peer: ComputeBackend) -> bool:
-        """Return whether there is a way from the memory of `peer` that does not pass through the host's."""
+        """Return whether memory of `peer` can be copied without a detour through host memory."""
         return isinstance(peer, OpenCLBackend) and self.peers.accepts(peer.peers)
 
     def copy_from_peer(
@@ -129,12 +130,13 @@ class OpenCLBackend(CoreMethods):
         return self.peers.copy(peer.peers, src, src_offset, dst, dst_offset, nbytes)
 
     def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
-        """Return a communicator of kernels that write to each other's memory; None if not all devices reach that of all."""
+        """Return a communicator of kernels that write to each other's memory; None unless every device can access the
+        memory of all others."""
         peers = [d.backend.peers for d in devices if isinstance(d.backend, OpenCLBackend)]
         return open_window_communicator(devices, peers if len(peers) == len(devices) else None, processes)
 
     def device_address(self, handle: cl.Buffer) -> DeviceAddress | None:
-        """Return where the host or CUDA finds an allocation; None if it is in another memory."""
+        """Return the host or CUDA address of an allocation; None if it has neither."""
         here = self._memory.host_address(handle) if self.features.cpu else None
         if here is not None:
             return DeviceAddress(_HOST, 0, here)
@@ -143,15 +145,15 @@ class OpenCLBackend(CoreMethods):
         return DeviceAddress(_CUDA, exported.device.number, address) if exported is not None and address else None
 
     def allocate_addressable(self, nbytes: int) -> cl.Buffer | None:
-        """Allocate memory that CUDA makes; None if there is none to be had."""
+        """Allocate memory through CUDA; None if that is not possible."""
         return self._memory.allocate_exported(nbytes) if self.peers.exports() is not None else None
 
     def import_memory(self, address: int, nbytes: int) -> cl.Buffer | None:
-        """Return a buffer over memory of the host; None unless the device is its processor."""
+        """Return a buffer over memory of the host; None unless the device is the host's processor."""
         return self._memory.import_host(address, nbytes)
 
     def is_lost(self) -> bool:
-        """Return whether the driver has reported that the device, or this process's part of it, is gone."""
+        """Return whether the driver has reported that the device, or this process's context on it, is gone."""
         return bool(self.runtime.errors.lost)
 
     # --- submission -------------------------------------------------------------------------------------------------
@@ -166,7 +168,8 @@ class OpenCLBackend(CoreMethods):
 
     @contextmanager
     def in_groups(self) -> Iterator[None]:
-        """Lower ops inside the block as on a GPU: several work-items per group join their results through local memory."""
+        """Lower ops inside the block as on a GPU: the work-items of a group combine their results through local
+        memory."""
         runtime, own = self.runtime, self.runtime.features
         if own.cpu:
             size = min(own.max_group_size, _GROUP)
@@ -179,7 +182,7 @@ class OpenCLBackend(CoreMethods):
             runtime.features = own
 
     def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
-        """Record what `calls` launch."""
+        """Record the launches of `calls`."""
         return record(self.runtime, calls)
 
     def open_stream(self) -> CommandQueue:
@@ -200,7 +203,7 @@ class OpenCLBackend(CoreMethods):
         self.runtime.queues.current().wait_for(event if own is None else own)
 
     def begin_to_wait(self) -> None:
-        """Enqueue the waits of the thread's stream."""
+        """Enqueue the pending waits of the thread's stream."""
         _ = self.runtime.queue
 
     def start_profiling(self) -> None:
@@ -216,7 +219,7 @@ class OpenCLBackend(CoreMethods):
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """Return a native kernel for `op`, or the reason why there is none. Logs calls that build programs."""
+        """Return a native kernel for `op`, or the reason for declining it. Logs calls that build programs."""
         known = len(self.kernels.program_builds)
         launch = lower(self._lowerings, self.runtime, op, inputs, outputs, params)
         if builds := self.kernels.program_builds[known:]:
@@ -232,5 +235,5 @@ class OpenCLBackend(CoreMethods):
         grid: tuple[int, ...],
         group: tuple[int, ...],
     ) -> Launch | Declined:
-        """Return a launch of a user's kernel, or the reason why there is none. Raises KernelBuildError."""
+        """Return a launch of a user's kernel, or the reason for declining it. Raises KernelBuildError."""
         return self._user_kernels.compile(kernel, inputs, outputs, params, grid, group)

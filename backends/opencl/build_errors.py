@@ -1,6 +1,6 @@
-"""Build errors of kernels, explained with the source lines that the compiler complains about.
+"""Build errors of kernels, explained with the source lines that the compiler rejects.
 
-Programs are assembled from several files, so the compiler's line numbers are translated back to those of the files.
+Programs are assembled from several files, so the compiler's line numbers are translated back to file names and lines.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ def build_error(
 def _origins(sources: SourceFolder, label: str, text: str) -> dict[int, tuple[str, int]]:
     """Return file and line number for each line of the program that comes from a file; lines count from 1.
 
-    There are none in a program that is not the source any more, such as PTX.
+    Empty for a program that is no longer source, such as PTX.
     """
     start = text.find(sources.assemble(label, {}))
     return dict(enumerate(sources.origins(label), text[:start].count("\n") + 1)) if start >= 0 else {}
 
 
 def _excerpt(lines: Sequence[str], origins: dict[int, tuple[str, int]], output: str, label: str) -> str:
-    """Return the lines around the first one that the output mentions, which is marked; `label` is where others are from."""
+    """Return the lines around the first line that the output mentions, with a mark; lines without an origin show
+    `label`."""
     match = _LINE.search(output)
     centre = min(int(match.group(1)) if match else 1, len(lines))
     shown = []
@@ -62,6 +63,6 @@ def _excerpt(lines: Sequence[str], origins: dict[int, tuple[str, int]], output: 
 
 
 def _without_noise(log: str) -> str:
-    """Return what the compiler says, or the whole log if nothing else is in it."""
+    """Return the compiler's own lines, or the whole log if it has no others."""
     lines = [line for line in log.splitlines() if line.strip() and not _NOISE.match(line)]
     return "\n".join(lines) or log.strip()

@@ -1,6 +1,7 @@
-"""What an OpenCL device can do, asked of the driver once.
+"""Capabilities of an OpenCL device, queried from the driver once.
 
-The baseline is OpenCL 1.2; anything newer is a feature that is probed. Where the driver does not say, a vendor profile decides.
+The baseline is OpenCL 1.2; anything newer is probed as a feature. Values that the driver does not report come from a
+vendor profile.
 """
 
 from __future__ import annotations
@@ -39,20 +40,21 @@ _STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10
 
 @dataclass(frozen=True, slots=True)
 class OpenCLFeatures:
-    """Facts about a device that kernels and launches are chosen by. Sizes are in bytes."""
+    """Device facts by which kernels and launches are chosen. Sizes are in bytes."""
 
     cpu: bool
     """Whether kernels for processors are used: groups of one work-item, with long loops over vectors."""
     unified_memory: bool
     fp64: bool
     fp16: bool
-    """Whether the device computes in `half`. Storing it needs no feature."""
+    """Whether the device computes in `half`. Storing `half` needs no feature."""
     language: str
     """The newest version of OpenCL C for kernels that need more than 1.2: "3.0", "2.0" or empty."""
     subgroups: bool
     """Whether kernels may exchange values by shuffles within sub-groups."""
     float_atomics: str
-    """How to add a float atomically: `ext` (cl_ext_float_atomics), `ptx` (inline assembly) or `cas` (compare and swap)."""
+    """How to add a float atomically: `ext` (cl_ext_float_atomics), `ptx` (inline assembly) or `cas` (compare and
+    swap)."""
     int64_atomics: bool
     correct_divide: bool
     """Whether single-precision division and square root can be made to round correctly."""
@@ -62,18 +64,19 @@ class OpenCLFeatures:
     group_size: int
     """Work-items per group in streaming kernels."""
     wave: int
-    """Work-items of which the device prefers multiples in a group, because they run in step; 1 if it does not tell."""
+    """Preferred multiple of a group's work-items, because so many run in lockstep; 1 if the device does not report
+    it."""
     max_group_size: int
     local_memory: int
     local_memory_is_real: bool
-    """False if local memory is ordinary cached memory: products and convolutions then read their operands where they are."""
+    """False if local memory is ordinary cached memory: products and convolutions then read their operands in place."""
     static_local_memory: int
-    """Local memory that a kernel may declare. On NVIDIA devices more than `local_memory`, which is what needs no opt-in."""
+    """Local memory that a kernel may declare. On NVIDIA devices it exceeds `local_memory`, the limit without opt-in."""
     compute_units: int
-    """Processors that run whole groups, each with local memory of its own: work is divided among them. Some drivers count
-    parts of these."""
+    """Processors that run whole groups, each with its own local memory: work is divided among them. Some drivers count
+    parts of them."""
     sub_device: bool
-    """Whether it is a part of a device, so that other work may run on the same cores."""
+    """Whether this is a sub-device, so that other work may run on the same cores."""
     compute_capability: int
     """NVIDIA's version of the device times ten; 0 for other vendors."""
     platform: str
@@ -82,30 +85,31 @@ class OpenCLFeatures:
     quirks: OpenCLQuirks
     """Workarounds for the driver."""
     architecture: Architecture | None = None
-    """What tiles are chosen by; None where they are those that were measured on NVIDIA's."""
+    """Occupancy model by which tiles are chosen; None for the tiles that were measured on NVIDIA's devices."""
     matrix_units: tuple[MatrixUnit, ...] = ()
-    """Matrix units of other vendors that products use."""
+    """Matrix units of vendors other than NVIDIA that products use."""
 
     @property
     def tensor_cores(self) -> bool:
-        """Whether there are matrix units, warp shuffles and asynchronous copies (lib/mma.h, lib/async_copy.h)."""
+        """Return whether the device has matrix units, warp shuffles and asynchronous copies (lib/mma.h,
+        lib/async_copy.h)."""
         return self.compute_capability >= _AMPERE
 
     @property
     def quad_atomics(self) -> bool:
-        """Whether one instruction adds four floats atomically (lib/atomic_add.h)."""
+        """Return whether one instruction adds four floats atomically (lib/atomic_add.h)."""
         return self.compute_capability >= _HOPPER and self.float_atomics == "ptx"
 
     @property
     def inline_ptx(self) -> bool:
-        """Whether kernels may contain PTX assembly."""
+        """Return whether kernels may contain PTX assembly."""
         return self.compute_capability > 0
 
     @property
     def resident_groups(self) -> bool:
-        """Whether groups may wait for each other if a launch has no more of them than there are compute units.
+        """Return whether groups of a launch may wait for each other, given at most one group per compute unit.
 
-        NVIDIA's devices start all groups of a launch before those of the next. OpenCL itself promises nothing.
+        NVIDIA's devices start all groups of a launch before those of the next. OpenCL itself makes no guarantee.
         """
         return self.compute_capability > 0
 
@@ -116,7 +120,8 @@ def profile(device: Any, kind: DeviceType) -> VendorProfile:
 
 
 def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None) -> OpenCLFeatures:
-    """Probe a device. `vendor` fills in what the driver does not tell; by default the shipped profile of the device."""
+    """Probe a device. `vendor` supplies values that the driver does not report; by default the shipped profile of the
+    device."""
     import pyopencl as cl
 
     extensions = frozenset(device.extensions.split())
@@ -151,7 +156,8 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         wave=1 if cpu else power_of_two_at_most(min(_wave(device), group_size)),
         max_group_size=int(device.max_work_group_size),
         local_memory=int(device.local_mem_size),
-        # A profile cannot make local memory real where the driver reports that it is not. What is in it takes fewer iterations.
+        # A profile cannot make local memory real where the driver reports that it is not. Loops over staged tiles
+        # have few iterations.
         local_memory_is_real=as_gpu or (dedicated and vendor.local_memory_is_real is not False),
         static_local_memory=max(int(device.local_mem_size), _STATIC_LOCAL_MEMORY.get(capability, 0)),
         compute_units=_processors(device, extensions, vendor),
@@ -165,7 +171,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
 
 
 def _processors(device: Any, extensions: frozenset[str], vendor: VendorProfile) -> int:
-    """Return how many processors a device has: of graphics, by their own count if the driver tells it."""
+    """Return how many processors a device has. Intel GPUs report sub-slices if the driver has the extension."""
     if vendor.units_per_processor > 1 and "cl_intel_device_attribute_query" in extensions:
         slices, each = (int.from_bytes(raw_info(device, p, 4) or b"", "little") for p in _SUB_SLICES)
         if slices * each:
@@ -174,7 +180,8 @@ def _processors(device: Any, extensions: frozenset[str], vendor: VendorProfile) 
 
 
 def _wave(device: Any) -> int:
-    """Return how many work-items run in step, by OpenCL 3.0 or an extension of the vendor; 1 if the driver does not tell."""
+    """Return how many work-items run in lockstep, from OpenCL 3.0 or a vendor's extension; 1 if the driver does not
+    report it."""
     import pyopencl as cl
 
     for name in ("preferred_work_group_size_multiple", "wavefront_width_amd"):
@@ -195,7 +202,7 @@ def _float_atomics(device: Any, extensions: frozenset[str], newer: str) -> str:
 
 
 def capabilities(device: Any, facts: OpenCLFeatures) -> Capabilities:
-    """Return what the framework needs to know of a device."""
+    """Return a device's capabilities in the form that the framework needs."""
     storage = frozenset(d for d in dtypes.ALL if facts.fp64 or d is not dtypes.float64)
     return Capabilities(
         storage=storage,

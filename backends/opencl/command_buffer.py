@@ -1,6 +1,6 @@
-"""Command buffers: recorded launches with kernel objects of their own, enqueued by the bare driver call.
+"""Command buffers: recorded launches, each with its own kernel object, enqueued by direct driver calls.
 
-The arguments of each kernel object stay set. A submission sets only those that differ from the last one.
+The arguments of each kernel object stay set. A submission sets only arguments that changed since the last one.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from polyhal.hal.protocol import BindingSlot
 
 _SAMPLE = 32
-"""Launches by which the driver's command buffers are compared with single enqueues."""
+"""Number of launches that are timed to compare the driver's command buffers with single enqueues."""
 
 
 def record(runtime: DeviceRuntime, calls: Sequence[Callable[[], None]]) -> OpenCLCommandBuffer:
-    """Record what `calls` launch, in the form that is faster on this device."""
+    """Record the launches of `calls`, in the form that is faster on this device."""
     return record_as(runtime, calls, buffered=prefers_khr_buffers(runtime))
 
 
 def record_as(runtime: DeviceRuntime, calls: Sequence[Callable[[], None]], *, buffered: bool) -> OpenCLCommandBuffer:
-    """Record what `calls` launch, in a buffer of the driver if `buffered` and the driver has them."""
+    """Record the launches of `calls`, in a command buffer of the driver if `buffered` and the driver has them."""
     return OpenCLCommandBuffer(runtime, *record_launches(runtime, calls), buffered=buffered)
 
 
@@ -51,7 +51,8 @@ class OpenCLCommandBuffer:
         *,
         buffered: bool,
     ) -> None:
-        """`origins` holds, for each launch, the position of the call that made it; `kept` lives as long as the buffer."""
+        """`origins` holds, for each launch, the position of the call that made it; `kept` is referenced as long as the
+        buffer."""
         self._runtime = runtime
         self._kept = kept
         self.bound = tuple(launches)

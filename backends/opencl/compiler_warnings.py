@@ -1,6 +1,6 @@
-"""pyopencl's warnings about compilers that say something: kept from users, also while several threads build programs.
+"""Suppress pyopencl's warnings about non-empty compiler output, also while several threads build programs.
 
-`warnings.catch_warnings` alone is not for that: a thread that leaves it brings back the filters of before for all others.
+`warnings.catch_warnings` is not thread-safe: a thread that leaves it restores the earlier filters for all others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import pyopencl as cl
 
 
 class _Ignored:
-    """A context in which any number of threads build programs. The first changes the filters, the last restores them."""
+    """A context in which any number of threads build programs. The first changes the filters, the last restores
+    them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

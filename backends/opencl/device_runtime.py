@@ -47,11 +47,11 @@ class DeviceRuntime(Runtime):
         tuning: Tuning | None = None,
         context: cl.Context | None = None,
     ) -> None:
-        """`context` may have other devices, too; by default the device gets its own."""
+        """`context` may contain further devices; by default the device has its own."""
         end_threads_at_exit()
         super().__init__(device, info, features, capabilities, tuning or Tuning(features, {}, {}))
         self.errors = DriverErrors(info.name, DeviceLimits.of(device))
-        # Threads that wait for different sub-devices must not share the core that the workers leave free.
+        # Threads that wait for different sub-devices must not share the core without a worker thread.
         self._waiter = waiter_affinity(features.quirks.pin_waiting_thread and not features.sub_device)
         try:
             self.context = context or cl.Context([device])
@@ -72,7 +72,7 @@ class DeviceRuntime(Runtime):
 
     @property
     def queue(self) -> cl.CommandQueue:
-        """The queue of the calling thread's stream."""
+        """Queue of the calling thread's stream."""
         return self.queues.current().native
 
     def launch(
@@ -84,7 +84,8 @@ class DeviceRuntime(Runtime):
         group: tuple[int, ...],
         **given: Any,
     ) -> Launch:
-        """As `Runtime.launch`. If the driver does not compile its own sub-groups, it has none from then on, and warns."""
+        """As `Runtime.launch`. If the driver fails to compile sub-groups, warn and do without them for all later
+        launches."""
         try:
             return super().launch(source, definitions, args, items, group, **given)
         except KernelBuildError as error:
@@ -92,7 +93,7 @@ class DeviceRuntime(Runtime):
                 raise
             launch = super().launch(source, {**definitions, EXCHANGE: BY_LOCAL_MEMORY}, args, items, group, **given)
             self.features = replace(self.features, subgroups=False)
-            text = f"local memory takes the place of sub-groups, which the driver lists but does not compile: {error.gist}"
+            text = f"the driver lists sub-groups but does not compile them; kernels use local memory instead: {error.gist}"
             warnings.warn(message(source, text, device=self.info.name), RuntimeWarning, stacklevel=2)
             return launch
 
@@ -105,7 +106,7 @@ class DeviceRuntime(Runtime):
         group: tuple[int, ...],
         workspace: tuple[int, ...],
     ) -> Launch:
-        """Build the kernel. Raises KernelBuildError."""
+        """Build the kernel and return its launch. Raises KernelBuildError."""
         kernel = self.programs.kernel(
             request.file, request.kernel, request.definitions, argument_types(signature), request.options, request.target
         )

@@ -1,4 +1,5 @@
-"""The expression language of `backends.common.codegen.expressions` in OpenCL C, over the vector types of `lib/vectors.h`."""
+"""The expression language of `backends.common.codegen.expressions` in OpenCL C, over the vector types of
+`lib/vectors.h`."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ _HEADERS: dict[RegisterClass, str] = {
 
 
 def type_name(cls: RegisterClass) -> str:
-    """The scalar C type of a register class; booleans are ints of value 0 or 1."""
+    """Return the scalar C type of a register class; booleans are ints of value 0 or 1."""
     return "int" if cls == "bool" else cls
 
 
 class OpenCLDialect:
-    """Spells words and remembers which headers they need."""
+    """Returns the OpenCL C text of each operation and collects the headers that it needs."""
 
     def __init__(self) -> None:
         self.headers: set[str] = set()
@@ -61,7 +62,7 @@ class OpenCLDialect:
 
 
 def convert(register: str, source: DType, target: DType) -> str:
-    """A register of one dtype as one of another, by C's rules; floats outside an integer's range saturate.
+    """Return a register of one dtype as one of another, by C's rules; floats outside an integer's range saturate.
 
     Small unsigned targets go through a wider signed type, so that -1.0 becomes 255 as it does on common CPUs.
     """
@@ -86,7 +87,7 @@ def convert(register: str, source: DType, target: DType) -> str:
 
 
 def narrow(register: str, dtype: DType) -> str:
-    """A 32-bit register wrapped to the range of a small integer dtype."""
+    """Return a 32-bit register wrapped to the range of a small integer dtype."""
     if not dtype.is_integral or dtype.itemsize >= 4:
         return register
     small = {1: "char", 2: "short"}[dtype.itemsize]

@@ -25,25 +25,26 @@ class OpenCLDevice:
     info: DeviceInfo
     platform: str
     context: Any = None
-    """The context of all parts of a split; None for a device that has its own."""
+    """Context that all parts of a split share; None for a device with its own context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """The devices of this machine: those that can run kernels, in order, and those that cannot."""
+    """The devices of this machine: usable ones in order, and unusable ones with reasons."""
 
     usable: list[OpenCLDevice]
     unusable: list[UnusableDevice]
 
 
 def probe() -> list[DeviceInfo | UnusableDevice]:
-    """Return the descriptions of all devices. Raises RuntimeError, with what to install, if there is none."""
+    """Return the descriptions of all devices. Raises RuntimeError with install instructions if there are none."""
     found = discover()
     return [*(d.info for d in found.usable), *found.unusable]
 
 
 def devices() -> list[OpenCLDevice]:
-    """Return all devices that can run kernels. Raises RuntimeError if there is none, and ImportError without pyopencl."""
+    """Return all devices that can run kernels. Raises RuntimeError if there are none, and ImportError without
+    pyopencl."""
     found = discover()
     if not found.usable:
         error = RuntimeError(f"no OpenCL device can be used: {'; '.join(f'{d.name}: {d.reason}' for d in found.unusable)}")
@@ -55,8 +56,8 @@ def devices() -> list[OpenCLDevice]:
 def discover() -> Discovered:
     """Return all devices, each physical card once.
 
-    Raises RuntimeError if there is no platform or no device, and ImportError without pyopencl. Notes of the exceptions say
-    what to do.
+    Raises RuntimeError if there is no platform or no device, and ImportError without pyopencl. Notes of the exceptions
+    give the remedy.
     """
     with pocl_affinity.applied():
         listed, refused = _listed()
@@ -69,7 +70,7 @@ def discover() -> Discovered:
             continue
         info = described.info
         number = seen[id(platform), info.id] = seen[id(platform), info.id] + 1
-        # A platform lists each card once, so one with the same id is another card: not all drivers tell cards apart.
+        # A platform lists each card once, so a repeated id is another card: some drivers give equal cards equal ids.
         card = info.id if number == 1 else f"{info.id}/{number}"
         cards.setdefault(card, replace(described, info=replace(info, id=card)))
     ordered = sorted(cards.values(), key=lambda d: (_RANK[d.info.type], d.platform, d.info.id))
@@ -77,7 +78,8 @@ def discover() -> Discovered:
 
 
 def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
-    """Return platforms and devices as the drivers list them, and the platforms whose drivers fail to, or withhold them."""
+    """Return platforms and devices as the drivers list them, and the platforms whose drivers fail or list no
+    devices."""
     registered = bool(icd.prepare().folder)
     try:
         import pyopencl as cl
@@ -111,7 +113,7 @@ def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
 
 
 def _examined(platform: Any, device: Any) -> OpenCLDevice | UnusableDevice:
-    """Return the description of a device, or why it cannot be used."""
+    """Return the description of a device, or the reason why it cannot be used."""
     import pyopencl as cl
 
     try:
@@ -128,10 +130,11 @@ def _no_driver(reason: str = "") -> RuntimeError:
 
 
 def select(selector: str) -> OpenCLDevice:
-    """Return the device with that index, or the first one whose platform or own name contains `selector`.
+    """Return the device with that index, or the first device whose platform name or own name contains `selector`.
 
-    Some platforms have short names (`quirks.PLATFORM_ALIASES`). `/COUNT:INDEX` after either names a part of the device (see
-    sub_devices.py). Raises DeviceUnavailableError that lists the candidates, or says why the device cannot be used.
+    Some platforms have short names (`quirks.PLATFORM_ALIASES`). `/COUNT:INDEX` after either selects a part of the
+    device (see sub_devices.py). Raises DeviceUnavailableError with the candidates or with the reason why the device
+    cannot be used.
     """
     candidates = discover()
     if (found := _matching(candidates.usable, selector)) is not None:
@@ -186,7 +189,7 @@ def _describe(platform: Any, device: Any) -> DeviceInfo:
 
 
 def kind(device: Any, name: str) -> DeviceType:
-    """Return what kind of hardware a device called `name` is."""
+    """Return the hardware kind of a device called `name`."""
     import pyopencl as cl
 
     if device.type & cl.device_type.CPU or is_software_renderer(name):

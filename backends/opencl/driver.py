@@ -1,7 +1,7 @@
-"""Direct calls of the driver, for what is done thousands of times with arguments that are known in advance.
+"""Direct calls of the driver, for operations repeated thousands of times with arguments known in advance.
 
-pyopencl wraps each enqueue in argument conversion and an event object. This module calls the C functions of the same loader
-instead, and those of the extension cl_khr_command_buffer, which pyopencl does not know.
+pyopencl wraps each enqueue in argument conversion and an event object. This module calls C functions of the same loader
+instead, and the functions of the extension cl_khr_command_buffer, which pyopencl does not support.
 
 Source: OpenCL 3.0 Extension Specification, cl_khr_command_buffer 1.0 and cl_khr_command_buffer_mutable_dispatch 0.9.3.
 """
@@ -52,7 +52,7 @@ ffi.cdef(
 _COMMAND_BUFFER = "cl_khr_command_buffer"
 _MUTABLE_DISPATCH = "cl_khr_command_buffer_mutable_dispatch"
 _FIRST_VERSION = (0, 9, 3)
-"""Of mutable dispatch: since then updates are a list of structures without a common header."""
+"""Oldest supported version of mutable dispatch: from it, updates are a list of structures without a common header."""
 _COMMAND_BUFFER_CAPABILITIES, _SIMULTANEOUS_USE = 0x12A9, 1 << 2
 _MUTABLE_DISPATCH_CAPABILITIES, _ARGUMENTS = 0x12B0, 1 << 3
 
@@ -65,15 +65,15 @@ class Driver:
         self.enqueue: Any = self._library.clEnqueueNDRangeKernel
         self.set_argument: Any = self._library.clSetKernelArg
         self.create_buffer: Any = getattr(self._library, "clCreateBufferWithProperties", None)
-        """None with a loader from before OpenCL 3.0."""
+        """Function of OpenCL 3.0; None with an older loader."""
         self.acquire_external = self._extension_function(device, "clEnqueueAcquireExternalMemObjectsKHR")
         self.release_external = self._extension_function(device, "clEnqueueReleaseExternalMemObjectsKHR")
-        """None where memory of other drivers cannot be imported."""
+        """Releases imported memory; None if memory of other drivers cannot be imported."""
         self.command_buffers = self._command_buffer_functions(device)
-        """None unless the device can update the arguments of a buffer and submit it before the last submission is done."""
+        """Command buffer functions; None unless the device can update and submit a buffer that is still in flight."""
 
     def create_kernel(self, program: cl.Program, name: str) -> cl.Kernel:
-        """Return one more kernel object. Raises pyopencl.Error.
+        """Return a new kernel object. Raises pyopencl.Error.
 
         pyopencl's constructor would generate or look up Python code for the launch, which takes 0.3 ms.
         """
@@ -84,7 +84,7 @@ class Driver:
         return cl.Kernel.from_int_ptr(int(ffi.cast("intptr_t", handle)), False)
 
     def _extension_function(self, device: cl.Device, name: str) -> Any:
-        """Return a function that takes memory objects to a queue; None if the driver has none of this name."""
+        """Return an extension function that enqueues memory objects; None if the driver lacks it."""
         address = self._library.clGetExtensionFunctionAddressForPlatform(pointer(device.platform), name.encode())
         return None if address == ffi.NULL else ffi.cast("enqueue_external", address)
 
@@ -105,7 +105,7 @@ class Driver:
         return None if ffi.NULL in addresses else CommandBufferFunctions(addresses)
 
     def _bits(self, device: cl.Device, parameter: int) -> int:
-        """Return a bit field of device information; 0 if the device does not know the parameter."""
+        """Return a bit field of device information; 0 if the device does not support the parameter."""
         value = ffi.new("uint64_t *")
         status = self._library.clGetDeviceInfo(pointer(device), parameter, ffi.sizeof("uint64_t"), value, ffi.NULL)
         return 0 if status else int(value[0])
@@ -140,7 +140,7 @@ def extension_versions(device: cl.Device) -> dict[str, tuple[int, int, int]]:
 
 
 def pointer(wrapped: Any) -> Any:
-    """Return the driver's own handle of one of pyopencl's objects."""
+    """Return the driver's handle of a pyopencl object."""
     return ffi.cast("void *", wrapped.int_ptr)
 
 

@@ -1,6 +1,6 @@
-"""Error mapping: OpenCL status codes as Polyhal's typed errors, each with its cause and what to do.
+"""Error mapping: OpenCL status codes as Polyhal's typed errors, each with its likely cause and a remedy.
 
-Drivers use few codes for many causes. So a message names the likely one, and the limits of the device that bear on it.
+Drivers use few codes for many causes. So a message names the likely one, and the device limits that may be exceeded.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ RETUNE = (
     "in a kernel of your own use a smaller `group`; else `polyhal tune --reset` forgets tuned sizes, "
     "or report this with the output of `polyhal doctor`"
 )
-"""What to do about a work-group that is too large."""
+"""Remedy for a work-group that is too large."""
 
 
 class DeviceLimits(NamedTuple):
-    """What errors say of a device; 0 where unknown."""
+    """Device limits that error messages quote; 0 where unknown."""
 
     memory: int = 0
-    """Bytes."""
+    """Bytes of device memory."""
     allocation: int = 0
     """Bytes of the largest allocation."""
     group: int = 0
     """Work-items of the largest work-group."""
     group_axes: tuple[int, ...] = ()
-    """The same per axis."""
+    """Work-items of the largest work-group per axis."""
     local_memory: int = 0
-    """Bytes per work-group."""
+    """Bytes of local memory per work-group."""
 
     @classmethod
     def of(cls, device: cl.Device) -> DeviceLimits:
-        """Ask a device."""
+        """Query a device's limits."""
         return cls(
             int(device.global_mem_size),
             int(device.max_mem_alloc_size),
@@ -51,13 +51,13 @@ class DeviceLimits(NamedTuple):
         )
 
     def for_memory(self) -> str:
-        """The limits of memory in words; empty if they are unknown."""
+        """Return the memory limits as text; empty if they are unknown."""
         if not self.memory:
             return ""
         return f"the device has {self.memory >> 20} MiB, at most {self.allocation >> 20} MiB in one piece"
 
     def for_groups(self) -> str:
-        """The limits of work-groups in words; empty if they are unknown."""
+        """Return the work-group limits as text; empty if they are unknown."""
         if not self.group:
             return ""
         axes = " x ".join(map(str, self.group_axes))
@@ -65,23 +65,23 @@ class DeviceLimits(NamedTuple):
 
 
 class _Cause(NamedTuple):
-    """What a status means here."""
+    """Interpretation of a status code: error type, cause and remedy."""
 
     error: type[PolyhalError]
     problem: str
     fix: str
     memory: bool = False
-    """Whether the limits of memory bear on it."""
+    """Whether the message quotes memory limits."""
     groups: bool = False
-    """Whether the limits of work-groups do."""
+    """Whether the message quotes work-group limits."""
 
 
 _LOST: dict[int, str] = {
     _Status.DEVICE_NOT_AVAILABLE: "the device was unplugged, reset or given to somebody else",
-    # Queues and contexts live as long as the device is open, so it is the driver that has closed them.
+    # Queues and contexts live as long as the device is open, so only the driver can have closed them.
     _Status.INVALID_COMMAND_QUEUE: "the driver has closed the queue, as after a kernel that crashed or ran for too long",
     _Status.INVALID_CONTEXT: "the driver has closed the context, as after a kernel that crashed or ran for too long",
-    _ILLEGAL_ACCESS: "a kernel has read or written where it must not, or ran for longer than the system allows",
+    _ILLEGAL_ACCESS: "a kernel has accessed memory out of bounds, or ran for longer than the system allows",
 }
 _CAUSES: dict[int, _Cause] = {
     _Status.MEM_OBJECT_ALLOCATION_FAILURE: _Cause(
@@ -98,7 +98,7 @@ _CAUSES: dict[int, _Cause] = {
     _Status.INVALID_BUFFER_SIZE: _Cause(
         OutOfMemoryError, "the device has no memory for one piece of this size", "use a smaller batch", memory=True
     ),
-    _Status.MAP_FAILURE: _Cause(OutOfMemoryError, "the host cannot see the device's memory", _SMALLER),
+    _Status.MAP_FAILURE: _Cause(OutOfMemoryError, "the device's memory cannot be mapped to the host", _SMALLER),
     _Status.INVALID_WORK_GROUP_SIZE: _Cause(
         BackendError, "the work-group is too large for this kernel on this device", RETUNE, groups=True
     ),
@@ -112,40 +112,40 @@ _CAUSES: dict[int, _Cause] = {
         KernelBuildError, "the driver's compiler refused the kernel", f"update the driver, or {_REPORT}"
     ),
     _Status.COMPILER_NOT_AVAILABLE: _Cause(
-        KernelBuildError, "this driver has no compiler", "install the full driver: `polyhal doctor` says which"
+        KernelBuildError, "this driver has no compiler", "install the full driver, which `polyhal doctor` names"
     ),
     _Status.INVALID_BINARY: _Cause(
-        KernelBuildError, "the cached program is of another driver", f"set POLYHAL_NO_PROGRAM_CACHE=1, or {_REPORT}"
+        KernelBuildError, "the cached program was built by another driver", f"set POLYHAL_NO_PROGRAM_CACHE=1, or {_REPORT}"
     ),
     _Status.DEVICE_NOT_FOUND: _Cause(
-        BackendError, "the platform has no device", "`polyhal doctor` says what drivers need on this system"
+        BackendError, "the platform has no device", "`polyhal doctor` lists the requirements of drivers on this system"
     ),
     _Status.PLATFORM_NOT_FOUND_KHR: _Cause(
-        BackendError, "no OpenCL driver is installed", "`polyhal doctor` says what to install"
+        BackendError, "no OpenCL driver is installed", "run `polyhal doctor` for install instructions"
     ),
     _Status.EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST: _Cause(
-        BackendError, "a command before it has failed", "look for the first error; POLYHAL_CHECK=reference finds its op"
+        BackendError, "an earlier command has failed", "look for the first error; POLYHAL_CHECK=reference finds its op"
     ),
 }
 _OTHER = _Cause(BackendError, "the driver refuses the call", f"update the driver, or {_REPORT}")
 
 
 class DriverErrors:
-    """Makes the errors of one device, and remembers its loss."""
+    """Creates the errors of one device, and remembers whether the device was lost."""
 
     def __init__(self, device: str, limits: DeviceLimits | None = None) -> None:
         """`device` is its name."""
         self.device = device
         self.lost = ""
-        """What was the first sign that the device is gone; empty as long as it is there."""
+        """First failure that showed the loss of the device; empty while it works."""
         self._limits = limits or DeviceLimits()
 
     def translate(self, error: cl.Error, action: str) -> PolyhalError:
-        """Return the typed error for a failed call. `action` says what was attempted, with sizes."""
+        """Return the typed error for a failed call. `action` describes the attempted operation, with sizes."""
         return self.from_status(error.code, action)
 
     def from_status(self, code: int, action: str) -> PolyhalError:
-        """Return the typed error for a status code: that of a failed call, or the status of a command that failed."""
+        """Return the typed error for the status code of a failed call or command."""
         name = str(_Status.to_string(code, "status %d"))
         problem = f"{action} failed with {name}"
         if not self.lost and code in _LOST:

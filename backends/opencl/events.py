@@ -1,8 +1,8 @@
 """Events: points in a device's work, and copies to the host that report when they are complete.
 
-A driver calls back on a thread of its own while it may hold locks, so pyopencl starts a thread for each callback, which waits
-for the driver's. Reads of a queue complete in order, so at most one of them has a callback of the driver at any time. Its
-thread delivers all reads that are complete by then, then asks for the next callback.
+A driver runs callbacks on its own thread and may hold locks, so pyopencl starts a thread for each callback, which waits
+for the driver's. Reads of a queue complete in order, so at most one of them has a pending driver callback. The
+callback's thread delivers all reads that are complete by then, then registers the next callback.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OpenCLEvent:
         return bool(self.cl.command_execution_status <= _COMPLETE)
 
     def within(self, context: cl.Context) -> cl.Event | None:
-        """Return the event for which queues of `context` can wait; None if only the host can."""
+        """Return the native event if queues of `context` can wait for it; None if only the host can."""
         return self.cl if self._runtime.context == context else None
 
 
@@ -59,14 +59,14 @@ class OpenCLRead(OpenCLEvent):
     __slots__ = ("_completion", "_finish")
 
     def __init__(self, runtime: DeviceRuntime, event: cl.Event, finish: Callable[[], None]) -> None:
-        """`finish` is called when the driver has copied, before the read is complete."""
+        """`finish` runs after the driver's copy and before the read counts as complete."""
         super().__init__(runtime, event)
         self._completion = Completion()
         self._finish = [finish]
-        """Empty once a thread has begun to complete the read: `pop` is atomic."""
+        """Callable that completes the read; popped by the one thread that does so, because `pop` is atomic."""
 
     def wait(self) -> None:
-        """Block until the bytes are there. Raises the typed error of work that failed."""
+        """Block until the bytes have arrived. Raises the typed error of work that failed."""
         if not self._completion.is_set():
             # A failure is reported below, with its own status.
             with contextlib.suppress(PolyhalError):
@@ -75,15 +75,15 @@ class OpenCLRead(OpenCLEvent):
         self._completion.wait()
 
     def is_complete(self) -> bool:
-        """Return whether the bytes are there, without blocking."""
+        """Return whether the bytes have arrived, without blocking."""
         return self._completion.is_set()
 
     def add_callback(self, callback: Callback) -> None:
-        """Call `callback` when the bytes are there; at once if they are."""
+        """Call `callback` when the bytes have arrived; immediately if they already have."""
         self._completion.add_callback(callback)
 
     def deliver(self, error: PolyhalError | None) -> None:
-        """Complete the read, unless another thread does: that of a callback or one that waits."""
+        """Complete the read, unless another thread does so: a callback's thread or a waiting one."""
         try:
             finish = self._finish.pop()
         except IndexError:
@@ -105,7 +105,7 @@ class OpenCLCopy(OpenCLEvent):
         pending: Callable[[], PendingReads],
         sent: tuple[cl.Context, cl.Event] | None = None,
     ) -> None:
-        """`pending` returns what delivers callbacks of the queue, `sent` is the end of the copy in another context."""
+        """`pending` returns the queue's PendingReads; `sent` is the end of the copy in another context."""
         super().__init__(runtime, event)
         self._pending = pending
         self._sent = sent
@@ -115,7 +115,7 @@ class OpenCLCopy(OpenCLEvent):
         return self._sent[1] if self._sent is not None and self._sent[0] == context else super().within(context)
 
     def add_callback(self, callback: Callback) -> None:
-        """Call `callback` when the copy is complete. Few copies have one, and only these ask the driver."""
+        """Call `callback` when the copy is complete. Only copies with a callback register one with the driver."""
         read = OpenCLRead(self._runtime, self.cl, lambda: None)
         read.add_callback(callback)
         self._pending().add(read)
@@ -129,15 +129,15 @@ class PendingReads:
         self._pending: deque[OpenCLRead] = deque()
         self._lock = threading.Lock()
         self._delivering = False
-        """Whether some thread delivers, or the driver has been asked for a callback."""
+        """Whether a thread is delivering, or a driver callback is pending."""
         self._requested: OpenCLRead | None = None
-        """The read of the callback that has been asked for."""
+        """Read whose driver callback is pending."""
         self._idle = threading.Event()
         self._process = os.getpid()
-        """A forked child has none of the threads that deliver."""
+        """Process of the delivering threads; a forked child lacks them."""
 
     def add(self, read: OpenCLRead) -> None:
-        """Have a read delivered when the driver has completed it. The queue must have been flushed."""
+        """Deliver a read when the driver has completed it. The queue must have been flushed."""
         with self._lock:
             self._pending.append(read)
             self._idle.clear()
@@ -147,7 +147,7 @@ class PendingReads:
         self._request_callback(read)
 
     def drain(self) -> None:
-        """Wait until all reads are delivered. Called at exit: a callback's thread must not outlive the interpreter."""
+        """Wait until all reads are delivered. Runs at exit: a callback's thread must not outlive the interpreter."""
         if self._pending and os.getpid() == self._process:
             self._idle.wait()
 
@@ -163,7 +163,7 @@ class PendingReads:
             self._called_back(read)
 
     def _called_back(self, read: OpenCLRead) -> None:
-        """Deliver what is complete, unless that was done since the callback was asked for."""
+        """Deliver complete reads, unless this callback's read was delivered in the meantime."""
         with self._lock:
             if self._requested is not read:
                 return
@@ -180,12 +180,12 @@ class PendingReads:
             self._deliver(read, None if status == _COMPLETE else self._errors.from_status(status, _ACTION))
 
     def _fail_all(self, error: PolyhalError) -> None:
-        """Deliver an error to all reads, because the driver refuses to report on them."""
+        """Deliver an error to all reads, because the driver cannot report their completion."""
         while (read := self._oldest()) is not None:
             self._deliver(read, error)
 
     def _oldest(self) -> OpenCLRead | None:
-        """Return the read that is delivered next. None ends the turn of the thread that delivers."""
+        """Return the read to deliver next. None ends the delivering thread's loop."""
         with self._lock:
             if self._pending:
                 return self._pending[0]
@@ -200,7 +200,7 @@ class PendingReads:
 
 
 def _status(read: OpenCLRead) -> int:
-    """The status of the read's command, negative if it failed."""
+    """Return the status of the read's command, negative if it failed."""
     try:
         return int(read.cl.command_execution_status)
     except cl.Error as error:

@@ -1,7 +1,7 @@
-"""Host memory that kernels use where it lies, on devices that are the host's processor.
+"""Host memory that kernels use in place, on devices that are the host's processor.
 
-OpenCL lets drivers keep a copy of memory that a buffer is made over (USE_HOST_PTR), and hand out copies when a buffer is
-mapped. Those of processors do neither, but that is tried once, on the device, before it is relied on.
+OpenCL allows drivers to copy the host memory of a buffer (USE_HOST_PTR) and to return a copy when a buffer is mapped.
+CPU drivers do neither; a probe on the device confirms this once before it is relied on.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from polyhal.hal.memory.host_bytes import host_bytes
 
 _PROBE_BYTES = 3 << 12
 _MISALIGNED = 4
-"""Bytes by which the memory that is tried misses every useful alignment."""
+"""Offset in bytes that gives the probe's memory the worst alignment."""
 
 
 class HostSharing:
-    """Buffers over memory of the host, and where in the host's memory a buffer lies."""
+    """Creates buffers over host memory, and returns host addresses of buffers."""
 
     def __init__(self, runtime: DeviceRuntime) -> None:
         self._runtime = runtime
         self._works: bool | None = None
 
     def buffer(self, address: int, nbytes: int) -> cl.Buffer | None:
-        """A buffer over host memory; None if the driver would copy or refuses."""
+        """Return a buffer over host memory; None if the driver would copy or refuses."""
         if not self.works():
             return None
         try:
@@ -36,11 +36,12 @@ class HostSharing:
             return None
 
     def address(self, buffer: cl.Buffer, nbytes: int) -> int | None:
-        """Where a buffer lies in the host's memory, for as long as it lives; None if it does not. Waits for the queue."""
+        """Return the host address of a buffer, valid for its lifetime; None if it is not in host memory. Waits for the
+        queue."""
         return self._address(buffer, nbytes) if self.works() else None
 
     def works(self) -> bool:
-        """Whether kernels and the host work on the same memory, as far as can be seen."""
+        """Return whether kernels and the host share memory, by a probe of both directions."""
         if self._works is None:
             try:
                 self._works = self._runtime.features.cpu and self._probe()
@@ -62,7 +63,7 @@ class HostSharing:
             made.release()
 
     def _is_seen_both_ways(self, buffer: cl.Buffer, memory: np.ndarray) -> bool:
-        """Whether the host sees in `memory` what the device writes to `buffer`, and the device what the host writes, twice."""
+        """Return whether device writes to `buffer` appear in `memory`, and host writes in `buffer`, twice."""
         queue = self._runtime.queue
         target = cl.Buffer(self._runtime.context, cl.mem_flags.READ_WRITE, _PROBE_BYTES)
         read = np.empty(_PROBE_BYTES, np.uint8)

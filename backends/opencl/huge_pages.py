@@ -1,7 +1,7 @@
-"""Huge pages for large blocks of memory on CPU devices, where Linux gives them to programs that ask.
+"""Huge pages for large blocks of memory on CPU devices, where Linux provides them on request (madvise).
 
-A kernel that reads rows all over a table of 50 MB otherwise misses the processor's table of addresses for nearly every row,
-and the first use of a block faults once per 4 KB. Only advice is given: where it has no effect, nothing changes.
+A kernel that reads scattered rows of a table of 50 MB otherwise misses the TLB for nearly every row,
+and the first use of a block faults once per 4 KB. The call is a hint: a system that ignores it behaves as before.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SMALLEST = 2 * _PAGE - 1
 _MADV_HUGEPAGE = 14
 
 Advise = Callable[[int, int], None]
-"""Takes the address and the length of whole huge pages."""
+"""Function of the address and the length of whole huge pages."""
 
 
 @functools.cache
 def linux_advice() -> Advise | None:
-    """The system call; None where there is none."""
+    """Return the system call; None on systems without it."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -42,7 +42,7 @@ def linux_advice() -> Advise | None:
 
 
 def advise_huge_pages(queue: cl.CommandQueue, buffer: cl.Buffer, nbytes: int, advise: Advise | None) -> None:
-    """Ask for huge pages in a new buffer of a device whose memory is the host's. Waits for the queue."""
+    """Request huge pages in a new buffer of a device whose memory is the host's. Waits for the queue."""
     if advise is None or nbytes < _SMALLEST:
         return
     access: Any = cl.map_flags.READ | cl.map_flags.WRITE

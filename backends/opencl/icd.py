@@ -1,8 +1,8 @@
-"""Installable client drivers (ICD): makes Intel's CPU runtime visible if it was installed as a Python package.
+"""Installable client drivers (ICD): make Intel's CPU runtime visible if it was installed as a Python package.
 
-The wheel `intel-opencl-rt` contains the library but registers it under a path that does not exist. The loader reads the folder
-named by OCL_ICD_VENDORS once, when a process lists its platforms for the first time, so the folder must be ready before. The
-wheel of PoCL needs nothing: pyopencl's loader looks beside itself as well.
+The wheel `intel-opencl-rt` contains the library but registers it under a path that does not exist. The loader reads the
+folder named by OCL_ICD_VENDORS once, when a process lists its platforms for the first time, so the folder must be ready
+before. The wheel of PoCL needs nothing: pyopencl's loader also searches its own folder.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from polyhal.hal.settings import env, trust
 from polyhal.hal.settings.atomic import replacing
 
 _OURS = "vendors-"
-"""Beginning of the name of a folder that `prepare` writes."""
+"""Prefix of folder names that `prepare` writes."""
 _UNFINISHED = ".tmp"
-"""End of the names of files that another process is writing."""
+"""Suffix of files that another process is still writing."""
 _VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
 PACKAGED = "Intel(R) OpenCL (package intel-opencl-rt)"
-"""Name of the packaged driver where it cannot be loaded."""
+"""Name of the packaged driver if it cannot be loaded."""
 _LOADED_FILES = Path("/proc/self/maps")
 _LIBRARY = "intelocl64.dll" if sys.platform == "win32" else "libintelocl.so"
 
 
 @dataclass(frozen=True, slots=True)
 class DriverSetup:
-    """What `prepare` did."""
+    """Result of `prepare`."""
 
     folder: str = ""
     """The absolute path in OCL_ICD_VENDORS, if `prepare` set it or found that it lists the packaged driver."""
@@ -46,7 +46,7 @@ class DriverSetup:
 
 
 def prepare() -> DriverSetup:
-    """Make packaged drivers visible. Call it before platforms are listed; calling it again is harmless."""
+    """Make packaged drivers visible. Call it before platforms are listed; repeated calls are harmless."""
     library = packaged_library()
     if library is None:
         return DriverSetup(note="no packaged Intel runtime: install polyhal[cpu] for the fastest CPU device on x86-64")
@@ -55,13 +55,14 @@ def prepare() -> DriverSetup:
         return DriverSetup(note=f"{_VARIABLE} names the single driver {named}; left as it is")
     inherited = Path(named) if named else None
     if inherited is not None and _OURS in inherited.name and not _is_intact(inherited):
-        inherited = None  # another process wrote the folder, and it was changed since
+        inherited = None  # another process wrote the folder, which was changed afterwards
     if inherited is not None and _lists(inherited, library):
         return DriverSetup(named)
     late = "pyopencl" in sys.modules
     note = "if this process listed OpenCL platforms before, the packaged driver stays invisible to it" if late else ""
     if sys.platform == "win32":
-        # The loader of Windows takes a list of library files instead of a folder, besides those in the registry.
+        # The loader of Windows takes a list of library files instead of a folder, in addition to the registry's
+        # entries.
         files = [os.environ.get("OCL_ICD_FILENAMES", ""), str(library)]
         os.environ["OCL_ICD_FILENAMES"] = os.pathsep.join(filter(None, files))
         return DriverSetup(note=note)
@@ -90,9 +91,9 @@ def is_packaged(platform: str) -> bool:
 
 
 def load_problem() -> tuple[str, str] | None:
-    """Return why the packaged library cannot be loaded into this process, and the advice; None if it can or is missing.
+    """Return why the packaged library cannot be loaded into this process, and a remedy; None if it can or is missing.
 
-    The loader of OpenCL passes over such a library in silence.
+    OpenCL's loader skips such a library silently.
     """
     library = packaged_library()
     if library is None or sys.platform == "win32":
@@ -107,13 +108,14 @@ def load_problem() -> tuple[str, str] | None:
     if not foreign:
         return f"{library} cannot be loaded: {problem}", "reinstall it: pip install --force-reinstall 'polyhal[cpu]'"
     return (
-        f"{library} cannot be loaded: {problem}; the process has loaded another {foreign.name} before, {foreign}",
+        f"{library} cannot be loaded: {problem}; the process has already loaded another {foreign.name}, {foreign}",
         "open a device before the package that brings this library is imported, as by polyhal.Device.default()",
     )
 
 
 def _foreign_library(folder: Path) -> Path | None:
-    """Return a loaded library from elsewhere with the name of a library in `folder`; None if none is found."""
+    """Return a loaded library from elsewhere with the name of a library in `folder`; None if there is no such
+    library."""
     try:
         lines = _LOADED_FILES.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not on Linux
@@ -151,7 +153,7 @@ def _registrations(existing: Path, library: Path) -> dict[str, str]:
 
 
 def _is_intact(folder: Path) -> bool:
-    """Return whether a folder of `prepare` is as it was written: its name is a digest of its content."""
+    """Return whether a folder of `prepare` is unchanged: its name is a digest of its content."""
     if trust.distrust(folder):
         return False
     try:
@@ -166,9 +168,9 @@ def _digest(files: dict[str, str]) -> str:
 
 
 def _write_folder(files: dict[str, str]) -> Path:
-    """Write a folder with exactly these files. Its name is a digest of them, so processes that race write equal bytes.
+    """Write a folder with exactly these files. Its name is a digest of them, so racing processes write equal bytes.
 
-    The loader loads every library that the folder names, so that no other user may be able to write to it.
+    The loader loads every library that the folder names, so no other user may have write access to it.
     """
     digest = _digest(files)
     for folder in (

@@ -1,4 +1,4 @@
-"""Which physical card a device is, so that two drivers for one card are one device, and what people call it."""
+"""Physical identity and product name of a device, so that two drivers for one card count as one device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _AMD_PCI_VENDOR = "0x1002"
 
 
 def product_name(device: Any) -> str:
-    """Return the name of a device. AMD's drivers call a card by its architecture, as gfx1030: its product comes first."""
+    """Return the name of a device. AMD's drivers name a card by its architecture, such as gfx1030; the product name is
+    put before it."""
     import pyopencl as cl
 
     name = str(device.name).strip()
@@ -28,13 +29,14 @@ def product_name(device: Any) -> str:
         return name
     try:
         board = str(device.board_name_amd).strip("\0 ")
-    except cl.Error:  # older drivers know only a part of the extension
+    except cl.Error:  # older drivers support only a part of the extension
         return name
     return f"{board} ({name})" if board and board != name else name
 
 
 def identity(platform: Any, device: Any, name: str, kind: DeviceType, memory: int) -> str:
-    """Return an id per physical card. Two drivers for one processor are two devices, because they compute differently."""
+    """Return an id per physical card. Two drivers for one processor are two devices, because they compute
+    differently."""
     if kind is DeviceType.CPU:
         return f"cpu/{_slug(platform.name)}/{_slug(name)}"
     extensions = device.extensions.split()
@@ -68,7 +70,8 @@ def _nvidia_domain(device: Any) -> int:
 
 
 def _amd_domain(address: str) -> str:
-    """Return the domain of AMD's only card at an address, which the driver does not tell; 0000 where Linux does not either."""
+    """Return the PCI domain of AMD's only card at an address, which the driver does not report; 0000 if Linux does not
+    either."""
     cards = [card for card in _PCI_DEVICES.glob(f"*:{address}") if (card / "vendor").is_file()]
     of_amd = [c for c in cards if (c / "vendor").read_text(encoding="ascii").strip() == _AMD_PCI_VENDOR]
     return of_amd[0].name.partition(":")[0] if len(of_amd) == 1 else "0000"

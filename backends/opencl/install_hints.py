@@ -1,4 +1,4 @@
-"""Install hints: where to get an OpenCL driver on a machine that has none."""
+"""Install hints: sources of an OpenCL driver for a machine without one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _PACKAGED = "pip install 'polyhal[cpu]' for a CPU device (Intel's runtime, any x
 
 
 def driver() -> str:
-    """Return what to install on this system to get an OpenCL driver."""
+    """Return instructions to install an OpenCL driver on this system."""
     if sys.platform == "darwin":
-        return "macOS brings its own OpenCL: pip install --force-reinstall pyopencl to get the wheel that uses it"
+        return "macOS includes OpenCL: pip install --force-reinstall pyopencl to get the wheel that uses it"
     if sys.platform == "win32":
         vendor = "install the current graphics driver of NVIDIA, AMD or Intel, which contains OpenCL"
         return f"{vendor}; or {_PACKAGED}" if _is_x86() else vendor
@@ -28,7 +28,7 @@ def driver() -> str:
 
 
 def newer_compiler() -> str:
-    """Return what to do about a driver whose compiler does not work on this processor."""
+    """Return the remedy for a driver whose compiler does not work on this processor."""
     newer = "install a newer version of the driver"
     if sys.platform.startswith("linux"):
         newer += ", such as your distribution's (Debian, Ubuntu: apt install pocl-opencl-icd)"
@@ -36,7 +36,7 @@ def newer_compiler() -> str:
 
 
 def offline_compiler(tool: str) -> str:
-    """Return what to install to get a vendor's compiler that needs no device."""
+    """Return instructions to install a vendor's offline compiler."""
     packages = {
         "clang": "clang and the device libraries of ROCm (Debian, Ubuntu: apt install clang rocm-device-libs)",
         "ocloc": "Intel's compute runtime (Debian: apt install intel-opencl-icd; Ubuntu: apt install intel-ocloc)",
@@ -45,7 +45,7 @@ def offline_compiler(tool: str) -> str:
 
 
 def package() -> str:
-    """Return what to do if pyopencl cannot be imported."""
+    """Return the remedy if pyopencl cannot be imported."""
     return f"reinstall pyopencl (pip install --force-reinstall pyopencl), and {driver()}"
 
 

@@ -21,7 +21,7 @@ _PTXAS_FIGURES = {
 def statistics(
     context: cl.Context, device: cl.Device, kernel: cl.Kernel, text: str, flags: Sequence[str]
 ) -> dict[str, int]:
-    """Return figures of one kernel by name, sizes in bytes. Drivers omit what they do not know."""
+    """Return figures of one kernel by name, sizes in bytes. Drivers omit figures that they do not track."""
     parameters = {
         "max_group_size": cl.kernel_work_group_info.WORK_GROUP_SIZE,
         "group_multiple": cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
@@ -40,7 +40,7 @@ def statistics(
 
 
 def local_bytes(kernel: cl.Kernel, device: cl.Device) -> int:
-    """Return the bytes of local memory that a kernel declares; 0 if the driver does not know."""
+    """Return the bytes of local memory that a kernel declares; 0 if the driver does not report it."""
     try:
         return int(kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device))
     except cl.Error:

@@ -1,10 +1,9 @@
 """Command buffers of the driver (cl_khr_command_buffer): recorded launches that are submitted by one call.
 
-Arguments that change are updated inside the buffer (cl_khr_command_buffer_mutable_dispatch). Source: the OpenCL extension
-specification, version 1.0 of the first and 0.9.3 of the second.
+Changed arguments are updated inside the buffer (cl_khr_command_buffer_mutable_dispatch). Source: the OpenCL extension
+specification, cl_khr_command_buffer 1.0 and cl_khr_command_buffer_mutable_dispatch 0.9.3.
 
-Some drivers take as long for a buffer as for enqueueing its launches one by one, so which is faster is measured once per opened
-device.
+Some drivers submit a buffer no faster than its launches one by one, so both forms are timed once per opened device.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _UPDATABLE_FIELDS, _ARGUMENTS = 0x12B1, 1 << 3
 _DISPATCH_UPDATE = 0
 _TRIALS = 5
 _WORTHWHILE = 0.5
-"""The fraction of the time of single enqueues below which a command buffer is preferred."""
+"""Maximum time of a command buffer, as a fraction of the time of single enqueues, for which it is preferred."""
 
 
 class KhrCommandBuffer:
-    """Launches that the driver keeps. It may be submitted again while an earlier submission is still running."""
+    """Launches recorded by the driver. They may be submitted again while an earlier submission is still in flight."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Versions of OpenCL C. Programs are in 1.2, which every device has; some definitions ask for what came later."""
+"""Versions of OpenCL C. Programs are written in 1.2, which every device has; some definitions require a later
+version."""
 
 from __future__ import annotations
 
@@ -13,18 +14,19 @@ BY_LOCAL_MEMORY, BY_SUBGROUPS, BY_WARPS = 0, 1, 2
 """Values of EXCHANGE (see shaders/opencl/lib/group_reduce.h)."""
 FLOAT_ATOMICS = "FLOAT_ATOMICS"
 ATOMICS = {"cas": 0, "ptx": 1, "ext": 2}
-"""Values of FLOAT_ATOMICS (see shaders/opencl/lib/atomic_add.h) by those of `OpenCLFeatures.float_atomics`."""
+"""Values of FLOAT_ATOMICS (see shaders/opencl/lib/atomic_add.h) by values of `OpenCLFeatures.float_atomics`."""
 _NEWER = {EXCHANGE: BY_SUBGROUPS, FLOAT_ATOMICS: ATOMICS["ext"]}
-"""Definitions, and the values of them, of programs that 1.2 has no words for."""
+"""Definitions, and their values, that OpenCL C 1.2 cannot compile."""
 _STANDARD = "-cl-std=CL"
 _BASE_OPTIONS = (f"{_STANDARD}1.2", "-w")
-"""Language version, and no warnings: some drivers print their number to stderr for each program. Errors still show."""
+"""Language version, and no warnings: some drivers print the count of warnings to stderr for each program. Errors are
+still reported."""
 
 
 def newest(device: Any) -> str:
-    """Return the newest version that kernels make use of, "3.0" or "2.0"; empty if the device has neither.
+    """Return the newest version that kernels use, "3.0" or "2.0"; empty if the device has neither.
 
-    A device of OpenCL 3.0 need not have 2.0, and tells its versions one by one: its `opencl_c_version` may be 1.2.
+    A device of OpenCL 3.0 need not have 2.0, and lists its versions individually: its `opencl_c_version` may be 1.2.
     """
     words = str(device.opencl_c_version).removeprefix("OpenCL C ").split()
     versions = set(words[:1])
@@ -35,12 +37,12 @@ def newest(device: Any) -> str:
 
 
 def options(definitions: Definitions, newest: str) -> tuple[str, ...]:
-    """Return the option for a program that needs a newer version than 1.2; none for others."""
+    """Return the option for a program that needs a newer version than 1.2; empty for other programs."""
     needed = any(definitions.get(name) == value for name, value in _NEWER.items())
     return (f"{_STANDARD}{newest}",) if needed and newest else ()
 
 
 def flags(options: Sequence[str]) -> list[str]:
-    """Return the options that a program is compiled with, given those of its own."""
+    """Return all compiler options of a program, given its additional ones."""
     newer = any(o.startswith(_STANDARD) for o in options)
     return [*(o for o in _BASE_OPTIONS if not (newer and o.startswith(_STANDARD))), *options]

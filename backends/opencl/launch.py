@@ -1,4 +1,4 @@
-"""Launches: kernels with arguments in the kernel's order, bound to constants and to positions in the argument list of an op.
+"""Launches: kernels whose arguments are bound to constants and to positions in an op's argument list.
 
 In a kernel, a `Tensor` is `__global T *x, ulong x_offset`, other memory `__global T *x`.
 """
@@ -32,7 +32,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 def argument_types(signature: KernelSignature) -> tuple[Any, ...]:
-    """Return the NumPy type of each kernel parameter: of scalars and structs; None for memory."""
+    """Return the NumPy type of each scalar or struct parameter of a kernel, and None for each memory parameter."""
     layouts = signature.structs
     return tuple(layouts.get(p.name) if p.type is None else NUMPY_TYPES[p.type] for p in signature.parameters)
 
@@ -65,7 +65,7 @@ class KernelLaunch:
     ) -> None:
         """`global_size` counts work-items and must be a multiple of `local_size`; `workspace` is in bytes.
 
-        Raises KernelBuildError if the kernel, as it was compiled, runs in smaller groups only.
+        Raises KernelBuildError if the compiled kernel only runs in smaller groups.
         """
         items = math.prod(local_size)
         if not runtime.features.quirks.group_limit_is_advice and items > (most := kernel.largest_group(runtime.device)):
@@ -107,7 +107,7 @@ class KernelLaunch:
         self._template = template
         self._tensors = tuple(tensors)
         self._parts = tuple(parts)
-        """Offsets that are larger than those of their Ref."""
+        """Argument index and constant addition to the Ref's offset."""
         self._workspace = tuple(handles)
         self._numbers = tuple(numbers)
 
@@ -145,14 +145,14 @@ class KernelLaunch:
             runtime.profile.append((self.name, event))
 
     def _wrapped(self, values: list[Any]) -> list[Any]:
-        """Return the arguments with 64-bit integers as signed ones. Raises NumberRangeError for larger ones."""
+        """Return the arguments with 64-bit integers wrapped to signed ones. Raises NumberRangeError for larger ones."""
         for place, _, kind in self._numbers:
             if kind == "long":
                 values[place] = in_64_bits(values[place])
         return values
 
     def bound(self, args: Sequence[Any]) -> BoundLaunch:
-        """This launch with a kernel object of its own, whose arguments stay set."""
+        """Return this launch with its own kernel object, whose arguments stay set."""
         shared = self._kernel
         program: Any = shared.cl.get_info(cl.kernel_info.PROGRAM)
         try:
@@ -179,14 +179,15 @@ class KernelLaunch:
             else:
                 values[place] = in_64_bits(int(given)) if kind == "long" else CONVERTERS[kind](given)
         for place, (value, kind) in enumerate(zip(values, shared.types, strict=True)):
-            # What moves is set before each run; until then it is nowhere.
+            # Rebindable memory is set before each replay and unbound until then.
             kernel.set_arg(place, kind(value) if isinstance(kind, type) else value)
         return BoundLaunch(self.name, kernel, self._global, self._local, values, movables, numbers)
 
 
 @dataclass(slots=True)
 class BoundLaunch:
-    """A kernel with its arguments set, and which of them follow memory and numbers. `values` keeps the others alive."""
+    """A kernel with its arguments set, and the arguments that follow memory and numbers. `values` keeps all others
+    alive."""
 
     name: str
     kernel: cl.Kernel
@@ -194,5 +195,5 @@ class BoundLaunch:
     group: tuple[int, ...]
     values: list[Any]
     movables: list[tuple[int, BindingSlot, int]]
-    """Place among the arguments, what stands for the memory, and the offset from its start."""
+    """Argument index, binding slot of the memory, and offset from its start."""
     numbers: list[tuple[int, RuntimeScalar, ScalarType]]

@@ -1,7 +1,8 @@
-"""Matrix units of GPUs, as shaders/opencl/lib/matrix_unit.h has them: which device has which, and its tiles.
+"""Matrix units of GPUs (shaders/opencl/lib/matrix_unit.h): the devices that have them, and tiles.
 
-Vendors' profiles declare them. None has run on hardware here, so a device uses them only once `polyhal verify --units` has
-found them right on it (see `polyhal.hal.kernels.certified_units`). NVIDIA's tensor cores are measured, with their own kernels.
+Vendors' profiles declare them. None has run on hardware of the project, so a device uses them only after `polyhal
+verify --units` has certified them on it (see `polyhal.hal.kernels.certified_units`). NVIDIA's tensor cores are measured
+and have separate kernels.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from polyhal.backends.opencl.capabilities import OpenCLFeatures
 
 KERNELS = ("gemm/matrix_unit.cl",)
-"""The kernel files that use them."""
+"""Kernel files that use matrix units."""
 _SUB_GROUP_SIZES, _MOST_SIZES = 0x4108, 8
-"""CL_DEVICE_SUB_GROUP_SIZES_INTEL of cl_intel_required_subgroup_size, and how many sizes are asked for."""
+"""CL_DEVICE_SUB_GROUP_SIZES_INTEL of cl_intel_required_subgroup_size, and the maximum number of sizes to query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class UnitTile:
 
     @property
     def waves(self) -> int:
-        """Waves of a group."""
+        """Waves per group."""
         return self.rows // self.wave_rows * (self.columns // self.wave_columns)
 
     @property
@@ -56,20 +57,20 @@ class MatrixUnit:
     """A unit that multiplies blocks of matrices, or an instruction that adds products, on one family of devices."""
 
     name: str
-    """In capitals and after `UNIT_`, its name in lib/matrix_unit.h."""
+    """Name; lib/matrix_unit.h defines `UNIT_` with the name in capitals."""
     description: str
     source: str
     dtypes: tuple[DType, ...]
-    """Of operands; sums are of float32."""
+    """Dtypes of operands; sums are float32."""
     lanes: int
-    """Work-items of a wave."""
+    """Work-items per wave."""
     large: UnitTile
     small: UnitTile
-    """For products that fill few large tiles."""
+    """Tile for products that fill few large tiles."""
     devices: tuple[str, ...] = ()
-    """Regular expressions of which one is in the names of devices; none: every device with the extension."""
+    """Regular expressions; one has to match a device's name. Empty for every device with the extension."""
     extension: str = ""
-    """What drivers list for devices with the unit, whose narrowest sub-groups have as many lanes; empty if nothing."""
+    """Extension of devices with the unit, whose narrowest sub-groups have `lanes` lanes; empty without an extension."""
 
     @property
     def macros(self) -> dict[str, str | int]:
@@ -78,7 +79,7 @@ class MatrixUnit:
 
 
 def parse(facts: Mapping[str, Any]) -> MatrixUnit:
-    """Parse an entry of a profile. Raises TypeError if fields are missing or unknown, ValueError for values without sense."""
+    """Parse an entry of a profile. Raises TypeError if fields are missing or unknown, ValueError for invalid values."""
     given = {
         **facts, "dtypes": tuple(as_dtype(d) for d in facts["dtypes"]), "devices": tuple(facts.get("devices", ())),
         **{size: UnitTile(*facts[size]) for size in ("large", "small")},
@@ -89,12 +90,12 @@ def parse(facts: Mapping[str, Any]) -> MatrixUnit:
     for tile in (unit.large, unit.small):
         sizes: Sequence[Any] = [getattr(tile, f.name) for f in fields(tile)]
         if any(type(n) is not int or n <= 0 for n in sizes) or tile.rows % tile.wave_rows or tile.columns % tile.wave_columns:
-            raise ValueError(f"the tile {sizes} of the unit {unit.name} consists of no whole waves")
+            raise ValueError(f"the tile {sizes} of the unit {unit.name} does not consist of whole waves")
     return unit
 
 
 def present(units: Collection[MatrixUnit], device: Any, features: OpenCLFeatures) -> tuple[MatrixUnit, ...]:
-    """Return those of a profile's units that a device has, whether they may be used or not."""
+    """Return the units of a profile that a device has, certified or not."""
     if features.cpu or not features.fp16 or not features.local_memory_is_real:
         return ()
     extensions = frozenset(device.extensions.split())
@@ -112,7 +113,7 @@ def _has(device: Any, extensions: Collection[str], unit: MatrixUnit) -> bool:
 
 
 def _sub_group_sizes(device: Any) -> Iterator[int]:
-    """Yield the sizes of sub-groups that the driver takes."""
+    """Yield the sub-group sizes that the driver supports."""
     described = getattr(device, "sub_group_sizes", None)
     if described is not None:
         yield from described
@@ -121,14 +122,15 @@ def _sub_group_sizes(device: Any) -> Iterator[int]:
         answer = raw_info(device, _SUB_GROUP_SIZES, 8 * count)
         if answer:
             sizes = (int.from_bytes(answer[i : i + 8], "little") for i in range(0, len(answer), 8))
-            yield from (s for s in sizes if s)  # what the driver did not write is 0
+            yield from (s for s in sizes if s)  # entries that the driver did not write are 0
             return
 
 
 def certified(
     units: Collection[MatrixUnit], device: Any, info: DeviceInfo, features: OpenCLFeatures, *, forced: bool = False
 ) -> tuple[OpenCLFeatures, Units]:
-    """Return the features with the units that may be used, all if `forced`, and what is known of all that the device has."""
+    """Return the features with the certified units (all if `forced`), and the certification state of all units of the
+    device."""
     found = present(units, device, features)
     available = {u.name: u.description for u in found}
     known = certified_units.units(info, available, KERNELS, _texts(info) if found else "", forced=forced)
@@ -136,7 +138,7 @@ def certified(
 
 
 def _texts(info: DeviceInfo) -> str:
-    """Return the digest of the kernels and of what they include, as a device gets them."""
+    """Return the digest of the kernels and their headers, as compiled for a device."""
     sources = SourceFolder("polyhal.shaders.opencl", KernelOverrides(info).text)
     names = sorted(frozenset().union(*map(sources.closure, KERNELS)))
     return digest("\0".join(f"{name}\0{sources.read(name)}" for name in names))

@@ -1,7 +1,7 @@
 """Device memory and transfers.
 
-Writes never block on earlier kernels: the bytes are staged first, in pinned memory for discrete cards and in ordinary memory
-for devices that share the host's. Reads block, or report when they are complete (see events.py).
+Writes never block on earlier kernels: the bytes are staged first, in pinned memory for discrete cards and in pageable
+memory for devices with unified memory. Reads block, or report their completion (see events.py).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from polyhal.hal.memory.staging_pool import StagingPool
 from polyhal.hal.protocol import TRANSFER, CompletionEvent, Event
 
 _SMALL_READ = 2**16
-"""Bytes below which a read does not go through pinned memory."""
+"""Minimum bytes of a read that goes through pinned memory."""
 STAGE_LIMIT = 1 * 2**20
-"""Bytes up to which a write to a device with unified memory is staged; above, the extra copy costs more than waiting."""
+"""Maximum bytes of a staged write to a device with unified memory; above, the extra copy costs more than waiting."""
 _MAX_PENDING = 64
 
 
@@ -45,37 +45,38 @@ class OpenCLMemory:
         """Bytes of each allocation by its address in the driver."""
         self._host = HostSharing(runtime)
         self._addresses: dict[int, int] = {}
-        """Where in the host's memory allocations lie, by their address in the driver, for those that were asked for."""
+        """Host addresses of allocations, as far as requested, by address in the driver."""
         self._lock = threading.Lock()
         self._pending: deque[tuple[cl.Event, bytes]] = deque()
         self._ring: PinnedRing | None = None
         self._read_staging: StagingPool[np.ndarray] | None = None
         self._reads: dict[CommandQueue, PendingReads] = {}
         self.exported: ExportedMemory | None = None
-        """Where large allocations are made, if others than this device are to reach them."""
+        """Allocator of large allocations if other devices or libraries access them."""
 
     def available(self) -> int:
-        """Return the bytes that are left, considering the allocations of this process only."""
+        """Return the free bytes, counting only allocations of this process."""
         return max(0, self._total - self._allocated)
 
     def allocate(self, nbytes: int) -> cl.Buffer:
-        """Allocate uninitialised memory. Raises OutOfMemoryError, even if the driver would only notice at the first use."""
+        """Allocate uninitialised memory. Raises OutOfMemoryError, even if the driver would only fail at the first
+        use."""
         largest = min(self._max_allocation, self.available())
         if nbytes > largest:
             expected = f"at most {largest} in one piece"
             raise OutOfMemoryError(
-                message(None, f"{nbytes} bytes asked for", expected=expected, device=self._runtime.info.name)
+                message(None, f"{nbytes} bytes requested", expected=expected, device=self._runtime.info.name)
             )
         exported = self.allocate_exported(nbytes) if self.exported is not None and nbytes >= EXPORTED_FROM else None
         return exported or self._noted(self._plain_buffer(nbytes), nbytes)
 
     def allocate_exported(self, nbytes: int) -> cl.Buffer | None:
-        """Allocate memory that others than this device reach; None if there is none to be had."""
+        """Allocate memory that other devices and libraries can access; None if that is not possible."""
         exported = self.exported.allocate(nbytes) if self.exported is not None else None
         return None if exported is None else self._noted(*exported)
 
     def import_host(self, address: int, nbytes: int) -> cl.Buffer | None:
-        """Return a buffer over memory of the host; None if kernels cannot work there."""
+        """Return a buffer over memory of the host; None if kernels cannot use it in place."""
         buffer = self._host.buffer(address, nbytes)
         if buffer is None:
             return None
@@ -85,7 +86,7 @@ class OpenCLMemory:
         return buffer
 
     def host_address(self, handle: cl.Buffer) -> int | None:
-        """Return where an allocation lies in the host's memory; None if it does not."""
+        """Return the host address of an allocation; None if it is not in host memory."""
         key = handle.int_ptr
         known = self._addresses.get(key)
         if known is None:
@@ -106,7 +107,7 @@ class OpenCLMemory:
             if self._runtime.features.cpu:
                 advise_huge_pages(self._runtime.queue, buffer, nbytes, linux_advice())
             if not self._unified:
-                # Drivers of discrete cards reserve memory at the first use, when a failure could not be retried.
+                # Drivers of discrete cards reserve memory at the first use, too late to retry after a failure.
                 undefined = cl.mem_migration_flags.CONTENT_UNDEFINED
                 cl.enqueue_migrate_mem_objects(self._runtime.queue, [buffer], undefined)
         except cl.Error as error:
@@ -118,14 +119,14 @@ class OpenCLMemory:
 
         Raises BackendError if the handle was released before.
         """
-        # Under the lock, because the driver may give the address to another thread's allocation at once.
+        # Under the lock, because the driver may immediately reuse the address for another thread's allocation.
         with self._lock:
             try:
                 handle.release()
             except cl.LogicError as error:
                 problem = "this memory was released before"
                 raise BackendError(message(None, problem, device=self._runtime.info.name)) from error
-            # Asking a released object for its size would crash both CPU drivers.
+            # Querying the size of a released object would crash both CPU drivers.
             self._allocated -= self._sizes.pop(handle.int_ptr)
             self._addresses.pop(handle.int_ptr, None)
             if self.exported is not None:
@@ -173,11 +174,13 @@ class OpenCLMemory:
         return OpenCLEvent(self._runtime, event, array)
 
     def read_async(self, src: cl.Buffer, offset: int, dst: memoryview) -> CompletionEvent:
-        """Start to copy device bytes to the host, after all earlier work. `dst` must stay alive until the event is complete."""
+        """Start to copy device bytes to the host, after all earlier work. `dst` must stay alive until the event is
+        complete."""
         array = _bytes(dst)
         queue = self._runtime.queues.current()
         try:
-            # A discrete card copies to pageable memory at once, which blocks, or through memory of the driver.
+            # A discrete card copies to pageable memory either synchronously, which blocks, or through the driver's
+            # staging memory.
             staged = None if self._unified else self._staging_pool().take(array.nbytes)
             target = array if staged is None else staged[: array.nbytes]
             event = cl.enqueue_copy(queue.native, target, src, src_offset=offset, is_blocking=False)
@@ -195,7 +198,7 @@ class OpenCLMemory:
         return read
 
     def pinned(self, nbytes: int) -> memoryview:
-        """Allocate pinned host memory. It is released with the last reference to the view."""
+        """Allocate pinned host memory. Releasing the last reference to the view releases it."""
         try:
             return memoryview(mapped_pinned_memory(self._runtime, nbytes))  # type: ignore[arg-type]
         except cl.Error as error:
@@ -213,14 +216,14 @@ class OpenCLMemory:
             return self._read_staging
 
     def pending_reads(self, queue: CommandQueue) -> PendingReads:
-        """Return what delivers the reads of a queue."""
+        """Return the PendingReads of a queue."""
         with self._lock:
             if not self._reads:
                 atexit.register(_drain, weakref.ref(self))
             return self._reads.setdefault(queue, PendingReads(self._runtime.errors))
 
     def drain_reads(self) -> None:
-        """Wait until all reads that were started are delivered."""
+        """Wait until all pending reads are delivered."""
         for reads in list(self._reads.values()):
             reads.drain()
 

@@ -1,4 +1,4 @@
-"""What to do about Mesa's OpenCL drivers, which need more than to be installed.
+"""Remedies for Mesa's OpenCL drivers, which need configuration after installation.
 
 Source: https://docs.mesa3d.org/rusticl.html and https://docs.mesa3d.org/envvars.html
 """
@@ -10,18 +10,18 @@ import re
 
 _VARIABLE = "RUSTICL_ENABLE"
 _NAMES = "radeonsi (AMD), iris (Intel), panfrost (Arm), asahi (Apple) or llvmpipe (the processor, slow)"
-"""Mesa's drivers, of which each is asked for by name."""
+"""Mesa's drivers by name; each has to be enabled by its name."""
 _NO_HEADERS = re.compile(r"'opencl-c(-base)?\.h' file not found")
 
 
 def no_device() -> tuple[str, str]:
-    """Return why the driver lists no device, and what to do."""
+    """Return the reason why the driver lists no device, and a remedy."""
     named = os.environ.get(_VARIABLE)
     if not named:
         reason = f"it lists no device, because {_VARIABLE} is not set"
         return reason, f"if your GPU has no other OpenCL driver, set {_VARIABLE} to the name of Mesa's: {_NAMES}"
     fix = (
-        f"see that it names the GPU's driver: {_NAMES}, with commas between several; that you may open the GPU's node "
+        f"check that it names the GPU's driver: {_NAMES}, with commas between several; that you may open the GPU's node "
         "/dev/dri/renderD* (as a member of the group `render`; in a container with `--device /dev/dri`); and that the built-in "
         "functions are installed, spirv64-mesa3d-.spv (Debian, Ubuntu: libclc-VERSION, on which mesa-opencl-icd depends)"
     )
@@ -29,15 +29,15 @@ def no_device() -> tuple[str, str]:
 
 
 def replaced() -> str:
-    """Return what to do about clover, which stopped at OpenCL 1.1."""
+    """Return the remedy for clover, whose last OpenCL version is 1.1."""
     return (
-        f"use rusticl, which takes the place of clover since Mesa 22.3, and set {_VARIABLE} to the name of the GPU's driver: "
+        f"use rusticl, which replaces clover since Mesa 22.3, and set {_VARIABLE} to the name of the GPU's driver: "
         f"{_NAMES}; or use the GPU through Vulkan: pip install 'polyhal[wgpu]'"
     )
 
 
 def missing_headers(log: str, device: str) -> tuple[str, str] | None:
-    """Return why a compiler that is clang refuses every kernel, and what to do, if its log says that it has no headers."""
+    """Return the reason and the remedy if the log of a clang-based compiler shows that its headers are missing."""
     if not _NO_HEADERS.search(log):
         return None
     llvm = re.search(r"LLVM (\d+)", device)

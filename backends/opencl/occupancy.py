@@ -1,8 +1,8 @@
-"""How many waves of a kernel a GPU holds at once, by its registers, its group and its local memory.
+"""Occupancy: resident waves of a kernel on a GPU, from its registers, group size and local memory.
 
-A wave waits some hundred cycles for local or global memory, and meanwhile other waves of its SIMD unit work. Lowering
-functions predict the registers of each tile and choose the first one that leaves as many waves as the architecture needs.
-NVIDIA's devices have no architecture here: their tiles were measured.
+A wave stalls for hundreds of cycles on local or global memory, while other waves of its SIMD unit run. Lowering
+functions predict the registers of each tile and choose the first one that leaves as many waves as the architecture
+needs. NVIDIA's devices have no occupancy model: their tiles were measured.
 """
 
 from __future__ import annotations
@@ -17,47 +17,48 @@ from polyhal.backends.common.launching.geometry import ceil_div, round_up
 T = TypeVar("T")
 
 TERM_UNROLL = 1
-"""Steps to which loops over terms are unrolled (lib/unrolled_terms.h). Unrolled whole, they take twice the registers. With two
-steps most take no more than with one, but a product with a bias takes 133 instead of 117 of RDNA's."""
+"""Unroll factor of loops over terms (lib/unrolled_terms.h). Unrolled completely, they take twice the registers. With
+factor 2 most take no more than with 1, but a product with a bias takes 133 instead of 117 registers on RDNA."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a kernel needs."""
+    """Resources of a kernel."""
 
     registers: int
-    """Of 32 bits, per work-item."""
+    """32-bit registers per work-item."""
     items: int
-    """Work-items of a group."""
+    """Work-items per group."""
     local_memory: int
-    """Bytes, per group."""
+    """Bytes of local memory per group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Where the waves of a family of GPUs find room. Registers are of 32 bits and counted per lane."""
+    """Resources that limit the resident waves of a GPU family. Registers have 32 bits and are counted per lane."""
 
     name: str
     devices: tuple[str, ...]
-    """Regular expressions of which one is in the names of devices; none: every device of the vendor."""
+    """Regular expressions; one has to match a device's name. Empty for every device of the vendor."""
     source: str
     lanes: int
-    """Of a wave."""
+    """Lanes per wave."""
     most_registers: int
-    """Of a lane; a compiler that needs more spills."""
+    """Maximum registers per lane; a compiler that needs more spills."""
     register_file: int
     """Registers of a SIMD unit, for all its waves."""
     granularity: int
-    """Registers are allocated in multiples of it."""
+    """Allocation granularity of registers."""
     simds: int
-    """SIMD units that share the local memory."""
+    """SIMD units that share a local memory."""
     most_waves: int
-    """Of a SIMD unit."""
+    """Maximum waves per SIMD unit."""
     aim: int
-    """Waves of a SIMD unit that hide latency."""
+    """Target of waves per SIMD unit, enough to hide latency."""
 
     def waves(self, usage: Usage, local_memory: int) -> int:
-        """Return the waves that a SIMD unit holds, where its unit has so many bytes of local memory; 0 if registers spill."""
+        """Return the resident waves per SIMD unit for a compute unit with `local_memory` bytes; 0 if registers
+        spill."""
         if usage.registers > self.most_registers:
             return 0
         by_registers = self.register_file // round_up(usage.registers, self.granularity)
@@ -67,7 +68,7 @@ class Architecture:
 
 
 def match(architectures: Iterable[Architecture], device: str) -> Architecture | None:
-    """Return the first architecture that a device's name fits, None if there is none."""
+    """Return the first architecture that matches a device's name; None without a match."""
     name = device.lower()
     return next((a for a in architectures if not a.devices or any(re.search(p, name) for p in a.devices)), None)
 
@@ -75,9 +76,9 @@ def match(architectures: Iterable[Architecture], device: str) -> Architecture | 
 def choose(
     architecture: Architecture | None, local_memory: int, candidates: Sequence[T], usage: Callable[[T], Usage]
 ) -> T:
-    """Return the first candidate with the waves that the architecture needs, else the first of those with most.
+    """Return the first candidate with the target waves of the architecture, else the first with the most waves.
 
-    That is the first of all if the architecture is None.
+    Without an architecture, return the first candidate.
     """
     if architecture is None:
         return candidates[0]

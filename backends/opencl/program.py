@@ -1,6 +1,6 @@
-"""Programs: built once per device, kept in memory, and kept on disk as binaries if the driver benefits from it.
+"""Programs: built once per device, cached in memory, and as binaries on disk if that helps with the driver.
 
-The command line sees them as a `polyhal.hal.kernels.library.KernelLibrary`.
+The command line uses them through `polyhal.hal.kernels.library.KernelLibrary`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOG = logger("kernels")
 
 
 class CompiledKernel:
-    """A kernel function of a program. Its arguments are part of the OpenCL object, hence the lock around its use."""
+    """A kernel function of a program. Its arguments are state of the OpenCL object, hence the lock around its use."""
 
     __slots__ = ("_largest_group", "cl", "declared", "lock", "name", "types")
 
@@ -43,7 +43,7 @@ class CompiledKernel:
         self.cl = cl.Kernel(program, name)
         self.declared = declared
         self.types = tuple(self._passed(place, kind) for place, kind in enumerate(declared))
-        """The types of what the driver is given."""
+        """Types of the arguments that are passed to the driver."""
         # Without declared types pyopencl inspects every scalar at every launch, which takes ten times as long.
         self.cl.set_arg_types(self.types)
         self.lock = threading.Lock()
@@ -53,13 +53,14 @@ class CompiledKernel:
     def _passed(self, place: int, kind: Any) -> Any:
         if not isinstance(kind, np.dtype):
             return kind
-        # Of a struct, its size alone: pyopencl keeps code for each list of types, and finds it by the sizes of structs only.
+        # Structs are declared by size only: pyopencl caches code by the list of types, in which it compares structs by
+        # size.
         return np.dtype((np.void, struct_sizes.taken(self.cl, place, kind)))
 
     def largest_group(self, device: cl.Device) -> int:
-        """Return how many work-items a group may have: fewer than the device's limit for a kernel with many registers.
+        """Return the maximum work-items per group, which is below the device's limit for a kernel with many registers.
 
-        The driver is asked once.
+        The driver is queried once.
         """
         if self._largest_group is None:
             parameter = cl.kernel_work_group_info.WORK_GROUP_SIZE
@@ -73,7 +74,7 @@ class ProgramCache(ProgramTexts):
     def __init__(
         self, context: cl.Context, device: cl.Device, features: Callable[[], OpenCLFeatures], info: DeviceInfo
     ) -> None:
-        """`features` returns the facts that lowering functions see: kernels get the same quirks."""
+        """`features` returns the facts that lowering functions use, so that kernels are compiled with equal quirks."""
         super().__init__(features, info)
         self._context = context
         self._device = device
@@ -83,7 +84,7 @@ class ProgramCache(ProgramTexts):
         self._builds: list[ProgramBuild] = []
         use_disk = not self._quirks.skip_binary_cache and not env.no_program_cache()
         self.disk = DiskCache(env.cache_dir() / "opencl" / "programs") if use_disk else None
-        # If the driver has a cache of its own, this remembers which programs should be in it.
+        # Records the programs that should be in the driver's own cache, if it has one.
         self._markers = None if use_disk else DiskCache(env.cache_dir() / "opencl" / "built")
         self._background = (
             background_build.background_builder(f"{info.backend}:{info.selector}")
@@ -93,12 +94,13 @@ class ProgramCache(ProgramTexts):
 
     @property
     def ready_when_built(self) -> bool:
-        """Whether kernels are fully compiled when a program is built. Drivers with a cache of their own finish at launch."""
+        """Return whether building a program fully compiles its kernels. Drivers with their own cache finish at the
+        first launch."""
         return not self._quirks.skip_binary_cache
 
     @property
     def program_builds(self) -> Sequence[ProgramBuild]:
-        """All programs that this process has obtained so far."""
+        """Programs that this process has built or loaded so far."""
         return self._builds
 
     @property
@@ -117,7 +119,7 @@ class ProgramCache(ProgramTexts):
     ) -> CompiledKernel:
         """Return a kernel of the file `source`, built with these definitions. Equal requests return the same object.
 
-        `types` holds what is declared of its parameters, see CompiledKernel. Raises KernelBuildError.
+        `types` holds the declared parameter types, see CompiledKernel. Raises KernelBuildError.
         """
         key = (source, tuple(definitions.items()), tuple(options), target, self._quirks, name)
         with self._lock:
@@ -129,7 +131,7 @@ class ProgramCache(ProgramTexts):
         return kernel
 
     def statistics(self, name: str) -> list[dict[str, Any]]:
-        """Return what the driver reports about each kernel of a file that this process has built."""
+        """Return the driver's figures for each kernel of a file that this process has built."""
         with self._lock:
             kernels = [(key[1], key[2], k) for key, k in self._kernels.items() if key[0] == name]
         return [
@@ -145,7 +147,7 @@ class ProgramCache(ProgramTexts):
         ]
 
     def reload(self) -> None:
-        """Read all files and build all programs again. Programs whose text is unchanged come from the disk."""
+        """Read all files and build all programs again. Programs with unchanged text are loaded from disk."""
         super().reload()
         with self._lock:
             self._programs.clear()
@@ -165,7 +167,8 @@ class ProgramCache(ProgramTexts):
         return program
 
     def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> cl.Program:
-        """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
+        """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises
+        KernelBuildError."""
         flags = self.flags(options)
         start = time.perf_counter()
         key = DiskCache.key([*self._identity(), " ".join(flags), *([str(target)] if target else []), text])
@@ -192,7 +195,7 @@ class ProgramCache(ProgramTexts):
         return program
 
     def _load(self, key: str, flags: list[str]) -> cl.Program | None:
-        """Return the program stored under a key, if there is one that the driver accepts."""
+        """Return the program stored under a key; None if it is missing or the driver refuses it."""
         binary = self.disk.load(key) if self.disk is not None else None
         if self.disk is None or binary is None:
             return None
@@ -202,7 +205,7 @@ class ProgramCache(ProgramTexts):
         return program
 
     def _identity(self) -> tuple[str, ...]:
-        """Return what binaries depend on besides their source. Asks the driver once."""
+        """Return everything except the source on which binaries depend. Queries the driver once."""
         if not self._driver_id:
             device = self._device
             self._driver_id = (
@@ -217,7 +220,8 @@ class ProgramCache(ProgramTexts):
         return self._driver_id
 
     def _from_binary(self, binary: bytes, flags: list[str]) -> cl.Program | None:
-        """Return the program of a binary; None if the driver refuses it, as after an update that kept its version."""
+        """Return the program of a binary; None if the driver refuses it, for example after an update that kept its
+        version."""
         try:
             return self._build_binary(binary, flags)
         except cl.Error:
@@ -227,15 +231,16 @@ class ProgramCache(ProgramTexts):
         program = cl.Program(self._context, text)
         try:
             with compiler_warnings.ignored:
-                # pyopencl's own cache would store the program again and ignores the driver's version. False turns it
-                # off, which its annotation does not say.
+                # pyopencl's own cache would store the program a second time and ignores the driver's version. False
+                # disables
+            # it, although its annotation does not include False.
                 program.build(flags, [self._device], cache_dir=False)  # type: ignore[arg-type]
                 return program
         except cl.RuntimeError as error:
             raise self._error(label, text, flags, error) from None
 
     def _assemble(self, label: str, binary: bytes, flags: list[str]) -> cl.Program:
-        """Return the program of PTX that was changed since the compiler wrote it."""
+        """Return the program of PTX that was changed after compilation."""
         try:
             return self._build_binary(binary, flags)
         except cl.Error as error:
@@ -248,7 +253,7 @@ class ProgramCache(ProgramTexts):
         return program
 
     def _binary(self, program: cl.Program) -> bytes:
-        """Return what the compiler has made. A program has a binary for each device of its context."""
+        """Return the compiler's output. A program has a binary for each device of its context."""
         info: Any = program.get_info
         devices, binaries = info(cl.program_info.DEVICES), info(cl.program_info.BINARIES)
         return bytes(binaries[devices.index(self._device)])

@@ -1,4 +1,4 @@
-"""The texts of programs: kernel files with their headers and definitions, as the device's compiler gets them."""
+"""The texts of programs: kernel files with their headers and definitions, as passed to the device's compiler."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _CLWB_EPILOGUE = """
 #pragma clang attribute pop
 #endif
 """
-"""The quirk `target_clwb`: claims an instruction that no kernel uses, so that built-in functions are inlined. Only
-compilers for the host's own processor define these names."""
+"""Text for the quirk `target_clwb`: it enables an instruction that no kernel uses, so that built-in functions are
+inlined. Only compilers for the host's processor define these macros."""
 
 
 class ProgramTexts:
-    """The kernel files of one device, and the programs that they make with definitions. Builds nothing."""
+    """The kernel files of one device, and the program texts for given definitions. Builds nothing."""
 
     def __init__(self, features: Callable[[], OpenCLFeatures], info: DeviceInfo) -> None:
-        """`features` returns the facts that lowering functions see: kernels get the same quirks."""
+        """`features` returns the facts that lowering functions use, so that kernels are compiled with equal quirks."""
         opened = features()
         self._features = features
         self._name = info.name
         self._language: Definitions = {"HAVE_FP64": opened.fp64, "HAVE_PTX": opened.inline_ptx}
-        """What the driver's compiler accepts, whatever features tests claim."""
+        """Definitions of the compiler's real capabilities, independent of features that tests override."""
         self.overrides = KernelOverrides(info)
         self._sources = SourceFolder("polyhal.shaders.opencl", self.overrides.text)
         self._declared = KernelSignatures(self._sources.read)

@@ -1,8 +1,8 @@
-"""PTX rewriting: options that NVIDIA's OpenCL compiler lacks are written into the PTX that it generates.
+"""PTX rewriting: adds options that NVIDIA's OpenCL compiler lacks to the PTX that it generates.
 
-The compiler checks inline assembly against the plain architecture (sm_90), although the device also runs the extended one
-(sm_90a), whose instructions make Hopper's tensor cores twice as fast. Kernels write those instructions as comments that begin
-with `//sm_90a `; rewriting turns them into code.
+The compiler checks inline assembly against the plain architecture (sm_90), although the device also runs the extended
+one (sm_90a), whose instructions make Hopper's tensor cores twice as fast. Kernels write those instructions as comments
+that begin with `//sm_90a `; rewriting turns them into code.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ _GROUP_SIZE = re.compile(rb"^(\.reqntid [^\n]*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a program is compiled for, beyond the compiler's own options."""
+    """Compilation target of a program, beyond the compiler's own options."""
 
     architecture: str = ""
-    """For example `sm_90a`, whose comments become instructions; empty for the compiler's choice."""
+    """Architecture such as `sm_90a`, whose comments become instructions; empty for the compiler's choice."""
     groups: int = 0
-    """Groups that should fit on a compute unit at once, which limits their registers; 0 for the compiler's choice."""
+    """Groups that should be resident on a compute unit, which limits their registers; 0 for the compiler's choice."""
 
 
 HOPPER = 90
-"""Compute capability times ten. Only this one has wgmma."""
+"""Compute capability (times ten) of Hopper, the only one with wgmma."""
 EXTENDED_HOPPER = Target("sm_90a")
 
 
 def retarget(ptx: bytes, target: Target) -> bytes:
-    """Return PTX for a target."""
+    """Return the PTX rewritten for a target."""
     text = ptx.rstrip(b"\0")
     if target.architecture:
         name = target.architecture.encode()

@@ -1,8 +1,8 @@
 """Command queues: the device's own and one for each stream.
 
-Each thread has a current queue. When a queue has to wait for an event, the event is noted and the wait is enqueued before the
-queue's next command. So two streams whose work follows one another in the program may still run at once. Copies from other
-devices have events that no queue can wait for: then the host waits before the next command.
+Each thread has a current queue. When a queue has to wait for an event, the event is stored and the wait is enqueued
+before the queue's next command. So streams with consecutive work in the program may still run concurrently. No queue
+can wait for the events of some copies from other devices: the host then waits before the next command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from polyhal.backends.opencl.error_mapping import DriverErrors
 from polyhal.hal.protocol import Event
 
 _SMALL_BATCH = 64
-"""Launches: 16 to 128 differed by at most 3 % in captured steps, and fewer made eager steps up to 8 % slower."""
+"""Launches per batch: 16 to 128 differed by at most 3 % in captured steps, and fewer made eager steps up to 8 %
+slower."""
 
 
 class CommandQueue:
@@ -33,7 +34,7 @@ class CommandQueue:
         self._current = self._plain
         self._pointer = pointer(self._plain)
         self._waits: list[cl.Event | Event] = []
-        """Events of the context, for which the queue can wait, and others, for which the host does."""
+        """Pending waits: events of the context, for which the queue waits, and others, for which the host waits."""
         self._lock = threading.Lock()
         self._launched = 0
         self._markers: deque[cl.Event] = deque()
@@ -48,12 +49,13 @@ class CommandQueue:
                     if events:
                         cl.enqueue_barrier(self._current, wait_for=events)
                 finally:
-                    # Last: another thread that sees the list empty may enqueue at once.
+                    # Last, because another thread that finds the list empty may enqueue immediately.
                     self._waits = []
         return self._current
 
     def _waited_for_by_host(self) -> list[cl.Event]:
-        """Wait for the noted events for which the queue cannot wait. Returns the others. Called with the lock."""
+        """Wait for the pending events for which the queue cannot wait. Returns the others. The caller holds the
+        lock."""
         events = []
         for event in self._waits:
             if isinstance(event, cl.Event):
@@ -63,13 +65,14 @@ class CommandQueue:
         return events
 
     def pointer(self) -> Any:
-        """Return the same for direct calls of the driver."""
+        """Return the driver's handle of `native`, for direct calls of the driver."""
         if self._waits:
             _ = self.native
         return self._pointer
 
     def mark(self) -> cl.Event:
-        """Return an event that completes after all commands so far, and submit them. Waits for copies from other devices."""
+        """Submit all commands so far and return an event that completes after them. Waits for copies from other
+        devices."""
         if self._waits:
             with self._lock:
                 self._waits = list[cl.Event | Event](self._waited_for_by_host())
@@ -78,22 +81,23 @@ class CommandQueue:
         return event
 
     def wait_for(self, event: cl.Event | Event) -> None:
-        """Let the next command start after `event`."""
+        """Make the next command wait for `event`."""
         with self._lock:
             self._waits.append(event)
 
     def launched(self, count: int) -> None:
         """Count enqueued kernels: submit them in batches, and block if the device is too far behind.
 
-        A driver that hears late works late, and one submission that takes seconds freezes the desktop of users whose GPU also
-        draws the screen. Unbounded queues cost memory, and time on CPU drivers.
+        A driver that hears late works late, and one submission that takes seconds freezes the desktop of users whose
+        GPU also draws the screen. Unbounded queues cost memory, and time on CPU drivers.
         """
         self._launched += count
         if self._launched >= self._queues.batch_size:
             self.end_batch()
 
     def make_room(self, count: int) -> None:
-        """Let none of the next kernels be one after which the host may block, because another device has to start, too."""
+        """Block now if needed, so that the next `count` kernels do not block before other devices have started their
+        parts."""
         if self._launched + count >= self._queues.batch_size:
             self.end_batch()
 
@@ -137,11 +141,11 @@ class CommandQueues:
     """All queues of one device."""
 
     batch_size = 256
-    """Launches after which a queue is flushed."""
+    """Number of launches after which a queue is flushed."""
     max_batches = 16
-    """Batches by which the host may be ahead of the device."""
+    """Maximum number of batches in flight."""
     waiting: Callable[[], AbstractContextManager[None]] | None = None
-    """If set, the host waits in this context after each batch, instead of running ahead."""
+    """Context in which the host waits after each batch; None to let the host run ahead."""
 
     def __init__(self, context: cl.Context, device: cl.Device, errors: DriverErrors) -> None:
         """Create the device's own queue. Raises BackendError."""
@@ -152,7 +156,7 @@ class CommandQueues:
         self._timestamps = False
         self._all: list[CommandQueue] = []
         self._several = False
-        """Whether any thread can have selected another queue than the device's own."""
+        """Whether a thread may have selected a queue other than the device's own."""
         self._own = self.open()
 
     def open(self) -> CommandQueue:
@@ -168,7 +172,8 @@ class CommandQueues:
         return queue
 
     def wait_after_batches(self, waiting: Callable[[], AbstractContextManager[None]]) -> None:
-        """Let the host wait often, because the device computes in the waiting thread too (`pin_waiting_thread`)."""
+        """Make the host wait after each batch, because the waiting thread executes kernels too
+        (`pin_waiting_thread`)."""
         self.waiting = waiting
         self.batch_size = _SMALL_BATCH
 
@@ -182,7 +187,7 @@ class CommandQueues:
         return previous
 
     def record_timestamps(self, on: bool) -> None:
-        """Switch timestamps on or off for all queues, after waiting for their work."""
+        """Wait for the work of all queues, then switch their timestamps on or off."""
         self._timestamps = on
         for queue in self._all:
             queue.record_timestamps(on)

@@ -1,6 +1,6 @@
-"""The workarounds for OpenCL drivers: the only file of this backend that knows a driver by its name.
+"""Workarounds for OpenCL drivers: the only file of this backend that identifies a driver by name.
 
-To add one, declare a field here and ask for it where it matters: `features.quirks.NAME` in Python, `#if QUIRK_NAME` in a
+To add one, declare a field here and test it where it applies: `features.quirks.NAME` in Python, `#if QUIRK_NAME` in a
 kernel (see docs/quirks.md). A vendor profile may set it too, under `[quirks]`.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from polyhal.backends.common.quirks import DriverId, match_quirks, quirk
 
 PLATFORM_ALIASES = {"pocl": "portable computing language"}
-"""Short names that users type for a platform, as in `Device("opencl:pocl")`."""
+"""Short names of platforms, as in `Device("opencl:pocl")`."""
 
 
 def _pocl(driver: DriverId) -> bool:
@@ -19,7 +19,8 @@ def _pocl(driver: DriverId) -> bool:
 
 
 def _oclgrind(driver: DriverId) -> bool:
-    """An interpreter that finds data races and invalid accesses in kernels; used by the tests."""
+    """Return whether a driver is Oclgrind, an interpreter that finds data races and invalid accesses; used by the
+    tests."""
     return "oclgrind" in driver.platform.lower()
 
 
@@ -28,12 +29,12 @@ def _intel_cpu(driver: DriverId) -> bool:
 
 
 def _mesa(driver: DriverId) -> bool:
-    """Its newer driver, rusticl."""
+    """Return whether a driver is rusticl, Mesa's newer driver."""
     return driver.platform.lower() == "rusticl"
 
 
 def _clover(driver: DriverId) -> bool:
-    """Mesa's older driver."""
+    """Return whether a driver is clover, Mesa's older driver."""
     return driver.platform.lower() == "clover"
 
 
@@ -47,44 +48,44 @@ class OpenCLQuirks:
 
     try_compiler: bool = quirk(
         lambda d: _pocl(d) or _mesa(d),
-        reason="it lists a device also if its compiler refuses every kernel: one older than the processor, or without headers "
-        "that are in another package",
+        reason="it lists a device even if its compiler refuses every kernel: it is older than the processor, or lacks headers "
+        "that another package contains",
         evidence="PoCL 3.0-rc2 with LLVM 14 on Zen 5: \"error: unknown target CPU 'generic'\" after 5 ms; on Zen 4, at "
-        "vload_half16: \"LLVM ERROR: Do not know how to split this operator's operand!\", which ends the process, or no end "
+        "vload_half16: \"LLVM ERROR: Do not know how to split this operator's operand!\", which ends the process, or no result "
         "within a minute; PoCL 3.1 compiles a trivial kernel there in 0.15 s; Mesa 22.3 rusticl without Debian's "
         "libclang-common-15-dev: \"'opencl-c-base.h' file not found\"",
         link="https://github.com/pocl/pocl/issues/1049",
     )
     devices_on_request: bool = quirk(
         _mesa,
-        reason="it lists the devices of those of its drivers alone that a variable names",
+        reason="it only lists devices of drivers that an environment variable enables",
         evidence="Mesa 22.3 rusticl with RUSTICL_ENABLE unset: a platform without devices",
         link="https://docs.mesa3d.org/rusticl.html",
     )
     replaced: bool = quirk(
         _clover,
-        reason="it stopped at OpenCL 1.1, and another driver of its makers takes its place",
+        reason="it supports only OpenCL 1.1, and Mesa has replaced it by rusticl",
         evidence="Mesa 22.3 clover: `OpenCL 1.1 Mesa 22.3.6`",
         link="https://docs.mesa3d.org/rusticl.html",
     )
     skip_binary_cache: bool = quirk(
         lambda d: _pocl(d) or _oclgrind(d),
-        reason="compiled programs are not worth keeping: PoCL caches them itself, and its binaries lack the kernels that are "
-        "specialized by work-group size; Oclgrind interprets programs",
-        evidence="PoCL 3.0: asking for the binary compiles every kernel a second time",
+        reason="caching compiled programs is not worthwhile: PoCL caches them itself, and its binaries lack the kernels "
+        "that are specialized by work-group size; Oclgrind interprets programs",
+        evidence="PoCL 3.0: querying the binary compiles every kernel a second time",
         link="https://github.com/inducer/pyopencl/issues/731",
     )
     assume_unified_memory: bool = quirk(
         _oclgrind,
-        reason="it reports separate device memory, although it runs in the host's process, and visits all allocated memory "
-        "after each kernel, the pinned staging buffers above all",
+        reason="it reports separate device memory, although it runs in the host's process, and scans all allocated memory "
+        "after each kernel, above all the pinned staging buffers",
         evidence="Oclgrind 21.10: without staging buffers the conformance kit takes two thirds of the time",
         link="https://github.com/jrprice/Oclgrind",
     )
     builtin_prefetch: bool = quirk(
         lambda d: _pocl(d) or _intel_cpu(d),
-        reason="OpenCL's prefetch does nothing, but the compiler's __builtin_prefetch does; other drivers may have the "
-        "built-in function and end the process when they meet it, so that no program can ask for it safely",
+        reason="OpenCL's prefetch is a no-op, but the compiler's __builtin_prefetch works; other drivers may have the "
+        "built-in function and end the process when they compile it, so that no program can test for it safely",
         evidence="PoCL 3.1 and Intel CPU runtime 2026.2: prefetch of a line 2 KiB ahead becomes no instruction, with Intel's a "
         "call as well; Mesa 22.3 rusticl on llvmpipe ends with `Unexpected llvm intrinsic: llvm.prefetch`, Oclgrind 21.10 "
         "finds no kernel in the program",
@@ -113,21 +114,21 @@ class OpenCLQuirks:
     )
     scalar_fmod: bool = quirk(
         _pocl,
-        reason="fmod of a vector of doubles gets elements wrong if another one is zero, infinite or NaN, and hardly ends for "
-        "large quotients",
-        evidence="PoCL 3.0-rc2 with SLEEF: 233 of 4096 elements wrong, quotients below 100; no answer within a minute for "
+        reason="fmod of a vector of doubles returns wrong elements if another one is zero, infinite or NaN, and is "
+        "extremely slow for large quotients",
+        evidence="PoCL 3.0-rc2 with SLEEF: 233 of 4096 elements wrong, quotients below 100; no result within a minute for "
         "quotients of a million",
     )
     scalar_pow: bool = quirk(
         _pocl,
-        reason="pow of a vector of doubles gets elements wrong if another one is zero, infinite, NaN or subnormal",
+        reason="pow of a vector of doubles returns wrong elements if another one is zero, infinite, NaN or subnormal",
         evidence="PoCL 3.0-rc2 with SLEEF on a processor with AVX-512: in vectors of 8 whose other elements are 0, 56 of 300 "
         "squares were infinite; with a subnormal number among them all were wrong; vectors of 4 were right",
     )
     aligned_half_conversion: bool = quirk(
         _pocl,
-        reason="vload_half and vstore_half of vectors are compiled for memory that is aligned to the vector, where OpenCL asks "
-        "for the alignment of one half",
+        reason="vload_half and vstore_half of vectors are compiled for memory aligned to the vector, although OpenCL "
+        "requires only the alignment of one half",
         evidence="PoCL 3.0-rc2 on processors with F16C: its vload_half16 is `load <8 x half>, align 16`; relu_grad of a slice "
         "that begins at an odd element ended the process by a segmentation fault",
     )
@@ -139,8 +140,8 @@ class OpenCLQuirks:
     )
     pin_waiting_thread: bool = quirk(
         _intel_cpu,
-        reason="the thread that waits computes too, on the core that the workers leave free, but is not bound to it; while no "
-        "thread waits, one worker is missing",
+        reason="the waiting thread executes kernels too, on the core without a worker, but is not bound to it; while no "
+        "thread waits, one core is idle",
         evidence="Intel CPU runtime 2026.2 on two cores: a training step of 5 ms takes 9 if the thread shares a worker's core, "
         "and 1.7 times as long if the host runs ahead instead of waiting",
         link="https://www.intel.com/content/www/us/en/docs/oneapi/programming-guide/2023-1/"
@@ -148,29 +149,29 @@ class OpenCLQuirks:
     )
     split_by_names: bool = quirk(
         _intel_cpu,
-        reason="of sub-devices of one core that were split by counts, the first computes in the thread that waits and in "
-        "a worker, the others in a worker alone; split by the names of their cores they compute in both",
-        evidence="Intel CPU runtime 2026.2 on two cores: two kernels of 39 ms on one core take 39 and 58 ms in turn when they "
-        "run at once on halves by counts, and 32 to 50 ms, 39 on average, on halves by names",
+        reason="of sub-devices of one core that were split by counts, the first runs in the waiting thread and in a worker, "
+        "the others only in a worker; split by the names of their cores, all run in both",
+        evidence="Intel CPU runtime 2026.2 on two cores: two kernels of 39 ms on one core take 39 and 58 ms when they run "
+        "concurrently on halves by counts, and 32 to 50 ms, 39 on average, on halves by names",
         link="https://registry.khronos.org/OpenCL/extensions/intel/cl_intel_device_partition_by_names.txt",
     )
     run_loaded_binaries: bool = quirk(
         _intel_cpu,
-        reason="a program keeps what the compiler made of its source for as long as it lives; one that is loaded from the "
-        "first one's binary does not",
+        reason="a program built from source keeps the compiler's data for its lifetime; a program loaded from its binary "
+        "does not",
         evidence="Intel CPU runtime 2026.2: 100 programs of three lines take 249 MB of memory, and 49 MB when they are loaded",
     )
     many_work_items: bool = quirk(
         lambda d: d.cpu and _mesa(d),
-        reason="a loop ends without an error after 65535 iterations, those of inner loops included, and kernels for processors "
-        "have few work-items with long loops; those for GPUs are used instead",
+        reason="a loop ends without an error after 65535 iterations, those of inner loops included, and kernels for CPUs have "
+        "few work-items with long loops; kernels for GPUs are used instead",
         evidence="Mesa 22.3 rusticl on llvmpipe: in a product of two 300 x 300 matrices the last passes over terms are "
         "missing; in kernels for GPUs, with local memory, products of a million terms are right",
         link="https://gitlab.freedesktop.org/mesa/mesa/-/blob/main/src/gallium/auxiliary/gallivm/lp_bld_limits.h",
     )
     group_limit_is_advice: bool = quirk(
         lambda d: _nvidia(d) or (_mesa(d) and d.before(23, 2)),
-        reason="it reports too small a number as the largest group of kernels that run in larger ones",
+        reason="it reports a maximum group size below the sizes in which kernels actually run",
         evidence="NVIDIA driver 580 on an H200 reports 256: convolutions on tensor cores and gradients of softmax run in "
         "groups of 384 to 1024 work-items; Mesa 22.3 rusticl on llvmpipe reports 32, and groups of 1024 with barriers work",
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def raw_info(device: Any, parameter: int, size: int) -> bytes | None:
-    """Return the answer to clGetDeviceInfo, of so many bytes; None if the driver refuses, or cannot be reached."""
+    """Return the answer of clGetDeviceInfo, up to `size` bytes; None if the driver refuses or cannot be called."""
     library = loader()
     address = getattr(device, "int_ptr", None)
     if library is None or address is None:
@@ -18,7 +18,8 @@ def raw_info(device: Any, parameter: int, size: int) -> bytes | None:
 
 
 def loader() -> Any:
-    """Return the OpenCL loader that pyopencl's extension module is linked to; None if its symbols cannot be reached."""
+    """Return the OpenCL loader that pyopencl's extension module is linked to; None if its symbols are not
+    accessible."""
     from pyopencl import _cl
 
     try:

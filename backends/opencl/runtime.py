@@ -1,4 +1,5 @@
-"""The runtime of lowering functions: facts about a device, and launches of kernels, by name, with definitions and arguments."""
+"""The runtime of lowering functions: facts about a device, and launches of kernels, by name, with definitions and
+arguments."""
 
 from __future__ import annotations
 
@@ -23,18 +24,18 @@ from polyhal.hal.protocol import Launch, SimpleLaunch
 
 @dataclass(frozen=True, slots=True)
 class KernelRequest:
-    """A kernel of a file, and how its program is built."""
+    """A kernel of a file, and the build options of its program."""
 
     file: str
     kernel: str
     definitions: Definitions
     options: tuple[str, ...] = ()
     target: Target | None = None
-    """For NVIDIA's devices only."""
+    """Compilation target; only for NVIDIA's devices."""
 
 
 class Runtime(ABC):
-    """A device as lowering functions see it: facts to choose kernels by, and launches of them."""
+    """A device's interface for lowering functions: facts for choosing kernels, and launches."""
 
     programs: ProgramTexts
 
@@ -47,7 +48,7 @@ class Runtime(ABC):
         self.features = features
         self.capabilities = capabilities
         self.tuning = tuning
-        """Values of the tunables of kernel families. Lowering functions ask for them."""
+        """Values of kernel families' tunables, which lowering functions query."""
 
     def launch(
         self,
@@ -62,13 +63,14 @@ class Runtime(ABC):
         workspace: tuple[int, ...] = (),
         target: Target | None = None,
     ) -> Launch:
-        """Return a launch of a kernel from shaders/opencl/`source`.cl, by default the one named as the path with `_` for `/`.
+        """Return a launch of a kernel from shaders/opencl/`source`.cl, by default the kernel with the path's name and
+        `_` for `/`.
 
         The launch has the name of the kernel's function, which `explain` and the profiler show.
         `args` binds every parameter of the kernel by name (see `backends.opencl.lowering`). `items` is the number of
-        work-items needed per axis; it is rounded up to whole groups, so the kernel must check its index. `group` must not
-        depend on the data's size, because some drivers compile a kernel for each group size. `target` is for NVIDIA's
-        devices only. Raises KernelBuildError, and KernelArgumentError if `args` do not fit the kernel.
+        work-items needed per axis; it is rounded up to whole groups, so the kernel must check its index. `group` must
+        not depend on the data's size, because some drivers compile a kernel for each group size. `target` is for
+        NVIDIA's devices only. Raises KernelBuildError, and KernelArgumentError if `args` do not fit the kernel.
         """
         file, kernel = f"{source}.cl", kernel or source.replace("/", "_")
         options = (*language.options(definitions, self.features.language), *options)
@@ -94,4 +96,4 @@ class Runtime(ABC):
 
 
 def _skip(*args: Any) -> None:
-    """The launch of a program that another process builds."""
+    """No-op: another process builds and runs this program."""

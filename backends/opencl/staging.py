@@ -1,4 +1,4 @@
-"""Staging in pinned memory: page-locked host memory, from which a discrete card copies at the speed of the bus."""
+"""Staging in pinned memory: page-locked host memory, from which a discrete card copies at bus bandwidth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNKS = 3
 
 
 class PinnedRing:
-    """A few pinned chunks in rotation, so that the host copies one while the bus transfers another."""
+    """A ring of pinned chunks (double buffering): the host copies one while the bus transfers another."""
 
     def __init__(self, runtime: DeviceRuntime) -> None:
         self._chunks = [mapped_pinned_memory(runtime, _CHUNK) for _ in range(_CHUNKS)]
@@ -49,7 +49,7 @@ class PinnedRing:
                 queue.flush()
 
     def read(self, queue: cl.CommandQueue, src: cl.Buffer, offset: int, dst: np.ndarray) -> None:
-        """Fill `dst` from the device chunk by chunk, with up to `_CHUNKS` transfers under way."""
+        """Fill `dst` from the device chunk by chunk, with up to `_CHUNKS` transfers in flight."""
         with self._lock:
             count = ceil_div(dst.nbytes, _CHUNK)
             transfers: deque[tuple[int, int, cl.Event]] = deque()
@@ -70,7 +70,7 @@ class PinnedRing:
 
 def pinned_pool(runtime: DeviceRuntime) -> StagingPool[np.ndarray]:
     """Return a pool of pinned memory for copies to the host."""
-    # Mapping is a command too: on the device's queues it would wait for the work before it.
+    # Mapping is a command: on the device's queues it would wait for earlier work.
     queue = cl.CommandQueue(runtime.context, runtime.device)
     return StagingPool(lambda size: mapped_pinned_memory(runtime, size, queue))
 
@@ -81,7 +81,7 @@ def mapped_pinned_memory(runtime: DeviceRuntime, nbytes: int, queue: cl.CommandQ
     buffer = cl.Buffer(runtime.context, flags, nbytes)
     access: Any = cl.map_flags.READ | cl.map_flags.WRITE
     array: Any
-    # The array's base unmaps when it is collected, and keeps the buffer alive until then.
+    # The array's base keeps the buffer alive and unmaps it when collected.
     array, _ = cl.enqueue_map_buffer(
         queue or runtime.queue, buffer, access, 0, (nbytes,), np.dtype(np.uint8), is_blocking=True
     )

@@ -1,4 +1,4 @@
-"""Structs that kernels get by value: how many of their bytes a driver asks for."""
+"""Sizes that drivers require for structs passed to kernels by value."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import pyopencl as cl
 
 
 def taken(kernel: cl.Kernel, place: int, layout: np.dtype[np.void]) -> int:
-    """Return the size that the kernel takes for a struct: that of the C type, or without the padding at its end.
+    """Return the size that the driver accepts for a struct argument: the C type's size, or the size without tail
+    padding.
 
-    OpenCL asks for the size of the type, and most drivers take nothing else or anything. One forgot the padding and refused
-    that size, until a later version that refuses the other. No query tells it, so the kernel is given zeros.
+    OpenCL requires the size of the type, and most drivers accept only it, or any size. One driver omitted the padding
+    and refused the full size; a later version refuses the other. No query reports it, so the sizes are tried with
+    zeros.
     """
     end = max(field[1] + field[0].itemsize for field in (layout.fields or {}).values())
     if end < layout.itemsize:

@@ -1,7 +1,7 @@
-"""Sub-devices: a device split into several, each with some of its compute units: the cores of a processor.
+"""Sub-devices: a device split into several with some of its compute units each, which are a processor's cores.
 
-`Device("opencl:0/2:1")` is the second half of the first device. A split is made once in a process: two splits of one device
-would be different sub-devices on the same cores. All its parts share a context, so that the driver copies between them.
+`Device("opencl:0/2:1")` is the second half of the first device. A process splits a device only once: a second split
+would create different sub-devices on the same cores. All parts share a context, so that the driver copies between them.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 _SELECTOR = re.compile(r"(?P<device>.+)/(?P<count>\d+)(?::(?P<index>\d+))?")
 _BY_NAMES, _BY_NAMES_LIST_END = 0x4052, -1
-"""cl_intel_device_partition_by_names: a sub-device by the numbers of its cores."""
+"""cl_intel_device_partition_by_names: sub-devices by the numbers of their cores."""
 
 _splits: dict[tuple[int, int], tuple[list[Any], Any]] = {}
-"""The sub-devices and their context by the driver's handle of the device that is split, and their number."""
+"""Sub-devices and their context, by the driver's handle of the split device and the number of parts."""
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class SubDeviceSelector:
-    """What `DEVICE/COUNT:INDEX` names."""
+    """A parsed selector `DEVICE/COUNT:INDEX`."""
 
     device: str
     count: int
     index: int | None
-    """None: the selector names no part."""
+    """Index of the part; None without one."""
 
     def __str__(self) -> str:
         return f"{self.device}/{self.count}" + ("" if self.index is None else f":{self.index}")
@@ -52,7 +52,7 @@ def parse(selector: str) -> SubDeviceSelector | None:
 
 
 def expand(selector: str) -> list[str]:
-    """Return the selectors of all devices that `selector` stands for: the parts of a split without an index, or itself."""
+    """Return the selectors of all devices that `selector` denotes: all parts of a split without an index, or itself."""
     split = parse(selector)
     if split is None or split.index is not None or not split.count:
         return [selector]
@@ -64,7 +64,7 @@ def part(parent: OpenCLDevice, split: SubDeviceSelector) -> OpenCLDevice:
     index = split.index or 0
     if index >= split.count:
         expected = f"0 to {split.count - 1}" if split.count else "1 or more parts"
-        raise _unavailable(parent, f"there is no part {index} of {split.count}", expected)
+        raise _unavailable(parent, f"part {index} of {split.count} does not exist", expected)
     units = int(parent.cl.max_compute_units)
     with _lock:
         key = parent.cl.int_ptr, split.count
@@ -84,7 +84,7 @@ def part(parent: OpenCLDevice, split: SubDeviceSelector) -> OpenCLDevice:
 
 
 def most_parts(device: Any) -> int:
-    """Return into how many parts a device can be split; 0 if it cannot."""
+    """Return the maximum number of parts of a split; 0 if the device cannot be split."""
     import pyopencl as cl
 
     try:

@@ -1,9 +1,10 @@
-"""Threads that are still at work when Python ends must not abort the process.
+"""Prevent threads that are still running at interpreter exit from aborting the process.
 
-Before Python 3.14, a thread that asks for the interpreter after its end is ended itself, by unwinding its stack. The C++
-functions of the driver's binding do not allow that: the process is aborted. Threads of the program that were left running, and
-callbacks of the driver, meet this at random. So threads that use devices are asked to end by SystemExit while they still can,
-after all that the program waits for is delivered, and what is in a C++ function even then waits for the end of the process.
+Before Python 3.14, a thread that acquires the GIL after finalization is terminated by unwinding its stack. The C++
+functions of pyopencl do not allow that: the process is aborted. This happens at random to threads that the program left
+running and to callbacks of the driver. So SystemExit is raised in threads that use devices before finalization, after
+all awaited results have been delivered, and a thread that is still in a C++ function blocks there until the process
+ends.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from types import FrameType
 from polyhal.hal.memory.last_at_exit import do_last
 
 _PATIENCE = 1.0
-"""Seconds that threads have to end."""
+"""Seconds to wait for the threads' end."""
 _POLL = 0.001
 _WAITING = (threading.__name__, queue.__name__)
-"""Modules in which a thread that waits has its innermost function: it asks for nothing any more."""
+"""Modules of the innermost function of waiting threads, which do not acquire the GIL at exit."""
 
 
 @functools.cache
 def end_threads_at_exit() -> None:
-    """Arrange it for this process. Called when a device is opened."""
+    """Register the exit handler of this process. Runs when a device is opened."""
     if sys.version_info < (3, 14):
         do_last(_end_threads)
 
@@ -40,7 +41,7 @@ def _end_threads() -> None:
     report = sys.unraisablehook
 
     def ask_again(unraisable: sys.UnraisableHookArgs) -> None:
-        """A thread that SystemExit meets while it releases an object would report that, and go on."""
+        """Interrupt a thread again if SystemExit was raised in a destructor, where Python only reports it."""
         if unraisable.exc_type is SystemExit and threading.get_ident() in asked:
             asked.discard(threading.get_ident())
         else:
@@ -59,7 +60,7 @@ def _end_threads() -> None:
 
 
 def _busy_threads() -> Iterator[int]:
-    """Other threads within a function of Polyhal, unless they wait for each other."""
+    """Return other threads inside a function of Polyhal, unless they wait for each other."""
     for thread, innermost in sys._current_frames().items():
         if thread == threading.get_ident() or _module(innermost) in _WAITING:
             continue

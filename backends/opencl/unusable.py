@@ -1,4 +1,4 @@
-"""Devices that a driver lists but that cannot run kernels: the reasons, so that discovery leaves them out and says why.
+"""Devices that a driver lists but that cannot run kernels, and the reasons that discovery reports.
 
 Kernels are OpenCL C 1.2 with 64-bit integers, compiled from source.
 """
@@ -20,13 +20,13 @@ from polyhal.hal.settings import env
 _TRIAL = "kernel void trial(global int *out) { out[get_global_id(0)] = 1; }"
 _UPDATE = "update the driver; kernels need {}"
 _OLD_COMPILER = "unknown target CPU"
-"""What LLVM says of a processor that is newer than it is."""
+"""LLVM's message for a processor that it does not support yet."""
 _MISTAKEN = re.compile(r"-(znver[123])$")
-"""What LLVM before 16 calls a Zen 4, at the end of the device's version: one of AMD's processors without AVX-512."""
+"""Name of an AMD processor without AVX-512 at the end of the device's version; LLVM before 16 takes a Zen 4 for one."""
 
 
 def examine(platform: Any, device: Any) -> UnusableDevice | None:
-    """Return why a device cannot run kernels; None if nothing is known against it. Raises pyopencl.Error."""
+    """Return why a device cannot run kernels; None if it can, as far as can be checked. Raises pyopencl.Error."""
     import pyopencl as cl
 
     cpu = bool(device.type & cl.device_type.CPU)
@@ -40,7 +40,7 @@ def examine(platform: Any, device: Any) -> UnusableDevice | None:
 
 
 def without_devices(empty: Sequence[Any], platforms: Sequence[Any]) -> list[UnusableDevice]:
-    """Return the records of the platforms that list no device, but whose drivers may have one; `platforms` are all of them."""
+    """Return records of platforms in `empty` whose drivers may have a device; `platforms` are all platforms."""
     on_request = [p for p in platforms if _known(p).devices_on_request]
     found = [UnusableDevice(_maker(p), *mesa_hints.no_device()) for p in on_request if p in empty]
     for p in empty:
@@ -59,12 +59,12 @@ def _maker(platform: Any) -> str:
 
 
 def label(platform: Any, device: Any) -> str:
-    """Return a name of a device that tells it from those of other drivers."""
+    """Return a name of a device that is unique among drivers."""
     return f"{device.name.strip()} ({platform.name.strip()} {device.driver_version})"
 
 
 def failing(name: str, error: Exception) -> UnusableDevice:
-    """Return the record of a device, or of a whole platform, whose driver fails when it is asked what there is."""
+    """Return the record of a device, or of a whole platform, whose driver fails to describe it."""
     return UnusableDevice(name, f"its driver fails to describe it: {error}", "reinstall or update the driver")
 
 
@@ -75,24 +75,24 @@ def opencl_version(device: Any) -> tuple[int, int]:
 
 
 def _missing(device: Any) -> tuple[str, str] | None:
-    """Return what the driver itself says that the device lacks, and what to do."""
+    """Return a requirement that the device lacks by its driver's own report, and a remedy."""
     major, minor = opencl_version(device)
     if (major, minor) < (1, 2):
         return f"it supports OpenCL {major}.{minor}", _UPDATE.format("OpenCL 1.2")
     if device.profile == "EMBEDDED_PROFILE" and "cles_khr_int64" not in device.extensions.split():
         return "it has the embedded profile, without 64-bit integers", _UPDATE.format("cles_khr_int64")
     if not device.available:
-        return "its driver reports it as not available", "see whether another program or a container's limits hold it"
+        return "its driver reports it as not available", "check whether another program or a container's limits block it"
     if not device.compiler_available:
         return "its driver has no compiler", _UPDATE.format("a compiler of OpenCL C")
     return None
 
 
 def _mixture(device: Any) -> tuple[str, str] | None:
-    """Return what is wrong if the compiler takes the processor for an older one, but the driver's functions do not.
+    """Return the problem if the compiler takes the processor for an older one, but the driver's functions do not.
 
-    Drivers choose their built-in functions by the processor's instructions. Those with AVX-512 in code for a processor that has
-    none send LLVM into endless loops, or make it end the process.
+    Drivers choose their built-in functions by the processor's instructions. AVX-512 functions in code for a processor
+    without it send LLVM into endless loops or make it abort the process.
     """
     target = _MISTAKEN.search(device.version.strip())
     if target is None or "avx512f" not in processor.instruction_sets():
@@ -102,10 +102,10 @@ def _mixture(device: Any) -> tuple[str, str] | None:
 
 
 def _refusal(platform: Any, device: Any) -> tuple[str, str] | None:
-    """Return what the compiler says of a trivial kernel if it refuses it, and what to do.
+    """Return the compiler's message and a remedy if it refuses a trivial kernel.
 
-    Success is remembered on disk by driver and processor, which the version of the device names: loading a compiler takes a
-    tenth of a second. Failure is not, because it is fast, and may end when files or folders of the driver are repaired.
+    Success is cached on disk by driver and by processor, which is part of the device's version: loading a compiler
+    takes a tenth of a second. Failure is not cached, because it is fast, and repairing the driver's files may fix it.
     """
     accepted = DiskCache(env.cache_dir() / "opencl" / "compilers")
     key = DiskCache.key([platform.name, platform.version, device.name, device.version, device.driver_version])
@@ -124,12 +124,13 @@ def _refusal(platform: Any, device: Any) -> tuple[str, str] | None:
 
 @functools.cache
 def _compile(device: Any) -> str:
-    """Compile a trivial kernel, without linking it. Return the first line of the compiler's log; empty if it succeeds."""
+    """Compile a trivial kernel, without linking it. Return the first line of the compiler's log; empty if it
+    succeeds."""
     import pyopencl as cl
 
     try:
         # `cl.Program` would warn that its own cache is not used.
-        program = cl._cl._Program(cl.Context([device]), f"{_TRIAL} // {time.time_ns()}: a text that no driver's cache knows")
+        program = cl._cl._Program(cl.Context([device]), f"{_TRIAL} // {time.time_ns()}: a text that no driver has cached")
     except cl.Error as error:
         return str(error)
     try:

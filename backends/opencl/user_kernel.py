@@ -1,7 +1,8 @@
-"""Kernels of users in OpenCL C: their text with views handled, their operands checked, built and bound.
+"""Users' kernels in OpenCL C: text adapted to views, operands checked, built and bound.
 
-A tensor may start anywhere in its buffer. The text is therefore changed: after each parameter `__global T *x` comes
-`ulong x_offset`, and the body begins by `x += x_offset;`. Lines stay where they are, for the compiler's messages.
+A tensor may start anywhere in its buffer. The text is therefore changed: a parameter
+`ulong x_offset` is inserted after each `__global T *x`, and the body begins with `x += x_offset;`. Line numbers stay
+the same, for the compiler's messages.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _GROUPS = {1: (64,), 2: (8, 8), 3: (4, 4, 4)}
 
 
 class PatchedSource(NamedTuple):
-    """The text with offsets, and the element type of each pointer to global memory as it is written."""
+    """The text with offsets, and the element type of each pointer to global memory, as written."""
 
     text: str
     pointers: Mapping[str, str]
@@ -79,7 +80,7 @@ class _Built(NamedTuple):
 
 
 class UserKernelCompiler:
-    """Compiles kernels of users for one device, each once per text, dtypes and constants."""
+    """Compiles users' kernels for one device, once per text, dtypes and constants."""
 
     def __init__(self, runtime: DeviceRuntime) -> None:
         self._runtime = runtime
@@ -94,7 +95,7 @@ class UserKernelCompiler:
         grid: tuple[int, ...],
         group: tuple[int, ...],
     ) -> Launch | Declined:
-        """Return a launch, or why there is none. See `SupportsUserKernels`."""
+        """Return a launch, or the reason for declining. See `SupportsUserKernels`."""
         source = kernel.sources.get("opencl")
         if source is None:
             return Declined(f"{kernel.name} has no source in OpenCL C")
@@ -139,7 +140,8 @@ class UserKernelCompiler:
         return known
 
     def _check_local_memory(self, name: str, kernel: cl.Kernel) -> None:
-        """Raise BackendError for more than there is: launching such a kernel ends the process with some drivers."""
+        """Raise BackendError if the kernel exceeds the local memory: launching it would end the process with some
+        drivers."""
         declared, limit = local_bytes(kernel, self._runtime.device), self._runtime.features.static_local_memory
         if declared > limit:
             raise BackendError(
@@ -156,7 +158,7 @@ class UserKernelCompiler:
 def _check_types(
     name: str, pointers: Mapping[str, str], definitions: Mapping[str, str], specs: Mapping[str, Spec], device: str
 ) -> None:
-    """Raise UnsupportedDTypeError for a tensor of another dtype than its pointer's."""
+    """Raise UnsupportedDTypeError for a tensor whose dtype differs from its pointer's."""
     for parameter, written in pointers.items():
         spec = specs.get(parameter)
         kind = definitions.get(written, _UNSIGNED.get(written, written))
@@ -176,14 +178,14 @@ def _check_types(
 
 
 def _literal(value: Any) -> str:
-    """A constant as a macro's text."""
+    """Return the text of a macro for a constant."""
     if isinstance(value, bool):
         return str(int(value))
     return f"{value!r}f" if isinstance(value, float) else str(value)
 
 
 def _only_file(file: str, text: str, name: str) -> str:
-    """Return the text of a kernel, which is the only file. Raises ValueError for another file that it includes."""
+    """Return the text of the kernel's only file. Raises ValueError if it includes another one."""
     if name != file:
         raise ValueError(f"it includes {name}; expected a text without #include of files")
     return text

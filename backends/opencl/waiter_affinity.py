@@ -1,8 +1,8 @@
-"""Waiter affinity: the core on which a thread waits for a CPU driver that computes in the waiting thread.
+"""Waiter affinity: core of a waiting thread in which a CPU driver also executes kernels.
 
-Such a driver binds each of its workers to a core and leaves one core to the thread that waits, which it does not bind. Some
-operating systems keep that thread on a worker's core for several milliseconds while its own core is idle. So the thread is
-bound to the free core while it waits (see `pin_waiting_thread` in quirks.py).
+Such a driver binds each worker thread to a core and leaves one core for the waiting thread, which it does not bind.
+Some operating systems keep that thread on a worker's core for several milliseconds while the free core is idle. So the
+thread is bound to the free core while it waits (see `pin_waiting_thread` in quirks.py).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
 _MOST_SEARCHES = 16
-"""Waits after which the search for workers is given up."""
+"""Maximum number of waits that search for workers."""
 
 
 class WaiterAffinity:
-    """Binds waiting threads to the core that the workers leave free. Linux only."""
+    """Binds waiting threads to the core without a worker. Linux only."""
 
     def __init__(self) -> None:
-        """Create this before the driver starts its workers: all threads that start later count as candidates."""
+        """Must run before the driver starts its workers: all threads that start later count as candidates."""
         self._older_threads = _threads()
         self._searches = _MOST_SEARCHES
         self._core: int | None = None
 
     @contextlib.contextmanager
     def bound(self) -> Iterator[None]:
-        """Wait inside this context. It binds only the calling thread and restores its affinity at the end."""
+        """Return a context for waiting. It binds only the calling thread and restores its affinity at the end."""
         core = self._core
         allowed = os.sched_getaffinity(0) if core is not None else set()
         if core not in allowed:
@@ -44,12 +44,12 @@ class WaiterAffinity:
         try:
             yield
         finally:
-            # If the process has lost all of these cores meanwhile, the system has already chosen others.
+            # If the process has lost all these cores in the meantime, the system has already chosen others.
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, allowed)
 
     def _search(self) -> None:
-        """Find the one core that no worker is bound to. Workers are newer threads that are bound to a single core."""
+        """Find the one core without a bound worker. Workers are newer threads that are bound to a single core."""
         self._searches -= 1
         occupied: set[int] = set()
         for thread in _threads() - self._older_threads:
@@ -65,7 +65,8 @@ class WaiterAffinity:
 
 
 def waiter_affinity(needed: bool) -> WaiterAffinity | None:
-    """Return the affinity for waiting threads; None if the driver does not need one or the system cannot bind threads."""
+    """Return the affinity for waiting threads; None if the driver does not need it or the system cannot bind
+    threads."""
     if not needed or sys.platform != "linux" or not _TASKS.is_dir():
         return None
     return WaiterAffinity()

@@ -59,6 +59,6 @@ def test_the_default_comes_with_the_reason_and_the_device_by_name_raises_it(libr
     warned, _, refused = done.stdout.partition("---\n")
     for text in (warned, refused):
         assert "libintelocl.so cannot be loaded: " in text
-        assert f"the process has loaded another libtbb.so.12 before, {library}" in text
+        assert f"the process has already loaded another libtbb.so.12, {library}" in text
         assert "open a device before the package that brings this library is imported" in text
     assert len(warned.splitlines()) == 1

@@ -1,4 +1,5 @@
-"""Versions of OpenCL C: 1.2, newer ones for kernels with sub-groups, and other kernels where the driver compiles neither."""
+"""Versions of OpenCL C: 1.2, newer ones for kernels with sub-groups, and fallback kernels if the driver compiles
+neither."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SHUFFLES = "cl_khr_subgroups cl_khr_subgroup_shuffle"
 
 
 def device(version: str, c_version: str, *listed: tuple[int, int], extensions: str = SHUFFLES) -> Any:
-    """What pyopencl would show of a graphics card; `listed` are the versions of OpenCL C."""
+    """Return a graphics card in pyopencl's form; `listed` are the versions of OpenCL C."""
     card, _ = record("amd")
     card.version, card.opencl_c_version, card.extensions = f"OpenCL {version} ", f"OpenCL C {c_version} ", extensions
     card.opencl_c_all_versions = [SimpleNamespace(version=major << 22 | minor << 12) for major, minor in listed]
@@ -59,7 +60,7 @@ def test_only_programs_that_need_it_are_built_as_a_newer_version() -> None:
 
 @pytest.fixture
 def grouped(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device, taken for a GPU with sub-groups; opened anew, so that it has built nothing."""
+    """Reopen the device, treated as a GPU with sub-groups, so that it has not built anything."""
     fresh = device.with_quirk()
     runtime = fresh.backend.runtime
     newest = runtime.features.language or "3.0"
@@ -69,14 +70,14 @@ def grouped(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def summed(device: Any, x: np.ndarray) -> np.ndarray:
-    """Through the core method, which has no slower way to fall back on."""
+    """Sum through the core method, which has no op-level fallback."""
     out = device.empty(dtypes.float32, (x.shape[0],))
     device.backend.reduce("sum", device.upload(x), out)
     return device.download(out)
 
 
-def test_sub_groups_are_asked_for_in_their_language(grouped: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drivers that do not have them take local memory instead, also in core methods, and say so once."""
+def test_sub_groups_are_compiled_in_their_language(grouped: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drivers without them use local memory instead, also in core methods, with one warning."""
     runtime = grouped.backend.runtime
     languages = []
     build = runtime.programs.build
@@ -92,12 +93,12 @@ def test_sub_groups_are_asked_for_in_their_language(grouped: Any, rng: Any, monk
         warnings.simplefilter("always", RuntimeWarning)
         for columns in (5000, 4000):
             exact = x[:, :columns].astype(np.float64).sum(1)
-            # Fewer than 5000 / 64 + 64 roundings stand in a chain, of partial sums that are below the sum of magnitudes.
+            # A chain has fewer than 5000 / 64 + 64 roundings, of partial sums below the sum of magnitudes.
             bound = np.finfo(np.float32).eps * (5000 / 64 + 64) * np.abs(x).sum(1)
             assert np.all(np.abs(summed(grouped, x[:, :columns]) - exact) <= bound)
     assert {std for newer, std in languages if newer} == {f"-cl-std=CL{runtime.features.language}"}
     assert {std for newer, std in languages if not newer} <= {"-cl-std=CL1.2"}
-    told = [w for w in caught if "takes the place of sub-groups" in str(w.message)]
+    told = [w for w in caught if "kernels use local memory instead" in str(w.message)]
     assert len(told) == (0 if runtime.features.subgroups else 1)
     assert exchange(runtime, 4, 64, 64) == runtime.features.subgroups
 
@@ -117,7 +118,7 @@ def test_a_kernel_without_sub_groups_that_does_not_build_is_an_error(grouped: An
 def test_rows_are_added_atomically_in_either_way(
     grouped: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, kind: str, dtype: dtypes.DType
 ) -> None:
-    """Integers of any size below 2^24 have exact sums, in whatever order."""
+    """Integers below 2^24 have exact sums in any order."""
     runtime = grouped.backend.runtime
     if kind == "ext" and runtime.features.float_atomics != "ext":
         pytest.skip("the driver has no atomic addition of floats")
@@ -136,7 +137,7 @@ def test_rows_are_added_atomically_in_either_way(
 
 
 def test_float_atomics_need_a_language_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a device that adds them: it may only load and store."""
+    """The device must also support addition: it may only load and store."""
     atomics = "cl_ext_float_atomics"
     kind = record("amd")[1]
     for answer in (None, b"\x01\0\0\0\0\0\0\0"):

@@ -47,7 +47,7 @@ def test_transfers_at_offsets(device: Any) -> None:
 
 
 def test_transfers_through_page_locked_chunks(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a card with memory of its own: more than all chunks hold, from a source that changes at once."""
+    """As on a discrete card: transfers exceed all chunks, and the source changes immediately."""
     runtime, chunk = device.backend.runtime, 2**16
     monkeypatch.setattr(runtime, "features", replace(runtime.features, unified_memory=False))
     monkeypatch.setattr(staging, "_CHUNK", chunk)
@@ -102,7 +102,7 @@ def test_large_blocks_of_cpus_ask_for_huge_pages(device: Any, monkeypatch: pytes
 
 def test_out_of_memory_leaves_the_device_usable(device: Any) -> None:
     before = device.backend.memory_available()
-    with pytest.raises(OutOfMemoryError, match="bytes asked for"):
+    with pytest.raises(OutOfMemoryError, match="bytes requested"):
         device.backend.allocate(1 << 50)
     assert device.backend.memory_available() == before
     handle = device.backend.allocate(64)
@@ -129,7 +129,7 @@ def test_binaries_are_kept_and_damage_is_repaired(found: Any, tmp_path: Path, mo
     for damage in (None, None, b"PHC1 torn", b""):
         programs = OpenCLBackend(found).runtime.programs
         if programs.disk is None:
-            pytest.skip("this driver keeps a cache of its own")
+            pytest.skip("this driver has its own cache")
         if damage is not None:
             (file,) = (tmp_path / "opencl" / "programs").glob("*.bin")
             file.write_bytes(damage)
@@ -159,7 +159,7 @@ def test_cache_is_bounded(tmp_path: Path) -> None:
 
 
 def test_threads_share_a_launch(device: Any) -> None:
-    """A kernel's arguments are state of the OpenCL object: without a lock, threads would mix them."""
+    """A kernel's arguments are state of the OpenCL object: without a lock, threads would overwrite each other's."""
     inputs = [device.upload(np.full(500, i, np.float32)) for i in range(4)]
     outputs = [device.empty(dtypes.float32, (500,)) for _ in inputs]
     launch = device.backend.lower("square", (inputs[0].spec,), (outputs[0].spec,), {})
@@ -203,7 +203,7 @@ def test_profiling(device: Any) -> None:
 
 
 def test_launches_are_named_after_their_kernels(device: Any) -> None:
-    """A sequence has the names of all its kernels, each once, and all of them lead to a file."""
+    """A sequence has the names of all its kernels, each once, and every name leads to a file."""
     x, out = contiguous(dtypes.float32, (8, 40)), contiguous(dtypes.float32, (8,))
     total, positions = contiguous(dtypes.float32, ()), contiguous(dtypes.int64, (8, 40))
     lower = device.backend.lower
@@ -245,7 +245,7 @@ def test_discovery_does_not_import_pyopencl() -> None:
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for Intel's library, with an empty cache folder."""
+    """Create a substitute for Intel's library, and an empty cache folder."""
     path = tmp_path / "lib" / "libintelocl.so"
     path.parent.mkdir()
     path.write_bytes(b"")

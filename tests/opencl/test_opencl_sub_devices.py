@@ -1,4 +1,4 @@
-"""A processor split into devices that each have some of its cores, on every driver that can split it."""
+"""A CPU split into devices with some of its cores each, on every driver that supports it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import DeviceUnavailableError
 
 _ROUNDS = 50
-"""Attempts to see two devices at work at once: other programs may keep one of them waiting."""
+"""Attempts to observe two devices running concurrently: other programs may delay one of them."""
 _PATIENCE = 60.0
-"""Seconds for which one device waits for the other."""
+"""Maximum seconds for which one device waits for the other."""
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +38,7 @@ def halves(whole: Device) -> tuple[Device, Device]:
     return Device(f"{whole.name}/2:0"), Device(f"{whole.name}/2:1")
 
 
-def test_halves_are_devices_of_their_own(whole: Device, halves: tuple[Device, Device]) -> None:
+def test_halves_are_separate_devices(whole: Device, halves: tuple[Device, Device]) -> None:
     assert [h.name for h in halves] == [f"{whole.name}/2:0", f"{whole.name}/2:1"]
     assert len({device_key(d) for d in (whole, *halves)}) == 3
     assert model_key(halves[0].info) == model_key(halves[1].info) != model_key(whole.info)
@@ -66,8 +66,8 @@ def test_each_half_computes(halves: tuple[Device, Device]) -> None:
         np.testing.assert_array_equal(place, a.argmax(axis=-1))
 
 
-def test_both_halves_work_at_once(halves: tuple[Device, Device]) -> None:
-    """Kernels on both run at the same time by the driver's own clock."""
+def test_both_halves_run_concurrently(halves: tuple[Device, Device]) -> None:
+    """Kernels on both run at the same time by the driver's clock."""
     x = np.random.default_rng(4).standard_normal((768, 768)).astype(np.float32)
 
     def product(half: Device, together: threading.Barrier) -> tuple[int, int]:
@@ -89,11 +89,11 @@ def test_both_halves_work_at_once(halves: tuple[Device, Device]) -> None:
             starts, ends = zip(*pool.map(product, halves, [threading.Barrier(2)] * 2), strict=True)
             if max(starts) < min(ends):
                 return
-    pytest.fail(f"in {_ROUNDS} attempts the halves worked one after the other")
+    pytest.fail(f"in {_ROUNDS} attempts the halves ran one after the other")
 
 
-def test_values_cross_between_halves_in_order(halves: tuple[Device, Device]) -> None:
-    """The driver copies: behind the work that makes the value, ahead of the work that replaces it."""
+def test_copies_between_halves_keep_the_order(halves: tuple[Device, Device]) -> None:
+    """The driver copies after the work that computes the value, and before the work that overwrites it."""
     first, second = halves
     assert second.backend.can_copy_from(first.backend)  # type: ignore[attr-defined]
     x = Tensor(np.zeros((300, 700), np.float32), device=first)
@@ -106,7 +106,7 @@ def test_values_cross_between_halves_in_order(halves: tuple[Device, Device]) -> 
         np.testing.assert_array_equal(y.numpy(), 2 * turn + 1)
 
 
-def test_programs_of_the_whole_serve_the_parts(
+def test_parts_use_programs_of_the_whole_device(
     whole: Device, halves: tuple[Device, Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
@@ -125,12 +125,12 @@ def test_programs_of_the_whole_serve_the_parts(
 @pytest.mark.parametrize(
     ("split", "said"),
     [
-        ("/2:2", "there is no part 2 of 2; expected 0 to 1"),
-        ("/0", "there is no part 0 of 0; expected 1 or more parts"),
+        ("/2:2", "part 2 of 2 does not exist; expected 0 to 1"),
+        ("/0", "part 0 of 0 does not exist; expected 1 or more parts"),
         ("/100000:1", "it cannot be split into 100000 parts; expected at most {cores}, one for each core"),
     ],
 )
-def test_splits_that_cannot_be(whole: Device, split: str, said: str) -> None:
+def test_impossible_splits(whole: Device, split: str, said: str) -> None:
     with pytest.raises(DeviceUnavailableError) as caught:
         discovery.select(whole.info.selector + split)
     assert str(caught.value) == f"{said.format(cores=_units(whole))} (on {whole.info.name})"
@@ -142,14 +142,14 @@ def test_a_part_cannot_be_split_again(halves: tuple[Device, Device]) -> None:
 
 
 def test_a_device_that_its_driver_cannot_split(found: discovery.OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on graphics cards."""
+    """GPUs are examples."""
     monkeypatch.setattr(sub_devices, "most_parts", lambda device: 0)
     with pytest.raises(DeviceUnavailableError, match="its driver cannot split it; expected a processor"):
         discovery.select(f"{found.info.selector}/3")
 
 
 def test_uneven_parts_share_all_cores(found: discovery.OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven cores in three parts."""
+    """Seven cores are split into three parts."""
     given: list[Sequence[int]] = []
     monkeypatch.setattr(sub_devices, "most_parts", lambda device: 7)
     monkeypatch.setattr(sub_devices, "_partition", lambda parent, counts: given.append(counts) or [found.cl])
@@ -174,7 +174,7 @@ def test_a_platform_is_split_by_its_name() -> None:
         ("pci/0000:65:00.0", ["pci/0000:65:00.0"]),
     ],
 )
-def test_a_split_without_an_index_stands_for_all_parts(selector: str, parts: list[str]) -> None:
+def test_a_split_without_an_index_selects_all_parts(selector: str, parts: list[str]) -> None:
     assert sub_devices.expand(selector) == parts
 
 

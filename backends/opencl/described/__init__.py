@@ -1,1 +1,1 @@
-"""Described devices: what the backend would build and launch on a device that is not here, from what its driver reports."""
+"""Described devices: the programs and launches for a device that is not present, derived from its driver's reports."""

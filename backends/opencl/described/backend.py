@@ -1,4 +1,4 @@
-"""Described devices of OpenCL."""
+"""The backend of described OpenCL devices."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def device_info(described: DeviceDescription) -> DeviceInfo:
 
 
 class OpenCLDescribedBackend(DescribedBackend):
-    """One described device of OpenCL."""
+    """One described OpenCL device."""
 
     def __init__(self, described: DeviceDescription, *, units: bool = False) -> None:
-        """`units` has products use the matrix units of the device, as if they were certified."""
+        """With `units`, products use the device's matrix units as if they were certified."""
         device, info = described.device, device_info(described)
         profile = probed.profile(device, info.type)
         features = probed.features(device, info.type, profile)
@@ -43,5 +43,5 @@ class OpenCLDescribedBackend(DescribedBackend):
 
     @property
     def features(self) -> probed.OpenCLFeatures:
-        """The facts that kernels and launches are chosen by."""
+        """The device facts by which kernels and launches are chosen."""
         return self.runtime.features

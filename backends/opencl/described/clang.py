@@ -22,7 +22,8 @@ _KERNEL = re.compile(r"^ +\.symbol: +'?(\w+)\.kd", re.MULTILINE)
 _WAVES = re.compile(r"^\s*\.amdhsa_kernel (\w+)$.*?; Occupancy: (\d+)", re.MULTILINE | re.DOTALL)
 _MATRIX_INSTRUCTION = re.compile(r"\bv_(?:dual_)?(?:wmma|mfma|dot2)\w*_\w+")
 _LIBRARIES = ("/opt/rocm/amdgcn/bitcode", "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode", "/usr/amdgcn/bitcode")
-"""Where the built-in functions are installed, by vendor and distributions. Without them clang looks for itself."""
+"""Folders of the built-in functions, as installed by AMD and by distributions. Clang uses its own search if none
+exists."""
 
 
 def compiled(executable: Path, device: Sequence[str], options: Sequence[str], text: str) -> dict[str, dict[str, int]]:
@@ -44,7 +45,7 @@ def compiled(executable: Path, device: Sequence[str], options: Sequence[str], te
 
 
 def _matrix_instructions(assembly: str, kernel: str) -> dict[str, int]:
-    """Return how many instructions of matrix units a kernel has, if there is one."""
+    """Return the count of matrix-unit instructions in a kernel; empty if it has none."""
     body = assembly.partition(f"\n{kernel}:")[2].partition(f".amdhsa_kernel {kernel}\n")[0]
     count = len(_MATRIX_INSTRUCTION.findall(body))
     return {"matrix_instructions": count} if count else {}

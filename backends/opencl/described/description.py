@@ -1,8 +1,8 @@
-"""Descriptions of devices: what a driver answers to clGetDeviceInfo, as data, in the tables of `Catalogue`'s files.
+"""Descriptions of devices: a driver's answers to clGetDeviceInfo, as tables in the files of a `Catalogue`.
 
     [platform]                      # CL_PLATFORM_NAME, VENDOR, VERSION
-    [device]                        # CL_DEVICE_* in lower case: the fields of `DescribedDevice`, and those of its `newer`
-    [compiler]                      # absent where there is none: an offline compiler, and its options for the device
+    [device]                        # CL_DEVICE_* in lower case: the fields of `DescribedDevice` and entries of its
+    `newer` [compiler]                      # optional: an offline compiler, and its options for the device
     tool = "clang"
     options = ["-mcpu=gfx803"]
 """
@@ -31,7 +31,7 @@ class DescribedPlatform:
 
 
 class LanguageVersion(NamedTuple):
-    """What pyopencl shows of a cl_name_version."""
+    """pyopencl's view of a cl_name_version."""
 
     name: str
     version: int
@@ -40,7 +40,7 @@ class LanguageVersion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribedDevice:
-    """The attributes of a pyopencl device that the backend asks for. Sizes are in bytes, `mem_base_addr_align` in bits."""
+    """The attributes of a pyopencl device that the backend reads. Sizes are in bytes, `mem_base_addr_align` in bits."""
 
     platform: DescribedPlatform
     type: int
@@ -53,7 +53,7 @@ class DescribedDevice:
     max_work_group_size: int
     max_work_item_sizes: tuple[int, ...]
     sub_group_sizes: tuple[int, ...]
-    """Lanes that may work in step, as cl_intel_required_subgroup_size reports them; empty where there are no sub-groups."""
+    """Supported sub-group sizes, as cl_intel_required_subgroup_size reports them; empty without sub-groups."""
     local_mem_type: int
     local_mem_size: int
     global_mem_size: int
@@ -72,7 +72,7 @@ class DescribedDevice:
     available: bool = True
     compiler_available: bool = True
     newer: Mapping[str, int] = field(default_factory=dict)
-    """What OpenCL 3.0 and extensions of vendors tell; other devices have no such attributes."""
+    """Attributes of OpenCL 3.0 and of vendors' extensions; other devices lack them."""
     parent_device: None = None
     partition_properties: tuple[int, ...] = ()
 
@@ -85,7 +85,7 @@ class DescribedDevice:
 
 @dataclass(frozen=True, slots=True)
 class OfflineCompiler:
-    """A compiler that makes code for a device without it."""
+    """A compiler that generates code for a device that need not be present."""
 
     tool: str
     options: tuple[str, ...]
@@ -93,7 +93,7 @@ class OfflineCompiler:
 
 @dataclass(frozen=True, slots=True)
 class DeviceDescription(DescriptionHead):
-    """A described device of OpenCL."""
+    """A described OpenCL device."""
 
     device: DescribedDevice
     compiler: OfflineCompiler | None

@@ -1,4 +1,4 @@
-"""The described devices of this backend, as `backends.common.described.devices` asks for them."""
+"""The described devices of this backend, in the form that `backends.common.described.devices` requires."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _WITH_UNITS = ",units"
 
 
 def probe() -> Sequence[DeviceInfo]:
-    """Return all of them."""
+    """Return all described devices."""
     return [device_info(description.load(key)) for key in known()]
 
 
 def create(selector: str) -> OpenCLDescribedBackend:
-    """Open one of them, after `,units` with its matrix units in use. Raises DeviceUnavailableError for another option."""
+    """Open a described device; a selector that ends with `,units` puts its matrix units into use. Raises
+    DeviceUnavailableError for another option."""
     key = selector.removesuffix(_WITH_UNITS)
     return OpenCLDescribedBackend(description.load(key), units=key != selector)

@@ -22,7 +22,7 @@ _KERNEL = r"\b__kernel\b.*?\bvoid\s+(?P<kernel>\w+)"
 def declared_local_memory(pieces: Iterable[tuple[str, Macros]], kernel: str) -> int:
     """Return the bytes of the `__local` arrays of a kernel of a program, given its text (see `ActiveText.pieces`).
 
-    Raises ValueError where they cannot be read.
+    Raises ValueError for declarations that it cannot parse.
     """
     total, owner = 0, ""
     types: dict[str, str] = {}
@@ -41,7 +41,8 @@ def declared_local_memory(pieces: Iterable[tuple[str, Macros]], kernel: str) -> 
 
 
 def _interesting(macros: Macros) -> re.Pattern[str]:
-    """Return what matches the beginning of a kernel, and a statement with local memory, which a macro may declare."""
+    """Return a pattern for the beginning of a kernel and for statements with local memory, which a macro may
+    declare."""
     declaring = (m.name for m in macros.values() if "__local" in m.body and "[" in m.body)
     calls = "".join(rf"|\b{name}\b{_ARGUMENTS}" for name in declaring)
     return re.compile(rf"{_KERNEL}|(?P<local>\b__local\b[^;]*{calls})", re.DOTALL)

@@ -1,4 +1,4 @@
-"""What a described device is asked to launch, and whether it could."""
+"""Launches that a described device would run, checked against its limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyhal.backends.common.launching.launch import LocalMemory, Tensor
 from polyhal.backends.opencl.described.description import DescribedDevice
 
 _POINTER = 8
-"""Bytes. No device counts more, and those of 32 bits are not described."""
+"""Bytes of a pointer. All described devices have 64-bit addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class NotedLaunch:
     kernel: str
     definitions: tuple[tuple[str, str | int | bool], ...]
     options: tuple[str, ...]
-    """Of the compiler."""
+    """Compiler options."""
     text: str
-    """The program."""
+    """Text of the program."""
     group: tuple[int, ...]
     local_memory: int
-    """Bytes, of the kernel's own arrays and of its arguments."""
+    """Bytes of local memory: the kernel's own arrays and its local arguments."""
     argument_bytes: int
 
     def violations(self, device: DescribedDevice) -> Iterator[str]:
-        """Yield what exceeds the limits of a device."""
+        """Yield a description of each limit of a device that the launch exceeds."""
         size, most = prod(self.group), device.max_work_group_size
         if size > most:
             yield f"a group of {size} work-items, where the device takes {most}"
@@ -58,7 +58,7 @@ def argument_bytes(parameters: Sequence[Bound]) -> int:
 
 
 def dynamic_local_memory(parameters: Sequence[Bound]) -> int:
-    """Return the bytes of local memory that are given as arguments."""
+    """Return the bytes of local memory that are passed as arguments."""
     return sum(p.nbytes for p in parameters if isinstance(p, LocalMemory))
 
 

@@ -20,14 +20,14 @@ from polyhal.hal.kernels.library import ProgramBuild
 
 
 class NotedPrograms(ProgramTexts):
-    """The kernel files of a described device, and what was launched of them."""
+    """The kernel files of a described device, and the launches of their kernels."""
 
     ready_when_built = True
 
     def __init__(
         self, features: Callable[[], OpenCLFeatures], info: DeviceInfo, compiler: OfflineCompiler | None
     ) -> None:
-        """`compiler` is None where there is none for the device."""
+        """`compiler` is None if the device has no offline compiler."""
         super().__init__(features, info)
         self._compiler = compiler
         self._active = ActiveText(self._sources.read)
@@ -37,12 +37,12 @@ class NotedPrograms(ProgramTexts):
 
     @property
     def launches(self) -> Sequence[NotedLaunch]:
-        """All different launches so far, first ones first."""
+        """Distinct launches so far, in order."""
         return list(self._launches)
 
     @property
     def program_builds(self) -> Sequence[ProgramBuild]:
-        """All programs so far. None was compiled."""
+        """Programs so far; none was compiled."""
         return list(self._builds.values())
 
     def note(self, launch: NotedLaunch) -> None:
@@ -53,7 +53,8 @@ class NotedPrograms(ProgramTexts):
             self._builds.setdefault(digest, ProgramBuild(launch.file, digest, 0.0, compiled=False))
 
     def local_memory(self, file: str, kernel: str, definitions: Definitions) -> int:
-        """Return the bytes of local memory that a kernel declares. Raises ValueError where they cannot be read."""
+        """Return the bytes of local memory that a kernel declares. Raises ValueError for declarations that it cannot
+        parse."""
         key = (file, kernel, tuple(definitions.items()))
         with self._lock:
             if key not in self._local_memory:
@@ -69,7 +70,7 @@ class NotedPrograms(ProgramTexts):
             self._local_memory.clear()
 
     def statistics(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """Return what the vendor's offline compiler makes of the kernels of a file, as far as they were launched.
+        """Return the figures of the vendor's offline compiler for the launched kernels of a file.
 
         Raises BackendError, with what to install, if there is no compiler, and KernelBuildError if it refuses a program.
         """

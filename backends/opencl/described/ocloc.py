@@ -1,4 +1,5 @@
-"""ocloc, the offline compiler of the compute runtime, makes zebin files: figures from their .ze_info, and from warnings.
+"""ocloc, the offline compiler of Intel's compute runtime: figures from the .ze_info of its zebin files, and from
+warnings.
 
 Sources: Tool Interface Standard (TIS) Executable and Linking Format 1.2; documentation/zebin of the graphics compiler.
 """
@@ -27,7 +28,7 @@ _FIGURES = {
 
 
 def compiled(executable: Path, device: Sequence[str], options: Sequence[str], text: str) -> dict[str, dict[str, int]]:
-    """Return the figures of each kernel: lanes that work in step, registers spilled, and bytes.
+    """Return the figures of each kernel: sub-group size, spilled registers, and bytes.
 
     `device` are the options that name the device. Raises CompilerRefusalError.
     """
@@ -49,18 +50,18 @@ def compiled(executable: Path, device: Sequence[str], options: Sequence[str], te
         kernel = re.split(r"\s", block, maxsplit=1)[0].strip("'\"")
         found[kernel] = _figures(block) | {"spilled_registers": int(spills.get(kernel, 0))}
         if _MATRIX_INSTRUCTIONS.search(block):
-            found[kernel]["matrix_instructions"] = 1  # or more: the file does not tell how many
+            found[kernel]["matrix_instructions"] = 1  # a lower bound: the file does not contain the count
     return found
 
 
 def _figures(block: str) -> dict[str, int]:
-    """Return the figures of one kernel; what is not there is 0."""
+    """Return the figures of one kernel; absent ones are 0."""
     found = {name: re.search(pattern, block) for name, pattern in _FIGURES.items()}
     return {name: int(match[1]) if match else 0 for name, match in found.items()}
 
 
 def _section(binary: bytes, wanted: str) -> bytes:
-    """Return a section of a 64-bit ELF file. Raises CompilerRefusalError if there is none of that name."""
+    """Return a section of a 64-bit ELF file. Raises CompilerRefusalError if the file lacks it."""
     (table,) = struct.unpack_from("<Q", binary, 40)
     size, count, names = struct.unpack_from("<HHH", binary, 58)
     headers = [_SECTION_HEADER.unpack_from(binary, table + i * size) for i in range(count)]

@@ -1,4 +1,4 @@
-"""Offline compilers of vendors: what their drivers' compilers make of a program, without a device.
+"""Vendors' offline compilers: registers, memory and occupancy of a program, without a device.
 
 The figures of each program are kept in the cache folder, for the same text, options and compiler.
 """
@@ -18,7 +18,7 @@ from polyhal.backends.opencl.described.noted_launch import NotedLaunch
 from polyhal.hal.errors import BackendError, message
 
 Figures = dict[str, dict[str, int]]
-"""By kernel: registers, bytes of memory, and how many of the kernel run at once."""
+"""Registers, bytes of memory, and concurrent instances, by kernel."""
 _TOOLS: dict[str, Callable[[Path, Sequence[str], Sequence[str], str], Figures]] = {
     "clang": clang.compiled, "ocloc": ocloc.compiled,
 }  # fmt: skip
@@ -27,7 +27,7 @@ _TOOLS: dict[str, Callable[[Path, Sequence[str], Sequence[str], str], Figures]] 
 def compile_all(
     compiler: OfflineCompiler | None, launches: Iterable[NotedLaunch], device: str
 ) -> dict[NotedLaunch, dict[str, int]]:
-    """Return the figures of each launch's kernel. Programs are compiled at once, one per core.
+    """Return the figures of each launch's kernel. Programs are compiled in parallel, one per core.
 
     Raises BackendError, with what to install, if there is no compiler, and KernelBuildError if it refuses a program.
     """

@@ -1,4 +1,5 @@
-"""The runtime of a described device: notes the launches that lowering functions ask for, and checks them against its limits."""
+"""The runtime of a described device: collects the launches of lowering functions and checks them against the device's
+limits."""
 
 from __future__ import annotations
 
@@ -56,12 +57,12 @@ class DescribedRuntime(Runtime):
             + dynamic_local_memory(parameters),
             argument_bytes=argument_bytes(parameters),
         )
-        self.programs.note(noted)  # first, because another kernel may take the place of one that does not fit
+        self.programs.note(noted)  # before the check, because a fallback kernel may replace one that does not fit
         if problems := list(noted.violations(self.device)):
-            problem = f"{request.kernel} asks for {' and '.join(problems)}"
+            problem = f"{request.kernel} requires {' and '.join(problems)}"
             raise KernelBuildError(message(request.file, problem, device=self.info.name))
         return SimpleLaunch(request.kernel, _compute_nothing, workspace)
 
 
 def _compute_nothing(*args: Any) -> None:
-    """The launch of any kernel: there is nothing that it could run on."""
+    """No-op: a described device cannot run a launch."""

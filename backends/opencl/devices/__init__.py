@@ -1,1 +1,2 @@
-"""Descriptions of devices that need not be here, a TOML file each (see `polyhal.backends.opencl.described.description`)."""
+"""Descriptions of devices that need not be present, one TOML file each (see
+`polyhal.backends.opencl.described.description`)."""

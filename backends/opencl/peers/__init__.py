@@ -1,1 +1,1 @@
-"""Copies between OpenCL devices, and memory that drivers share for them."""
+"""Copies between OpenCL devices, and memory shared between drivers."""

@@ -1,7 +1,7 @@
-"""NVIDIA's driver library, for what OpenCL lacks: memory that has an address for other devices and can be exported.
+"""NVIDIA's driver library, for a capability that OpenCL lacks: memory with device-wide addresses that can be exported.
 
-Only the library that every driver installs is needed, no toolkit. Source: CUDA Driver API, versions 11.0 and later: device and
-primary context and virtual memory management.
+It needs only the library that every driver installs, not the toolkit. Source: CUDA Driver API, versions 11.0 and later:
+device and primary context and virtual memory management.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PINNED, _ON_DEVICE, _POSIX_DESCRIPTOR, _READ_WRITE = 1, 1, 1, 3
 
 
 class Location(ctypes.Structure):
-    """CUmemLocation: where memory lies, or who may use it."""
+    """CUmemLocation: location of memory, or a device with access to it."""
 
     _fields_ = [("type", c_int), ("device", c_int)]
 
@@ -70,7 +70,7 @@ Loader = Callable[[str, Any], Any]
 
 
 class CudaError(Exception):
-    """A call of the driver failed."""
+    """Failure of a driver call."""
 
     def __init__(self, function: str, status: int, name: str) -> None:
         super().__init__(f"{function} failed with {name}")
@@ -102,7 +102,8 @@ class CudaDriver:
         return value.value
 
     def device(self, pci_address: str) -> int:
-        """Return the number of the device at an address such as `0000:1a:00.0`. Raises CudaError if it is not visible."""
+        """Return the number of the device at an address such as `0000:1a:00.0`. Raises CudaError if it is not
+        visible."""
         number = c_int()
         self.call("cuDeviceGetByPCIBusId", number, pci_address.encode())
         return number.value
@@ -126,7 +127,7 @@ class CudaDevice:
     """A device with its primary context, which CUDA libraries in this process share."""
 
     def __init__(self, driver: CudaDriver, number: int) -> None:
-        """Open the context, which takes memory of the device. Raises CudaError."""
+        """Open the context, which occupies device memory. Raises CudaError."""
         self._driver = driver
         self.number = number
         self._context = c_void_p()
@@ -138,7 +139,7 @@ class CudaDevice:
 
     @contextmanager
     def _current(self) -> Iterator[None]:
-        """Make the context that of the calling thread, which may use another one otherwise."""
+        """Make the context current on the calling thread, and restore the thread's previous one afterwards."""
         self._driver.call("cuCtxPushCurrent_v2", self._context)
         try:
             yield
@@ -166,7 +167,7 @@ class CudaDevice:
         return allocation
 
     def can_access(self, peer: CudaDevice) -> bool:
-        """Return whether this device reaches the memory of another one; True for its own."""
+        """Return whether this device can access the memory of another one; True for itself."""
         if peer.number == self.number:
             return True
         possible = c_int()
@@ -181,7 +182,7 @@ class CudaDevice:
         )
 
     def export(self, allocation: CudaAllocation) -> int:
-        """Return a file descriptor by which other drivers find the memory. Raises CudaError."""
+        """Return a file descriptor by which other drivers can import the memory. Raises CudaError."""
         descriptor = c_int()
         self._driver.call(
             "cuMemExportToShareableHandle", ctypes.byref(descriptor), allocation.handle, _POSIX_DESCRIPTOR, 0
@@ -189,7 +190,8 @@ class CudaDevice:
         return descriptor.value
 
     def free(self, allocation: CudaAllocation) -> None:
-        """Give the address and this driver's hold of the memory back. Who has imported it keeps it. Raises CudaError."""
+        """Free the address range and this driver's reference to the memory. Importers keep their references. Raises
+        CudaError."""
         with self._current():
             self._driver.call("cuMemUnmap", allocation.address, allocation.nbytes)
             self._driver.call("cuMemAddressFree", allocation.address, allocation.nbytes)
@@ -198,9 +200,9 @@ class CudaDevice:
 
 @functools.cache
 def cuda_driver() -> CudaDriver | None:
-    """Return NVIDIA's driver; None where there is none, or one that lacks what is needed."""
+    """Return NVIDIA's driver; None without one, or if it lacks required functions."""
     if not sys.platform.startswith("linux"):
-        return None  # elsewhere memory is exported in other forms
+        return None  # other systems export memory in other forms
     try:
         library = ctypes.CDLL("libcuda.so.1")
         return CudaDriver(lambda name, prototype: prototype((name, library)))

@@ -1,6 +1,7 @@
-"""Exchanges between OpenCL devices: kernels that write to each other's windows (see shaders/opencl/collective/exchange.cl).
+"""Exchanges between OpenCL devices: kernels that write to each other's windows (see
+shaders/opencl/collective/exchange.cl).
 
-The host starts them and waits for nothing. They keep to the order in which they were started, whatever streams they run on.
+The host only enqueues them. They run in the order of enqueueing, whatever their streams.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ if TYPE_CHECKING:
 _KEPT_LAUNCHES = 512
 _FOR_EVER = 1e9
 _RENDEZVOUS_FROM = 1 << 20
-"""Bytes. Before longer ones beside other work, a single work-group waits for other processes: many would take compute units."""
+"""Minimum bytes of an exchange that begins with a rendezvous of a single work-group, if it overlaps with other work and
+includes other processes: many waiting work-groups would occupy compute units."""
 
 
 class Exchanger:
-    """Carries out exchanges among members with windows. Calls of several threads follow one another."""
+    """Runs exchanges among participants through windows. Calls from several threads are serialized."""
 
     def __init__(
         self, runtimes: Sequence[DeviceRuntime], windows: Windows, geometry: Geometry, first: int = 0
     ) -> None:
-        """`runtimes` are the members of this process, which follow member `first`, and `windows` what each knows of all."""
+        """`runtimes` are this process's participants, numbered from `first`; `windows` has each one's view of all
+        windows."""
         self._runtimes = runtimes
         self._windows = windows
         self._geometry = geometry
@@ -43,7 +46,7 @@ class Exchanger:
         self.is_fast = False
         """See `WindowCommunicator.is_fast`."""
         self._last: list[tuple[CommandQueue, cl.Event] | None] = [None] * len(runtimes)
-        """The end of the last exchange on each device, and its queue."""
+        """Event and queue of the last exchange on each device."""
         self._lock = threading.Lock()
 
     def run(
@@ -54,10 +57,12 @@ class Exchanger:
         *,
         trial_seconds: float | None = None,
     ) -> list[cl.Event]:
-        """Start what each member of this process does, on the thread's streams. Returns the end of each.
+        """Enqueue the exchange of each participant of this process on the thread's streams. Returns their completion
+        events.
 
-        Sources and targets have one dtype. If the others do not take part within POLYHAL_COLLECTIVE_TIMEOUT, the device gives
-        up, and whatever follows on it raises; with `trial_seconds`, the result is wrong after so many. Raises pyopencl.Error.
+        Sources and targets have one dtype. If other participants are missing after POLYHAL_COLLECTIVE_TIMEOUT, the
+        device aborts and later work on it raises; with `trial_seconds`, the result is wrong after that time. Raises
+        pyopencl.Error.
         """
         with self._lock:
             prepared = self.prepare(exchanges, sources, targets, trial_seconds)
@@ -68,13 +73,13 @@ class Exchanger:
                 for i, (launches, source, target) in enumerate(zip(prepared, sources, targets, strict=True))
             ]
             for runtime in self._runtimes:
-                runtime.queue.flush()  # those of some devices wait for those of others
+                runtime.queue.flush()  # kernels on one device wait for kernels on others
         return ends
 
     def run_member(self, i: int, exchange: Exchange, source: Ref, target: Ref) -> None:
-        """Start what one member does, on the thread's stream of its device, which does nothing else meanwhile.
+        """Enqueue one participant's exchange on the compute stream of its device, with no overlapping work.
 
-        Every other member's has to follow, perhaps by other threads. Raises pyopencl.Error.
+        The exchanges of all other participants must be enqueued too, possibly by other threads. Raises pyopencl.Error.
         """
         with self._lock:
             launch = self._launch(i, exchange, source, target, None)
@@ -88,7 +93,7 @@ class Exchanger:
         targets: Sequence[Ref],
         trial_seconds: float | None = None,
     ) -> list[list[Launch]]:
-        """Build the launches of each device, so that kernels need not wait for a compiler."""
+        """Build the launches of each device, so that no running kernel waits for another device's compiler."""
         prepared = []
         for i, (exchange, source, target) in enumerate(zip(exchanges, sources, targets, strict=True)):
             steps = [exchange]
@@ -100,7 +105,7 @@ class Exchanger:
         return prepared
 
     def _enqueue(self, i: int, launches: Sequence[Launch], source: Ref, target: Ref) -> cl.Event:
-        """Enqueue the kernels of one device after the last one, which used the same window."""
+        """Enqueue the kernels of one device after its last exchange, which used the same window."""
         queue = self._runtimes[i].queues.current()
         last = self._last[i]
         if last is not None and last[0] is not queue:

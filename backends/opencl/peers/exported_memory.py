@@ -1,7 +1,7 @@
-"""Memory that CUDA allocates and OpenCL uses, on one NVIDIA device: it has an address for other devices and libraries.
+"""Memory that CUDA allocates and OpenCL uses, on one NVIDIA device: other devices and libraries can address it.
 
-Windows are made this way (see `windows`), and once another library has asked for an address, all large allocations. Until then
-nothing here runs. Where it cannot be had, memory is as always.
+Windows are allocated this way (see `windows`) and, after another library has requested an address, all large
+allocations. Until then this module is unused. If exporting is impossible, OpenCL allocates as usual.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from polyhal.backends.opencl.peers.cuda_driver import (
 from polyhal.backends.opencl.peers.imported_memory import HandleType, ImportedMemory, MemoryImporter
 
 EXPORTED_FROM = 8 << 20
-"""Bytes. Exported memory comes in pieces of 2 MiB, so that at most a quarter is wasted, and a file descriptor each."""
+"""Minimum bytes of an exported allocation: pieces have 2 MiB, so at most a quarter is wasted, and each uses a file
+descriptor."""
 _EXPORTED_BELOW = 512 << 20
-"""Bytes. On machines with several cards, importing 512 MiB or more makes NVIDIA's driver 580 crash."""
+"""Exclusive maximum of bytes: on machines with several cards, importing 512 MiB or more crashes NVIDIA's driver 580."""
 
 
 class _Exported(NamedTuple):
-    """An allocation, and what OpenCL knows of it."""
+    """An allocation and its imported OpenCL buffer."""
 
     allocation: CudaAllocation
     imported: ImportedMemory
@@ -41,16 +42,16 @@ class ExportedMemory:
     """The exported allocations of one device."""
 
     def __init__(self, runtime: DeviceRuntime, device: CudaDevice, importer: MemoryImporter) -> None:
-        """Try one allocation. Raises CudaError and pyopencl.Error if that cannot be had."""
+        """Try one allocation. Raises CudaError and pyopencl.Error if it fails."""
         self.device = device
         self._runtime = runtime
         self._importer = importer
         self._users = [device.number]
-        """The CUDA devices that reach the memory."""
+        """CUDA devices with access to the memory."""
         self._allocations: dict[int, _Exported] = {}
-        """By the address of the buffer in the OpenCL driver."""
+        """Allocations by the address of the buffer in the OpenCL driver."""
         self._imports: list[ImportedMemory] = []
-        """Memory of other devices."""
+        """Imported memory of other devices."""
         weakref.finalize(self, _release, self._allocations, self._imports)
         self._lock = threading.Lock()
         trial = device.allocate(device.granularity, self._users)
@@ -60,7 +61,7 @@ class ExportedMemory:
             device.free(trial)
 
     def allocate(self, nbytes: int) -> tuple[Any, int] | None:
-        """Return a buffer of at least `nbytes` and its size; None if there is none to be had."""
+        """Return a buffer of at least `nbytes` and its size; None if the allocation is not possible."""
         if nbytes > _EXPORTED_BELOW - self.device.granularity:
             return None
         try:
@@ -78,7 +79,7 @@ class ExportedMemory:
         return cl.Buffer.from_int_ptr(imported.buffer.int_ptr, True), allocation.nbytes
 
     def forget(self, buffer_address: int) -> None:
-        """Free the allocation of a buffer that was released, if it is one of these."""
+        """Free the allocation of a released buffer, if it was exported."""
         with self._lock:
             exported = self._allocations.pop(buffer_address, None)
         if exported is not None:
@@ -88,16 +89,17 @@ class ExportedMemory:
                 self.device.free(exported.allocation)
 
     def address(self, buffer: cl.Buffer) -> int | None:
-        """Return where a buffer begins for CUDA; None if it was not exported."""
+        """Return the CUDA address of a buffer; None if it was not exported."""
         exported = self._allocations.get(buffer.int_ptr)
         return exported.allocation.address if exported is not None else None
 
     def descriptor(self, buffer: cl.Buffer) -> int:
-        """Return a new file descriptor of an exported allocation, which belongs to the caller. Raises CudaError."""
+        """Return a new file descriptor of an exported allocation; the caller owns it. Raises CudaError."""
         return self.device.export(self._allocations[buffer.int_ptr].allocation)
 
     def import_memory(self, descriptor: int, nbytes: int) -> cl.Buffer:
-        """Return the memory of another device behind a descriptor, which is closed, for as long as this device is open.
+        """Import another device's memory by its descriptor, which is closed; the buffer lives as long as this device is
+        open.
 
         `nbytes` is the size of the allocation. Raises pyopencl.Error.
         """
@@ -108,7 +110,8 @@ class ExportedMemory:
         return buffer
 
     def share_with(self, other: ExportedMemory) -> bool:
-        """Let both devices reach what is and will be allocated on either, if they can. Raises CudaError."""
+        """Give both devices access to present and future allocations of either, if they support it. Raises
+        CudaError."""
         if not (self.device.can_access(other.device) and other.device.can_access(self.device)):
             return False
         self._grant(other.device.number)
@@ -124,14 +127,14 @@ class ExportedMemory:
 
 
 def _release(allocations: dict[int, _Exported], imports: list[ImportedMemory]) -> None:
-    """Release what is left when the device is closed or the process ends."""
+    """Release remaining allocations and imports when the device is closed or the process ends."""
     for imported in [*(exported.imported for exported in allocations.values()), *imports]:
         with contextlib.suppress(cl.Error):
             imported.release()
 
 
 def open_exported_memory(runtime: DeviceRuntime) -> ExportedMemory | None:
-    """Return the exported memory of a device; None if it cannot be had."""
+    """Return the exported memory of a device; None if the device does not support it."""
     importer = MemoryImporter(runtime.context, runtime.device, runtime.driver)
     kind, _, address = runtime.info.id.partition("/")
     if kind != "pci" or not importer.accepts(HandleType.OPAQUE):

@@ -15,12 +15,12 @@ from polyhal.backends.opencl.driver import Driver, ffi, pointer
 
 
 class HandleType(enum.Enum):
-    """How another driver names memory: the extension, and the property of a buffer that holds a file descriptor."""
+    """Kind of handle to another driver's memory: extension, and buffer property that holds the file descriptor."""
 
     OPAQUE = "cl_khr_external_memory_opaque_fd", 0x2060
-    """NVIDIA's own descriptors."""
+    """NVIDIA's proprietary descriptors."""
     DMA_BUF = "cl_khr_external_memory_dma_buf", 0x2067
-    """Descriptors of Linux, which drivers of several vendors know."""
+    """Linux DMA-BUF descriptors, which drivers of several vendors support."""
 
 
 class ImportedMemory:
@@ -34,10 +34,10 @@ class ImportedMemory:
         self._call(driver.acquire_external, "clEnqueueAcquireExternalMemObjectsKHR")
 
     def release(self) -> None:
-        """Give up the memory and this reference to the buffer, after the commands before.
+        """Release the memory and this reference to the buffer, after all earlier commands.
 
-        Memory that is acquired and never released makes clReleaseCommandQueue wait for ever: on NVIDIA's driver, the process
-        would not end.
+        If acquired memory is never released, clReleaseCommandQueue blocks indefinitely: on NVIDIA's driver the process
+        would hang at exit.
         """
         self._call(self._driver.release_external, "clEnqueueReleaseExternalMemObjectsKHR")
         self.buffer.release()
@@ -51,21 +51,21 @@ class ImportedMemory:
 
 
 class MemoryImporter:
-    """Makes buffers of one context over memory of another driver."""
+    """Creates buffers of one context over memory of another driver."""
 
     def __init__(self, context: cl.Context, device: cl.Device, driver: Driver) -> None:
         self._context = context
         self._device = device
         self._driver = driver
         self._keeps_descriptors: bool | None = None
-        """Whether this driver owns the descriptors that it has imported; None as long as that is not known."""
+        """Whether this driver owns (and closes) imported descriptors; None until `learn` has found out."""
 
     def accepts(self, kind: HandleType) -> bool:
-        """Return whether the device has the extension, and the loader its functions."""
+        """Return whether the device has the extension and the loader has its functions."""
         return kind.value[0] in self._device.extensions.split() and self._driver.create_buffer is not None
 
     def load(self, kind: HandleType, descriptor: int, nbytes: int, queue: cl.CommandQueue) -> ImportedMemory:
-        """Return all of the memory behind a file descriptor, which belongs to the importer from now on.
+        """Import all memory of a file descriptor. The importer takes ownership of the descriptor.
 
         Raises pyopencl.Error.
         """
@@ -86,10 +86,10 @@ class MemoryImporter:
             raise
 
     def learn(self, kind: HandleType, descriptor: int, nbytes: int, queue: cl.CommandQueue) -> None:
-        """Import and release some memory, to see that it works and whether this driver closes descriptors.
+        """Import and release some memory, to test that it works and whether this driver closes descriptors.
 
-        The specification leaves the latter open: closing one twice could close a file of the program, and not at all would
-        use them up. Raises pyopencl.Error.
+        The specification does not say who closes them: closing twice could close another file of the program, and not
+        closing would leak descriptors. Raises pyopencl.Error.
         """
         self._keeps_descriptors = None
         imported = self.load(kind, descriptor, nbytes, queue)

@@ -1,4 +1,4 @@
-"""How one OpenCL device copies from another: which ways there are between two devices, and which is taken."""
+"""Copies between OpenCL devices: possible paths between two devices, and the choice among them."""
 
 from __future__ import annotations
 
@@ -24,36 +24,37 @@ from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import CompletionEvent
 
 GEOMETRY = Geometry(channels=64, group=512, slot=128 << 10)
-"""Half the channels of collectives, since windows of each pair take memory."""
+"""Half the channels of collectives, because each pair's windows take memory."""
 _UNITS = (dtypes.uint64, dtypes.uint32, dtypes.uint16, dtypes.uint8)
 _opening = threading.Lock()
 
 Way = Callable[["PeerCopies", cl.Buffer, int, cl.Buffer, int, int], CompletionEvent]
-"""Copies from a peer: its buffer and offset, own buffer and offset, bytes."""
+"""Function that copies from a peer: peer's buffer and offset, own buffer and offset, bytes."""
 
 
 class PeerCopies:
-    """The copies of one device from its peers."""
+    """Copies of one device from its peers."""
 
     def __init__(self, runtime: DeviceRuntime, memory: OpenCLMemory) -> None:
         self.runtime = runtime
         self.memory = memory
         self._ways: weakref.WeakKeyDictionary[PeerCopies, Way | None] = weakref.WeakKeyDictionary()
         self.exchangers: dict[object, tuple[Exchanger | None, object]] = {}
-        """Those of groups that this device is the first of, None where there is none, each with what keeps its key alive."""
+        """Exchangers of groups whose first device is this one, None if exchanges fail, each with objects that keep its
+        key alive."""
         self._exportable: ExportedMemory | None = None
         self._opened = False
-        """Whether it was asked for."""
+        """Whether exported memory has been requested."""
         self._lock = threading.Lock()
 
     def accepts(self, peer: PeerCopies) -> bool:
-        """Return whether there is a way from `peer` to this device."""
+        """Return whether a path from `peer` to this device exists."""
         return self._way(peer) is not None
 
     def copy(
         self, peer: PeerCopies, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int
     ) -> CompletionEvent:
-        """Start a copy, as `SupportsPeerCopy` says. Raises the typed error of a driver that refuses."""
+        """Start a copy (see `SupportsPeerCopy`). Raises the typed error of a driver that refuses."""
         way = self._way(peer)
         assert way is not None
         try:
@@ -63,12 +64,13 @@ class PeerCopies:
             raise self.runtime.errors.translate(error, action) from error
 
     def exports(self) -> ExportedMemory | None:
-        """Return the device's exported memory, in which large allocations are made from now on; None if it has none."""
+        """Return the device's exported memory, and use it for all later large allocations; None if the device does not
+        support it."""
         self.memory.exported = self.exportable()
         return self.memory.exported
 
     def exportable(self) -> ExportedMemory | None:
-        """Return the device's exported memory, for some allocations only; None if it has none."""
+        """Return the device's exported memory, for individual allocations; None if the device does not support it."""
         with self._lock:
             if not self._opened:
                 self._opened = True
@@ -85,7 +87,7 @@ class PeerCopies:
                 return self._ways[peer]
 
     def _find_ways(self, peer: PeerCopies) -> None:
-        """Find the ways between two devices in both directions."""
+        """Find the paths between two devices in both directions."""
         if peer.runtime.context == self.runtime.context:
             self._ways[peer], peer._ways[self] = self._within_context, peer._within_context
         elif (windows := open_windows([self, peer], None, GEOMETRY.window_bytes(2))) is not None:
@@ -103,7 +105,7 @@ class PeerCopies:
         """Let the driver copy: its queues can wait for each other."""
         queue, source = self.runtime.queues.current(), peer.runtime.queues.current()
         if source is not queue:
-            _ = source.native  # what it waits for comes first
+            _ = source.native  # enqueue its pending waits first
             queue.wait_for(source.mark())
         event = cl.enqueue_copy(
             queue.native, dst, src, byte_count=nbytes, src_offset=src_offset, dst_offset=dst_offset
@@ -125,7 +127,7 @@ class PeerCopies:
         dst_offset: int,
         nbytes: int,
     ) -> CompletionEvent:
-        """Let kernels of both devices copy, of which that of the peer, member `sender`, writes to this one's window."""
+        """Copy by kernels on both devices; the peer's kernel, participant `sender`, writes to this device's window."""
         unit = next(u for u in _UNITS if not (src_offset | dst_offset | nbytes) % u.itemsize)
         size = nbytes // unit.itemsize
         spec = contiguous(unit, (size,))
@@ -144,7 +146,7 @@ class PeerCopies:
     def _from_mapped(
         self, peer: PeerCopies, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int
     ) -> CompletionEvent:
-        """Write to this device from the peer's own memory, which the host sees: one copy where the host's way takes two."""
+        """Write to this device directly from the peer's memory, mapped to the host: one copy instead of two."""
         source = peer.runtime.queue
         access: Any = cl.map_flags.READ
         with peer.runtime.waiting():

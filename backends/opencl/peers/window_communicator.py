@@ -1,4 +1,5 @@
-"""Collectives among OpenCL devices whose kernels write to each other's windows, of one process or of several on a machine."""
+"""Collectives among OpenCL devices whose kernels write to each other's windows, in one process or in several on a
+machine."""
 
 from __future__ import annotations
 
@@ -37,27 +38,27 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 GEOMETRY = Geometry(channels=128, group=512, slot=128 << 10)
-"""On two H200s the links are full then: half as many channels reach 0.8 of their bandwidth."""
+"""Saturates the links of two H200s: half as many channels reach 0.8 of their bandwidth."""
 _TRIAL_SECONDS = 20.0
 _FAST = 60e9
-"""Bytes per second of the bus from which on a device does nothing else while it takes part in a collective. A step of GPT-2 on
-two H100s takes 44.7 ms then, and 46.3 with collectives beside other work, whose kernels hold compute units and share memory
-with others. Links that reach less (PCIe) take so long that computing has to go on meanwhile."""
+"""Minimum bus bandwidth, in bytes per second, for which collectives run on the compute stream without overlap. A step
+of GPT-2 on two H100s takes 44.7 ms then, and 46.3 with overlapped collectives, whose kernels occupy compute units and
+share memory bandwidth. On slower links (PCIe) collectives take so long that they have to overlap with computation."""
 _MEASUREMENTS = 5
 _turn = threading.RLock()
-"""For all groups, because a device may be in several."""
+"""Lock for all groups, because a device may be in several."""
 _IN_LINE_BUCKET = 512 * 2**20
 _OPERATIONS = {Reduction.SUM: "sum", Reduction.MAX: "largest", Reduction.MIN: "smallest"}
 
 
 def exchange_of(collective: Collective, me: int, dtype: DType) -> Exchange:
-    """What member `me` does. Parts that are free to choose begin at multiples of 16 bytes."""
+    """Return the exchange of participant `me`. Parts without a prescribed start begin at multiples of 16 bytes."""
     members, total, root = range(collective.size), collective.total, collective.root
     counts = collective.counts
     parts = tuple(Range(s, n) for s, n in zip(collective.starts, counts, strict=True))
     operation = _OPERATIONS[collective.reduction]
     if dtype.kind == "bool" and operation == "sum":
-        operation = "largest"  # as NumPy adds booleans
+        operation = "largest"  # NumPy's sum of booleans is a logical or
     nothing = tuple(NOTHING for _ in members)
 
     def root_alone(size: int) -> tuple[Range, ...]:
@@ -85,14 +86,15 @@ def exchange_of(collective: Collective, me: int, dtype: DType) -> Exchange:
 
 
 class WindowCommunicator(Communicator):
-    """Collectives that the host only starts."""
+    """Collectives by kernels that the host only enqueues."""
 
     bucket_bytes = 100 * 2**20
-    """Fewer are started then: a step of GPT-2 on two H200s takes 44.5 ms where buckets of 25 MiB make it 48.2. In line, even
-    more are taken together, so that a large parameter of one device crosses a link while others cross it the other way."""
+    """Bytes per bucket of overlapped collectives: a step of GPT-2 on two H200s takes 44.5 ms, with buckets of 25 MiB
+    48.2. On the compute stream buckets are larger still, so that a large parameter of one device is sent while others
+    are received."""
 
     def __init__(self, devices: Sequence[Device], exchanger: Exchanger, processes: ProcessGroup | None = None) -> None:
-        """With `processes`, each has as many devices. Raises ValueError for a device named twice."""
+        """With `processes`, each has an equal number of devices. Raises ValueError for a repeated device."""
         super().__init__(devices, processes, [len(devices)] * (1 if processes is None else processes.size))
         self._exchanger = exchanger
         self.on_compute_stream = exchanger.is_fast
@@ -102,7 +104,8 @@ class WindowCommunicator(Communicator):
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
         """See `Communicator`."""
-        # A member that only gives or only gets has no use for the other memory.
+        # A participant that only sends or only receives passes its buffer for both roles; the kernel does not access
+        # the other.
         pairs = [(s or t, t or s) for s, t in zip(sources, targets, strict=True)]
         given = [s for s, _ in pairs if s is not None]
         got = [t for _, t in pairs if t is not None]
@@ -121,7 +124,7 @@ class WindowCommunicator(Communicator):
         return [exchange_of(collective, self.first + i, dtype) for i in range(len(self.devices))]
 
     def works(self) -> bool:
-        """Sum a small vector, and return whether the result is right and came in time, in all processes."""
+        """Sum a small vector, and return whether the result is right and in time, in all processes."""
         numbers = range(1, self.size + 1)
         spec = contiguous(dtypes.float32, (4 * self.size,))
         buffers = [d.pool.take(bucket(spec.nbytes)) for d in self.devices]
@@ -142,7 +145,8 @@ class WindowCommunicator(Communicator):
         return self._succeeds(build) and self._succeeds(add)
 
     def is_fast(self) -> bool:
-        """Whether exchanges take so little time, in all processes, that it is not worth while to compute beside them."""
+        """Return whether exchanges are so fast, in all processes, that overlapping them with computation is not
+        worthwhile."""
         spec = contiguous(dtypes.float32, (GEOMETRY.window_bytes(2) // 4,))
         buffers = [d.pool.take(bucket(spec.nbytes)) for d in self.devices]
         refs = [Ref(b.handle, spec, 0) for b in buffers]
@@ -160,7 +164,7 @@ class WindowCommunicator(Communicator):
         return self._succeeds(measure)
 
     def _succeeds(self, attempt: Callable[[], bool]) -> bool:
-        """Whether all processes succeed in what each attempts."""
+        """Return whether `attempt` succeeds in all processes."""
         try:
             done = attempt()
         except (cl.Error, PolyhalError):
@@ -171,16 +175,16 @@ class WindowCommunicator(Communicator):
 def open_window_communicator(
     devices: Sequence[Device], peers: Sequence[PeerCopies] | None, processes: ProcessGroup | None
 ) -> WindowCommunicator | None:
-    """Return a communicator among OpenCL devices, if all of them reach each other's memory; else None.
+    """Return a communicator among OpenCL devices, if all can access each other's memory; else None.
 
-    `peers` belong to the devices; None if not all are OpenCL's. With `processes`, all of them make this call. Raises
-    ProcessGroupError.
+    `peers` belong to the devices; None unless all are OpenCL's. With `processes`, every process must make this call.
+    Raises ProcessGroupError.
     """
     own = 0 if peers is None else len(peers)
     members = [own] if processes is None else members_of(processes, own)
     if peers is None or len(set(members)) > 1 or not 2 <= sum(members) <= MOST_MEMBERS:
         return None
-    # Groups of the same devices share their windows, which are never given back.
+    # Groups of the same devices share their windows, which are never freed.
     key, kept = (tuple(id(p.runtime) for p in peers), id(processes)), peers[0].exchangers
     known = key in kept
     if not (known if processes is None else all_agree(processes, known)):
@@ -192,7 +196,7 @@ def open_window_communicator(
 def _exchanger(
     devices: Sequence[Device], peers: Sequence[PeerCopies], processes: ProcessGroup | None, members: int
 ) -> Exchanger | None:
-    """What carries out exchanges among all members; None if it does not work."""
+    """Return the exchanger of all participants; None if it does not work."""
     windows = open_windows(peers, processes, GEOMETRY.window_bytes(members))
     if windows is None:
         return None
@@ -202,4 +206,4 @@ def _exchanger(
     if not communicator.works():
         return None
     exchanger.is_fast = communicator.is_fast()
-    return exchanger if communicator.works() else None  # members that gave up waiting do not wait any more
+    return exchanger if communicator.works() else None  # participants that timed out do not wait in later exchanges

@@ -1,4 +1,4 @@
-"""Windows: memory of each device that all devices of a group write to, in one process or in several of a machine."""
+"""Windows: memory of each device to which all devices of a group write, in one process or in several on a machine."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _DIGEST = 32
 """Bytes of a SHA-256."""
 
 Windows = list[list[cl.Buffer]]
-"""For each device of this process, the windows of all members, in order, as its context knows them."""
+"""For each device of this process, the buffers of all participants' windows in its context, in order."""
 
 
 class _Window(NamedTuple):
-    """The window of a device of this process."""
+    """Window of a device of this process."""
 
     buffer: cl.Buffer
     nbytes: int
     descriptor: int
-    """By which others find it."""
+    """File descriptor for importers."""
 
 
 def open_windows(devices: Sequence[PeerCopies], processes: ProcessGroup | None, nbytes: int) -> Windows | None:
-    """Make windows of `nbytes` for `devices`, filled with zeros, and let all members reach them.
+    """Allocate windows of `nbytes` for `devices`, filled with zeros, that all participants can access.
 
-    With `processes`, all of them make this call, with as many devices each. Returns None, on all of them, if there are none to
-    be had. Raises ProcessGroupError.
+    With `processes`, every process must make this call, with an equal number of devices. Returns None in all of them if
+    any window fails. Raises ProcessGroupError.
     """
     cards = [d.runtime.info.id for d in devices] if processes is None else _cards_of_all(devices, processes)
     if len(set(cards)) < len(cards):
-        return None  # kernels of two contexts of a card would wait for each other in turns
+        return None  # kernels in two contexts of one card are time-sliced: they would wait in turns
     exporters = [d.exportable() for d in devices]
     known = [e for e in exporters if e is not None]
     possible = len(known) == len(devices) and _reach_each_other(known)
@@ -63,7 +63,7 @@ def open_windows(devices: Sequence[PeerCopies], processes: ProcessGroup | None, 
 
 
 def _cards_of_all(devices: Sequence[PeerCopies], processes: ProcessGroup) -> list[str]:
-    """What the devices of all processes are. All make this call. Raises ProcessGroupError."""
+    """Return the identities of the devices of all processes. All must call it. Raises ProcessGroupError."""
     own = b"".join(hashlib.sha256(d.runtime.info.id.encode()).digest() for d in devices)
     all_ = np.empty(len(own) * processes.size, np.uint8)
     processes.all_gather(np.frombuffer(own, np.uint8), all_, [len(own)] * processes.size)
@@ -80,7 +80,7 @@ def _reach_each_other(exporters: Sequence[ExportedMemory]) -> bool:
 def _own_windows(
     devices: Sequence[PeerCopies], exporters: Sequence[ExportedMemory], nbytes: int
 ) -> list[_Window] | None:
-    """A window of each device, all of one size; None if there are none to be had."""
+    """Return a window of each device, all of one size; None if an allocation fails."""
     windows = []
     try:
         for device, exporter in zip(devices, exporters, strict=True):
@@ -105,9 +105,9 @@ def _close(descriptors: Iterable[int]) -> None:
 def _imported(
     exporters: Sequence[ExportedMemory], own: Sequence[_Window], others: Sequence[Sequence[int]] = ((),), rank: int = 0
 ) -> Windows | None:
-    """The windows of all members as each device of this process knows them; None if one cannot be imported.
+    """Return all participants' windows in the context of each device of this process; None if one cannot be imported.
 
-    `others` are the descriptors of the windows of each process, none for this one, `rank`. All descriptors are closed.
+    `others` has the windows' descriptors of each process, none at this process's `rank`. All descriptors are closed.
     """
     descriptors = [*others[:rank], [window.descriptor for window in own], *others[rank + 1 :]]
     try:

@@ -1,1 +1,1 @@
-"""Vendor profiles: defaults for the devices of one vendor and kind, a TOML file each, and their loader."""
+"""Vendor profiles: defaults for the devices of one vendor and kind, one TOML file each, and their loader."""

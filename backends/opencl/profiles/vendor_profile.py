@@ -1,15 +1,15 @@
-"""Vendor profiles: conservative defaults for devices that nobody has tuned, one TOML file per vendor and kind of device.
+"""Vendor profiles: conservative defaults for untuned devices, one TOML file per vendor and kind of device.
 
     [match]
     vendors = ["arm"]               # prefixes of words in the vendor's or platform's name, in lower case; absent: every vendor
     kinds = ["gpu"]                 # values of DeviceType
-    [features]                      # fields of `OpenCLFeatures` that the profile decides; the driver decides the others
-    group_size = 64
+    [features]                      # fields of `OpenCLFeatures` that the profile overrides; the driver reports the
+    others group_size = 64
     vector_width = 4
     local_memory_is_real = false
-    units_per_processor = 16        # compute units, as the driver counts them, that share local memory and run one group
-    [choices.NAME]                  # fields of the choice of the kernel family NAME (see `polyhal.hal.kernels.tuning`)
-    depth = 16
+    units_per_processor = 16        # compute units, as the driver counts them, that share local memory and run one
+    group [choices.NAME]                  # fields of the choice of the kernel family NAME (see
+    `polyhal.hal.kernels.tuning`) depth = 16
     [quirks]                        # workarounds to switch on or off (see `polyhal.backends.opencl.quirks`)
     builtin_prefetch = false
     [[architectures]]               # fields of `polyhal.backends.opencl.occupancy.Architecture`; the first that fits
@@ -17,7 +17,8 @@
     [[matrix_units]]                # fields of `polyhal.backends.opencl.matrix_units.MatrixUnit`, fastest first
     name = "mfma"
 
-A profile that names vendors takes precedence over one that does not. Its values are bounded by what the device can do.
+A profile that names vendors takes precedence over one that does not. Its values are limited by the device's
+capabilities.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class VendorProfile:
     matrix_units: tuple[MatrixUnit, ...] = ()
 
     def fits(self, vendor: str, platform: str, kind: DeviceType) -> bool:
-        """Return whether the profile is for a device. Names match at the start of a word: "arm" does not match "charm"."""
+        """Return whether the profile is for a device. Names match at the start of a word: "arm" does not match
+        "charm"."""
         text = f"{vendor} {platform}".lower()
         return kind in self.kinds and (
             not self.vendors or any(re.search(rf"\b{re.escape(v)}", text) for v in self.vendors)
@@ -80,7 +82,7 @@ def choose(profiles: Iterable[VendorProfile], vendor: str, platform: str, kind: 
 
 
 def parse(name: str, text: str) -> VendorProfile:
-    """Parse a profile from TOML. Raises ValueError that names every entry that cannot be used."""
+    """Parse a profile from TOML. Raises ValueError with the names of all invalid entries."""
     try:
         data = toml.parse(text)
         match, features, choices = data.pop("match"), data.pop("features", {}), data.pop("choices", {})
