@@ -28,7 +28,7 @@ _IDS = [f"{f.info.selector}-{f.platform.split('(')[0].split()[0].lower()}" for f
 
 _POCL = [found for found, name in zip(_FOUND, _IDS, strict=True) if "portable" in name]
 _SHARES = [1 if found in _POCL else 24 for found in _FOUND]
-"""PoCL takes eight times as long as other drivers to compile a kernel."""
+"""Weights of the devices: PoCL takes eight times as long as other drivers to compile a kernel."""
 _FOR_GPUS = ("_gpu.py", "_conv_tiles.py", "_conv_wgmma.py")
 
 
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _keep_few(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the tests of kernels for GPUs, let PoCL run one in eight: it never uses these kernels."""
+    """Let PoCL run one in eight of the tests of GPU kernels: it never uses these kernels."""
     kept, dropped = [], []
     for item in items:
         spec = getattr(item, "callspec", None)
@@ -59,15 +59,15 @@ def found(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
 def any_device() -> discovery.OpenCLDevice:
     """Return the device whose driver compiles fastest."""
     if not _FOUND:
-        pytest.skip("there is no OpenCL device")
+        pytest.skip("no OpenCL device is available")
     return next((found for found in _FOUND if found not in _POCL), _FOUND[0])
 
 
 @pytest.fixture(params=_POCL, ids=["pocl" for _ in _POCL], scope="session")
 def pocl(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
-    """PoCL, for kernels of two devices that wait for each other.
+    """Return PoCL's device, for kernels of two devices that wait for each other.
 
-    Threads of Intel's runtime take up other kernels while they wait for their own, and may never end.
+    Threads of Intel's runtime start other kernels while they wait for their own, which may deadlock.
     """
     return request.param  # type: ignore[no-any-return]
 

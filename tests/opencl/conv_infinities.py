@@ -1,4 +1,5 @@
-"""Input gradients of convolutions with an infinite and a NaN element, which belong to the pixels under their windows alone."""
+"""Input gradients of convolutions with an infinite and a NaN element, which may only affect the pixels under their
+windows."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from polyhal.hal.ops.nn.window_shape import output_length
 def check_infinities(
     device: Any, rng: Any, x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, Any], dtype: Any
 ) -> None:
-    """Compare with the reference where no window is, by the gradient of 1 at those elements where one is."""
+    """Compare with the reference outside the elements' windows, which the gradient of 1 at these elements locates."""
     axes = zip(x[2:], weight[2:], params["stride"], params["padding"], params["dilation"], strict=True)
     result = (x[0], weight[0], *(output_length(*a) for a in axes))
     slope, kernel = rng.uniform(-1, 1, result), rng.uniform(0.5, 1, weight)

@@ -1,6 +1,6 @@
-"""Devices with matrix units that are not there: Intel's runtime for processors, told to emulate vendors' built-in functions.
+"""Emulated devices with matrix units: Intel's CPU runtime with emulations of vendors' built-in functions.
 
-A plug-in, `emulated:UNIT` or `emulated:UNIT,WRONG` (see unit_emulation.h), so that other processes can open them, too.
+A plug-in, `emulated:UNIT` or `emulated:UNIT,WRONG` (see unit_emulation.h), so that other processes can open them too.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NAME = "emulated"
 _PROLOGUE = Path(__file__).with_name("unit_emulation.h")
 _SHIPPED = [u for profile in vendor_profile.shipped() for u in profile.matrix_units]
 UNITS = {f"{u.name}{u.lanes}": u for u in _SHIPPED if u.name != "mfma" or len(u.dtypes) == 2}
-"""By name and width of waves."""
+"""Units by name and width of waves."""
 
 
 def host() -> discovery.OpenCLDevice | None:
-    """The device that emulates: it must have sub-groups of any size. None if it is not here."""
+    """Return the emulating device, which must support sub-groups of any size; None if it is not installed."""
     try:
         found = discovery.devices()
     except (ImportError, RuntimeError):
@@ -36,7 +36,7 @@ def host() -> discovery.OpenCLDevice | None:
 
 
 class EmulatedBackend(OpenCLBackend):
-    """The processor, taken for a GPU with one matrix unit."""
+    """The CPU device, treated as a GPU with one matrix unit."""
 
     def __init__(self, unit: str, wrong: int = 0, compute_units: int = 2) -> None:
         found = host()
@@ -84,7 +84,7 @@ def polyhal_backends() -> list[BackendSpec]:
 
 
 def install(folder: Path) -> str:
-    """Put the plug-in into a folder, as pip leaves it. Returns the value of PYTHONPATH that makes it known."""
+    """Install the plug-in in a folder, in pip's layout. Returns the value of PYTHONPATH that registers it."""
     meta = folder / f"{NAME}-1.0.dist-info"
     meta.mkdir(parents=True)
     (meta / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 1.0\n")

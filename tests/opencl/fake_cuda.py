@@ -1,5 +1,6 @@
 # ruff: noqa: N802 - the names are those of the library
-"""NVIDIA's driver library in Python: device memory is shared memory of the host, which other drivers find by descriptors."""
+"""NVIDIA's driver library in Python: device memory is shared host memory, which other drivers import by file
+descriptor."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ class FakeCuda:
         self.refused: dict[str, int] = {}
         self.calls: list[str] = []
         self.live: dict[int, int] = {}
-        """Size of each allocation."""
+        """Sizes of live allocations by handle."""
         self._objects: dict[int, Any] = {}
         self._numbers = itertools.count(0x1000)
         self._ranges: dict[int, list[Any]] = {}
-        """By address: size, users."""
+        """Size and users of mapped ranges by address."""
         self._keep: list[Any] = []
         self._current = threading.local()
 

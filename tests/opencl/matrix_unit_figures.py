@@ -1,6 +1,6 @@
-"""What vendors' compilers make of products on matrix units: python tests/opencl/matrix_unit_figures.py
+"""Vendors' compilers' figures for products on matrix units: python tests/opencl/matrix_unit_figures.py
 
-Writes matrix_unit_figures.json beside this file. AMD's clang and Intel's ocloc must be installed.
+Writes matrix_unit_figures.json next to this file. AMD's clang and Intel's ocloc must be installed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from polyhal.nn import functional as F
 PATH = Path(__file__).with_suffix(".json")
 DEVICES = ("vega20", "rx6800", "rx7900", "rx9070", "mi250", "a770", "lunarlake")
 _STAND_INS = {"lunarlake": OfflineCompiler("ocloc", ("-device", "pvc", "-internal_options", "-cl-intel-allow-zebin"))}
-"""Where the compilers of Debian 12 do not know the device: one whose matrix engines have the same shape."""
+"""Substitutes for devices that Debian 12's compilers do not support: devices with matrix engines of equal shape."""
 _PRODUCTS = ((4096, 4096, 4096), (512, 256, 128), (64, 128, 8192), (1000, 777, 333))
 _SHAPE = ("DTYPE", "UNIT", "LANES", "TILE_ROWS", "TILE_COLUMNS", "SPLIT_K")
 _MOST = ("group", "registers", "spilled_registers", "private_bytes", "local_bytes")
@@ -27,7 +27,7 @@ _LEAST = ("waves", "lanes", "matrix_instructions")
 
 
 def figures(key: str) -> dict[str, dict[str, int]]:
-    """The worst figures of each tile of each unit of a device, over the layouts of operands."""
+    """Return the worst figures of each tile of each unit of a device, over the layouts of operands."""
     found = description.load(key)
     worst: dict[str, dict[str, int]] = {}
     for unit in OpenCLDescribedBackend(found, units=True).features.matrix_units:

@@ -1,7 +1,9 @@
-"""What vendors' compilers make of products, convolutions and attention of usual sizes: python tests/opencl/occupancy_figures.py
+"""Vendors' compilers' figures for products, convolutions and attention of usual sizes: python
+tests/opencl/occupancy_figures.py
 
-Writes occupancy_figures.json beside this file, and the table of docs/kernels.md, which compares it with occupancy_before.json:
-the worst of each kernel when tiles were chosen as for NVIDIA's GPUs. AMD's clang and Intel's ocloc must be installed.
+Writes occupancy_figures.json next to this file, and the table of docs/kernels.md, which compares it with
+occupancy_before.json: the worst figures of each kernel with tiles chosen as for NVIDIA's GPUs. AMD's clang and Intel's
+ocloc must be installed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _COLUMNS = {
     "rx480": "RX 480: waves of 10", "rx6800": "RX 6800: waves of 16", "uhd630": "UHD 630: lanes", "a770": "Arc A770: lanes"
 }  # fmt: skip
 DEVICES = ("rx480", "rx6800", "uhd630", "a770")
-"""One of each architecture that the installed compilers know: GCN, RDNA, Gen9, Xe."""
+"""One device of each architecture that the installed compilers support: GCN, RDNA, Gen9, Xe."""
 FILES = (
     "gemm/tiles", "gemm/sliced_k", "conv/implicit_gemm", "conv/implicit_gemm_weight_grad", "attention/tiles",
     "attention/tiles_grad", "attention/sliced_tiles_grad", "attention/decode",
@@ -34,7 +36,7 @@ _SHAPE = (
     "DTYPE", "QUAD_ROWS", "QUAD_COLUMNS", "ROWS", "COLUMNS", "ROW_BLOCKS", "ITEM_WIDTH", "DEPTH", "TERMS", "ITEM_ROWS",
     "ITEM_COLUMNS", "FEATURES", "SLICE", "ROWS_ARE_KEYS", "FEATURE_LANES", "KEY_VECTORS",
 )  # fmt: skip
-"""Definitions that tell tiles apart. Of programs that agree in them the worst figures are kept."""
+"""Definitions that identify a tile. The worst figures of programs with equal values are kept."""
 _MOST = ("group", "registers", "spilled_registers", "private_bytes", "local_bytes")
 _LEAST = ("waves", "lanes")
 _PRODUCTS = ((1024, 1024, 1024), (4096, 4096, 4096), (64, 4096, 1024), (4096, 64, 1024), (256, 256, 256), (2048, 512, 512))
@@ -47,11 +49,12 @@ _CONVOLUTIONS = (
 
 _HEADS = (32, 64, 128)
 _LARGEST_HEAD = 256
-"""Features that decoding takes."""
+"""Maximum features that decoding supports."""
 
 
 def lowered(key: str) -> OpenCLDescribedBackend:
-    """A described device that was asked for products, convolutions and attention of usual sizes, and their gradients."""
+    """Return a described device after launches of products, convolutions, attention of usual sizes, and their
+    gradients."""
     backend = OpenCLDescribedBackend(description.load(key))
     device = Device.opened(f"described:{key}", backend)
     for dtype in ("float32", "float16"):
@@ -84,7 +87,7 @@ def _attention(device: Device, dtype: str) -> Iterator[Any]:
 
 
 def _decoding(device: Device, dtype: str) -> None:
-    """Make attention of one query, and of four, as in generation."""
+    """Run attention with one query and with four, as in text generation."""
     with polyhal.no_grad():
         for head in (*_HEADS, _LARGEST_HEAD):
             keys = _operand(device, dtype, 2, 4, 512, head)
@@ -93,7 +96,7 @@ def _decoding(device: Device, dtype: str) -> None:
 
 
 def figures(key: str) -> dict[str, dict[str, int]]:
-    """The worst figures of each kernel and tile on a device."""
+    """Return the worst figures of each kernel and tile on a device."""
     backend = lowered(key)
     worst: dict[str, dict[str, int]] = {}
     for file in FILES:
@@ -108,11 +111,11 @@ def figures(key: str) -> dict[str, dict[str, int]]:
 
 
 def page() -> str:
-    """docs/kernels.md with a table of the figures in the files."""
+    """Return docs/kernels.md with a table of the figures in the files."""
     before, now = (json.loads(path.read_text(encoding="utf-8")) for path in (BEFORE, PATH))
     lines = [f"| kernel | {' | '.join(_COLUMNS.values())} |", f"|---|{'---|' * len(_COLUMNS)}"]
     for file in FILES:
-        # Slices replaced whole heads.
+        # Sliced tiles replaced tiles of whole heads.
         old = file.replace("sliced_tiles", "tiles")
         cells = (f"{_worst(before[k], old)} → {_worst(now[k], file)}" for k in _COLUMNS)
         lines.append(f"| `{file}` | {' | '.join(cells)} |")
@@ -122,7 +125,7 @@ def page() -> str:
 
 
 def _worst(kernels: dict[str, dict[str, int]], file: str) -> str:
-    """The fewest waves or lanes of any tile of a kernel, and the most spills."""
+    """Return the fewest waves or lanes over a kernel's tiles, and the most spills."""
     found = [figures for name, figures in kernels.items() if name.split()[0] == file]
     if not found:
         return "–"

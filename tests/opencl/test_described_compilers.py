@@ -1,4 +1,4 @@
-"""Offline compilers: what is read of their output, and what is said where one is missing or refuses a program.
+"""Offline compilers: parsing of their output, and errors if one is missing or refuses a program.
 
 The compilers here are scripts that print what clang 19 and ocloc 22.43 printed for kernels of this project.
 """
@@ -63,7 +63,7 @@ SPILLED = "warning: kernel rowwise_softmax  compiled SIMD16 allocated 128 regs a
 
 
 def elf(section: str, content: bytes) -> bytes:
-    """A 64-bit ELF file with that section, and one for names."""
+    """Return a 64-bit ELF file with that section and a section for names."""
     names = b"\0.names\0" + section.encode() + b"\0"
     at = 64 + len(names) + len(content)
     headers = [(0,) * 10, (1, 3, 0, 0, 64, len(names), 0, 0, 1, 0), (8, 1, 0, 0, 64 + len(names), len(content), 0, 0, 1, 0)]
@@ -73,7 +73,7 @@ def elf(section: str, content: bytes) -> bytes:
 
 @pytest.fixture
 def softmax(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A described device that has been asked for softmax, with compilers that are scripts in `tmp_path`."""
+    """Return a described device that has launched softmax, with scripts in `tmp_path` as compilers."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
 
@@ -86,7 +86,7 @@ def softmax(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def script(path: Path, code: str) -> None:
-    """A program that notes its arguments, then does `code`."""
+    """Write a program that logs its arguments, then runs `code`."""
     note = f"open({str(path)!r} + '.log', 'a').write(' '.join(sys.argv) + chr(10))"
     path.write_text(f"#!{sys.executable}\nimport sys\n{note}\n{code}")
     path.chmod(0o755)
@@ -109,7 +109,7 @@ def test_figures_of_clang(softmax: Any, tmp_path: Path) -> None:
 
 
 def test_instructions_of_matrix_units_are_counted(softmax: Any, tmp_path: Path) -> None:
-    """One line of assembly may hold two; other kernels have no such figure."""
+    """A line of assembly may contain two; kernels without matrix instructions lack the figure."""
     body = "\nrowwise_softmax:\n\tv_wmma_f32_16x16x16_f16 v[0:7]\n\tv_dual_dot2acc_f32_f16 v1 :: v_dual_dot2acc_f32_f16 v2\n"
     script(tmp_path / "clang-17", f"sys.stdin.read(); print({body + ASSEMBLY!r})")
     assert {row["matrix_instructions"] for row in softmax("rx6800").kernels.statistics(FILE)} == {3}
@@ -121,7 +121,7 @@ def test_instructions_of_matrix_units_are_counted(softmax: Any, tmp_path: Path) 
         assert {row.get("matrix_instructions") for row in softmax("a770").kernels.statistics(FILE)} == expected
 
 
-@pytest.mark.parametrize("private", ["private_space", "single_space"])  # Gen9 has one space for all that a thread keeps
+@pytest.mark.parametrize("private", ["private_space", "single_space"])  # Gen9 has a single space for all memory of a thread
 def test_figures_of_ocloc(softmax: Any, tmp_path: Path, private: str) -> None:
     binary = base64.b64encode(elf(".ze_info", INFO.replace("private_space", private).encode())).decode()
     script(
@@ -144,7 +144,7 @@ def test_a_missing_compiler_is_named_with_its_package(softmax: Any, key: str, to
         softmax(key).kernels.statistics(FILE)
 
 
-def test_devices_without_a_compiler_say_so(softmax: Any) -> None:
+def test_a_device_without_an_offline_compiler_is_an_error(softmax: Any) -> None:
     with pytest.raises(BackendError, match="no compiler makes code for this device"):
         softmax("m1").kernels.statistics(FILE)
 
@@ -157,7 +157,7 @@ def test_devices_without_a_compiler_say_so(softmax: Any) -> None:
         ("a770", "ocloc", "print('made nothing')", "no ELF file was made\nmade nothing"),
     ],
 )
-def test_a_refusal_shows_what_the_compiler_says(
+def test_a_refusal_shows_the_compilers_message(
     softmax: Any, tmp_path: Path, key: str, tool: str, code: str, said: str
 ) -> None:
     script(tmp_path / tool, code)

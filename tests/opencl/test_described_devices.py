@@ -1,4 +1,4 @@
-"""Described devices: what they say of themselves, their limits, and that all ops and training steps lower for each."""
+"""Described devices: their features and limits, and lowering of all ops and training steps for each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KEYS = description.known()
 TEXT = (Path(description.__file__).parents[1] / "devices" / "rx480.toml").read_text(encoding="utf-8")
 
 EXPECTED = {
-    # profile, kind, whether float64 and half are there: what these products are known for
+    # profile, kind, support of float64 and half, as documented for these products
     "rx480": ("amd", DeviceType.GPU, True, True),
     "vega20": ("amd", DeviceType.GPU, True, True),
     "rx6800": ("amd", DeviceType.GPU, True, True),
@@ -58,18 +58,19 @@ EXPECTED = {
 }
 ACTIVE = ActiveText(SourceFolder("polyhal.shaders.opencl").read)
 WAVES = {"rx480": 64, "vega20": 64, "mi250": 64, "rx6800": 32, "rx7900": 32, "rx9070": 32, "malig78": 16, "m1": 1, "bare12": 1}
-"""Lanes that work in step, where hardware has one width; drivers of OpenCL 1.2 do not tell."""
+"""Wave sizes of hardware with a single width; drivers of OpenCL 1.2 do not report it."""
 TRAINING = tuple(name for name in WORKLOADS if name != "used")
 
 
 def opened(key: str) -> tuple[Device, OpenCLDescribedBackend]:
-    """A described device of this test's own."""
+    """Open a new described device."""
     backend = OpenCLDescribedBackend(description.load(key))
     return Device.opened(f"described:{key}", backend), backend
 
 
 class OnceDefined(dict[str, Macro]):
-    """The macros of a program, none of which gets another meaning: compilers warn of that, and builds hide warnings."""
+    """The macros of a program; redefinition with another value is an error: compilers warn of it, and builds hide
+    warnings."""
 
     def __setitem__(self, name: str, macro: Macro) -> None:
         assert self.get(name, macro) == macro
@@ -78,14 +79,16 @@ class OnceDefined(dict[str, Macro]):
 
 @functools.cache
 def check_macros(file: str, definitions: tuple[tuple[str, Any], ...]) -> None:
-    """That each macro has one meaning."""
+    """Check that no macro is redefined with another value."""
     bodies = {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in definitions}
     assert list(ACTIVE._walk(file, OnceDefined({name: Macro(name, None, body) for name, body in bodies.items()})))
 
 
 def check_launches(backend: OpenCLDescribedBackend) -> None:
-    """What no device of another vendor, or of these limits, could run. That limits hold is checked again: lowering must not
-    have caught the error."""
+    """Check that launches have no NVIDIA-only features and respect the device's limits.
+
+    The limits are checked a second time, because lowering must not swallow an error.
+   """
     device = backend.description.device
     for launch in backend.kernels.launches:
         assert not list(launch.violations(device)), launch.kernel
@@ -111,7 +114,7 @@ def test_descriptions_are_consistent(key: str) -> None:
     assert unusable.examine(device.platform, device) is None
     assert described.sources
     assert list(described.estimated) == sorted(set(described.estimated))
-    # The least that the full profile allows: OpenCL 1.2, table 4.3.
+    # Minima of the full profile: OpenCL 1.2, table 4.3.
     assert device.max_parameter_size >= 1024
     assert device.local_mem_size >= 32 << 10
     assert device.global_mem_size >= device.max_mem_alloc_size >= 128 << 20
@@ -132,7 +135,7 @@ def test_descriptions_are_consistent(key: str) -> None:
         ("title =", "TOMLDecodeError"),
     ],
 )
-def test_descriptions_that_cannot_be_used_say_why(wrong: str, named: str) -> None:
+def test_an_invalid_description_is_an_error_with_the_reason(wrong: str, named: str) -> None:
     with pytest.raises(ValueError, match=re.escape(named)):
         description.parse("wrong", wrong)
 
@@ -170,15 +173,16 @@ def test_a_launch_beyond_the_limits_is_refused() -> None:
         assert any(expected in v for v in found), expected
     axes = replace(small.device, max_work_item_sizes=(64, 1, 1))
     assert any("per axis" in v for launch in launches.kernels.launches for v in launch.violations(axes))
-    # A device whose own answers disagree: the lowering goes by the size of groups, the launch by that of arguments.
+    # A device with contradictory answers: lowering uses the maximum group size, the launch the maximum size of
+    # arguments.
     backend = OpenCLDescribedBackend(replace(small, device=replace(small.device, max_parameter_size=16)))
     with pytest.raises(KernelBuildError, match="bytes of arguments, where the device takes 16"):
         polyhal.zeros((4,), device=Device.opened("described:rx480", backend))
-    # Another kernel may take its place, so tests of limits must see it all the same.
+    # A fallback kernel may replace it, but tests of limits must see it nevertheless.
     assert any("arguments, where" in v for noted in backend.kernels.launches for v in noted.violations(backend.runtime.device))
 
 
-def test_values_are_zeros_and_a_warning_says_so_once() -> None:
+def test_values_are_zeros_with_one_warning() -> None:
     device, backend = opened("a770")
     x = polyhal.tensor(np.ones(3, np.float32), device=device)
     with pytest.warns(UserWarning, match="only described and computes nothing.*Arc A770"):

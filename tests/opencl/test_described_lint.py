@@ -1,6 +1,6 @@
-"""Programs of described devices, as compilers see them that are stricter than drivers: clang without extensions, and SPIR-V.
+"""Programs of described devices under stricter compilers than drivers: clang without extensions, and SPIR-V.
 
-Of each kernel file one program; `make vendors` takes every program, and asks the compilers of vendors, too.
+One program of each kernel file; `make vendors` compiles every program, also with vendors' compilers.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ ALL = bool(os.environ.get("POLYHAL_TEST_ALL"))
 BARE, SUBGROUPS = "bare12", "irisxe"
 KEYS = description.known() if ALL else [BARE, SUBGROUPS]
 WITH_COMPILERS = ("rx480", "vega20", "rx6800", "uhd630", "irisxe", "a770")
-"""Those that the compilers of Debian 12 know."""
+"""Devices that Debian 12's compilers support."""
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
 UNUSED = ["function", "parameter", "variable", "but-set-variable"]
-"""What one variant of a kernel declares and only another one reads."""
+"""Kinds of declarations that only some variants of a kernel use."""
 CONSTANT = ["-Wno-constant-logical-operand", "-Wno-ignored-pragmas"]
-"""Conditions that a definition decides; extensions that need no pragma, as clang says."""
+"""Warnings about conditions that a definition decides, and about pragmas of extensions that clang does not need."""
 
 
 def tool(name: str) -> str:
-    """A program, or its newest version, such as clang-19. Skips the test without it, unless all of them must run."""
+    """Return a program, or its newest version, such as clang-19. Skips the test without it, unless all tests must
+    run."""
     versions = sorted(
         (f.name for path in os.get_exec_path() for f in Path(path).glob(f"{name}-*") if re.fullmatch(rf"{name}-\d+", f.name)),
         key=lambda n: -int(n.rpartition("-")[2]),
@@ -53,7 +54,7 @@ def tool(name: str) -> str:
 
 
 def programs(key: str) -> tuple[list[NotedLaunch], str]:
-    """Programs that the samples of ops need on a device, and clang's option for the extensions that it has."""
+    """Return the programs that the samples of ops need on a device, and clang's option for the device's extensions."""
     backend = OpenCLDescribedBackend(description.load(key))
     device = Device.opened(f"described:{key}", backend)
     for op in OPS:
@@ -63,12 +64,12 @@ def programs(key: str) -> tuple[list[NotedLaunch], str]:
         found.setdefault((launch.text if ALL else launch.file, launch.options), launch)
     names = [n for n in backend.description.device.extensions.split() if n.startswith("cl_khr") and "image" not in n]
     if "cl_khr_fp64" in names:
-        names.append("__opencl_c_fp64")  # the same since OpenCL C 3.0, where clang wants both or none
+        names.append("__opencl_c_fp64")  # OpenCL C 3.0's name of the extension: clang requires both or none
     return list(found.values()), ",".join(["-cl-ext=-all", *(f"+{n}" for n in names)])
 
 
 def run(*command: str, text: str | bytes = "") -> bytes:
-    """What a program writes to standard output. Raises AssertionError, with its messages, if it fails."""
+    """Return the standard output of a program. Raises AssertionError with its messages if it fails."""
     given = text.encode() if isinstance(text, str) else text
     done = subprocess.run(command, input=given, capture_output=True, timeout=300, check=False)
     assert not done.returncode, (done.stderr + done.stdout).decode(errors="replace")[-2000:]
@@ -76,7 +77,7 @@ def run(*command: str, text: str | bytes = "") -> bytes:
 
 
 def problems(launches: list[NotedLaunch], check: object) -> Iterator[str]:
-    """The problem of each program that a check refuses."""
+    """Return the problem of each program that a check refuses."""
 
     def one(launch: NotedLaunch) -> str:
         try:
@@ -90,7 +91,7 @@ def problems(launches: list[NotedLaunch], check: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_clang_has_nothing_to_say(key: str) -> None:
+def test_clang_accepts_programs_without_warnings(key: str) -> None:
     clang = tool("clang")
     launches, extensions = programs(key)
     options = [*STRICT, *(f"-Wno-unused-{what}" for what in UNUSED), *CONSTANT]
@@ -106,7 +107,7 @@ def test_clang_has_nothing_to_say(key: str) -> None:
     assert list(problems(launches, check)) == []
 
 
-def test_what_is_not_strict_is_found() -> None:
+def test_extensions_and_warnings_are_found() -> None:
     clang = tool("clang")
     _, extensions = programs(BARE)
     for text in ("kernel void k(global double *x) { *x *= 2; }", "kernel void k(global int *x) { *x == 1; }"):
@@ -120,7 +121,7 @@ def test_what_is_not_strict_is_found() -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_programs_are_valid_spirv(key: str, tmp_path: Path) -> None:
     translate, validate = tool("llvm-spirv"), tool("spirv-val")
-    # LLVM's bitcode is read by tools of the same version.
+    # Only tools of the same version read LLVM's bitcode.
     clang = translate.replace("llvm-spirv", "clang")
     if not shutil.which(clang):
         clang = tool("clang")
@@ -128,7 +129,7 @@ def test_programs_are_valid_spirv(key: str, tmp_path: Path) -> None:
     places = {launch: tmp_path / f"{n}.spv" for n, launch in enumerate(launches)}
 
     def check(launch: NotedLaunch) -> None:
-        # As drivers translate: what optimizations make of a program, SPIR-V may have no words for.
+        # Without optimizations, as in drivers: SPIR-V cannot express some optimized programs.
         made = run(
             clang, "-x", "cl", *launch.options, "--target=spir64-unknown-unknown", "-Xclang", "-finclude-default-header", "-O1",
             "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "-o", "-", "-", text=launch.text,

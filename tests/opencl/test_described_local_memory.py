@@ -1,4 +1,4 @@
-"""Local memory that kernels declare, read from their programs: by hand, and as clang counts it."""
+"""Local memory that kernels declare, parsed from their programs, against manual counts and clang's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __kernel void third(__global float *x) {}
 
 
 def declared(text: str, kernel: str) -> int:
-    """The local memory that a kernel of a program declares."""
+    """Return the local memory that a kernel of a program declares."""
     return declared_local_memory(ActiveText(lambda _: text).pieces("program", {}), kernel)
 
 
@@ -68,7 +68,7 @@ def test_clang_counts_the_same() -> None:
 
 
 def _as_clang_counts(text: str, kernel: str) -> int:
-    """The size of the kernel's local memory in code for a GPU. Clang would also move private arrays there, to save time."""
+    """Return the kernel's local memory in clang's code for a GPU. Clang's promotion of private arrays is disabled."""
     assert CLANG is not None
     command = [
         CLANG, "-x", "cl", "-cl-std=CL1.2", "-w", "--target=amdgcn-amd-amdhsa", "-mcpu=gfx906", "-nogpulib", "-O1",

@@ -1,4 +1,4 @@
-"""Kernels that get numbers, and structs by value, from the host: at once, recorded, and recorded with numbers that change."""
+"""Kernels with numbers and structs by value as arguments: eager, recorded, and recorded with changing numbers."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def test_structs_arrive_as_the_host_fills_them(device: Any) -> None:
 
 
 @pytest.mark.parametrize("wanted", [36, 40])
-def test_a_struct_has_the_size_that_the_driver_takes(wanted: int, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mesa before 23.2 forgets the padding at its end, and refuses the C type's size; later ones refuse the shorter one."""
+def test_a_struct_has_the_size_that_the_driver_accepts(wanted: int, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mesa before 23.2 omits the tail padding and refuses the C type's size; later versions refuse the shorter size."""
     layout = KernelSignatures({"f.cl": _TEXT}.__getitem__).of("f.cl", "f", {}).structs["geometry"]
     assert layout.itemsize == 40
 

@@ -1,4 +1,4 @@
-"""Signatures of kernels, as they are read from source, and the arguments that are checked against them."""
+"""Kernel signatures parsed from source, and checks of arguments against them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ __kernel void f(__global const float *restrict x, const ulong x_offset, volatile
 
 
 def test_types_resolve_through_typedefs_and_macros() -> None:
-    """CUDA's kernels name their types so."""
+    """The style of CUDA's kernels."""
     text = """
 typedef long long int64;
 typedef unsigned int uint32;

@@ -1,7 +1,8 @@
-"""Matrix units that nobody has run here: which devices have them, what emulated ones compute, and how they are certified.
+"""Matrix units without local hardware: devices that have them, results of emulated ones, and certification.
 
-The emulation (unit_emulation.h) is Intel's runtime for processors with the vendors' built-in functions in OpenCL C, so the
-kernel and the layouts of its fragments run. matrix_unit_figures.json is what the vendors' compilers make of the kernel.
+The emulation (unit_emulation.h) is Intel's CPU runtime with the vendors' built-in functions in OpenCL C, so the
+kernel and the layouts of its fragments run. matrix_unit_figures.json has the vendors' compilers' figures for the
+kernel.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ emulated = pytest.mark.skipif(emulated_units.host() is None, reason="needs Intel
 
 
 def opened(unit: str, wrong: int = 0, **facts: Any) -> Device:
-    """A device whose products use an emulated unit."""
+    """Open a device whose products use an emulated unit."""
     return Device.opened(f"emulated:{unit},{wrong}", emulated_units.EmulatedBackend(unit, wrong, **facts))
 
 
@@ -54,13 +55,14 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Other processes know the emulated devices, and certificates are kept for this test only."""
+    """Register the emulated devices in other processes, and keep certificates for this test only."""
     paths = [emulated_units.install(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in paths if p))
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
 
 
-# --- which devices have which --------------------------------------------------------------------------------------------
+# --- units of devices
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_a_processor_and_a_device_without_half_have_none() -> None:
     [("lanes", None), ("rooms", "3"), ("large", "[128, 100, 64, 32]"), ("small", "[64, 64, 0, 32]"), ("devices", "[]"),
      ("dtypes", "['float15']")],
 )  # fmt: skip
-def test_a_unit_that_makes_no_sense_is_refused(field: str, value: str | None) -> None:
+def test_an_invalid_unit_is_refused(field: str, value: str | None) -> None:
     given: dict[str, str | None] = {
         "name": "'mine'", "description": "''", "source": "''", "lanes": "32", "dtypes": "['float16']", "devices": "['x']",
         "large": "[128, 128, 64, 32]", "small": "[64, 64, 32, 32]",
@@ -113,11 +115,13 @@ def _amd() -> Any:
     return next(p for p in vendor_profile.shipped() if p.name == "amd").matrix_units
 
 
-# --- what they compute ---------------------------------------------------------------------------------------------------
+# --- emulated products
+# ---------------------------------------------------------------------------------------------------
 
 
 def product(harness: Harness, m: int, n: int, k: int, dtype: Any, rng: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A product with sums of float32, and the exact one of whole numbers, which no order of summation rounds."""
+    """Return a product with float32 sums, and the exact product of whole numbers, which no order of summation
+    rounds."""
     x, y = (rng.integers(-8, 9, s).astype(dtype) for s in ((m, k), (k, n)))
     refs = [harness.upload(x), harness.upload(y)]
     result = harness.run("matmul", refs, dtypes.float32, (m, n), out_dtype=dtypes.float32, precision="highest")
@@ -148,7 +152,7 @@ def test_a_unit_with_another_layout_is_not_certified(unit: str, wrong: int) -> N
 @emulated
 @pytest.mark.usefixtures("forced")
 def test_a_unit_whose_kernel_the_driver_refuses_is_not_certified() -> None:
-    """Another kernel would take its place, and compute correctly."""
+    """Otherwise a fallback kernel would compute correct results."""
     device = opened("dot232")
     text = device.backend.runtime.programs.text
     device.backend.runtime.programs.text = lambda *args: text(*args).replace("#define __builtin_amdgcn_fdot2", "#define other")
@@ -158,7 +162,7 @@ def test_a_unit_whose_kernel_the_driver_refuses_is_not_certified() -> None:
 
 
 def test_the_kernel_without_a_unit(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In plain C its tiles, edges and split sums run on every device: PoCL compiles no sub-groups."""
+    """Its tiles, edges and split sums in plain C run on every device: PoCL does not compile sub-groups."""
     runtime = device.backend.runtime
     tile = UnitTile(64, 64, 32, 32)
     plain = matrix_units.MatrixUnit("none", "", "", (dtypes.float16, dtypes.bfloat16), 32, tile, tile)
@@ -172,7 +176,8 @@ def test_the_kernel_without_a_unit(device: Any, rng: Any, monkeypatch: pytest.Mo
     assert len(used) == 2
 
 
-# --- certificates --------------------------------------------------------------------------------------------------------
+# --- certificates
+# --------------------------------------------------------------------------------------------------------
 
 
 def certificate(unit: str, texts: str, problem: str = "") -> UnitCertificate:
@@ -182,7 +187,7 @@ def certificate(unit: str, texts: str, problem: str = "") -> UnitCertificate:
 @emulated
 @pytest.mark.usefixtures("site")
 def test_the_certificate_decides() -> None:
-    """A right unit is used by processes that begin later, a wrong one is not; each is checked in a process of its own."""
+    """Processes that start later use a right unit and not a wrong one; each unit is checked in a separate process."""
     before = emulated_units.EmulatedBackend("dot232")
     assert before.features.matrix_units == ()
     assert "`polyhal verify --units emulated:dot232,0` finds out" in before.units.lines("emulated:dot232,0")[0]
@@ -211,7 +216,7 @@ def test_the_command_refuses_a_wrong_unit() -> None:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What the command line does in a process of its own."""
+    """Return the command line for a separate process."""
     code = "import sys; from polyhal.cli.app import run; sys.exit(run(sys.argv[1:]))"
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, check=False)
 
@@ -251,7 +256,7 @@ def test_certificates_are_for_one_driver(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_certificates_are_for_the_kernels_that_were_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In a development folder kernels change while the version stays."""
+    """In a development folder kernels change without a new version."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
     backend = OpenCLDescribedBackend(description.load("rx7900"))
     certified_units.store(backend.info, [certificate("wmma", backend.units.texts)])
@@ -266,7 +271,7 @@ def test_certificates_are_for_the_kernels_that_were_checked(monkeypatch: pytest.
 
 
 def test_a_forced_unit_is_the_only_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Otherwise a certified one would do the work of the one that is checked."""
+    """Otherwise a certified unit could run instead of the one under test."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
     backend = OpenCLDescribedBackend(description.load("rx7900"))
     certified_units.store(backend.info, [certificate("wmma", backend.units.texts)])
@@ -275,7 +280,8 @@ def test_a_forced_unit_is_the_only_one(monkeypatch: pytest.MonkeyPatch, tmp_path
         assert [u.name for u in OpenCLDescribedBackend(description.load("rx7900")).features.matrix_units] == used
 
 
-# --- what compilers make of them -----------------------------------------------------------------------------------------
+# --- compiled kernels
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("key", matrix_unit_figures.DEVICES)
@@ -291,7 +297,7 @@ def test_compiled_kernels_use_the_unit_without_spills(key: str) -> None:
 
 @pytest.mark.skipif(not os.environ.get("POLYHAL_TEST_ALL"), reason="needs the compilers of vendors: make vendors")
 @pytest.mark.parametrize("key", matrix_unit_figures.DEVICES)
-def test_figures_are_those_of_the_compilers(key: str) -> None:
+def test_stored_unit_figures_agree_with_the_compilers(key: str) -> None:
     found = matrix_unit_figures.figures(key)
     assert found.keys() == FIGURES[key].keys()
     for name, figures in found.items():

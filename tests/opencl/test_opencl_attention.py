@@ -1,4 +1,4 @@
-"""Attention against its reference: shapes around the tiles, masks, causality, views, rows that see nothing."""
+"""Attention against its reference: shapes near tile sizes, masks, causality, views, fully masked rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_dtypes(device: Any, rng: Any, dtype: dtypes.DType) -> None:
 
 
 def test_high_precision_is_as_exact(device: Any, rng: Any) -> None:
-    """Enough work for devices with matrix units to split float32 into bfloat16 terms."""
+    """The call is large enough that devices with matrix units split float32 into bfloat16 terms."""
     with float32_matmul_precision("high"):
         _both(device, [*_draw(rng, (1,), 1024, 1024, 64, 64), None], causal=True)
 
@@ -70,13 +70,13 @@ def test_heads_as_views(device: Any, rng: Any) -> None:
 
 
 def test_heads_that_keep_every_core_busy(device: Any, rng: Any) -> None:
-    """On a CPU, gradients of keys and values are then accumulated in the results themselves, not in split-K partials."""
+    """On a CPU, gradients of keys and values are then accumulated directly in the results, not in split-K partials."""
     heads = 2 * min(device.backend.features.compute_units, 16)
     _both(device, [*_draw(rng, (heads,), 40, 70, 32, 48), None], causal=True)
 
 
 def test_few_queries_read_keys_and_values_in_place(device: Any, rng: Any) -> None:
-    """Text generation: a cache of keys and values is read in place, whatever its length."""
+    """In text generation, a cache of keys and values of any length is read in place."""
     q, k, v = _draw(rng, (2, 3), 1, 700, 32, 32)
     check(device, "attention", [q, k, v, None], causal=True)
     refs = [upload(device, x.astype(np.float32)) for x in (q, k, v)]
@@ -85,8 +85,8 @@ def test_few_queries_read_keys_and_values_in_place(device: Any, rng: Any) -> Non
     assert sum(launch.workspace) < k.size
 
 
-def test_rows_that_see_nothing(device: Any, rng: Any) -> None:
-    """Fully masked rows give 0, and no gradient."""
+def test_fully_masked_rows(device: Any, rng: Any) -> None:
+    """Fully masked rows return 0, with gradients of 0."""
     mask = np.ones((9, 20), bool)
     mask[[0, 5]] = False
     _both(device, [*_draw(rng, (2,), 9, 20, 8, 8), mask], causal=False)
@@ -110,7 +110,7 @@ def test_results_are_written_in_place(device: Any, rng: Any, features: tuple[int
     inputs = [x.astype(np.float32) for x in _draw(rng, (2, 3), 40, 40, *features)]
     check_placed(device, "attention", [*inputs, None], causal=True, scale=0.3)
     out, lse = OPS["attention"].reference(*inputs, None, causal=True, scale=0.3)
-    # The saved result is read in place, too.
+    # The saved result is read in place too.
     saved = np.ascontiguousarray(out.astype(np.float32).transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
     g = rng.uniform(-1, 1, out.shape).astype(np.float32)
     check_placed(device, "attention_grad", [g, *inputs, None, saved, lse.astype(np.float32)], causal=True, scale=0.3)

@@ -1,4 +1,4 @@
-"""Attention's kernels for GPUs, in small tiles, on any device: those for matrix units as their portable fallbacks."""
+"""Attention's kernels for GPUs, in small tiles, on any device; kernels for matrix units run as portable fallbacks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Build = Callable[[Runtime, AttentionCall], Launch | Declined]
 
 
 class _Chosen:
-    """A backend that answers every call of attention with one kernel."""
+    """A backend that runs every call of attention by one kernel."""
 
     def __init__(self, backend: Any, forward: Build, backward: Build | None) -> None:
         self._backend = backend
@@ -55,7 +55,7 @@ def _compare(
     causal: bool,
     masked: str,
 ) -> None:
-    """Two heads, forward and, where there is a kernel, backward."""
+    """Compare two heads, forward and, if the kernel has one, backward."""
     t, s, d, e = lengths
     chosen = Harness(_Chosen(device.backend, *builds))
     keep = rng.random((t, s)) < 0.7
@@ -140,7 +140,7 @@ def _on_units(tile: MmaTile, fuse_dk_dv: bool = True) -> tuple[Build, Build]:
     ids=str,
 )
 def test_mma_tiles(device: Any, rng: Any, tile: MmaTile, lengths: Any, dtype: Any, causal: bool, masked: str) -> None:
-    """Float32 as three bfloat16 terms is as exact as float32."""
+    """Three bfloat16 terms are as exact as float32."""
     _compare(device, rng, _on_units(tile), lengths, dtype, causal, masked)
 
 
@@ -166,7 +166,7 @@ def test_results_are_written_in_place(device: Any, rng: Any, builds: tuple[Build
     params = {"causal": True, "scale": 0.3}
     check_placed(chosen, "attention", [q, k, v, None], **params)
     out, lse = OPS["attention"].reference(*(x.astype(np.float64) for x in (q, k, v)), None, **params)
-    # The saved result is read in place, too.
+    # The saved result is read in place too.
     saved = np.ascontiguousarray(out.astype(dtype.numpy).transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
     check_placed(chosen, "attention_grad", [g, q, k, v, None, saved, lse.astype(np.float32)], **params)
 
@@ -182,7 +182,7 @@ def test_results_are_written_in_place(device: Any, rng: Any, builds: tuple[Build
     ids=str,
 )
 def test_decoding(device: Any, rng: Any, tile: DecodeTile, lengths: Any, dtype: Any, masked: str) -> None:
-    """Few queries: a head in one group, and split among several."""
+    """Few queries, with a head in one group or split among several."""
     _compare(device, rng, (partial(decode.forward, chosen=tile), None), lengths, dtype, True, masked)
 
 

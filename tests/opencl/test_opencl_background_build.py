@@ -1,4 +1,4 @@
-"""Programs built ahead: the typical calls are calls of today, and helpers build them and leave nothing behind."""
+"""Programs built ahead: typical calls still lower, and helpers build them and clean up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_typical_calls_are_lowered(found: Any) -> None:
     assert backend.kernels.program_builds == []
 
 
-def test_a_helper_builds_from_the_end_what_nobody_has_claimed(
+def test_a_helper_builds_unclaimed_calls_from_the_end(
     found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
@@ -53,7 +53,7 @@ def test_a_helper_builds_from_the_end_what_nobody_has_claimed(
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 if hasattr(os, "sched_getaffinity") else False, reason="one core")
-def test_a_first_start_has_helpers_and_leaves_nothing_behind(found: Any, tmp_path: Path) -> None:
+def test_a_first_start_has_helpers_and_cleans_up(found: Any, tmp_path: Path) -> None:
     code = f"""
 import numpy as np, polyhal as ph
 device = ph.Device("opencl:{found.info.selector}")
@@ -79,7 +79,7 @@ print(len(device.backend.runtime.programs._background._helpers))
     assert not list((tmp_path / "tmp").glob("polyhal-ahead-*"))
 
 
-def test_nobody_waits_for_a_helper_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_helper_blocks_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
     ahead = BackgroundBuilder("no-such-backend")
     ahead.wait_for_turn("a.cl", "first")
@@ -96,13 +96,13 @@ def test_nobody_waits_for_a_helper_that_is_gone(tmp_path: Path, monkeypatch: pyt
     assert not list(tmp_path.glob("*.lock"))
 
 
-def test_helpers_end_with_who_started_them(found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_helpers_end_with_their_parent(found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
     ahead = BackgroundBuilder(f"opencl:{found.info.selector}")
     ahead.wait_for_turn("a.cl", "first")
     for helper in ahead._helpers:
         assert helper.stdin is not None
-        helper.stdin.close()  # as it is when the process is killed
+        helper.stdin.close()  # as after a kill of the process
         assert helper.wait(timeout=20) is not None
     ahead.stop()
 

@@ -1,4 +1,4 @@
-"""Launches that are kept and submitted again: one by one, and in a command buffer where the driver has them."""
+"""Recorded launches that are submitted repeatedly: one by one, and in the driver's command buffers if it has them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_replays_follow_numbers_and_memory(device: Any, buffered: bool) -> None:
     values, total = {id(first): 1.0, id(second): 10.0}, 0.0
     for number, handle in [(2.0, first), (2.0, first), (3.0, first), (3.0, second), (-1.5, first), (0.25, second)]:
         step.number = number
-        step.run(handle)  # without waiting in between: an update must not reach what is still under way
+        step.run(handle)  # without a wait in between: an update must not affect the submission in flight
         values[id(handle)] += number
         total += values[id(handle)]
     assert _read(device, step.total).tolist() == [total] * 100

@@ -1,4 +1,4 @@
-"""Warnings about compilers stay away while any thread builds a program."""
+"""Warnings about compilers are suppressed while any thread builds a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions of large batches in chunks of images, with lowered limits."""
+"""Convolutions of large batches in chunks of images, with reduced limits."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("limit")
 @pytest.mark.parametrize("gpu", [False, True], ids=["processor", "gpu"])
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16], ids=lambda d: d.name)
-def test_pieces_make_the_whole(
+def test_convolution_in_chunks_equals_the_whole(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, dtype: dtypes.DType, gpu: bool
 ) -> None:
-    """Sums of chunks are rounded once, also in half precision."""
+    """Sums over chunks are rounded once, also in half precision."""
     if gpu:
         monkeypatch.setattr(device.backend.runtime, "features", as_gpu(device.backend.runtime.features))
     x, weight, slope = (rng.uniform(-1, 1, shape) for shape in (X, WEIGHT, RESULT))
@@ -50,7 +50,7 @@ def test_pieces_make_the_whole(
 
 
 def test_workspace_of_half_precision_is_bounded(device: Any) -> None:
-    """36 images of 8000 by 8000 pixels, 4.3 GiB, need 2^31 elements and more, and in float32 8.6 GiB."""
+    """36 images of 8000 by 8000 pixels, 4.3 GiB, have over 2^31 elements, and take 8.6 GiB in float32."""
     x, weight, params = (36, 1, 8000, 8000), (1, 1, 3, 3), {**PARAMS, "stride": (1, 1), "groups": 1}
     for op, shapes, more in (
         ("conv2d", (x, weight), {}),

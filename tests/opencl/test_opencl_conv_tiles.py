@@ -21,7 +21,7 @@ from polyhal.hal.ops.nn.window_shape import output_length
 pytestmark = pytest.mark.slow
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
-# Elements as they are; float32 as three bfloat16 terms; 16-bit elements. The tiles are small so that they compile fast.
+# Plain elements; float32 as three bfloat16 terms; 16-bit elements. The tiles are small so that they compile fast.
 TILES = [TileConfig(32, 32, 1, 1), TileConfig(32, 64, 1, 1, 16, terms=3)]
 NARROW_TILE = TileConfig(64, 32, 1, 1, item_width=4)
 HALF_TILE = TileConfig(64, 32, 2, 1, 16, terms=1)
@@ -45,7 +45,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 
 
 def _use(device: Any, monkeypatch: pytest.MonkeyPatch, tile: TileConfig, *, asynchronous: bool = True) -> None:
-    """Make the device look like a GPU whose convolutions all use this tile, on tensor cores where there are any."""
+    """Make the device look like a GPU whose convolutions all use this tile, on tensor cores if it has any."""
     runtime = device.backend.runtime
     if runtime.features.tensor_cores:
         tile = replace(tile, tensor_cores=tile.terms > 0, asynchronous=asynchronous)
@@ -97,7 +97,7 @@ def test_dtypes(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, dtype: d
 
 
 def test_split_k(device: Any, rng: Any, bf16x3: None) -> None:
-    """Few results with a long k axis; repeated runs are equal to the last bit."""
+    """Few results with a long k axis; repeated runs are bitwise equal."""
     params = DEFAULTS | {"padding": (1, 1)}
     x, weight = (2, 60, 6, 6), (6, 60, 3, 3)
     image, kernel, slope = _draw(rng, x, weight, params)
@@ -110,7 +110,7 @@ def test_split_k(device: Any, rng: Any, bf16x3: None) -> None:
 
 
 def test_views(device: Any, rng: Any, bf16x3: None) -> None:
-    """Channels last, and flipped."""
+    """Operands are channels-last views and flipped views."""
     image = rng.uniform(-1, 1, (2, 8, 9, 5)).transpose(0, 3, 1, 2)
     kernel, slope = rng.uniform(-1, 1, (9, 5, 3, 3)), rng.uniform(-1, 1, (2, 6, 7, 9)).transpose(0, 3, 1, 2)
     check(device, "conv2d", [image, kernel[:, :, ::-1, ::-1], None], ulps=16, **DEFAULTS)
@@ -119,7 +119,7 @@ def test_views(device: Any, rng: Any, bf16x3: None) -> None:
 
 
 def test_numbers_that_cannot_be_split(device: Any, rng: Any, bf16x3: None) -> None:
-    """Infinity, NaN and numbers next to the largest end up where float32 has them."""
+    """Infinity, NaN and numbers near the maximum have the results of float32."""
     image, kernel = (
         rng.uniform(-1, 1, (1, 3, 8, 9)).astype(np.float32),
         rng.uniform(0.1, 0.2, (5, 3, 3, 3)).astype(np.float32),
@@ -132,10 +132,10 @@ def test_numbers_that_cannot_be_split(device: Any, rng: Any, bf16x3: None) -> No
 
 @pytest.mark.parametrize("tile", [*TILES, NARROW_TILE, HALF_TILE], ids=lambda t: f"{t.terms} terms, width {t.item_width}")
 @pytest.mark.parametrize("case", [1, 4, 6, 7, 8, 9, 10, 11, 13])
-def test_input_gradients_have_infinities_under_their_windows_alone(
+def test_infinite_gradients_only_reach_pixels_under_their_windows(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, tile: TileConfig, case: int
 ) -> None:
-    """Pixels of other phases have no tap on them: a factor 0 would make them NaN."""
+    """No tap reads pixels of other phases: a factor of 0 would turn them into NaN."""
     _use(device, monkeypatch, tile, asynchronous=False)
     x, weight, more = CASES[case]
     check_infinities(device, rng, x, weight, DEFAULTS | more, np.float16 if tile.terms == 1 else np.float32)
@@ -151,8 +151,8 @@ def test_partial_input_gradients_have_infinities_under_their_windows_alone(
     check_infinities(device, rng, x, weight, DEFAULTS | more, np.float32)
 
 
-def test_zeros_among_weights_keep_their_meaning(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights of 0 and -0 are factors: with an infinity they are NaN, in contrast to taps that do not exist."""
+def test_zero_weights_are_factors(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of 0 and -0 are factors: times infinity they are NaN, in contrast to absent taps."""
     _use(device, monkeypatch, TILES[0])
     params = DEFAULTS | {"stride": (2, 2)}
     slope = np.zeros((1, 1, 3, 3), np.float32)

@@ -80,7 +80,7 @@ def test_halves(device: Any, rng: Any, dtype: dtypes.DType) -> None:
 
 
 def test_split_k(device: Any, rng: Any) -> None:
-    """Few results with a long k axis; repeated runs are equal to the last bit."""
+    """Few results with a long k axis; repeated runs are bitwise equal."""
     params = DEFAULTS | {"padding": (1, 1)}
     x, weight = (2, 240, 5, 5), (6, 240, 3, 3)
     image, kernel, slope = _draw(rng, x, weight, params)
@@ -93,7 +93,7 @@ def test_split_k(device: Any, rng: Any) -> None:
 
 
 def test_views(device: Any, rng: Any) -> None:
-    """Channels last, and flipped."""
+    """Operands are channels-last views and flipped views."""
     image = rng.uniform(-1, 1, (2, 8, 9, 8)).transpose(0, 3, 1, 2)
     kernel, slope = rng.uniform(-1, 1, (9, 8, 3, 3)), rng.uniform(-1, 1, (2, 6, 7, 9)).transpose(0, 3, 1, 2)
     check(device, "conv2d", [image, kernel[:, :, ::-1, ::-1], None], ulps=16, **DEFAULTS)
@@ -102,7 +102,7 @@ def test_views(device: Any, rng: Any) -> None:
 
 
 def test_numbers_that_cannot_be_split(device: Any, rng: Any) -> None:
-    """Infinity, NaN and numbers next to the largest end up where float32 has them, with split-K too."""
+    """Infinity, NaN and numbers near the maximum have the results of float32, with split-K too."""
     image = rng.uniform(-1, 1, (1, 130, 8, 9)).astype(np.float32)
     kernel = rng.uniform(0.1, 0.2, (5, 130, 3, 3)).astype(np.float32)
     image[0, 1, 2, 2], image[0, 0, 6, 7], image[0, 2, 2, 7], image[0, 2, 6, 1] = np.inf, np.nan, -np.inf, 3.4e38
@@ -117,7 +117,7 @@ def test_numbers_that_cannot_be_split(device: Any, rng: Any) -> None:
 
 
 def test_splits_cover_the_k_axis(device: Any, rng: Any) -> None:
-    """For any shape: whole k-slices, no empty split, and no tile that the device cannot hold."""
+    """For any shape, splits are whole k-slices, none is empty, and tiles fit on the device."""
     runtime = device.backend.runtime
     for rows, columns, k in rng.integers(1, 1 << 16, (200, 3)).tolist():
         for terms in tile_configs.WGMMA_TILES:

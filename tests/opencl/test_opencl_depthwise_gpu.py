@@ -1,4 +1,4 @@
-"""Depthwise convolution as GPUs run it, on whatever device there is."""
+"""GPU kernels of depthwise convolution, on any available device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device, taken for a GPU of four compute units."""
+    """Return the device, treated as a GPU with four compute units."""
     runtime = device.backend.runtime
     most = min(runtime.features.max_group_size, 64)
     found = as_gpu(runtime.features, group_size=most, max_group_size=most, vector_width=4, compute_units=4)

@@ -1,4 +1,4 @@
-"""Every status of a driver becomes a typed error with its cause and what to do: the whole table, word by word."""
+"""Every status of a driver maps to a typed error with its cause and remedy: the complete table, verbatim."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ACTION = "launching softmax over (1024,) in groups of (512,)"
 
 
 def statuses() -> dict[str, int]:
-    """The statuses that pyopencl knows, and NVIDIA's own, by name."""
+    """Return pyopencl's statuses and NVIDIA's own, by name."""
     named = {k: v for k, v in vars(cl.status_code).items() if k.isupper() and isinstance(v, int) and v}
     return {**dict(sorted(named.items(), key=lambda item: -item[1])), "ILLEGAL_ACCESS (NVIDIA)": -9999}
 
 
 def table() -> str:
-    """What users read for each status."""
+    """Return the error message of each status."""
     lines = []
     for name, code in statuses().items():
         error = DriverErrors("a GPU", LIMITS).from_status(code, ACTION)
@@ -35,7 +35,7 @@ def table() -> str:
 
 
 def test_every_status_has_its_message() -> None:
-    """To accept new texts, write `table()` to the file."""
+    """Compare the messages with the stored table; to accept new texts, write `table()` to the file."""
     assert table() == GOLDEN.read_text(encoding="utf-8")
 
 
@@ -46,7 +46,7 @@ def test_messages_name_the_attempt_and_the_device() -> None:
         assert text.endswith("(on a GPU)")
 
 
-def test_after_a_loss_every_failure_is_that_of_the_loss() -> None:
+def test_every_failure_after_a_loss_reports_the_loss() -> None:
     errors = DriverErrors("a GPU", LIMITS)
     errors.from_status(cl.status_code.OUT_OF_RESOURCES, "allocating 8 bytes")
     assert not errors.lost

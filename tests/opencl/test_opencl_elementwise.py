@@ -1,4 +1,4 @@
-"""Every elementwise expression against NumPy in float64, within what OpenCL or our own formulas promise."""
+"""Every elementwise expression against NumPy in float64, within the error bounds of OpenCL or of our own formulas."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _gelu(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + _ERF(x / math.sqrt(2)))
 
 
-# (name, reference, low, high, allowed units in the last place, floor of the magnitude at which they are counted)
-# The units are those of the OpenCL 1.2 specification, section 7.4, plus half a unit per further rounding.
+# (name, reference, low, high, allowed units in the last place, minimum magnitude at which they are counted)
+# Units follow the OpenCL 1.2 specification, section 7.4, plus half a unit per further rounding.
 UNARY: list[tuple[str, Callable[..., Any], float, float, float, float]] = [
     ("negative", np.negative, -9, 9, 0, 0),
     ("abs", np.abs, -9, 9, 0, 0),
@@ -84,7 +84,7 @@ def within(actual: np.ndarray, expected: np.ndarray, units: float, floor: float 
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(rounded))
     finite = np.isfinite(rounded) & np.isfinite(actual)
     edge = ~finite & ~np.isnan(rounded)
-    # Near the largest float a result may round either way.
+    # Near the maximum float a result may round to it or to infinity.
     assert np.all((actual == rounded)[edge] | (np.abs(expected) > 3.4e38)[edge])
     unit = np.spacing(np.maximum(np.abs(rounded), np.float32(max(floor, 1.2e-38))).astype(np.float32))
     error = np.abs(actual.astype(np.float64)[finite] - expected[finite]) / unit[finite]
@@ -148,7 +148,7 @@ def test_classification(device: Any, op: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["logical_and", "logical_or", "logical_xor"])
-def test_logic_takes_anything_non_zero(device: Any, op: str) -> None:
+def test_logic_treats_all_non_zero_values_as_true(device: Any, op: str) -> None:
     a, b = np.array([0.0, 0.25, np.nan, -0.0] * 9, np.float32), np.array([0, 0, 256, 256] * 9, np.int64)
     expected = getattr(np, op)(a, b)
     np.testing.assert_array_equal(device.run(op, [device.upload(a), device.upload(b)], dtypes.bool_, a.shape), expected)
@@ -189,8 +189,8 @@ def test_integers_wrap_and_never_trap(device: Any, rng: Any, dtype: dtypes.DType
 
 
 @pytest.mark.parametrize("special", [0.0, math.inf, math.nan, 5e-324, -2.0])
-def test_elements_of_a_power_do_not_see_each_other(device: Any, rng: Any, special: float) -> None:
-    """Some drivers get a vector wrong that has such an element."""
+def test_elements_of_a_power_are_independent(device: Any, rng: Any, special: float) -> None:
+    """Some drivers return wrong results for a vector with such an element."""
     for n in (1, 3, 16, 37):
         x = rng.uniform(0.1, 2, n)
         x[1::5] = special
@@ -225,7 +225,7 @@ def test_half_precision_rounds_to_even(device: Any, rng: Any, dtype: dtypes.DTyp
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_slices_of_half_precision_begin_anywhere(device: Any, rng: Any, dtype: dtypes.DType, stride: int) -> None:
-    """Some drivers load vectors of halves as if they were aligned, which may end the process."""
+    """Some drivers assume aligned vectors of halves, which may end the process."""
     n = 41
     g, y = rng.standard_normal(n + 1).astype(dtype.numpy), rng.standard_normal(stride * n).astype(dtype.numpy)
     slices = device.view(device.upload(g), (n,), (1,), 1), device.view(device.upload(y), (n,), (stride,))
@@ -321,7 +321,7 @@ def test_float64(device: Any, rng: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(35, 333), (2, 70001)], ids=str)
 def test_rows_longer_and_shorter_than_a_span(device: Any, rng: Any, shape: tuple[int, ...]) -> None:
-    """On CPUs a work-item takes many chunks, which begin and end anywhere in a row."""
+    """On CPUs a work-item takes many chunks, which begin and end at any position of a row."""
     x, row, column = (rng.standard_normal(s).astype(np.float32) for s in (shape, shape[-1:], (shape[0], 1)))
     held = device.upload(x)
     for other in (row, column):
@@ -337,7 +337,7 @@ def test_result_may_be_an_input(device: Any, rng: Any) -> None:
     np.testing.assert_array_equal(device.download(r), x * x)
 
 
-def test_declines_what_it_cannot(device: Any) -> None:
+def test_unsupported_calls_are_declined(device: Any) -> None:
     spec = Spec(dtypes.float32, (3,), (1,))
     answer = device.backend.lower("no_such_op", (spec,), (spec,), {})
     assert "no_such_op" in answer.reason

@@ -1,4 +1,4 @@
-"""Copies to the host that are in flight: delivered once, in order, with the error of a command that failed."""
+"""Copies to the host in flight: delivered once, in order, with the error of a failed command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RUNNING = 1
 
 
 class FakeEvent:
-    """A command of a driver whose status the test sets."""
+    """A driver's command with a status that the test sets."""
 
     def __init__(self, refuses: bool = False) -> None:
         self.command_execution_status = _RUNNING
@@ -39,7 +39,7 @@ class FakeEvent:
 
 
 class Reads:
-    """Reads of one queue, with what was delivered."""
+    """Reads of one queue, and a log of their delivery."""
 
     def __init__(self, events: list[FakeEvent]) -> None:
         self.pending = PendingReads(DriverErrors("a device"))
@@ -93,7 +93,7 @@ def test_a_failed_command_is_delivered_as_its_typed_error(status: int, error: ty
 
 
 def test_a_command_that_is_complete_needs_no_callback() -> None:
-    """Oclgrind never calls back if the command ended before."""
+    """Oclgrind never runs the callback of a command that has already ended."""
     event = FakeEvent()
     event.end()
     reads = Reads([event])

@@ -1,4 +1,5 @@
-"""Groups of pointwise ops on lists: by chunks of vectors and by single elements, over more tensors than a launch holds."""
+"""Groups of pointwise ops on lists: by chunks of vectors and by single elements, over more tensors than fit in a
+launch."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _SIZES = [1, 3, 40, 2048, 2049, 17003, *range(5, 30)]
 
 @pytest.fixture(params=[False, True], ids=["as it is", "as a GPU"])
 def either(device: Any, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device, and the device taken for a GPU."""
+    """Return the device, and the device treated as a GPU."""
     if request.param:
         runtime = device.backend.runtime
         size = min(runtime.features.max_group_size, 64)
@@ -26,7 +27,7 @@ def either(device: Any, request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 
 
 def test_as_single_tensors(either: Any, rng: Any) -> None:
-    """Every second tensor begins where no vector may, and all results are those of the ops one by one, bit by bit."""
+    """Every second tensor is unaligned for vectors, and all results are bitwise equal to individual ops."""
     steps = (("multiply", (0, 2), ()), ("add", (4, 1), ()), ("divide", (5, 3), ()), ("cast", (6,), (dtypes.float16,)))
     count = len(_SIZES)
     lists = [[rng.uniform(-2, 2, n + i % 2).astype(np.float32)[i % 2 :] for i, n in enumerate(_SIZES)] for _ in range(2)]

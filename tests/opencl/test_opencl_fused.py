@@ -18,7 +18,7 @@ LENGTHS = st.lists(st.sampled_from([1, 2, 3, 8, 17, 40]), min_size=1, max_size=3
 
 @st.composite
 def groups(draw: Any) -> tuple[list[np.ndarray], tuple[str, tuple[int, ...], bool] | None]:
-    """Three inputs that broadcast together, in any order of axes, and a reduction or none."""
+    """Draw three inputs that broadcast to a common shape, in any order of axes, with or without a reduction."""
     shape = draw(LENGTHS)
     rng = np.random.default_rng(draw(st.integers(0, 1000)))
     arrays = []

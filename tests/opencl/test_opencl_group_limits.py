@@ -1,4 +1,4 @@
-"""Kernels that run in smaller groups than the device: drivers say so once a kernel is compiled."""
+"""Kernels that run in smaller groups than the device: drivers report it for each compiled kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARAMETER = cl.kernel_work_group_info.WORK_GROUP_SIZE
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a driver was asked for the largest group of each kernel. It answers that of `gemm_tiles` is 64."""
+    """Count a driver's queries of each kernel's maximum group size. The answer for `gemm_tiles` is 64."""
     asked: Counter[str] = Counter()
     real = cl.Kernel.get_work_group_info
 
@@ -35,17 +35,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.fixture
 def gpu(device: Any) -> Any:
-    """The device, taken for a GPU; opened anew, so that it has built nothing."""
+    """Reopen the device, treated as a GPU, so that it has not built anything."""
     fresh = device.with_quirk()
     runtime = fresh.backend.runtime
     runtime.features = as_gpu(runtime.features, group_size=min(64, runtime.features.max_group_size))
     return fresh
 
 
-def test_a_product_whose_tiles_cannot_run_takes_another_kernel(gpu: Any, asked: Counter[str], rng: Any) -> None:
-    """The core method has no slower way to fall back on."""
+def test_a_product_whose_tiles_cannot_run_uses_a_fallback(gpu: Any, asked: Counter[str], rng: Any) -> None:
+    """The core method has no op-level fallback."""
     if gpu.backend.features.max_group_size < 256:
-        pytest.skip("the device has no groups of 256 work-items, so that it takes the other kernel anyway")
+        pytest.skip("the device has no groups of 256 work-items, so it uses the other kernel anyway")
     x, y = (rng.uniform(-1, 1, (1, 300, 300)).astype(np.float64) for _ in range(2))
     out = gpu.empty(dtypes.float64, (1, 300, 300))
     with pytest.warns(RuntimeWarning, match=r"gemm_tiles.*groups of at most 64 work-items, and this launch has 256"):
@@ -55,7 +55,7 @@ def test_a_product_whose_tiles_cannot_run_takes_another_kernel(gpu: Any, asked: 
     assert asked["gemm_tiles"] == asked["gemm_strided"] == 1
 
 
-def test_each_kernel_is_asked_for_once(gpu: Any, asked: Counter[str], rng: Any) -> None:
+def test_each_kernel_is_queried_once(gpu: Any, asked: Counter[str], rng: Any) -> None:
     for columns in (900, 1000):
         x = rng.uniform(-1, 1, (5, columns)).astype(np.float32)
         out = gpu.empty(dtypes.float32, (5,))
@@ -73,10 +73,10 @@ def test_without_another_kernel_it_is_an_error_with_both_numbers(gpu: Any, monke
         gpu.backend.lower("softmax", tuple(specs[:1]), tuple(specs[1:]), {"axis": 1})
 
 
-def test_a_driver_that_reports_too_few_is_not_believed(
+def test_a_driver_that_reports_too_small_groups_is_ignored(
     gpu: Any, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """NVIDIA's says 256 for kernels that run in groups of 1024."""
+    """NVIDIA's driver reports 256 for kernels that run in groups of 1024."""
     runtime = gpu.backend.runtime
     quirks = replace(runtime.features.quirks, group_limit_is_advice=True)
     runtime.features = replace(runtime.features, quirks=quirks)

@@ -1,4 +1,4 @@
-"""Drivers that copy memory instead of sharing it are noticed."""
+"""Drivers that copy memory instead of sharing it are detected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_processors_share_the_memory_of_the_host() -> None:
     assert HostSharing(create("0").runtime).works()
 
 
-def test_a_driver_that_copies_what_it_is_given_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_copies_host_memory_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     def copied(self: HostSharing, memory: np.ndarray) -> cl.Buffer:
         flags: Any = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(self._runtime.context, flags, hostbuf=memory)

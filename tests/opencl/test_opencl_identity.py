@@ -1,4 +1,5 @@
-"""Physical cards: two drivers of one card are one device, two cards of one kind are two, and AMD's have their names."""
+"""Physical cards: two drivers of one card are one device, two equal cards are two devices, and AMD's have product
+names."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _AMD_QUERY = "cl_amd_device_attribute_query"
 
 
 def card(name: str, **attributes: Any) -> Any:
-    """A graphics card as its driver lists it."""
+    """Return a graphics card as its driver lists it."""
     facts = {
         "name": name, "version": "OpenCL 1.2 ", "driver_version": "1.2", "available": True, "profile": "FULL_PROFILE",
         "extensions": "", "compiler_available": True, "type": cl.device_type.GPU, "global_mem_size": 6 << 30,
@@ -26,14 +27,14 @@ def card(name: str, **attributes: Any) -> Any:
 
 
 def radeon(bus: int, board: str = "AMD Radeon RX 6800") -> Any:
-    """A card of AMD's own driver. Its bus is a signed char."""
+    """Return a card of AMD's own driver. Its bus is a signed char."""
     topology = SimpleNamespace(bus=bus, device=0, function=0)
     return card("gfx1030", extensions=_AMD_QUERY, board_name_amd=f"{board}\0", topology_amd=topology)
 
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Finds what drivers list: function of pairs of platform and device."""
+    """Return a function that discovers the devices of (platform, device) pairs."""
 
     def discover(*listed: tuple[Any, Any]) -> list[Any]:
         monkeypatch.setattr(discovery, "_listed", lambda: (list(listed), []))
@@ -42,8 +43,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Any:
     return discover
 
 
-def test_two_cards_that_their_driver_does_not_tell_apart_are_two(found: Any) -> None:
-    """As those of a Mac Pro, without PCI addresses and UUIDs."""
+def test_two_cards_with_equal_ids_are_two_devices(found: Any) -> None:
+    """Cards of a Mac Pro have no PCI addresses and UUIDs."""
     first, second = found((_MAC, card("AMD Radeon HD - FirePro D500")), (_MAC, card("AMD Radeon HD - FirePro D500")))
     assert first.id != second.id
     assert [d.id for d in found((_MAC, card("FirePro")), (_MAC, card("FirePro")))] == [
@@ -64,7 +65,7 @@ def test_cards_of_amd_have_the_names_of_products(found: Any) -> None:
     assert info.name == "gfx1030"
 
 
-def test_a_driver_that_refuses_the_name_does_not_cost_the_card() -> None:
+def test_a_card_without_a_product_name_stays_usable() -> None:
     class Refusing(SimpleNamespace):
         @property
         def board_name_amd(self) -> str:
@@ -73,14 +74,14 @@ def test_a_driver_that_refuses_the_name_does_not_cost_the_card() -> None:
     assert identity.product_name(Refusing(name="Hawaii ", extensions=_AMD_QUERY)) == "Hawaii"
 
 
-def test_the_domain_of_a_card_is_that_of_linux(found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_domain_of_a_card_comes_from_linux(found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "_PCI_DEVICES", tmp_path)
     for address, vendor in (("0001:03:00.0", "0x1002"), ("0000:03:00.0", "0x8086"), ("0002:83:00.0", "0x1002")):
         (tmp_path / address).mkdir()
         (tmp_path / address / "vendor").write_text(f"{vendor}\n")
     assert [d.id for d in found((_AMD, radeon(3)), (_AMD, radeon(0x83 - 256)))] == ["pci/0001:03:00.0", "pci/0002:83:00.0"]
     assert [d.id for d in found((_AMD, radeon(9)))] == ["pci/0000:09:00.0"]
-    # Two cards at one address in different domains: the driver does not say which is which.
+    # Two cards at one address in different domains: the driver does not report domains.
     (tmp_path / "0003:03:00.0").mkdir()
     (tmp_path / "0003:03:00.0" / "vendor").write_text("0x1002\n")
     assert len(found((_AMD, radeon(3)), (_AMD, radeon(3)))) == 2

@@ -49,7 +49,7 @@ def test_matmul(device: Any, rng: Any, b: int, m: int, n: int, k: int, dtype: dt
 
 @pytest.mark.parametrize("shape", [(4000, 3), (2, 900, 2), (5000,)])
 def test_many_sums_along_a_long_axis(device: Any, rng: Any, shape: tuple[int, ...]) -> None:
-    """CPUs add a range of the axis per work-item; integers say exactly what is missing."""
+    """CPUs add a range of the axis per work-item; integers show every missing term exactly."""
     axis, length = len(shape) // 2 if len(shape) == 3 else 0, 7
     src = rng.integers(-9, 9, shape).astype(np.float32)
     index = rng.integers(-length, length, shape)

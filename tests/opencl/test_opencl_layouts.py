@@ -14,7 +14,7 @@ from polyhal.hal.layout import Ref, Spec, contiguous
 
 
 def _as_ref(device: Any, base: Ref, array: np.ndarray, owner: np.ndarray) -> Ref:
-    """The Ref of a NumPy view `array` of `owner`, whose bytes lie in `base`."""
+    """Return the Ref of a NumPy view `array` of `owner`, whose bytes are in `base`."""
     offset = (array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]) // owner.itemsize
     return device.view(base, array.shape, tuple(s // owner.itemsize for s in array.strides), offset)  # type: ignore[no-any-return]
 
@@ -155,7 +155,7 @@ def test_random_views(device: Any, data: Any) -> None:
 
 
 def test_offsets_of_arenas(device: Any, rng: Any) -> None:
-    """Tensors of different types at odd places of one allocation."""
+    """Tensors of different types have odd offsets in one allocation."""
     arena = device.backend.allocate(4096)
     a = rng.standard_normal(50).astype(np.float32)
     device.backend.copy_to_device(memoryview(a.view(np.uint8)), arena, 256)

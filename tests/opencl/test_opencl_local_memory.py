@@ -1,4 +1,4 @@
-"""GPUs whose local memory is ordinary memory: products and convolutions read their operands where they are."""
+"""GPUs whose local memory is ordinary memory: products and convolutions read their operands in place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ CONVOLUTION = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups"
 
 @pytest.fixture(params=[True, False], ids=["on the chip", "in memory"])
 def gpu(request: pytest.FixtureRequest, device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device, taken for a GPU with local memory on the chip or not; `launched` has the kernels of the test."""
+    """Return the device, treated as a GPU with local memory on the chip or not; `launched` has the kernels of the
+    test."""
     runtime = device.backend.runtime
     features = replace(as_gpu(runtime.features), local_memory_is_real=request.param)
     monkeypatch.setattr(runtime, "features", features)
@@ -36,15 +37,15 @@ def gpu(request: pytest.FixtureRequest, device: Any, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("rows", "terms", "columns"), [(70, 90, 50), (17, 3000, 40), (300, 33, 260)])
 def test_products(gpu: Any, rng: Any, rows: int, terms: int, columns: int) -> None:
-    # Sums of `terms` products below 1: an ulp per rounding, of which fewer than `terms` stand in a chain.
+    # Sums of `terms` products below 1: an ulp per rounding, with fewer than `terms` roundings in a chain.
     check(gpu, "matmul", [rng.uniform(-1, 1, (rows, terms)), rng.uniform(-1, 1, (terms, columns))], ulps=terms)
     staged = {"gemm/tiles", "gemm/sliced_k"} & gpu.launched
     assert bool(staged) == gpu.backend.features.local_memory_is_real
     assert staged or "gemm/strided" in gpu.launched
 
 
-def test_row_sums_on_the_way_need_staging(gpu: Any, rng: Any) -> None:
-    """Elsewhere the planner takes a product and a sum."""
+def test_fused_row_sums_need_staging(gpu: Any, rng: Any) -> None:
+    """Without staging the planner uses a product and a sum."""
     refs = [upload(gpu, rng.uniform(-1, 1, shape).astype(np.float32)) for shape in ((130, 50), (130, 33))]
     launch, _ = lower(gpu, "linear_weight_grad", refs, {})
     assert isinstance(launch, Declined) != gpu.backend.features.local_memory_is_real
@@ -75,13 +76,13 @@ def test_input_gradients_of_any_geometry(gpu: Any, rng: Any, params: dict[str, A
     axes = zip((9, 8), (3, 2), params["stride"], params["padding"], params["dilation"], strict=True)
     slope = rng.uniform(-1, 1, (2, 6, *(output_length(*a) for a in axes)))
     check(gpu, "conv2d_input_grad", [slope, weight], ulps=36, shape=(2, 4, 9, 8), **params)
-    # The same gradient, laid out by channels last.
+    # An equal gradient in channels-last layout.
     turned = np.ascontiguousarray(slope.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
     check(gpu, "conv2d_input_grad", [turned, weight], ulps=36, shape=(2, 4, 9, 8), **params)
 
 
 def test_attention_of_few_scores_is_not_staged(gpu: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere the planner takes products and a softmax, unless the scores would fill the memory."""
+    """The planner uses products and a softmax instead, unless the scores are too large for memory."""
     q, k, v = (upload(gpu, rng.uniform(-1, 1, (2, 33, 16)).astype(np.float32)) for _ in range(3))
     backward = [q, q, k, v, None, q, upload(gpu, np.zeros((2, 33, 2), np.float32))]
     for op, refs in (("attention", [q, k, v, None]), ("attention_grad", backward)):

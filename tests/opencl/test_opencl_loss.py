@@ -28,7 +28,7 @@ def test_forward_and_backward(
 ) -> None:
     x = rng.uniform(-20, 20, (rows, classes)).astype(dtype.numpy).astype(np.float64)
     target = rng.integers(0, classes, rows)
-    # Ignored, and out of range on both sides.
+    # Targets: ignored, and out of range on both sides.
     target[::3] = np.resize([-100, classes, -1], len(target[::3]))
     params = {"ignore_index": -100, "label_smoothing": smoothing}
     statistic = np.float64 if dtype is dtypes.float64 else np.float32

@@ -1,4 +1,4 @@
-"""Matrix products of all shapes, strides, batches and dtypes, through each of the kernels."""
+"""Matrix products of all shapes, strides, batches and dtypes, through every kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from native_ops import check, run
 from polyhal.hal import dtypes
 
 DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64]
-# Vectors, products below the packing threshold, edges of register tiles and local tiles, more than one pass over the terms.
+# Vectors, products below the packing threshold, edges of register tiles and local tiles, more than one pass over the
+# terms.
 SHAPES = [
     (1, 70, 65),
     (3, 100, 129),
@@ -71,13 +72,13 @@ def test_heads_as_views(device: Any, rng: Any) -> None:
 
 
 @pytest.mark.parametrize(("rows", "outer", "inner"), [(150, 70, 66), (140, 1024, 3)])
-def test_a_bias_is_added_up_on_the_way(device: Any, rng: Any, rows: int, outer: int, inner: int) -> None:
-    """With columns of the gradient read where they lie, and, a power of two apart, copied."""
+def test_the_bias_gradient_is_fused(device: Any, rng: Any, rows: int, outer: int, inner: int) -> None:
+    """Columns of the gradient are read in place, or copied if their distance is a power of two."""
     check(device, "linear_weight_grad", [_draw(rng, rows, outer), _draw(rng, rows, inner)], ulps=8 + rows**0.5)
 
 
 @pytest.mark.parametrize(("rows", "columns", "terms"), [(60, 70, 1024), (530, 5, 130)])
-def test_rows_that_lie_a_power_of_two_apart(device: Any, rng: Any, rows: int, columns: int, terms: int) -> None:
+def test_rows_at_distances_of_a_power_of_two(device: Any, rng: Any, rows: int, columns: int, terms: int) -> None:
     check(device, "matmul", [_draw(rng, rows, terms), _draw(rng, terms, columns)], ulps=8 + terms**0.5)
     check(device, "matmul", [_draw(rng, columns, 1024).T[:rows], _draw(rng, columns, 40)], ulps=8 + columns**0.5)
 
@@ -97,7 +98,7 @@ def test_linear(device: Any, rng: Any, lead: tuple[int, ...], inner: int, outer:
     check(device, "linear", [x, weight, None], dtype, ulps)
 
 
-# Through each kernel: vectors either way round, small products, register tiles in one pass and in several.
+# One case per kernel: row and column vectors, small products, register tiles in one pass and in several.
 @pytest.mark.parametrize(
     ("lead", "inner", "outer", "dtype"),
     [((), 300, 70, dtypes.float32), ((5, 10), 300, 2, dtypes.float32), ((6,), 20, 30, dtypes.float32),
@@ -111,7 +112,7 @@ def test_epilogue(device: Any, rng: Any, lead: tuple[int, ...], inner: int, oute
     check(device, "fused_linear", [x, weight, bias, residual], dtype, ulps, magnitude=4, **chosen)
 
 
-def test_epilogue_of_a_residual_alone(device: Any, rng: Any) -> None:
+def test_epilogue_with_only_a_residual(device: Any, rng: Any) -> None:
     inputs = [_draw(rng, 6, 20), _draw(rng, 30, 20), None, _draw(rng, 6, 30)]
     check(device, "fused_linear", inputs, ulps=16, magnitude=4)
 
@@ -137,8 +138,8 @@ def test_results_wider_than_operands(device: Any, rng: Any, dtype: str, out: str
     np.testing.assert_allclose(got, expected, rtol=0, atol=limit)
 
 
-def test_few_tiles_share_out_the_terms(device: Any, rng: Any) -> None:
-    """The shape of a weight's gradient: few results, many terms."""
+def test_few_tiles_split_the_terms(device: Any, rng: Any) -> None:
+    """Weight gradients have few results and many terms."""
     check(device, "matmul", [_draw(rng, 5000, 48).T, _draw(rng, 5000, 40)], ulps=80)
 
 

@@ -1,4 +1,4 @@
-"""Mesa's drivers: what they need besides being installed is said, and kernels are right on the one for processors."""
+"""Mesa's drivers: errors explain their configuration, and kernels are right on the CPU driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_HEADERS = "<built-in>:1:10: fatal error: 'opencl-c-base.h' file not found"
 
 
 class _Platform(SimpleNamespace):
-    """A platform as pyopencl shows it; `devices` are those that it lists."""
+    """A platform in pyopencl's form; `devices` are its listed devices."""
 
     devices: tuple[Any, ...] = ()
 
@@ -40,7 +40,7 @@ def clover(*devices: Any) -> _Platform:
 
 
 def radeon(**attributes: Any) -> Any:
-    """A card as clover lists it."""
+    """Return a card as clover lists it."""
     device = {
         "name": "AMD Radeon RX 580 (polaris10, LLVM 15.0.6)", "version": "OpenCL 1.1 Mesa 22.3.6", "driver_version": "22.3.6",
         "profile": "FULL_PROFILE", "extensions": "", "available": True, "compiler_available": True,
@@ -51,7 +51,7 @@ def radeon(**attributes: Any) -> Any:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[UnusableDevice]]:
-    """Makes a machine with these platforms alone, and returns what discovery leaves out of it."""
+    """Return a function that simulates a machine with only these platforms and returns its unusable devices."""
     monkeypatch.delenv("RUSTICL_ENABLE", raising=False)
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
 
@@ -62,7 +62,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., li
     return examined
 
 
-def test_the_variable_that_a_driver_waits_for_is_named(machine: Callable[..., list[UnusableDevice]]) -> None:
+def test_the_variable_that_a_driver_requires_is_named(machine: Callable[..., list[UnusableDevice]]) -> None:
     (left_out,) = machine(rusticl())
     assert left_out.name == "rusticl (Mesa/X.org)"
     assert left_out.reason == "it lists no device, because RUSTICL_ENABLE is not set"
@@ -70,7 +70,7 @@ def test_the_variable_that_a_driver_waits_for_is_named(machine: Callable[..., li
         assert driver in left_out.fix
 
 
-def test_asking_for_the_device_says_it_too(machine: Callable[..., list[UnusableDevice]]) -> None:
+def test_opening_the_device_names_the_variable(machine: Callable[..., list[UnusableDevice]]) -> None:
     machine(rusticl())
     with pytest.raises(RuntimeError, match=r"no OpenCL device can be used: .*RUSTICL_ENABLE is not set") as raised:
         discovery.devices()
@@ -124,8 +124,8 @@ def test_a_compiler_without_its_headers_is_left_out_with_their_package(
     assert package in left_out.fix
 
 
-def test_so_does_the_error_of_a_kernel() -> None:
-    """The headers may be removed after the compiler was tried."""
+def test_a_build_error_names_the_package_of_the_headers() -> None:
+    """The headers may be removed after the trial of the compiler."""
     shaders = SourceFolder("polyhal.shaders.opencl")
     name = "llvmpipe (LLVM 15.0.6, 256 bits)"
     for log, found in ((_NO_HEADERS, True), ("f.cl:1:1: error: undeclared", False)):
@@ -142,9 +142,9 @@ def _installed() -> bool:
 @pytest.mark.skipif(not _installed(), reason="Mesa's OpenCL driver is not installed")
 @pytest.mark.parametrize("shape", [(300, 300), (20, 70_000)])
 def test_large_products_are_right(shape: tuple[int, int]) -> None:
-    """Its loops end after 65535 iterations, which the few work-items of kernels for processors would need.
+    """Its loops end after 65535 iterations, and the few work-items of CPU kernels would need more.
 
-    Sums of 70,000 positive terms in float32, in two orders, differ by 2e-5 or so; without the last terms, by 6e-2.
+    Sums of 70,000 positive terms in float32, in two orders, differ by about 2e-5; without the last terms, by 6e-2.
     """
     program = (
         "import numpy as np; from polyhal import Device, tensor; d = Device('opencl:rusticl'); "

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 KINDS = [
     (dtypes.float32, False), (dtypes.float32, True), (dtypes.float16, True), (dtypes.bfloat16, False), (dtypes.float64, True)
 ]  # fmt: skip
-"""Dtypes, and whether there are weights. Each is a compilation; the conformance kit has the others."""
+"""Dtypes, each with or without weights. Each case is a compilation; the conformance kit has the others."""
 
 
 @pytest.mark.parametrize(("dtype", "affine"), KINDS, ids=str)
@@ -39,7 +39,7 @@ def test_row_norms(device: Any, rng: Any, shape: tuple[int, ...], axes: int, dty
 
 
 def test_large_mean_does_not_cancel(device: Any, rng: Any) -> None:
-    """A variance from sums of squares would lose everything here."""
+    """A variance from sums of squares would cancel completely here."""
     check(device, "layer_norm", [rng.uniform(-1, 1, (8, 300)) + 1000, None, None], ulps=4000, axes=1, eps=1e-5)
 
 

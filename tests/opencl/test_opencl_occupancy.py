@@ -1,6 +1,6 @@
-"""Occupancy: the model against published tables and vendors' compilers, what it chooses, and that results stay right.
+"""Occupancy: the model against published tables and vendors' compilers, its choices, and results with chosen tiles.
 
-occupancy_figures.json is what the compilers make of the tiles that are chosen. `make vendors` makes it anew and compares.
+occupancy_figures.json has the compilers' figures for the chosen tiles. `make vendors` recomputes and compares them.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ ARCHITECTURES = {a.name: a for profile in vendor_profile.shipped() for a in prof
 GCN, RDNA, GEN = (ARCHITECTURES[name] for name in ("gcn", "rdna", "gen"))
 AMD = ("rx480", "rx6800")
 UNIT = 64 << 10
-"""Bytes of local memory."""
+"""Bytes of a compute unit's local memory."""
 NARROW = re.compile(
     "uhd630 (attention/sliced_tiles_grad .*ROWS_ARE_KEYS=True|conv/implicit_gemm DTYPE=(float16|float32 ROWS=32))"
     "|attention/decode .*(ROWS=4|KEY_VECTORS=2)"
 )
-"""Kernels that Intel's compiler gives eight lanes: a work-item has sums and elements on their way for over 64 registers."""
+"""Kernels that Intel's compiler compiles to eight lanes: sums and elements in flight take over 64 registers per
+work-item."""
 _ERROR = {"gemm": 12, "conv": 12, "attention": 32}
-"""Registers by which a prediction may be wrong: the compiler has them for addresses, whose number differs with layouts."""
+"""Maximum error of a prediction, in registers: the compiler uses them for addresses, whose number depends on
+layouts."""
 
 
 def architecture(key: str) -> Architecture:
-    """That of a described device."""
+    """Return the architecture of a described device."""
     found = OpenCLDescribedBackend(description.load(key)).features.architecture
     assert found is not None
     return found
@@ -54,12 +56,12 @@ def architecture(key: str) -> Architecture:
     [(24, 10), (28, 9), (32, 8), (36, 7), (40, 6), (48, 5), (64, 4), (84, 3), (85, 2), (128, 2), (129, 1), (256, 1), (257, 0)],
 )
 def test_waves_of_gcn_by_registers(registers: int, waves: int) -> None:
-    """The table in AMD's OpenCL optimization guide, of registers and wavefronts."""
+    """Compare with the table of registers and wavefronts in AMD's OpenCL optimization guide."""
     assert GCN.waves(Usage(registers, 256, 1024), UNIT) == waves
 
 
 def test_local_memory_limits_waves() -> None:
-    # Two groups of 256 in 64 lanes are eight waves for four SIMD units.
+    # Two groups of 256 work-items are eight waves of 64 lanes for four SIMD units.
     assert GCN.waves(Usage(24, 256, 32 << 10), UNIT) == 2
     assert GCN.waves(Usage(24, 256, 33 << 10), UNIT) == 1
     assert GCN.waves(Usage(24, 64, 64 << 10), UNIT) == 0
@@ -87,12 +89,12 @@ def test_the_first_candidate_with_enough_waves_is_chosen() -> None:
     chosen = [
         occupancy.choose(a, UNIT, list(usages), lambda name: Usage(usages[name], 256, 8 << 10)) for a in (None, GCN, RDNA, GEN)
     ]
-    # None leaves Intel's four waves: the one that does not spill leaves most.
+    # No candidate reaches Intel's four waves: the one without spills has the most.
     assert chosen == ["large", "medium", "medium", "small"]
 
 
 @pytest.mark.parametrize("wrong", ["lanes = 0", "lanes = 'many'", "waves = 3"])
-def test_an_architecture_that_makes_no_sense_is_refused(wrong: str) -> None:
+def test_an_invalid_architecture_is_refused(wrong: str) -> None:
     numbers = ("lanes", "most_registers", "register_file", "granularity", "simds", "most_waves", "aim")
     rest = "\n".join(f"{n} = 8" for n in numbers if not wrong.startswith(n))
     text = f"[match]\nkinds = ['gpu']\n[[architectures]]\nname = 'mine'\nsource = ''\n{rest}\n"
@@ -122,11 +124,11 @@ def test_every_chosen_tile_leaves_enough_waves(key: str, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("key", AMD)
 def test_the_model_agrees_with_the_compiler(key: str) -> None:
     of_device, units = architecture(key), 1
-    if of_device == RDNA:  # the compiler takes the local memory of two compute units together, a launch may not
+    if of_device == RDNA:  # the compiler counts the local memory of two compute units, a launch can only use one
         of_device, units = replace(of_device, simds=2 * of_device.simds), 2
     for name, figures in FIGURES[key].items():
         measured = Usage(figures["registers"], figures["group"], figures["local_bytes"])
-        # Where waves do not divide by SIMD units the compiler rounds up.
+        # The compiler rounds up waves that SIMD units do not divide.
         assert figures["waves"] - 1 <= of_device.waves(measured, units * UNIT) <= figures["waves"], name
         predicted = _predicted(name)
         if predicted is not None:
@@ -155,7 +157,7 @@ def _predicted(name: str) -> Usage | None:
 
 
 @pytest.mark.parametrize("key", occupancy_figures.DEVICES)
-def test_compiled_kernels_reach_the_aims(key: str) -> None:
+def test_compiled_kernels_reach_the_target_occupancy(key: str) -> None:
     assert FIGURES[key]
     of_device = architecture(key)
     for name, figures in FIGURES[key].items():
@@ -172,7 +174,7 @@ def test_the_page_has_the_figures() -> None:
 
 @pytest.mark.skipif(not os.environ.get("POLYHAL_TEST_ALL"), reason="needs the compilers of vendors: make vendors")
 @pytest.mark.parametrize("key", occupancy_figures.DEVICES)
-def test_figures_are_those_of_the_compilers(key: str) -> None:
+def test_stored_occupancy_figures_agree_with_the_compilers(key: str) -> None:
     found = occupancy_figures.figures(key)
     assert found.keys() == FIGURES[key].keys()
     for name, figures in found.items():

@@ -1,4 +1,4 @@
-"""Steps over more tensors than one launch holds, in place and not, with gradients of any layout."""
+"""Steps over more tensors than fit in a launch, in place and out of place, with gradients of any layout."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_adam(device: Any, rng: Any, decoupled: bool, dtype: dtypes.DType) -> No
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device, taken for a GPU."""
+    """Return the device, treated as a GPU."""
     runtime = device.backend.runtime
     most = runtime.features.max_group_size
     monkeypatch.setattr(runtime, "features", as_gpu(runtime.features, group_size=min(most, 64)))
@@ -56,9 +56,10 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_compilers_that_assume_finite_numbers_keep_the_check_of_gradients(
     device: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some drivers fold x * 0 and comparisons with infinity unasked. What is not finite is last, or within a vector.
+    """Some drivers fold x * 0 and comparisons with infinity by default. The non-finite element is last, or inside a
+    vector.
 
-    Not halves: such a compiler may take what a function converts them to for finite, and with it the bits.
+    Halves are excluded: such a compiler may assume that converted halves are finite, and fold the test of their bits.
     """
     monkeypatch.setattr(language, "_BASE_OPTIONS", (*language._BASE_OPTIONS, "-cl-fast-relaxed-math"))
     kind = dtypes.as_dtype(dtype)

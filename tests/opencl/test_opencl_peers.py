@@ -1,4 +1,4 @@
-"""Copies between OpenCL devices: within a context, between processors, and over memory that CUDA allocates."""
+"""Copies between OpenCL devices: within a context, between CPU devices, and through memory that CUDA allocates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Pair = tuple[OpenCLBackend, OpenCLBackend]
 
 
 class FakeImport:
-    """An OpenCL driver that imports the memory behind a descriptor, and may own the descriptor then."""
+    """An OpenCL driver that imports memory by descriptor, with or without taking ownership of the descriptor."""
 
     def __init__(self, context: cl.Context, *, owns_descriptors: bool) -> None:
         self._context = context
@@ -41,7 +41,7 @@ class FakeImport:
         self._keep: list[Any] = []
         self.refuse = False
         self.acquired: list[tuple[int, int]] = []
-        """Queue and buffer of what was acquired and not released."""
+        """Queue and buffer of memory that is acquired and not yet released."""
 
     def __call__(self, context: Any, properties: Any, flags: int, nbytes: int, host: Any, status: Any) -> Any:
         assert (properties[0], properties[2]) == (0x2060, 0)
@@ -75,13 +75,13 @@ def ffi_pointer(buffer: Any) -> Any:
 
 @pytest.fixture
 def pair(found: discovery.OpenCLDevice) -> Pair:
-    """Two contexts on one device, which share nothing."""
+    """Return two contexts on one device, which share nothing."""
     return OpenCLBackend(found), OpenCLBackend(found)
 
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
-    """A driver of two cards, and small sizes."""
+    """Install a driver of two cards, with small size limits."""
     fake = FakeCuda(*ADDRESSES)
     monkeypatch.setattr(exported_memory, "cuda_driver", lambda: CudaDriver(fake.load))
     monkeypatch.setattr(exported_memory, "EXPORTED_FROM", GRANULARITY)
@@ -94,13 +94,13 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 def as_card(
     backend: OpenCLBackend, number: int, address: str = "", *, owns_descriptors: bool = False
 ) -> FakeImport:
-    """Let a device be the card with this number, or at this address, for CUDA, and import memory from there."""
+    """Register a device as the card with this CUDA number or address, and import memory from that card."""
     backend.runtime.info = replace(backend.info, id=f"pci/{address or ADDRESSES[number]}")
     imports = FakeImport(backend.runtime.context, owns_descriptors=owns_descriptors)
     backend.runtime.driver.create_buffer = imports
     backend.runtime.driver.acquire_external = imports.acquire
     backend.runtime.driver.release_external = imports.release
-    backend._memory.host_address = lambda handle: None  # a card's memory is not the host's
+    backend._memory.host_address = lambda handle: None  # a card has its own memory
     return imports
 
 
@@ -121,7 +121,7 @@ def open_descriptors() -> int:
 
 @CHECKS
 def test_copies_between_streams_of_a_device_keep_the_contract(found: discovery.OpenCLDevice, check: str) -> None:
-    """Streams of one context stand for devices of one: the peer's work is on another queue."""
+    """Streams of one device simulate devices of one context: the peer's work is on another queue."""
     backend, peer = OpenCLBackend(found), OpenCLBackend(found)
     shared = backend.runtime.context
     peer.runtime.context = shared
@@ -133,7 +133,7 @@ def test_copies_between_streams_of_a_device_keep_the_contract(found: discovery.O
 
 @CHECKS
 def test_copies_between_contexts_keep_the_contract(pair: Pair, check: str) -> None:
-    """Between processors, and by CUDA on cards whose drivers share memory with it."""
+    """Copies run between CPU devices, and through CUDA on cards whose drivers share memory with it."""
     first, second = pair
     if first.can_copy_from(second):
         getattr(contract_peer, check)(first, second, Scope())
@@ -141,14 +141,14 @@ def test_copies_between_contexts_keep_the_contract(pair: Pair, check: str) -> No
         assert not first.features.cpu
 
 
-def test_nothing_is_asked_of_cuda_for_processors(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_is_not_used_for_cpu_devices(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(exported_memory, "cuda_driver", lambda: asked.append(1))
     assert pair[0].can_copy_from(pair[1]) is pair[0].features.cpu
     assert not (asked and pair[0].features.cpu)
 
 
-# --- with memory of CUDA --------------------------------------------------------------------------------------------
+# --- through memory of CUDA -----------------------------------------------------------------------------------------
 
 
 @CHECKS
@@ -159,7 +159,7 @@ def test_copies_by_kernels_keep_the_contract(cards: Pair, cuda: FakeCuda, check:
     getattr(contract_peer, check)(first, second, Scope(small=True))
 
 
-def test_large_allocations_are_exported_once_addresses_are_asked_for(cards: Pair, cuda: FakeCuda) -> None:
+def test_large_allocations_are_exported_after_the_first_request_of_an_address(cards: Pair, cuda: FakeCuda) -> None:
     first = cards[0]
     before = first.allocate(2 * GRANULARITY)
     assert not cuda.calls
@@ -176,7 +176,7 @@ def test_large_allocations_are_exported_once_addresses_are_asked_for(cards: Pair
 
 
 @pytest.mark.parametrize("offsets", [(0, 0), (16, 32), (4, 8), (1, 2)])
-def test_copies_begin_anywhere(cards: Pair, cuda: FakeCuda, offsets: tuple[int, int]) -> None:
+def test_copies_begin_at_any_offset(cards: Pair, cuda: FakeCuda, offsets: tuple[int, int]) -> None:
     first, second = cards
     assert first.can_copy_from(second)
     content = np.random.default_rng(3).bytes(30_011)
@@ -205,7 +205,7 @@ def test_without_access_there_is_no_copy_by_kernels(cards: Pair, cuda: FakeCuda)
 
 
 @pytest.mark.parametrize("function", ["cuDeviceGetByPCIBusId", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuInit"])
-def test_what_cuda_refuses_is_not_missed(cards: Pair, cuda: FakeCuda, function: str) -> None:
+def test_exporting_is_optional(cards: Pair, cuda: FakeCuda, function: str) -> None:
     first, second = cards
     cuda.refused[function] = 999
     if function == "cuInit":
@@ -214,20 +214,20 @@ def test_what_cuda_refuses_is_not_missed(cards: Pair, cuda: FakeCuda, function: 
         return
     assert first.can_copy_from(second) is first.features.cpu
     first.deallocate(first.allocate(4 * GRANULARITY))
-    assert not cuda.live, "what was made before the failure is released"
+    assert not cuda.live, "allocations before the failure are released"
 
 
-def test_a_full_card_gives_memory_that_is_not_exported(cards: Pair, cuda: FakeCuda) -> None:
+def test_a_full_card_allocates_without_exporting(cards: Pair, cuda: FakeCuda) -> None:
     first, second = cards
     assert first.allocate_addressable(10) is not None
     cuda.capacity = 0
-    assert first.can_copy_from(second) is first.features.cpu, "there is no room for windows"
+    assert first.can_copy_from(second) is first.features.cpu, "the memory has no space for windows"
     handle = first.allocate(8 * GRANULARITY)
     first.copy_to_device(memoryview(bytes(8)), handle, 0)
     first.deallocate(handle)
 
 
-def test_an_import_that_is_refused_is_no_error(cards: Pair, cuda: FakeCuda) -> None:
+def test_a_refused_import_is_not_an_error(cards: Pair, cuda: FakeCuda) -> None:
     first, second = cards
     imports = as_card(first, 0)
     assert first.allocate_addressable(10) is not None
@@ -240,13 +240,14 @@ def test_an_import_that_is_refused_is_no_error(cards: Pair, cuda: FakeCuda) -> N
     assert open_descriptors() == descriptors
 
 
-def test_what_is_acquired_is_released(pocl: discovery.OpenCLDevice, cuda: FakeCuda) -> None:
-    """With the allocation, and with the device: a queue that has acquired memory may never end."""
+def test_acquired_memory_is_released(pocl: discovery.OpenCLDevice, cuda: FakeCuda) -> None:
+    """Imports are released with the allocation and with the device: a queue with acquired memory may block indefinitely
+    at its release."""
     backends = [OpenCLBackend(pocl) for _ in ADDRESSES]
     imports = [as_card(backend, number) for number, backend in enumerate(backends)]
     first, second = backends
     assert first.can_copy_from(second)
-    assert [len(i.acquired) for i in imports] == [2, 2], "its own window and that of the other; those of trials are released"
+    assert [len(i.acquired) for i in imports] == [2, 2], "its own window and the other's; windows of trials are released"
     kept = first.allocate_addressable(GRANULARITY)
     given_back = first.allocate(GRANULARITY)
     assert len(imports[0].acquired) == 4
@@ -261,21 +262,21 @@ def test_what_is_acquired_is_released(pocl: discovery.OpenCLDevice, cuda: FakeCu
 
 @pytest.mark.parametrize("owns", [True, False], ids=["owns", "leaves"])
 def test_descriptors_are_closed_once(pair: Pair, cuda: FakeCuda, owns: bool) -> None:
-    """By the OpenCL driver, if that closes what it has imported, else here."""
+    """The OpenCL driver closes imported descriptors if it owns them, else the importer does."""
     for number, backend in enumerate(pair):
         as_card(backend, number, owns_descriptors=owns)
     assert pair[0].allocate_addressable(GRANULARITY) is not None
     pair[0].deallocate(pair[0].allocate(GRANULARITY))
     descriptors = open_descriptors()
     handles = [pair[0].allocate(GRANULARITY) for _ in range(5)]
-    # Those of the memory itself, which the driver keeps, and its mapping here.
+    # Remaining: descriptors of the memory itself, which the driver keeps, and of its mapping in this process.
     assert open_descriptors() == descriptors + 10
     for handle in handles:
         pair[0].deallocate(handle)
 
 
 def test_tensors_are_exported_with_their_cuda_address(cards: Pair, cuda: FakeCuda) -> None:
-    """What was allocated before exports were asked for is copied on the device, also where it is small."""
+    """Tensors from before the first export, and small ones, are copied on the device."""
     device = Device.opened("card", cards[1])
     x = polyhal.arange(10, device=device)
     export = polyhal.to_dlpack(x[3:], device=True)

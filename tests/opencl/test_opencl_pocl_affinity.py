@@ -1,4 +1,5 @@
-"""PoCL's worker threads: bound one to a core where the process may use all of them and the user has not said otherwise."""
+"""PoCL's worker threads are bound to one core each if the process may use all cores and the user has not set
+otherwise."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ _CORES = 4
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Linux with four cores, all of them allowed, and nothing set."""
+    """Simulate Linux with four allowed cores and no variables set."""
     for name in ("POCL_AFFINITY", "POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "POLYHAL_BUILDS_ONLY"):
-        monkeypatch.setenv(name, "")  # so that it is as before afterwards, whatever happens in between
+        monkeypatch.setenv(name, "")  # so that monkeypatch restores it afterwards in any case
         monkeypatch.delenv(name)
     monkeypatch.setattr(pocl_affinity, "_LOADED_FILES", Path(os.devnull))
     monkeypatch.setattr(sys, "platform", "linux")
@@ -31,17 +32,17 @@ def test_workers_are_bound_where_all_cores_are_allowed(machine: pytest.MonkeyPat
     assert pocl_affinity.decide() == pocl_affinity.WorkerAffinity(True, "unless POCL_AFFINITY=0")
     with pocl_affinity.applied():
         assert os.environ["POCL_AFFINITY"] == "1"
-    assert "POCL_AFFINITY" not in os.environ  # processes that this one starts may be allowed other cores
+    assert "POCL_AFFINITY" not in os.environ  # child processes may be restricted to other cores
 
 
 @pytest.mark.parametrize("allowed", [{0, 1}, {1, 2, 3}, {0, 1, 2, 4}])
-def test_a_process_with_fewer_cores_is_left_alone(machine: pytest.MonkeyPatch, allowed: set[int]) -> None:
+def test_workers_of_a_process_with_fewer_cores_are_not_bound(machine: pytest.MonkeyPatch, allowed: set[int]) -> None:
     machine.setattr(os, "sched_getaffinity", lambda _: allowed)
     _left_alone("not use all cores")
 
 
 @pytest.mark.parametrize(("value", "bound"), [("0", False), ("1", True), ("", False)])
-def test_what_the_user_has_set_stays(machine: pytest.MonkeyPatch, value: str, bound: bool) -> None:
+def test_the_users_setting_stays(machine: pytest.MonkeyPatch, value: str, bound: bool) -> None:
     machine.setenv("POCL_AFFINITY", value)
     assert pocl_affinity.decide() == pocl_affinity.WorkerAffinity(bound, f"as POCL_AFFINITY={value} says")
     with pocl_affinity.applied():
@@ -50,17 +51,17 @@ def test_what_the_user_has_set_stays(machine: pytest.MonkeyPatch, value: str, bo
 
 
 @pytest.mark.parametrize("name", ["POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "POLYHAL_BUILDS_ONLY"])
-def test_fewer_workers_and_helpers_are_left_alone(machine: pytest.MonkeyPatch, name: str) -> None:
+def test_workers_are_not_bound_in_helpers_or_with_fewer_workers(machine: pytest.MonkeyPatch, name: str) -> None:
     machine.setenv(name, "1")
     _left_alone("only builds kernels" if name.startswith("POLYHAL") else name)
 
 
-def test_other_systems_are_left_alone(machine: pytest.MonkeyPatch) -> None:
+def test_workers_are_not_bound_on_other_systems(machine: pytest.MonkeyPatch) -> None:
     machine.setattr(sys, "platform", "darwin")
     _left_alone("Linux only")
 
 
-def test_a_driver_that_is_loaded_already_is_left_alone(machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_variable_of_a_loaded_driver_is_not_changed(machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
     maps = tmp_path / "maps"
     maps.write_text("7f00-7f01 r-xp 0 00:00 1 /usr/lib/libpocl.so.2.9.0\n")
     machine.setattr(pocl_affinity, "_LOADED_FILES", maps)

@@ -1,4 +1,5 @@
-"""Vendor profiles: each vendor's devices get theirs, what it says is bounded by the device, and every op lowers with it."""
+"""Vendor profiles: they match their vendor's devices, their values are limited by the device, and every op lowers with
+them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.slow
 GPU, INTEGRATED, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceType.CPU
 
 DEVICES = {
-    # vendor, platform, kind, largest group, local memory KiB, whether that is on the chip, native width
+    # vendor, platform, kind, largest group, local memory in KiB, whether it is on the chip, native width
     "nvidia": ("NVIDIA Corporation", "NVIDIA CUDA", GPU, 1024, 48, True, 1),
     "amd": ("Advanced Micro Devices, Inc.", "AMD Accelerated Parallel Processing", GPU, 256, 64, True, 1),
     "amd (Mesa)": ("AMD", "rusticl", INTEGRATED, 1024, 32, True, 4),
@@ -39,7 +40,7 @@ DEVICES = {
 
 
 def record(name: str) -> tuple[Any, DeviceType]:
-    """What pyopencl would show of such a device."""
+    """Return such a device in pyopencl's form."""
     vendor, platform, kind, group, local, on_chip, width = DEVICES[name]
     types = cl.device_local_mem_type
     device = SimpleNamespace(
@@ -53,7 +54,7 @@ def record(name: str) -> tuple[Any, DeviceType]:
 
 
 @pytest.mark.parametrize("name", DEVICES)
-def test_a_device_gets_its_profile_within_its_limits(name: str) -> None:
+def test_a_device_has_its_profile_within_its_limits(name: str) -> None:
     device, kind = record(name)
     found = features(device, kind)
     assert found.profile == name.partition(" (")[0]
@@ -68,7 +69,7 @@ def test_a_device_gets_its_profile_within_its_limits(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in DEVICES if n != "cpu (Intel's runtime)"])
 def test_every_op_lowers_within_the_limits_of_a_vendor(found: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is built: the device is made up. What is lowered must fit the groups that it allows."""
+    """Nothing is built, because the device is simulated. Launches must not exceed its maximum group size."""
     device, kind = record(name)
     backend = OpenCLBackend(found)
     runtime = backend.runtime
@@ -96,16 +97,16 @@ def test_every_op_lowers_within_the_limits_of_a_vendor(found: Any, name: str, mo
         ("mali", 24, None, 24),
         ("intel_gpu", 512, (8, 4), 32),  # Arc A770: 32 Xe cores of 16 vector engines
         ("intel_gpu", 24, (1, 3), 3),  # UHD 630: three sub-slices of 8
-        ("intel_gpu", 512, None, 32),  # a driver that does not tell
+        ("intel_gpu", 512, None, 32),  # a driver that does not report slices
         ("intel_gpu", 24, (0, 0), 2),
         ("cpu (Intel's runtime)", 2, None, 2),
-        ("cpu (Intel's runtime)", 2, (1, 1), 2),  # it answers as if it had one sub-slice
+        ("cpu (Intel's runtime)", 2, (1, 1), 2),  # it reports a single sub-slice
     ],
 )
 def test_work_is_divided_among_processors_that_run_whole_groups(
     profile: str, reported: int, slices: tuple[int, int] | None, processors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What drivers call compute units are vector engines on some, of which many run one group together."""
+    """Some drivers count vector engines as compute units, and a group runs on many of them."""
     device, kind = record(profile)
     device.max_compute_units = reported
     answers = dict(zip((0x4252, 0x4253), slices or (), strict=False))
@@ -114,7 +115,7 @@ def test_work_is_divided_among_processors_that_run_whole_groups(
     assert features(device, kind).compute_units == processors
 
 
-def test_shipped_profiles_decide_what_they_may() -> None:
+def test_shipped_profiles_only_set_permitted_fields() -> None:
     shipped = profiles.shipped()
     assert {p.name for p in shipped} == {"nvidia", "amd", "intel_gpu", "mali", "adreno", "gpu", "cpu"}
     for profile in shipped:
@@ -135,12 +136,12 @@ def test_shipped_profiles_decide_what_they_may() -> None:
         "[match",
     ],
 )
-def test_a_profile_that_makes_no_sense_is_refused(text: str) -> None:
+def test_an_invalid_profile_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="profile mine"):
         profiles.parse("mine", text)
 
 
-def test_an_unknown_vendor_gets_the_general_profile() -> None:
+def test_an_unknown_vendor_has_the_general_profile() -> None:
     shipped = profiles.shipped()
     assert profiles.choose(shipped, "Charm Industries", "Charm", GPU).name == "gpu"
     assert profiles.choose([], "ARM", "ARM", GPU).name == "none"

@@ -1,4 +1,4 @@
-"""Workarounds for drivers: declared once, matched by driver, known to kernels, overridden by profiles."""
+"""Workarounds for drivers: declared once, matched by driver, defined in kernels, overridden by profiles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POCL = match("Portable Computing Language", "3.0", "cpu-x86", cpu=True)
 
 
 @pytest.mark.parametrize("kind", [OpenCLQuirks, WGPUQuirks])
-def test_every_quirk_says_why(kind: type[Any]) -> None:
+def test_every_quirk_has_a_reason(kind: type[Any]) -> None:
     for name, info in declared(kind).items():
         assert info.reason, name
         assert info.evidence, name
@@ -39,7 +39,7 @@ def test_an_unknown_driver_has_none() -> None:
     assert match_wgpu("Vulkan", "1.0", "a device", cpu=False) == WGPUQuirks()
 
 
-def test_drivers_are_told_apart() -> None:
+def test_drivers_are_distinguished() -> None:
     oclgrind = match("Oclgrind", "21.10", "Oclgrind Simulator", cpu=True)
     intel = match("Intel(R) OpenCL", "2026", "Xeon", cpu=True)
     nvidia = match("NVIDIA CUDA", "580", "H100", cpu=False)
@@ -65,14 +65,14 @@ def test_numbers_are_shown_with_their_values() -> None:
     assert quirks.fixed_subgroup_size == 8
 
 
-def test_kernels_ask_for_quirks_that_exist() -> None:
+def test_kernels_test_existing_quirks() -> None:
     shaders = SourceFolder("polyhal.shaders.opencl")
     asked = {name.lower() for file in shaders.names() for name in _MACRO.findall(shaders.shipped(file))}
     assert asked
     assert asked <= set(declared(OpenCLQuirks))
 
 
-def test_kernels_know_the_quirks_in_force(device: Any) -> None:
+def test_active_quirks_are_defined_in_kernels(device: Any) -> None:
     for switched in (False, True):
         backend = device.with_quirk(scalar_fmod=switched).backend
         text = backend.runtime.programs.text("pointwise/elementwise.cl", {})
@@ -82,7 +82,7 @@ def test_kernels_know_the_quirks_in_force(device: Any) -> None:
     assert definitions(OpenCLQuirks()) == {}
 
 
-def test_a_quirk_that_is_forced_leaves_the_device_alone(device: Any) -> None:
+def test_a_forced_quirk_does_not_change_the_original_device(device: Any) -> None:
     before = device.backend.features
     forced = device.with_quirk(builtin_prefetch=not before.quirks.builtin_prefetch)
     assert forced.backend.features.quirks.builtin_prefetch != before.quirks.builtin_prefetch
@@ -91,7 +91,7 @@ def test_a_quirk_that_is_forced_leaves_the_device_alone(device: Any) -> None:
         device.with_quirk(no_such_quirk=True)
 
 
-def test_results_are_right_with_a_quirk_and_without(device: Any, rng: Any) -> None:
+def test_results_are_right_with_and_without_each_quirk(device: Any, rng: Any) -> None:
     x, y = rng.uniform(-9, 9, 1003).astype(np.float32), rng.uniform(1, 9, 1003).astype(np.float32)
     for switched in (False, True):
         forced = device.with_quirk(scalar_fmod=switched, operators_for_builtins=switched, target_clwb=switched)
@@ -110,7 +110,7 @@ def test_products_are_right_in_many_short_work_items(device: Any, rng: Any) -> N
 def test_programs_that_run_were_loaded_from_their_binaries(
     device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that the compiler's memory is released: what is loaded has no source. The file on the disk is the same one."""
+    """A loaded program has no source, so the compiler's memory is released. The file on disk stays the same."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
     text = "__kernel void f(__global float *x) { x[get_global_id(0)] *= 2.0f; }"
     for cached in ("", "1"):
@@ -123,8 +123,8 @@ def test_programs_that_run_were_loaded_from_their_binaries(
             assert program.get_info(cl.program_info.KERNEL_NAMES) == "f"
 
 
-def test_kernels_see_the_features_that_lowering_sees(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that a test replaces after programs were built."""
+def test_kernels_are_compiled_for_the_features_of_the_lowering(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They include features that a test replaces after programs were built."""
     runtime = device.backend.runtime
     texts = []
     for switched in (False, True):
@@ -147,7 +147,7 @@ def test_versions_are_compared_by_their_first_two_numbers(version: str, older: b
 
 @pytest.mark.parametrize("version", ["", "unknown", "None"])
 def test_a_version_that_cannot_be_read_counts_as_old(version: str) -> None:
-    """A workaround that is not needed costs time; one that is missing costs results."""
+    """An unnecessary workaround costs time; a missing one makes results wrong."""
     assert DriverId("FooCL", version, "a device", cpu=False).before(0)
 
 
@@ -175,14 +175,14 @@ def test_shipped_profiles_name_quirks_that_exist() -> None:
         assert set(profile.quirks) <= set(declared(OpenCLQuirks))
 
 
-def test_doctor_lists_them_with_their_reasons(device: Any) -> None:
+def test_doctor_lists_quirks_with_their_reasons(device: Any) -> None:
     capabilities, features = device.backend.capabilities, device.backend.features
     assert capabilities.quirks == active(features.quirks)
     assert capabilities.to_json()["quirks"] == dict(capabilities.quirks)
 
 
-def test_only_drivers_known_to_prefetch_are_asked_to(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some compilers end the process when they meet the built-in function, which no program can catch."""
+def test_only_drivers_known_to_prefetch_do_so(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some compilers end the process at the built-in function, which no program can catch."""
     runtime = device.backend.runtime
     known = {p: match(p, "1.0", "a processor", cpu=True) for p in ("Portable Computing Language", "Intel(R) OpenCL")}
     for platform, quirks in {**known, "rusticl": match("rusticl", "22.3.6", "llvmpipe", cpu=True)}.items():
@@ -191,7 +191,7 @@ def test_only_drivers_known_to_prefetch_are_asked_to(device: Any, monkeypatch: p
 
 
 def test_no_kernel_prefetches_without_the_quirk() -> None:
-    """Not even one whose lowering forgot to ask for the distance."""
+    """This holds even if a lowering omits the query of the distance."""
     shaders = SourceFolder("polyhal.shaders.opencl")
     texts = [shaders.shipped(file) for file in shaders.names()]
     assert any("__builtin_prefetch" in text for text in texts)

@@ -1,4 +1,4 @@
-"""Random bits that agree with the published generator, and what is made of them."""
+"""Random bits, which agree with the published generator, and distributions made from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_dropout(device: Any, rng: Any, dtype: dtypes.DType) -> None:
     check(device, "dropout", [rng.uniform(0.5, 2, (33, 70)), 42, 3], dtype, ulps=1, p=0.3)
 
 
-def test_dropout_of_a_view_drops_what_a_copy_would(device: Any, rng: Any) -> None:
+def test_dropout_of_a_view_drops_the_elements_of_a_copy(device: Any, rng: Any) -> None:
     x = rng.uniform(0.5, 2, (8, 9, 10)).astype(np.float32).transpose(2, 0, 1)
     (of_view,), (of_copy,) = (run(device, "dropout", [a, 1, 2], p=0.5) for a in (x, x.copy()))
     np.testing.assert_array_equal(of_view, of_copy)

@@ -1,4 +1,4 @@
-"""Recurrent layers as each kind of device runs them, on whatever device there is."""
+"""Recurrent layers by the kernels of each kind of device, on any available device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device, taken for a GPU of four compute units."""
+    """Return the device, treated as a GPU with four compute units."""
     runtime = device.backend.runtime
     most = min(runtime.features.max_group_size, 64)
     found = as_gpu(runtime.features, group_size=most, max_group_size=most, vector_width=4, compute_units=4)
@@ -58,14 +58,14 @@ def check_layers(device: Any, rng: Any, steps: int, batch: int, size: int, rever
     check(device, "gru_steps_grad", inputs, **floor, reverse=reverse)
 
 
-# Units in one slice, in several, and in several rounds; sequences alone and in pairs, one of which is single.
+# Units in one slice, in several, and in several rounds; sequences one by one and in pairs, with an incomplete pair.
 @pytest.mark.parametrize(("batch", "size"), [(3, 20), (7, 9), (2, 70)], ids=str)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_all_steps_in_one_launch(gpu: Any, rng: Any, batch: int, size: int, reverse: bool) -> None:
     check_layers(gpu, rng, 3, batch, size, reverse)
 
 
-# One group has the whole layer, because no other device promises that groups which wait for each other make progress.
+# One group has the whole layer, because other devices do not guarantee progress of groups that wait for each other.
 @pytest.mark.parametrize(("batch", "size"), [(3, 20), (9, 32)], ids=str)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_weight_in_registers(
@@ -79,7 +79,7 @@ def test_weight_in_registers(
     check_layers(gpu, rng, 3, batch, size, reverse)
 
 
-def test_groups_that_wait_for_each_other_are_no_more_than_the_device_runs_at_a_time(
+def test_groups_that_wait_for_each_other_are_all_resident(
     gpu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = gpu.backend.runtime
@@ -118,9 +118,9 @@ def test_groups_that_keep_the_weight_in_local_memory_cover_the_layer(gpu: Any, m
 
 
 def test_weight_in_local_memory(found: Any) -> None:
-    """In a process of its own in which PoCL has a thread for every group, because the groups wait for each other."""
+    """Run in a separate process in which PoCL has a thread for every group, because the groups wait for each other."""
     if "Portable" not in found.platform:
-        pytest.skip("no other driver is known to run so many groups at a time")
+        pytest.skip("no other driver is known to run that many groups at a time")
     environment = {**os.environ, "POCL_MAX_PTHREAD_COUNT": "16", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, __file__, found.info.selector]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -128,7 +128,7 @@ def test_weight_in_local_memory(found: Any) -> None:
 
 
 def _check_groups_that_wait(selector: str) -> None:
-    """Compare layers of 64 units with the reference: one tile of 64 sequences, and two of 128, which are not full."""
+    """Compare layers of 64 units with the reference: one tile of 64 sequences, and two partial tiles of 128."""
     (found,) = [f for f in discovery.devices() if f.info.selector == selector]
     device, rng = Harness(OpenCLBackend(found), partial(OpenCLBackend, found)), np.random.default_rng(20)
     runtime = device.backend.runtime  # type: ignore[attr-defined]
@@ -148,9 +148,9 @@ def _check_groups_that_wait(selector: str) -> None:
     assert len(launched) == 12, launched
 
 
-# Terms in one pass and in several, tiles that are full and one that is not.
+# Terms in one pass and in several, full tiles and a partial one.
 @pytest.mark.parametrize(("batch", "size"), [(1, 70), (27, 70), (110, 5)], ids=str)
-def test_a_part_of_the_weight_at_a_time(device: Any, rng: Any, batch: int, size: int) -> None:
+def test_weight_in_parts(device: Any, rng: Any, batch: int, size: int) -> None:
     check_layers(device, rng, 2, batch, size, True)
 
 

@@ -29,7 +29,7 @@ def test_sum_and_mean(device: Any, rng: Any, shape: tuple[int, ...], axes: tuple
     r = device.upload(x)
     exact, size = x.astype(np.float64).sum(axes), np.abs(x.astype(np.float64)).sum(axes)
     n = math.prod(shape[a] for a in axes)
-    # Blocked and split sums: fewer than 64 + log2(n) + sqrt(n) roundings stand in a chain.
+    # Blocked and split sums: a chain has fewer than 64 + log2(n) + sqrt(n) roundings.
     bound = np.finfo(np.float32).eps * (64 + math.sqrt(n)) * size
     out = _shape(shape, axes)
     for op, scale in (("sum", 1), ("mean", n)):
@@ -116,7 +116,7 @@ def test_views(device: Any, rng: Any, axis: int) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int64, dtypes.float16], ids=lambda d: d.name)
-def test_argmax_takes_the_first(device: Any, rng: Any, shape: tuple[int, ...], axis: int, dtype: dtypes.DType) -> None:
+def test_argmax_returns_the_first(device: Any, rng: Any, shape: tuple[int, ...], axis: int, dtype: dtypes.DType) -> None:
     x = rng.integers(-5, 5, shape).astype(dtype.numpy)
     out = _shape(shape, (axis,))
     for poison in (False, True):

@@ -17,12 +17,12 @@ def test_planes(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, kind: str, taps: tuple[int, int],
     shape: tuple[int, ...], result: tuple[int, int],
 ) -> None:  # fmt: skip
-    """Lines in any order, as the sorted ones of real resampling and others."""
+    """Lines are sorted, as in real resampling, or in any other order."""
     runtime = device.backend.runtime
     if runtime.features.cpu:
         monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=kind == "cpu"))
     elif kind == "cpu":
-        pytest.skip("kernels of CPUs keep lines in private memory")
+        pytest.skip("kernels for CPUs keep lines in private memory")
     x = rng.uniform(-1, 1, shape)
     for order in (np.sort, np.asarray):
         bands = []

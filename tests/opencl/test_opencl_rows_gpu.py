@@ -1,4 +1,4 @@
-"""The paths that row kernels take on GPUs, rows in registers and results joined by groups, on whatever device there is."""
+"""GPU paths of row kernels (rows in registers, results combined by groups), on any available device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device, taken for a GPU of four compute units."""
+    """Return the device, treated as a GPU with four compute units."""
     runtime = device.backend.runtime
     most = runtime.features.max_group_size
     found = as_gpu(runtime.features, group_size=min(most, 64), vector_width=4, compute_units=4)
@@ -51,7 +51,7 @@ def test_cross_entropy_in_rows_that_end_within_a_vector(gpu: Any, rng: Any, dtyp
 
 
 @pytest.mark.parametrize("rows", [20, 3001])
-def test_mean_of_the_losses_that_count(gpu: Any, rng: Any, rows: int) -> None:
+def test_mean_of_losses_without_ignored_ones(gpu: Any, rng: Any, rows: int) -> None:
     target = rng.integers(0, 5, rows)
     losses = np.where(target == 2, 0, rng.uniform(0, 3, rows))
     check(gpu, "mean_loss", [losses, target], ignore_index=2)
@@ -61,7 +61,7 @@ def test_mean_of_the_losses_that_count(gpu: Any, rng: Any, rows: int) -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_mean_cross_entropy_of_few_logits(gpu: Any, rng: Any, smoothing: float) -> None:
     x, target = rng.uniform(-9, 9, (150, 13)), rng.integers(0, 13, 150)
-    # Ignored, and out of range on both sides.
+    # Targets: ignored, and out of range on both sides.
     target[:9] = np.resize([-100, 13, -1], 9)
     check(gpu, "mean_cross_entropy", [x, target], ulps=64, label_smoothing=smoothing)
     check(gpu, "mean_cross_entropy", [x.T.copy().T, target.astype(np.int32)], ulps=64, label_smoothing=smoothing)
@@ -84,7 +84,7 @@ def test_reductions(gpu: Any, rng: Any, axis: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16], ids=lambda d: d.name)
 @pytest.mark.parametrize("columns", [40, 37])
 def test_tall_columns(gpu: Any, rng: Any, dtype: dtypes.DType, columns: int) -> None:
-    """Each is shared out, among groups and among the work-items of one."""
+    """Groups, and the work-items of a group, divide each column."""
     x = (rng.random((3000, columns)) < 0.1).astype(dtype.numpy)
     x[2999, 3] = 5
     np.testing.assert_array_equal(run(gpu, "sum", [x], axis=0)[0], x.astype(np.float64).sum(0))
@@ -100,7 +100,7 @@ def test_sorting_and_scans(gpu: Any, rng: Any) -> None:
 
 
 def _special(rng: Any, shape: tuple[int, ...], dtype: dtypes.DType) -> np.ndarray:
-    """Many equal elements, the extremes, zeros of both signs and NaN."""
+    """Return many equal elements, extremes, zeros of both signs and NaN."""
     if dtype.kind != "float":
         info = np.iinfo(dtype.numpy)
         return rng.choice(np.array([info.min, 0, 1, 300 % info.max, info.max], dtype.numpy), shape)
@@ -132,7 +132,7 @@ def test_sorting_by_digits(gpu: Any, rng: Any, dtype: dtypes.DType, descending: 
 
 
 @pytest.mark.parametrize("largest", [False, True])
-def test_the_largest_few_lie_in_few_pieces(gpu: Any, rng: Any, largest: bool) -> None:
+def test_top_k_prunes_pieces(gpu: Any, rng: Any, largest: bool) -> None:
     for x in (_special(rng, (1, 150_001), dtypes.float32), rng.standard_normal((1, 150_001)).astype(np.float32)):
         _same(gpu, "topk", x, k=130, axis=1, largest=largest)
 

@@ -38,7 +38,7 @@ LONG = [((1 << 17, 17), 0), ((1 << 17, 3), 0), ((17, 1 << 15), 1), ((1 << 18,), 
 
 @pytest.mark.parametrize(("shape", "axis"), LONG, ids=str)
 def test_long_sums_are_as_exact_as_short_ones(device: Any, shape: tuple[int, ...], axis: int) -> None:
-    """Equal terms round in one direction, so that an error per term would grow to 1e-3 over 2^17 terms.
+    """Equal terms round in one direction, so an error per term would grow to 1e-3 over 2^17 terms.
 
     Within a block of 512 terms the error is below 512 rounding units of the block's sum, which is small against the
     total.

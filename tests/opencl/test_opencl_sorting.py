@@ -1,4 +1,4 @@
-"""Sorting and the largest few along any axis, bit by bit as NumPy's stable order has them."""
+"""Sorting and top-k along any axis, bitwise equal to NumPy's stable order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CASES = [((7,), 0), ((33, 70), 1), ((70, 3), 0), ((2, 50, 3), 1), ((2, 5000), 1)
 
 
 def _draw(rng: Any, shape: tuple[int, ...], dtype: dtypes.DType) -> np.ndarray:
-    """Few different values, so that many are equal; floats with zeros of both signs, infinities and NaN."""
+    """Draw few distinct values, so that many are equal; floats include zeros of both signs, infinities and NaN."""
     if dtype.kind == "float":
         x = rng.integers(-5, 5, shape).astype(np.float64)
         flat = x.reshape(-1)

@@ -1,4 +1,4 @@
-"""The kernel files themselves: each compiles alone with its defaults, and no text depends on float64."""
+"""The kernel files: each compiles on its own with its defaults, and no text depends on float64."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ def test_compiles_alone(device: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_has_no_double_constants(name: str) -> None:
-    """Without a suffix a constant is a double, which many GPUs lack."""
+    """A constant without suffix is a double, which many GPUs lack."""
     shaders = SourceFolder("polyhal.shaders.opencl")
     text = _COMMENT.sub("", shaders.assemble(name, {}).replace(shaders.shipped("lib/double_functions.h"), ""))
     assert not _DOUBLE.findall(text)
 
 
 @pytest.mark.parametrize("name", SourceFolder("polyhal.shaders.opencl").names())
-def test_what_is_not_finite_is_found_by_bits(name: str) -> None:
-    """Compilers that relax rules unasked fold other tests. Maxima that began at -INFINITY may be compared with that."""
+def test_kernels_detect_non_finite_values_by_bits(name: str) -> None:
+    """Compilers that relax rules by default fold other tests. Maxima with the initial value -INFINITY may be compared
+    with it."""
     text = _COMMENT.sub("", SourceFolder("polyhal.shaders.opencl").shipped(name))
     assert not _FOLDED.findall(text)
 
 
 @pytest.mark.parametrize("name", SourceFolder("polyhal.shaders.opencl").names())
 def test_inline_functions_are_static(name: str) -> None:
-    """In C99 `inline` alone defines nothing that a call can be linked to, and it makes SPIR-V that validators refuse."""
+    """In C99 `inline` without `static` provides no definition to link calls to, and it results in invalid SPIR-V."""
     text = _COMMENT.sub("", SourceFolder("polyhal.shaders.opencl").shipped(name))
     assert not _EXTERN_INLINE.findall(text)
 

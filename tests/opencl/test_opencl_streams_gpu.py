@@ -1,4 +1,4 @@
-"""The kernels that GPUs take for movement, indexing and fused groups, run on whatever device there is."""
+"""GPU kernels for data movement, indexing and fused groups, on any available device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCALED: tuple[GroupStep, ...] = (("multiply", (0, 1), ()), ("add", (3, 2), ()), 
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device with a GPU's facts, as far as they choose among portable kernels."""
+    """Return the device with a GPU's features, as far as they choose among portable kernels."""
     runtime = device.backend.runtime
     if runtime.features.group_size < 64 and int(runtime.device.max_work_group_size) < 256:
         pytest.skip("groups of 256 work-items do not fit")
@@ -64,7 +64,7 @@ def test_rows_are_added(
     monkeypatch.setattr(settings, "deterministic", deterministic)
     source = rng.standard_normal((count, width)).astype(np.float32)
     index = rng.integers(-1, rows + 1, count)
-    # Skewed, so that short and long chains meet.
+    # Skewed, so that chains are short and long.
     index[rng.random(count) < 0.5] = 0
     results = [run(gpu, "scatter_rows", [source, index], rows=rows)[0] for _ in range(3)]
     if deterministic:

@@ -17,7 +17,7 @@ from polyhal.hal.ops import OPS
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
-    """Return the device, treated as a GPU, and the exchanges of the kernels that are selected from then on."""
+    """Return the device, treated as a GPU, and the exchanges of the kernels that it selects."""
     runtime = device.backend.runtime
     if not runtime.features.subgroups:
         pytest.skip(f"{device.backend.info.name} lists no sub-groups with shuffles")

@@ -1,4 +1,4 @@
-"""Threads that use a device when Python ends: they end first, and say nothing."""
+"""Threads that use a device at interpreter exit end first, without messages."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ print(thread.is_alive())
 """
 
 
-def test_a_thread_that_releases_an_object_ends_in_silence() -> None:
-    """Python would print the SystemExit that meets it there, and let it go on."""
+def test_a_thread_in_a_destructor_ends_without_a_message() -> None:
+    """Python would print a SystemExit in the destructor and continue the thread."""
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
 
 @pytest.mark.usefixtures("any_device")
 def test_reads_that_are_awaited_are_delivered_before_threads_end() -> None:
-    """A device of another backend was opened first, so that its own wait for reads is registered first and comes last."""
+    """A device of another backend is opened first, so that its own wait for reads is registered first and runs last."""
     program = """
 import polyhal as ph
 x = ph.ones((1024, 1024), device="sim")

@@ -1,4 +1,4 @@
-"""Devices that are listed but cannot run kernels: left out of discovery, with a reason and what to do."""
+"""Devices that are listed but cannot run kernels: excluded from discovery, with a reason and a remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLD_COMPILER = "error: unknown target CPU 'generic'"
 
 
 def listed(**attributes: Any) -> Any:
-    """A device as a driver of OpenCL 3.0 lists it."""
+    """Return a device as a driver of OpenCL 3.0 lists it."""
     device = {
         "name": "pthread-a processor", "version": "OpenCL 3.0 a-target", "driver_version": "3.0-rc2", "available": True,
         "profile": "FULL_PROFILE", "extensions": "", "compiler_available": True, "type": cl.device_type.CPU,
@@ -29,7 +29,7 @@ def listed(**attributes: Any) -> Any:
 
 @pytest.fixture
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """An empty cache, and a compiler that refuses nothing and counts."""
+    """Simulate an empty cache and a compiler that accepts everything and counts calls."""
     names: list[str] = []
 
     def compile_trial(device: Any) -> str:
@@ -52,7 +52,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ({"name": "pthread-a new processor"}, f"older than this processor: {_OLD_COMPILER}"),
     ],
 )
-def test_what_cannot_run_kernels_is_left_out(attributes: dict[str, Any], reason: str, compiled: list[str]) -> None:
+def test_devices_that_cannot_run_kernels_are_excluded(attributes: dict[str, Any], reason: str, compiled: list[str]) -> None:
     found = unusable.examine(_PLATFORM, listed(**attributes))
     assert found is not None
     assert reason in found.reason
@@ -63,7 +63,7 @@ def test_what_cannot_run_kernels_is_left_out(attributes: dict[str, Any], reason:
 @pytest.mark.parametrize(
     "attributes", [{}, {"version": "OpenCL 1.2 "}, {"profile": "EMBEDDED_PROFILE", "extensions": "x cles_khr_int64"}]
 )
-def test_what_can_run_kernels_is_not(attributes: dict[str, Any], compiled: list[str]) -> None:
+def test_devices_that_can_run_kernels_are_not(attributes: dict[str, Any], compiled: list[str]) -> None:
     assert unusable.examine(_PLATFORM, listed(**attributes)) is None
 
 
@@ -79,7 +79,7 @@ def test_a_compiler_that_takes_zen_4_for_zen_3_is_left_out(compiled: list[str], 
     assert unusable.examine(_PLATFORM, listed(version=ZEN_3.replace("znver3", "skylake-avx512"))) is None
     monkeypatch.setattr(processor, "instruction_sets", lambda: frozenset({"avx2"}))
     assert unusable.examine(_PLATFORM, listed(version=ZEN_3)) is None
-    assert compiled  # which it asked after
+    assert compiled  # the trial counts compilations
 
 
 def test_a_compiler_is_tried_once_per_driver_and_processor(compiled: list[str]) -> None:
@@ -89,7 +89,7 @@ def test_a_compiler_is_tried_once_per_driver_and_processor(compiled: list[str]) 
 
 
 def test_a_compiler_that_refuses_is_tried_again(compiled: list[str]) -> None:
-    """Whoever repairs the driver need not know of the cache."""
+    """Repairing the driver does not require clearing a cache."""
     for _ in range(2):
         assert unusable.examine(_PLATFORM, listed(name="a new processor")) is not None
     assert len(compiled) == 2
@@ -100,7 +100,7 @@ def test_other_drivers_compile_nothing(compiled: list[str]) -> None:
     assert compiled == []
 
 
-def test_a_cache_that_cannot_be_written_costs_time_only(compiled: list[str], tmp_path: Path) -> None:
+def test_a_read_only_cache_only_costs_time(compiled: list[str], tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("not a folder")
     for _ in range(2):
         assert unusable.examine(_PLATFORM, listed()) is None
@@ -117,7 +117,7 @@ def test_real_compilers_accept_the_kernel_and_refuse_a_wrong_one(
 
 @pytest.fixture
 def only_a_broken_one(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose single driver cannot compile."""
+    """Simulate a machine whose only driver cannot compile."""
     monkeypatch.setattr(discovery, "_listed", lambda: ([(_PLATFORM, listed(name="pthread-new"))], []))
 
 
@@ -127,19 +127,19 @@ class TestOnlyABrokenDevice:
         (device,) = discovery.probe()
         assert isinstance(device, UnusableDevice)
 
-    def test_there_are_no_devices(self) -> None:
+    def test_no_device_is_available(self) -> None:
         with pytest.raises(RuntimeError, match=f"no OpenCL device can be used: .*{_OLD_COMPILER}") as raised:
             discovery.devices()
         assert "newer version of the driver" in raised.value.__notes__[0]
 
     @pytest.mark.parametrize("selector", ["pocl", "pthread", "pocl/2:1", "0"])
-    def test_selecting_it_says_why_not(self, selector: str) -> None:
+    def test_selecting_it_reports_the_reason(self, selector: str) -> None:
         with pytest.raises(DeviceUnavailableError, match=rf"pthread-new \(.*{_OLD_COMPILER}; install a newer version"):
             discovery.select(selector)
 
 
-def test_the_others_stay(found: discovery.OpenCLDevice, compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their numbers have no gap, and names that fit both lead to the one that works."""
+def test_other_devices_stay(found: discovery.OpenCLDevice, compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their indices have no gap, and names that match both select the usable one."""
     broken = listed(name=f"{found.info.name} new")
     devices = [(_PLATFORM, broken), (found.cl.platform, found.cl)]
     monkeypatch.setattr(discovery, "_listed", lambda: (devices, []))
@@ -152,7 +152,7 @@ def test_the_others_stay(found: discovery.OpenCLDevice, compiled: list[str], mon
 
 
 class _Failing:
-    """A platform, or a device, whose driver answers no question but its name's."""
+    """A platform or device whose driver fails all queries but its name."""
 
     name = "A failing driver"
     version = "OpenCL 3.0 "
@@ -162,7 +162,7 @@ class _Failing:
         raise cl.LogicError(cl._cl._ErrorRecord("no answer", cl.status_code.INVALID_DEVICE, name))
 
 
-def test_a_driver_that_fails_hides_no_other(found: discovery.OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_driver_does_not_hide_others(found: discovery.OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     half = SimpleNamespace(name="Half", get_devices=lambda: [_Failing()])
     monkeypatch.setattr(cl, "get_platforms", lambda: [_Failing(), half, found.cl.platform])
     assert found.cl in [d.cl for d in discovery.devices()]

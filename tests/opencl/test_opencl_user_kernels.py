@@ -1,4 +1,4 @@
-"""Kernels of users in OpenCL C: offsets are added to their text, on the same lines."""
+"""Users' kernels in OpenCL C: offsets are added to their text without changing line numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that wait for a driver that computes in them keep to the core that its workers leave free."""
+"""Threads that wait for a driver, which also executes kernels in them, are bound to the core without a worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are bou
 
 @pytest.fixture
 def cores() -> list[int]:
-    """The cores of this process, of which there must be two."""
+    """Return the cores of this process, at least two."""
     found = sorted(os.sched_getaffinity(0))
     if len(found) < 2:
         pytest.skip("one core")
@@ -26,7 +26,7 @@ def cores() -> list[int]:
 
 @pytest.fixture
 def affinity(cores: list[int]) -> Iterator[WaiterAffinity]:
-    """The affinity beside workers that are bound to all cores but the last."""
+    """Return the affinity with workers bound to all cores but the last."""
     affinity = WaiterAffinity()
     begun, done = threading.Barrier(len(cores)), threading.Event()
 
@@ -45,15 +45,15 @@ def affinity(cores: list[int]) -> Iterator[WaiterAffinity]:
         worker.join()
 
 
-def test_a_waiting_thread_keeps_to_the_free_core(affinity: WaiterAffinity, cores: list[int]) -> None:
+def test_a_waiting_thread_is_bound_to_the_free_core(affinity: WaiterAffinity, cores: list[int]) -> None:
     with affinity.bound():
-        assert os.sched_getaffinity(0) == set(cores)  # Workers are looked for at the end of a wait.
+        assert os.sched_getaffinity(0) == set(cores)  # Workers are searched for at the end of a wait.
     with affinity.bound():
         assert os.sched_getaffinity(0) == {cores[-1]}
     assert os.sched_getaffinity(0) == set(cores)
 
 
-def test_a_thread_that_the_user_has_bound_stays_where_it_is(affinity: WaiterAffinity, cores: list[int]) -> None:
+def test_a_thread_that_the_user_has_bound_keeps_its_core(affinity: WaiterAffinity, cores: list[int]) -> None:
     with affinity.bound():
         pass
     os.sched_setaffinity(0, {cores[0]})
@@ -71,7 +71,7 @@ def test_without_bound_workers_no_core_is_chosen(cores: list[int]) -> None:
             assert os.sched_getaffinity(0) == set(cores)
 
 
-def test_only_drivers_that_compute_in_waiting_threads_need_it() -> None:
+def test_only_drivers_that_execute_kernels_in_waiting_threads_need_it() -> None:
     assert quirks.match("Intel(R) OpenCL", "", "", cpu=True).pin_waiting_thread
     assert not quirks.match("Intel(R) OpenCL Graphics", "", "", cpu=False).pin_waiting_thread
     assert not quirks.match("Portable Computing Language", "", "", cpu=True).pin_waiting_thread

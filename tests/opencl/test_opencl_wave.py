@@ -1,4 +1,4 @@
-"""Groups on devices whose work-items run in step by 64: no smaller ones where there is work for all."""
+"""Groups on devices with waves of 64: none is smaller if it has enough work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyhal.hal.capabilities import DeviceType
 
 
 class Older:
-    """A device of AMD's, whose driver knows no parameters of OpenCL 3.0."""
+    """An AMD device whose driver does not support queries of OpenCL 3.0."""
 
     def __init__(self, record: Any, width: int) -> None:
         self._record, self.wavefront_width_amd = record, width
@@ -33,7 +33,7 @@ class Older:
 
 
 @pytest.mark.parametrize(("told", "wave"), [(64, 64), (32, 32), (16, 16), (1, 1), (1 << 20, 256)])
-def test_a_wave_is_what_the_driver_prefers_within_its_groups(told: int, wave: int) -> None:
+def test_a_wave_is_the_drivers_preferred_multiple_within_its_groups(told: int, wave: int) -> None:
     device, kind = record("amd")
     device.preferred_work_group_size_multiple = told
     assert features(device, kind).wave == wave
@@ -50,7 +50,7 @@ def test_groups_for_usual_waves_stay(device: Any) -> None:
 
 @pytest.fixture
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The device, taken for a GPU with waves of 64; `groups` has those of launches, by kernel."""
+    """Return the device, treated as a GPU with waves of 64; `groups` has the group sizes of launches, by kernel."""
     runtime = device.backend.runtime
     group = min(256, runtime.features.max_group_size)
     monkeypatch.setattr(runtime, "features", replace(as_gpu(runtime.features), group_size=group, wave=64))
@@ -67,7 +67,7 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(("columns", "multiple"), [(72, 32), (300, 64), (1000, 64)])
 def test_rows(gpu: Any, rng: Any, columns: int, multiple: int) -> None:
-    """Four elements a vector: rows of 72 have no work for 64 work-items."""
+    """With vectors of four elements, rows of 72 do not fill 64 work-items."""
     check(gpu, "softmax", [rng.uniform(-1, 1, (300, columns))], axis=1)
     assert {group % multiple for group in gpu.groups["rowwise/softmax"]} == {0}
 
@@ -84,7 +84,7 @@ def test_batch_norm_of_short_planes(gpu: Any, rng: Any) -> None:
     normed = run(gpu, "batch_norm", [x, weight, bias], eps=1e-5)[0]
     shape = (1, 5, 1, 1)
     exact = (x - mean.reshape(shape)) / np.sqrt(variance + 1e-5).reshape(shape) * weight.reshape(shape) + bias.reshape(shape)
-    # Some roundings of numbers below 8: the inverse deviation of uniform numbers is 1.7.
+    # A few roundings of numbers below 8: the inverse standard deviation of uniform numbers is 1.7.
     np.testing.assert_allclose(normed, exact, rtol=0, atol=64 * np.finfo(np.float32).eps)
     assert min(min(g) for g in gpu.groups.values()) >= 64
 

@@ -14,8 +14,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops.nn.window_shape import output_length
 
-# Rows of kernels in one block and in several, the last of which is not full; filters in several tiles; results in several
-# passes, which begin within a row; a stride past the padding; an image of which no result reads the whole; one row.
+# Rows of convolution windows in one block and in several, with a partial last one; filters in several tiles; results in
+# several passes, which begin within a row; a stride beyond the padding; images that windows do not cover; one row.
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 30, 15, 17), (13, 30, 3, 3), {"padding": (1, 1)}),
     ((3, 4, 20, 21), (8, 2, 4, 4), {"stride": (2, 2), "padding": (1, 1), "groups": 2}),
@@ -35,7 +35,7 @@ def test_weight_gradient(
     if not device.backend.features.cpu or dtype not in device.backend.capabilities.storage:
         pytest.skip("not for this device")
     if dtype is dtypes.float64 and device.backend.features.vector_width < 8:
-        pytest.skip("a tile is narrower than some kernels")
+        pytest.skip("a tile is narrower than some windows")
     launched = []
     launch = cpu_weight_grad_columns.launch
     monkeypatch.setattr(cpu_weight_grad_columns, "time", lambda *_: 0.0)
@@ -44,13 +44,14 @@ def test_weight_gradient(
     axes = zip(x[2:], weight[2:], params["stride"], params["padding"], params["dilation"], strict=True)
     grad = rng.uniform(-1, 1, (x[0], weight[0], *(output_length(*a) for a in axes)))
     image = rng.uniform(-1, 1, (*x[:3], x[3] + 3))[..., : x[3]]
-    for view in (np.ascontiguousarray(image), image):  # whole, and with rows apart
+    for view in (np.ascontiguousarray(image), image):  # contiguous, and with gaps between rows
         check(device, "conv2d_weight_grad", [grad, view], dtype, ulps=32, kernel=weight[2:], **params)
     assert len(launched) == 2
 
 
 def test_many_filters_are_multiplied_as_columns(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not few filters, for which packing takes long; nor gradients with gaps between rows, nor kernels of one column."""
+    """Excluded are few filters, for which packing dominates, gradients with gaps between rows, and windows of one
+    column."""
     runtime = device.backend.runtime
     if not runtime.features.cpu:
         pytest.skip("not for this device")

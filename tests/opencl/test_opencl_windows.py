@@ -1,4 +1,4 @@
-"""Collectives by kernels of devices that write to each other's memory, among cards that PoCL stands for."""
+"""Collectives by kernels of devices that write to each other's memory, among cards that PoCL simulates."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from distributed.thread_ranks import on_threads
 DTYPES = (ph.float32, ph.bfloat16, ph.int64, ph.uint8)
 
 
-# --- what members do --------------------------------------------------------------------------------------------------
+# --- exchanges --------------------------------------------------------------------------------------------------------
 
 
 def carried_out(exchanges: list[Exchange], sources: list[np.ndarray], targets: list[np.ndarray]) -> None:
-    """What the kernels do, in NumPy."""
+    """Return the results of the exchange kernels, computed in NumPy."""
     for me, (exchange, target) in enumerate(zip(exchanges, targets, strict=True)):
         arrived = [
             source[other.send[me].start : other.send[me].start + other.send[me].size]
@@ -63,7 +63,7 @@ def carried_out(exchanges: list[Exchange], sources: list[np.ndarray], targets: l
 
 @given(st.sampled_from(Kind), st.lists(st.integers(0, 40), min_size=2, max_size=8), st.data())
 @settings(max_examples=200, deadline=None)
-def test_what_members_do_makes_the_collective(kind: Kind, counts: list[int], data: st.DataObject) -> None:
+def test_exchanges_implement_each_collective(kind: Kind, counts: list[int], data: st.DataObject) -> None:
     root = data.draw(st.integers(0, len(counts) - 1))
     reduction = data.draw(st.sampled_from(Reduction))
     collective = Collective(kind, tuple(counts), reduction, root)
@@ -91,7 +91,8 @@ def test_what_members_do_makes_the_collective(kind: Kind, counts: list[int], dat
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
-    """A driver of four cards, and exchanges of one work-group, which PoCL runs beside those of another card."""
+    """Simulate a driver of four cards, with exchanges of one work-group, which PoCL runs concurrently with other cards'
+    exchanges."""
     fake = FakeCuda(*[f"0000:0{i}:00.0" for i in range(4)])
     monkeypatch.setattr(exported_memory, "cuda_driver", lambda: CudaDriver(fake.load))
     monkeypatch.setattr(MemoryImporter, "accepts", lambda self, kind: True)
@@ -112,7 +113,8 @@ def arrays(rng: np.random.Generator, dtype: ph.DType, size: int, count: int) -> 
 
 
 def check(group: Group, values: list[np.ndarray], first: int, dtype: ph.DType) -> None:
-    """All collectives of one process, whose members are those from `first` on, against NumPy; `values` are of all members."""
+    """Check all collectives of one process against NumPy; its participants start at `first`, and `values` are of all
+    participants."""
     devices, size = group.devices, len(values[0])
     own = range(first, first + len(devices))
     xs = [ph.tensor(values[m], dtype=dtype, device=d) for m, d in zip(own, devices, strict=True)]
@@ -128,7 +130,7 @@ def check(group: Group, values: list[np.ndarray], first: int, dtype: ph.DType) -
     for got in group.all_gather(parts):
         assert np.array_equal(got.numpy(), total)
     for x, m in zip(xs, own, strict=True):
-        assert np.array_equal(x.numpy(), values[m]), "what is given stays as it is"
+        assert np.array_equal(x.numpy(), values[m]), "send buffers do not change"
     if len(devices) == len(values):
         for root in range(len(values)):
             gathered, one = group.gather(parts, root), group.reduce(xs, root, "min")
@@ -147,12 +149,12 @@ def test_collectives_of_a_process(pocl: discovery.OpenCLDevice, small: FakeCuda,
     group = Group(cards(pocl, range(2)))
     assert isinstance(group.communicator, WindowCommunicator)
     rng = np.random.default_rng(1)
-    for size in (1, 2, 17, 1000, 1999):  # of one element, of whole vectors and not, of several steps
+    for size in (1, 2, 17, 1000, 1999):  # one element, whole and partial vectors, several steps
         check(group, arrays(rng, dtype, size, 2), 0, dtype)
 
 
 def test_collectives_of_several_processes(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
-    """Each with a device; memory goes from one to the other by file descriptors."""
+    """Each process has a device; memory is shared by file descriptors."""
     values = arrays(np.random.default_rng(2), ph.float32, 1999, 2)
     devices = [cards(pocl, range(n, n + 1)) for n in range(2)]
 
@@ -188,7 +190,7 @@ def test_captured_sums_of_several_processes(
     assert on_threads(2, rank) == [[2 * (3 + 2 * n) + 1 for n in range(4)]] * 2
 
 
-def test_all_processes_do_without_if_one_has_no_windows(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
+def test_no_process_uses_windows_if_one_has_none(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
     values = arrays(np.random.default_rng(2), ph.float32, 100, 2)
     devices = [cards(pocl, range(1)), [Device("numpy")]]
 
@@ -201,7 +203,7 @@ def test_all_processes_do_without_if_one_has_no_windows(pocl: discovery.OpenCLDe
 
 
 def test_contexts_of_one_card_have_no_windows(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
-    """Its kernels would wait for each other, and only one of them runs at a time."""
+    """Its kernels would deadlock: they wait for each other, and only one runs at a time."""
     twins = [*cards(pocl, range(1)), *cards(pocl, range(1))]
     assert not isinstance(Group(twins).communicator, WindowCommunicator)
     names = on_threads(2, lambda p: type(Group([twins[p.rank]], p).communicator).__name__)
@@ -209,7 +211,7 @@ def test_contexts_of_one_card_have_no_windows(pocl: discovery.OpenCLDevice, smal
     assert not small.live
 
 
-def test_a_wrong_result_of_the_trial_means_no_windows(
+def test_a_wrong_result_of_the_trial_disables_windows(
     pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(WindowCommunicator, "works", lambda self: False)
@@ -218,10 +220,10 @@ def test_a_wrong_result_of_the_trial_means_no_windows(
     check(group, arrays(np.random.default_rng(3), ph.float32, 1000, 2), 0, ph.float32)
 
 
-def test_an_exchange_that_nobody_joins_ends(
+def test_an_exchange_without_partners_times_out(
     pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two members only one starts a kernel, which gives up after the time of the trial."""
+    """Only one of two participants starts a kernel, which times out after the trial's time."""
     group = Group(cards(pocl, range(2)))
     assert isinstance(group.communicator, WindowCommunicator)
     exchanger = group.communicator._exchanger
@@ -233,15 +235,15 @@ def test_an_exchange_that_nobody_joins_ends(
     end.wait()
 
 
-def test_who_only_gives_does_not_wait(
+def test_a_participant_that_only_sends_does_not_wait(
     pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has written to the windows of the others, and they take it from there when they come."""
+    """It has written to the windows of the others, which read them later."""
     monkeypatch.setenv("POLYHAL_COLLECTIVE_TIMEOUT", "5")
     group = Group(cards(pocl, range(2)))
     assert isinstance(group.communicator, WindowCommunicator)
     exchanger = group.communicator._exchanger
-    for value in range(5):  # more than there are slots
+    for value in range(5):  # more than the number of slots
         x = ph.full((100,), float(value), device=group.devices[0])
         y = ph.zeros((100,), device=group.devices[1])
         exchanges = [exchange_of(Collective(Kind.BROADCAST, (50, 50)), i, ph.float32) for i in range(2)]
@@ -259,7 +261,7 @@ def test_who_only_gives_does_not_wait(
 def test_a_captured_step_trains_as_on_one_device(
     pocl: discovery.OpenCLDevice, small: FakeCuda, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over links that are fast and slow."""
+    """The simulated links are fast or slow."""
     monkeypatch.setattr(window_communicator, "_FAST", rate)
     devices = cards(pocl, range(2))
     assert Group(devices).communicator.on_compute_stream is (rate == 0)
@@ -285,7 +287,7 @@ def test_a_captured_step_trains_as_on_one_device(
         return [np.array(losses), *[p.numpy() for p in model.parameters()]]
 
     for got, expected in zip(trained(devices), trained([Device("numpy")]), strict=True):
-        # Sums of at most 48 products in float32, six times: 1e-5 is what the order of sums may change.
+        # Sums of at most 48 products in float32, six times: the order of sums may change results by 1e-5.
         assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -293,7 +295,7 @@ def test_a_captured_step_trains_as_on_one_device(
 def test_the_measured_speed_of_a_link_changes_no_bit(
     pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limit decides the buckets of gradients and when they are reduced, but not the order of summation."""
+    """The limit determines the buckets of gradients and the time of their reduction, but not the order of summation."""
     rng = np.random.default_rng(5)
     x, y = rng.standard_normal((9, 6)).astype(np.float32), rng.standard_normal((9, 3)).astype(np.float32)
     trained = []
@@ -323,7 +325,7 @@ def test_the_measured_speed_of_a_link_changes_no_bit(
 def test_a_step_may_begin_with_copies_for_a_collective(
     pocl: discovery.OpenCLDevice, small: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lanes of both devices have to run for the copies, before either begins with the collective."""
+    """The worker threads of both devices have to run the copies before either starts the collective."""
     monkeypatch.setattr(window_communicator, "_FAST", 0.0)
     group = Group(cards(pocl, range(2)))
     a, b = group.devices
@@ -334,7 +336,7 @@ def test_a_step_may_begin_with_copies_for_a_collective(
 
 
 def test_casts_of_gathered_parameters_take_few_launches(pocl: discovery.OpenCLDevice, small: FakeCuda) -> None:
-    """As those of parameters that a device has itself: small ones are cast together, as soon as they are there."""
+    """As with local parameters, small ones are cast in one launch as soon as they have arrived."""
 
     def casts(devices: list[Device]) -> list[str]:
         layers = ph.nn.Sequential(*[ph.nn.Linear(7, 7) for _ in range(5)]).to(devices[0])

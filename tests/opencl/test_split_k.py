@@ -1,6 +1,6 @@
-"""Split-K decisions: the shared rule, and what products, convolutions, reductions and attention make of it.
+"""Split-K decisions: the shared rule, and its use in products, convolutions, reductions and attention.
 
-split_decisions.json holds inputs and decisions that were measured to be fast: a change must not alter them unnoticed.
+split_decisions.json has inputs and decisions that were measured to be fast: a change of them must be deliberate.
 """
 
 from __future__ import annotations

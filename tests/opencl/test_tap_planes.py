@@ -1,4 +1,4 @@
-"""Tap planes, the layout of images that convolution on CPUs reads, against NumPy's reference."""
+"""Tap planes, the layout of images in convolution on CPUs, against NumPy's reference."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _pairs(low: int, high: int) -> Any:
 
 @st.composite
 def _geometries(draw: Any) -> tuple[Geometry, dict[str, Any]]:
-    """Convolutions of one image and channel."""
+    """Draw convolutions of one image and channel."""
     size, kernel = draw(_pairs(1, 9)), draw(_pairs(1, 4))
     params = {"stride": draw(_pairs(1, 4)), "padding": draw(_pairs(0, 4)), "dilation": draw(_pairs(1, 4)), "groups": 1}
     axes = list(zip(size, kernel, params["stride"], params["padding"], params["dilation"], strict=True))
@@ -41,7 +41,7 @@ def _geometries(draw: Any) -> tuple[Geometry, dict[str, Any]]:
 
 
 def _packed(planes: TapPlanes, image: np.ndarray) -> np.ndarray:
-    """Pack the planes of one channel, one after the other, as pack_planes does."""
+    """Pack the planes of one channel in sequence, as pack_planes does."""
     pixels = np.zeros((len(planes.tops), len(planes.lefts), planes.length))
     for (i, top), (j, left) in itertools.product(enumerate(planes.tops), enumerate(planes.lefts)):
         for y, x in np.ndindex(planes.rows, planes.pitch):
