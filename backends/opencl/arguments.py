@@ -55,8 +55,7 @@ class Changes:
         return [*memory, *self._numbers]
 
     def take(self, moved: Collection[BindingSlot]) -> list[Cell]:
-        """Update and return the cells that changed since the last replay: memory in `moved`, and numbers with a new
-        value."""
+        """Update and return the cells that changed since the last replay: memory in `moved` and numbers."""
         changed: list[Cell] = []
         for movable in moved:
             found = self._followers.get(movable)

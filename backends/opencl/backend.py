@@ -59,8 +59,7 @@ class OpenCLBackend(CoreMethods):
     """One opened OpenCL device."""
 
     def __init__(self, device: discovery.OpenCLDevice, quirks: Mapping[str, bool | int] | None = None) -> None:
-        """`quirks` switches workarounds on or off, for tests and measurements. Raises TypeError for a name not
-        declared."""
+        """`quirks` switches workarounds on or off, for tests and measurements. Raises TypeError for a name not declared."""
         self.info = device.info
         profile = probed.profile(device.cl, device.info.type)
         profile = replace(profile, quirks={**profile.quirks, **(quirks or {})})
@@ -130,8 +129,7 @@ class OpenCLBackend(CoreMethods):
         return self.peers.copy(peer.peers, src, src_offset, dst, dst_offset, nbytes)
 
     def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
-        """Return a communicator of kernels that write to each other's memory; None unless every device can access the
-        memory of all others."""
+        """Return a communicator of kernels that write to peers' memory; None unless all devices can access each other's."""
         peers = [d.backend.peers for d in devices if isinstance(d.backend, OpenCLBackend)]
         return open_window_communicator(devices, peers if len(peers) == len(devices) else None, processes)
 
@@ -168,8 +166,7 @@ class OpenCLBackend(CoreMethods):
 
     @contextmanager
     def in_groups(self) -> Iterator[None]:
-        """Lower ops inside the block as on a GPU: the work-items of a group combine their results through local
-        memory."""
+        """Lower ops inside the block as on a GPU: the work-items of a group combine their results through local memory."""
         runtime, own = self.runtime, self.runtime.features
         if own.cpu:
             size = min(own.max_group_size, _GROUP)

@@ -51,8 +51,7 @@ def _origins(sources: SourceFolder, label: str, text: str) -> dict[int, tuple[st
 
 
 def _excerpt(lines: Sequence[str], origins: dict[int, tuple[str, int]], output: str, label: str) -> str:
-    """Return the lines around the first line that the output mentions, with a mark; lines without an origin show
-    `label`."""
+    """Return the lines around the first line that the output mentions; lines without an origin show `label`."""
     match = _LINE.search(output)
     centre = min(int(match.group(1)) if match else 1, len(lines))
     shown = []

@@ -53,8 +53,7 @@ class OpenCLFeatures:
     subgroups: bool
     """Whether kernels may exchange values by shuffles within sub-groups."""
     float_atomics: str
-    """How to add a float atomically: `ext` (cl_ext_float_atomics), `ptx` (inline assembly) or `cas` (compare and
-    swap)."""
+    """How to add a float atomically: `ext` (cl_ext_float_atomics), `ptx` (inline assembly) or `cas` (compare and swap)."""
     int64_atomics: bool
     correct_divide: bool
     """Whether single-precision division and square root can be made to round correctly."""
@@ -64,8 +63,7 @@ class OpenCLFeatures:
     group_size: int
     """Work-items per group in streaming kernels."""
     wave: int
-    """Preferred multiple of a group's work-items, because so many run in lockstep; 1 if the device does not report
-    it."""
+    """Preferred multiple of a group's work-items, because so many run in lockstep; 1 if the device does not report it."""
     max_group_size: int
     local_memory: int
     local_memory_is_real: bool
@@ -73,8 +71,10 @@ class OpenCLFeatures:
     static_local_memory: int
     """Local memory that a kernel may declare. On NVIDIA devices it exceeds `local_memory`, the limit without opt-in."""
     compute_units: int
-    """Processors that run whole groups, each with its own local memory: work is divided among them. Some drivers count
-    parts of them."""
+    """Processors that run whole groups, each with its own local memory: work is divided among them.
+
+    Some drivers count parts of them.
+    """
     sub_device: bool
     """Whether this is a sub-device, so that other work may run on the same cores."""
     compute_capability: int
@@ -91,8 +91,7 @@ class OpenCLFeatures:
 
     @property
     def tensor_cores(self) -> bool:
-        """Return whether the device has matrix units, warp shuffles and asynchronous copies (lib/mma.h,
-        lib/async_copy.h)."""
+        """Return whether the device has the instructions of lib/mma.h (matrix units, shuffles) and lib/async_copy.h."""
         return self.compute_capability >= _AMPERE
 
     @property
@@ -120,8 +119,10 @@ def profile(device: Any, kind: DeviceType) -> VendorProfile:
 
 
 def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None) -> OpenCLFeatures:
-    """Probe a device. `vendor` supplies values that the driver does not report; by default the shipped profile of the
-    device."""
+    """Probe a device.
+
+    `vendor` supplies values that the driver does not report; by default the shipped profile of the device.
+    """
     import pyopencl as cl
 
     extensions = frozenset(device.extensions.split())
@@ -171,7 +172,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
 
 
 def _processors(device: Any, extensions: frozenset[str], vendor: VendorProfile) -> int:
-    """Return how many processors a device has. Intel GPUs report sub-slices if the driver has the extension."""
+    """Return how many processors a device has. On some GPUs these are sub-slices, if the driver reports them."""
     if vendor.units_per_processor > 1 and "cl_intel_device_attribute_query" in extensions:
         slices, each = (int.from_bytes(raw_info(device, p, 4) or b"", "little") for p in _SUB_SLICES)
         if slices * each:
@@ -180,8 +181,7 @@ def _processors(device: Any, extensions: frozenset[str], vendor: VendorProfile) 
 
 
 def _wave(device: Any) -> int:
-    """Return how many work-items run in lockstep, from OpenCL 3.0 or a vendor's extension; 1 if the driver does not
-    report it."""
+    """Return how many work-items run in lockstep, from OpenCL 3.0 or a vendor's extension; 1 if neither exists."""
     import pyopencl as cl
 
     for name in ("preferred_work_group_size_multiple", "wavefront_width_amd"):

@@ -51,8 +51,7 @@ class OpenCLCommandBuffer:
         *,
         buffered: bool,
     ) -> None:
-        """`origins` holds, for each launch, the position of the call that made it; `kept` is referenced as long as the
-        buffer."""
+        """`origins` has the position of each launch's call; `kept` is referenced as long as the buffer."""
         self._runtime = runtime
         self._kept = kept
         self.bound = tuple(launches)

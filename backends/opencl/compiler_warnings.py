@@ -14,8 +14,7 @@ import pyopencl as cl
 
 
 class _Ignored:
-    """A context in which any number of threads build programs. The first changes the filters, the last restores
-    them."""
+    """A context in which any number of threads build programs. The first changes the filters, the last restores them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

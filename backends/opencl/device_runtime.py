@@ -84,8 +84,10 @@ class DeviceRuntime(Runtime):
         group: tuple[int, ...],
         **given: Any,
     ) -> Launch:
-        """As `Runtime.launch`. If the driver fails to compile sub-groups, warn and do without them for all later
-        launches."""
+        """As `Runtime.launch`.
+
+        If the driver fails to compile sub-groups, warn and do without them for all later launches.
+        """
         try:
             return super().launch(source, definitions, args, items, group, **given)
         except KernelBuildError as error:

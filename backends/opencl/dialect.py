@@ -1,5 +1,4 @@
-"""The expression language of `backends.common.codegen.expressions` in OpenCL C, over the vector types of
-`lib/vectors.h`."""
+"""The language of `backends.common.codegen.expressions` in OpenCL C, with the vector types of `lib/vectors.h`."""
 
 from __future__ import annotations
 

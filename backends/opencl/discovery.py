@@ -43,8 +43,7 @@ def probe() -> list[DeviceInfo | UnusableDevice]:
 
 
 def devices() -> list[OpenCLDevice]:
-    """Return all devices that can run kernels. Raises RuntimeError if there are none, and ImportError without
-    pyopencl."""
+    """Return all devices that can run kernels. Raises RuntimeError if there are none, and ImportError without pyopencl."""
     found = discover()
     if not found.usable:
         error = RuntimeError(f"no OpenCL device can be used: {'; '.join(f'{d.name}: {d.reason}' for d in found.unusable)}")
@@ -78,8 +77,7 @@ def discover() -> Discovered:
 
 
 def _listed() -> tuple[list[tuple[Any, Any]], list[UnusableDevice]]:
-    """Return platforms and devices as the drivers list them, and the platforms whose drivers fail or list no
-    devices."""
+    """Return platforms and devices as the drivers list them, and the platforms whose drivers fail or list no devices."""
     registered = bool(icd.prepare().folder)
     try:
         import pyopencl as cl

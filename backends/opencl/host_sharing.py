@@ -36,8 +36,10 @@ class HostSharing:
             return None
 
     def address(self, buffer: cl.Buffer, nbytes: int) -> int | None:
-        """Return the host address of a buffer, valid for its lifetime; None if it is not in host memory. Waits for the
-        queue."""
+        """Return the host address of a buffer, valid for its lifetime; None if it is not in host memory.
+
+        Waits for the queue.
+        """
         return self._address(buffer, nbytes) if self.works() else None
 
     def works(self) -> bool:

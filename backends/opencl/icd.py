@@ -114,8 +114,7 @@ def load_problem() -> tuple[str, str] | None:
 
 
 def _foreign_library(folder: Path) -> Path | None:
-    """Return a loaded library from elsewhere with the name of a library in `folder`; None if there is no such
-    library."""
+    """Return a loaded library from elsewhere with the name of a library in `folder`; None if there is no such library."""
     try:
         lines = _LOADED_FILES.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not on Linux

@@ -20,8 +20,10 @@ _AMD_PCI_VENDOR = "0x1002"
 
 
 def product_name(device: Any) -> str:
-    """Return the name of a device. AMD's drivers name a card by its architecture, such as gfx1030; the product name is
-    put before it."""
+    """Return the name of a device.
+
+    AMD's drivers name a card by its architecture, such as gfx1030; the product name is put before it.
+    """
     import pyopencl as cl
 
     name = str(device.name).strip()
@@ -35,8 +37,7 @@ def product_name(device: Any) -> str:
 
 
 def identity(platform: Any, device: Any, name: str, kind: DeviceType, memory: int) -> str:
-    """Return an id per physical card. Two drivers for one processor are two devices, because they compute
-    differently."""
+    """Return an id per physical card. Two drivers for one processor are two devices, because they compute differently."""
     if kind is DeviceType.CPU:
         return f"cpu/{_slug(platform.name)}/{_slug(name)}"
     extensions = device.extensions.split()
@@ -70,8 +71,7 @@ def _nvidia_domain(device: Any) -> int:
 
 
 def _amd_domain(address: str) -> str:
-    """Return the PCI domain of AMD's only card at an address, which the driver does not report; 0000 if Linux does not
-    either."""
+    """Return the PCI domain of AMD's only card at an address, from Linux; 0000 if it is unknown."""
     cards = [card for card in _PCI_DEVICES.glob(f"*:{address}") if (card / "vendor").is_file()]
     of_amd = [c for c in cards if (c / "vendor").read_text(encoding="ascii").strip() == _AMD_PCI_VENDOR]
     return of_amd[0].name.partition(":")[0] if len(of_amd) == 1 else "0000"

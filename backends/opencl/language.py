@@ -1,5 +1,4 @@
-"""Versions of OpenCL C. Programs are written in 1.2, which every device has; some definitions require a later
-version."""
+"""Versions of OpenCL C. Programs are written in 1.2, which every device has; some definitions require a later version."""
 
 from __future__ import annotations
 
@@ -19,8 +18,10 @@ _NEWER = {EXCHANGE: BY_SUBGROUPS, FLOAT_ATOMICS: ATOMICS["ext"]}
 """Definitions, and their values, that OpenCL C 1.2 cannot compile."""
 _STANDARD = "-cl-std=CL"
 _BASE_OPTIONS = (f"{_STANDARD}1.2", "-w")
-"""Language version, and no warnings: some drivers print the count of warnings to stderr for each program. Errors are
-still reported."""
+"""Language version, and no warnings: some drivers print the count of warnings to stderr for each program.
+
+Errors are still reported.
+"""
 
 
 def newest(device: Any) -> str:

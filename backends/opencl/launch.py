@@ -186,8 +186,10 @@ class KernelLaunch:
 
 @dataclass(slots=True)
 class BoundLaunch:
-    """A kernel with its arguments set, and the arguments that follow memory and numbers. `values` keeps all others
-    alive."""
+    """A kernel with its arguments set, and the arguments that follow memory and numbers.
+
+    `values` keeps all others alive.
+    """
 
     name: str
     kernel: cl.Kernel

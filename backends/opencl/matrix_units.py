@@ -129,8 +129,7 @@ def _sub_group_sizes(device: Any) -> Iterator[int]:
 def certified(
     units: Collection[MatrixUnit], device: Any, info: DeviceInfo, features: OpenCLFeatures, *, forced: bool = False
 ) -> tuple[OpenCLFeatures, Units]:
-    """Return the features with the certified units (all if `forced`), and the certification state of all units of the
-    device."""
+    """Return the features with certified units (all if `forced`), and the certification state of all units."""
     found = present(units, device, features)
     available = {u.name: u.description for u in found}
     known = certified_units.units(info, available, KERNELS, _texts(info) if found else "", forced=forced)

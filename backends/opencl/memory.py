@@ -59,8 +59,7 @@ class OpenCLMemory:
         return max(0, self._total - self._allocated)
 
     def allocate(self, nbytes: int) -> cl.Buffer:
-        """Allocate uninitialised memory. Raises OutOfMemoryError, even if the driver would only fail at the first
-        use."""
+        """Allocate uninitialised memory. Raises OutOfMemoryError, even if the driver would only fail at the first use."""
         largest = min(self._max_allocation, self.available())
         if nbytes > largest:
             expected = f"at most {largest} in one piece"
@@ -174,8 +173,10 @@ class OpenCLMemory:
         return OpenCLEvent(self._runtime, event, array)
 
     def read_async(self, src: cl.Buffer, offset: int, dst: memoryview) -> CompletionEvent:
-        """Start to copy device bytes to the host, after all earlier work. `dst` must stay alive until the event is
-        complete."""
+        """Start to copy device bytes to the host, after all earlier work.
+
+        `dst` must stay alive until the event is complete.
+        """
         array = _bytes(dst)
         queue = self._runtime.queues.current()
         try:

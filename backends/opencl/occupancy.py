@@ -17,8 +17,10 @@ from polyhal.backends.common.launching.geometry import ceil_div, round_up
 T = TypeVar("T")
 
 TERM_UNROLL = 1
-"""Unroll factor of loops over terms (lib/unrolled_terms.h). Unrolled completely, they take twice the registers. With
-factor 2 most take no more than with 1, but a product with a bias takes 133 instead of 117 registers on RDNA."""
+"""Unroll factor of loops over terms (lib/unrolled_terms.h). Unrolled completely, they take twice the registers.
+
+With factor 2 most take no more than with 1, but a product with a bias takes 133 instead of 117 registers on RDNA.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,7 @@ class Architecture:
     """Target of waves per SIMD unit, enough to hide latency."""
 
     def waves(self, usage: Usage, local_memory: int) -> int:
-        """Return the resident waves per SIMD unit for a compute unit with `local_memory` bytes; 0 if registers
-        spill."""
+        """Return the resident waves per SIMD unit for a compute unit with `local_memory` bytes; 0 if registers spill."""
         if usage.registers > self.most_registers:
             return 0
         by_registers = self.register_file // round_up(usage.registers, self.granularity)

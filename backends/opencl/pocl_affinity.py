@@ -18,8 +18,10 @@ from polyhal.hal.settings import env
 
 _VARIABLE = "POCL_AFFINITY"
 _FEWER_THREADS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
-"""Variables that reduce the workers below the number of cores. Two such processes would bind their workers to the same
-cores."""
+"""Variables that reduce the workers below the number of cores.
+
+Two such processes would bind their workers to the same cores.
+"""
 _LOADED_FILES = Path("/proc/self/maps")
 
 
@@ -58,8 +60,7 @@ def decide() -> WorkerAffinity:
 
 @contextlib.contextmanager
 def applied() -> Iterator[None]:
-    """Return a context for listing platforms. Child processes do not inherit the variable: they make their own
-    decision."""
+    """Return a context for listing platforms. Child processes do not inherit the variable: they make their own decision."""
     if _VARIABLE in os.environ or not decide().bound or _pocl_is_loaded():
         yield
         return
@@ -71,8 +72,10 @@ def applied() -> Iterator[None]:
 
 
 def _pocl_is_loaded() -> bool:
-    """Return whether PoCL has already read the variable. Changing the environment of its running threads is a needless
-    risk."""
+    """Return whether PoCL has already read the variable.
+
+    Changing the environment of its running threads is a needless risk.
+    """
     try:
         return "libpocl" in _LOADED_FILES.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -94,8 +94,10 @@ class ProgramCache(ProgramTexts):
 
     @property
     def ready_when_built(self) -> bool:
-        """Return whether building a program fully compiles its kernels. Drivers with their own cache finish at the
-        first launch."""
+        """Return whether building a program fully compiles its kernels.
+
+        Drivers with their own cache finish at the first launch.
+        """
         return not self._quirks.skip_binary_cache
 
     @property
@@ -167,8 +169,7 @@ class ProgramCache(ProgramTexts):
         return program
 
     def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> cl.Program:
-        """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises
-        KernelBuildError."""
+        """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
         flags = self.flags(options)
         start = time.perf_counter()
         key = DiskCache.key([*self._identity(), " ".join(flags), *([str(target)] if target else []), text])
@@ -220,8 +221,7 @@ class ProgramCache(ProgramTexts):
         return self._driver_id
 
     def _from_binary(self, binary: bytes, flags: list[str]) -> cl.Program | None:
-        """Return the program of a binary; None if the driver refuses it, for example after an update that kept its
-        version."""
+        """Return the program of a binary; None if the driver refuses it, as after an update that kept its version."""
         try:
             return self._build_binary(binary, flags)
         except cl.Error:

@@ -26,8 +26,10 @@ _CLWB_EPILOGUE = """
 #pragma clang attribute pop
 #endif
 """
-"""Text for the quirk `target_clwb`: it enables an instruction that no kernel uses, so that built-in functions are
-inlined. Only compilers for the host's processor define these macros."""
+"""Text for the quirk `target_clwb`: it enables an unused instruction, so that built-in functions are inlined.
+
+Only compilers for the host's processor define these macros.
+"""
 
 
 class ProgramTexts:

@@ -20,8 +20,7 @@ from polyhal.backends.opencl.error_mapping import DriverErrors
 from polyhal.hal.protocol import Event
 
 _SMALL_BATCH = 64
-"""Launches per batch: 16 to 128 differed by at most 3 % in captured steps, and fewer made eager steps up to 8 %
-slower."""
+"""Launches per batch: 16 to 128 differed by at most 3 % in captured steps, and fewer made eager steps up to 8 % slower."""
 
 
 class CommandQueue:
@@ -54,8 +53,7 @@ class CommandQueue:
         return self._current
 
     def _waited_for_by_host(self) -> list[cl.Event]:
-        """Wait for the pending events for which the queue cannot wait. Returns the others. The caller holds the
-        lock."""
+        """Wait for the pending events for which the queue cannot wait. Returns the others. The caller holds the lock."""
         events = []
         for event in self._waits:
             if isinstance(event, cl.Event):
@@ -71,8 +69,7 @@ class CommandQueue:
         return self._pointer
 
     def mark(self) -> cl.Event:
-        """Submit all commands so far and return an event that completes after them. Waits for copies from other
-        devices."""
+        """Submit all commands so far and return an event that completes after them. Waits for copies from other devices."""
         if self._waits:
             with self._lock:
                 self._waits = list[cl.Event | Event](self._waited_for_by_host())
@@ -96,8 +93,7 @@ class CommandQueue:
             self.end_batch()
 
     def make_room(self, count: int) -> None:
-        """Block now if needed, so that the next `count` kernels do not block before other devices have started their
-        parts."""
+        """End the batch now if one of the next `count` kernels would: the host must not block between devices."""
         if self._launched + count >= self._queues.batch_size:
             self.end_batch()
 
@@ -172,8 +168,7 @@ class CommandQueues:
         return queue
 
     def wait_after_batches(self, waiting: Callable[[], AbstractContextManager[None]]) -> None:
-        """Make the host wait after each batch, because the waiting thread executes kernels too
-        (`pin_waiting_thread`)."""
+        """Make the host wait after each batch, because the waiting thread executes kernels too (`pin_waiting_thread`)."""
         self.waiting = waiting
         self.batch_size = _SMALL_BATCH
 

@@ -19,8 +19,7 @@ def _pocl(driver: DriverId) -> bool:
 
 
 def _oclgrind(driver: DriverId) -> bool:
-    """Return whether a driver is Oclgrind, an interpreter that finds data races and invalid accesses; used by the
-    tests."""
+    """Return whether a driver is Oclgrind, an interpreter that finds data races and invalid accesses; used by the tests."""
     return "oclgrind" in driver.platform.lower()
 
 

@@ -18,8 +18,7 @@ def raw_info(device: Any, parameter: int, size: int) -> bytes | None:
 
 
 def loader() -> Any:
-    """Return the OpenCL loader that pyopencl's extension module is linked to; None if its symbols are not
-    accessible."""
+    """Return the OpenCL loader that pyopencl's extension module is linked to; None if its symbols are not accessible."""
     from pyopencl import _cl
 
     try:

@@ -1,5 +1,4 @@
-"""The runtime of lowering functions: facts about a device, and launches of kernels, by name, with definitions and
-arguments."""
+"""The runtime of lowering functions: facts about a device, and launches of kernels by name."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ class Runtime(ABC):
         workspace: tuple[int, ...] = (),
         target: Target | None = None,
     ) -> Launch:
-        """Return a launch of a kernel from shaders/opencl/`source`.cl, by default the kernel with the path's name and
-        `_` for `/`.
+        """Return a launch of a kernel from shaders/opencl/`source`.cl, by default the kernel named as the path with `_`.
 
         The launch has the name of the kernel's function, which `explain` and the profiler show.
         `args` binds every parameter of the kernel by name (see `backends.opencl.lowering`). `items` is the number of

@@ -7,8 +7,7 @@ import pyopencl as cl
 
 
 def taken(kernel: cl.Kernel, place: int, layout: np.dtype[np.void]) -> int:
-    """Return the size that the driver accepts for a struct argument: the C type's size, or the size without tail
-    padding.
+    """Return the size that the driver accepts for a struct argument: the C type's size, or the size without tail padding.
 
     OpenCL requires the size of the type, and most drivers accept only it, or any size. One driver omitted the padding
     and refused the full size; a later version refuses the other. No query reports it, so the sizes are tried with

@@ -124,8 +124,7 @@ def _refusal(platform: Any, device: Any) -> tuple[str, str] | None:
 
 @functools.cache
 def _compile(device: Any) -> str:
-    """Compile a trivial kernel, without linking it. Return the first line of the compiler's log; empty if it
-    succeeds."""
+    """Compile a trivial kernel, without linking it. Return the first line of the compiler's log; empty if it succeeds."""
     import pyopencl as cl
 
     try:

@@ -140,8 +140,7 @@ class UserKernelCompiler:
         return known
 
     def _check_local_memory(self, name: str, kernel: cl.Kernel) -> None:
-        """Raise BackendError if the kernel exceeds the local memory: launching it would end the process with some
-        drivers."""
+        """Raise BackendError if the kernel exceeds the local memory, which ends the process with some drivers."""
         declared, limit = local_bytes(kernel, self._runtime.device), self._runtime.features.static_local_memory
         if declared > limit:
             raise BackendError(

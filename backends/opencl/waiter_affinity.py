@@ -65,8 +65,7 @@ class WaiterAffinity:
 
 
 def waiter_affinity(needed: bool) -> WaiterAffinity | None:
-    """Return the affinity for waiting threads; None if the driver does not need it or the system cannot bind
-    threads."""
+    """Return the affinity for waiting threads; None if the driver does not need it or the system cannot bind threads."""
     if not needed or sys.platform != "linux" or not _TASKS.is_dir():
         return None
     return WaiterAffinity()

@@ -1,5 +1,4 @@
-"""Input gradients of convolutions with an infinite and a NaN element, which may only affect the pixels under their
-windows."""
+"""Input gradients of convolutions with an infinite and a NaN element, which may only affect their windows."""
 
 from __future__ import annotations
 

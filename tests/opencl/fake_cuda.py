@@ -1,6 +1,5 @@
 # ruff: noqa: N802 - the names are those of the library
-"""NVIDIA's driver library in Python: device memory is shared host memory, which other drivers import by file
-descriptor."""
+"""NVIDIA's driver library in Python: device memory is shared host memory, which other drivers import by file descriptor."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Vendors' compilers' figures for products, convolutions and attention of usual sizes: python
-tests/opencl/occupancy_figures.py
+"""Vendors' compilers' figures for kernels of usual sizes: python tests/opencl/occupancy_figures.py
 
 Writes occupancy_figures.json next to this file, and the table of docs/kernels.md, which compares it with
 occupancy_before.json: the worst figures of each kernel with tiles chosen as for NVIDIA's GPUs. AMD's clang and Intel's
@@ -53,8 +52,7 @@ _LARGEST_HEAD = 256
 
 
 def lowered(key: str) -> OpenCLDescribedBackend:
-    """Return a described device after launches of products, convolutions, attention of usual sizes, and their
-    gradients."""
+    """Return a described device after launches of products, convolutions, attention of usual sizes, and their gradients."""
     backend = OpenCLDescribedBackend(description.load(key))
     device = Device.opened(f"described:{key}", backend)
     for dtype in ("float32", "float16"):

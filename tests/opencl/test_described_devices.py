@@ -69,8 +69,7 @@ def opened(key: str) -> tuple[Device, OpenCLDescribedBackend]:
 
 
 class OnceDefined(dict[str, Macro]):
-    """The macros of a program; redefinition with another value is an error: compilers warn of it, and builds hide
-    warnings."""
+    """The macros of a program; a redefinition is an error: compilers warn of it, but builds hide warnings."""
 
     def __setitem__(self, name: str, macro: Macro) -> None:
         assert self.get(name, macro) == macro

@@ -39,8 +39,7 @@ CONSTANT = ["-Wno-constant-logical-operand", "-Wno-ignored-pragmas"]
 
 
 def tool(name: str) -> str:
-    """Return a program, or its newest version, such as clang-19. Skips the test without it, unless all tests must
-    run."""
+    """Return a program, or its newest version, such as clang-19. Skips the test without it, unless all tests must run."""
     versions = sorted(
         (f.name for path in os.get_exec_path() for f in Path(path).glob(f"{name}-*") if re.fullmatch(rf"{name}-\d+", f.name)),
         key=lambda n: -int(n.rpartition("-")[2]),

@@ -120,8 +120,7 @@ def _amd() -> Any:
 
 
 def product(harness: Harness, m: int, n: int, k: int, dtype: Any, rng: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return a product with float32 sums, and the exact product of whole numbers, which no order of summation
-    rounds."""
+    """Return a product with float32 sums, and the exact product of whole numbers, which no order of summation rounds."""
     x, y = (rng.integers(-8, 9, s).astype(dtype) for s in ((m, k), (k, n)))
     refs = [harness.upload(x), harness.upload(y)]
     result = harness.run("matmul", refs, dtypes.float32, (m, n), out_dtype=dtypes.float32, precision="highest")

@@ -156,8 +156,7 @@ def test_columns_of_all_images(
 
 
 def test_choice_of_columns(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On two cores with AVX-512, columns are chosen for ResNet-18 layers with small planes, and for large weight
-    gradients."""
+    """On two cores with AVX-512, columns suit ResNet-18 layers with small planes, and large weight gradients."""
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=16, compute_units=2))
 

@@ -1,5 +1,4 @@
-"""Groups of pointwise ops on lists: by chunks of vectors and by single elements, over more tensors than fit in a
-launch."""
+"""Groups of pointwise ops on lists: by chunks of vectors and by single elements, over more tensors than fit in a launch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Physical cards: two drivers of one card are one device, two equal cards are two devices, and AMD's have product
-names."""
+"""Physical cards: two drivers of one card are one device, two equal cards are two devices, and AMD's have product names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Versions of OpenCL C: 1.2, newer ones for kernels with sub-groups, and fallback kernels if the driver compiles
-neither."""
+"""Versions of OpenCL C: 1.2, newer ones for kernels with sub-groups, and fallback kernels."""
 
 from __future__ import annotations
 

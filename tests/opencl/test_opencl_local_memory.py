@@ -19,8 +19,7 @@ CONVOLUTION = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups"
 
 @pytest.fixture(params=[True, False], ids=["on the chip", "in memory"])
 def gpu(request: pytest.FixtureRequest, device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the device, treated as a GPU with local memory on the chip or not; `launched` has the kernels of the
-    test."""
+    """Return the device, treated as a GPU with local memory on the chip or not; `launched` has the kernels of the test."""
     runtime = device.backend.runtime
     features = replace(as_gpu(runtime.features), local_memory_is_real=request.param)
     monkeypatch.setattr(runtime, "features", features)

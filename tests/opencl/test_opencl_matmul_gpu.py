@@ -299,8 +299,7 @@ def test_comments_become_instructions() -> None:
 
 
 def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products of a small perceptron on a GPU, narrow ones too, take one launch; larger ones and long sums use
-    tiles."""
+    """Products of a small perceptron on a GPU, narrow ones too, take one launch; larger ones and long sums use tiles."""
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", as_gpu(runtime.features, compute_units=132, vector_width=4))
     for m, n, k, small in (

@@ -37,11 +37,9 @@ NARROW = re.compile(
     "uhd630 (attention/sliced_tiles_grad .*ROWS_ARE_KEYS=True|conv/implicit_gemm DTYPE=(float16|float32 ROWS=32))"
     "|attention/decode .*(ROWS=4|KEY_VECTORS=2)"
 )
-"""Kernels that Intel's compiler compiles to eight lanes: sums and elements in flight take over 64 registers per
-work-item."""
+"""Kernels that Intel's compiler compiles to eight lanes, because a work-item needs over 64 registers."""
 _ERROR = {"gemm": 12, "conv": 12, "attention": 32}
-"""Maximum error of a prediction, in registers: the compiler uses them for addresses, whose number depends on
-layouts."""
+"""Maximum error of a prediction, in registers: the compiler uses them for addresses, whose number depends on layouts."""
 
 
 def architecture(key: str) -> Architecture:

@@ -56,8 +56,7 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_compilers_that_assume_finite_numbers_keep_the_check_of_gradients(
     device: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some drivers fold x * 0 and comparisons with infinity by default. The non-finite element is last, or inside a
-    vector.
+    """Some drivers fold x * 0 and comparisons with infinity by default. The non-finite element is last, or inside a vector.
 
     Halves are excluded: such a compiler may assume that converted halves are finite, and fold the test of their bits.
     """

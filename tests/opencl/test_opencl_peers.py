@@ -241,8 +241,7 @@ def test_a_refused_import_is_not_an_error(cards: Pair, cuda: FakeCuda) -> None:
 
 
 def test_acquired_memory_is_released(pocl: discovery.OpenCLDevice, cuda: FakeCuda) -> None:
-    """Imports are released with the allocation and with the device: a queue with acquired memory may block indefinitely
-    at its release."""
+    """Imports end with the allocation and with the device: a queue with acquired memory may never be released."""
     backends = [OpenCLBackend(pocl) for _ in ADDRESSES]
     imports = [as_card(backend, number) for number, backend in enumerate(backends)]
     first, second = backends

@@ -1,5 +1,4 @@
-"""PoCL's worker threads are bound to one core each if the process may use all cores and the user has not set
-otherwise."""
+"""PoCL's worker threads are bound to one core each if the process may use all cores and the user has not set otherwise."""
 
 from __future__ import annotations
 

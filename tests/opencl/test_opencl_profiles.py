@@ -1,5 +1,4 @@
-"""Vendor profiles: they match their vendor's devices, their values are limited by the device, and every op lowers with
-them."""
+"""Vendor profiles match their vendor's devices, have values limited by the device, and every op lowers."""
 
 from __future__ import annotations
 

@@ -37,8 +37,10 @@ def test_has_no_double_constants(name: str) -> None:
 
 @pytest.mark.parametrize("name", SourceFolder("polyhal.shaders.opencl").names())
 def test_kernels_detect_non_finite_values_by_bits(name: str) -> None:
-    """Compilers that relax rules by default fold other tests. Maxima with the initial value -INFINITY may be compared
-    with it."""
+    """Compilers that relax rules by default fold other tests.
+
+    Maxima with the initial value -INFINITY may be compared with it.
+    """
     text = _COMMENT.sub("", SourceFolder("polyhal.shaders.opencl").shipped(name))
     assert not _FOLDED.findall(text)
 

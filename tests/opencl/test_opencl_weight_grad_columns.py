@@ -50,8 +50,7 @@ def test_weight_gradient(
 
 
 def test_many_filters_are_multiplied_as_columns(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Excluded are few filters, for which packing dominates, gradients with gaps between rows, and windows of one
-    column."""
+    """Not with few filters, where packing dominates, gradients with gaps between rows, or windows of one column."""
     runtime = device.backend.runtime
     if not runtime.features.cpu:
         pytest.skip("not for this device")

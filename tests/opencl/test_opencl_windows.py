@@ -91,8 +91,7 @@ def test_exchanges_implement_each_collective(kind: Kind, counts: list[int], data
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
-    """Simulate a driver of four cards, with exchanges of one work-group, which PoCL runs concurrently with other cards'
-    exchanges."""
+    """Simulate a driver of four cards, with exchanges of one work-group, which PoCL can run concurrently."""
     fake = FakeCuda(*[f"0000:0{i}:00.0" for i in range(4)])
     monkeypatch.setattr(exported_memory, "cuda_driver", lambda: CudaDriver(fake.load))
     monkeypatch.setattr(MemoryImporter, "accepts", lambda self, kind: True)
@@ -113,8 +112,7 @@ def arrays(rng: np.random.Generator, dtype: ph.DType, size: int, count: int) -> 
 
 
 def check(group: Group, values: list[np.ndarray], first: int, dtype: ph.DType) -> None:
-    """Check all collectives of one process against NumPy; its participants start at `first`, and `values` are of all
-    participants."""
+    """Check one process's collectives against NumPy; its participants start at `first`; `values` are everyone's."""
     devices, size = group.devices, len(values[0])
     own = range(first, first + len(devices))
     xs = [ph.tensor(values[m], dtype=dtype, device=d) for m, d in zip(own, devices, strict=True)]

@@ -22,8 +22,7 @@ _KERNEL = re.compile(r"^ +\.symbol: +'?(\w+)\.kd", re.MULTILINE)
 _WAVES = re.compile(r"^\s*\.amdhsa_kernel (\w+)$.*?; Occupancy: (\d+)", re.MULTILINE | re.DOTALL)
 _MATRIX_INSTRUCTION = re.compile(r"\bv_(?:dual_)?(?:wmma|mfma|dot2)\w*_\w+")
 _LIBRARIES = ("/opt/rocm/amdgcn/bitcode", "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode", "/usr/amdgcn/bitcode")
-"""Folders of the built-in functions, as installed by AMD and by distributions. Clang uses its own search if none
-exists."""
+"""Folders of the built-in functions, as installed by AMD and by distributions. Clang uses its own search if none exists."""
 
 
 def compiled(executable: Path, device: Sequence[str], options: Sequence[str], text: str) -> dict[str, dict[str, int]]:

@@ -18,7 +18,9 @@ def probe() -> Sequence[DeviceInfo]:
 
 
 def create(selector: str) -> OpenCLDescribedBackend:
-    """Open a described device; a selector that ends with `,units` puts its matrix units into use. Raises
-    DeviceUnavailableError for another option."""
+    """Open a described device; a selector that ends with `,units` puts its matrix units into use.
+
+    Raises DeviceUnavailableError for another option.
+    """
     key = selector.removesuffix(_WITH_UNITS)
     return OpenCLDescribedBackend(description.load(key), units=key != selector)

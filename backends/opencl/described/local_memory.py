@@ -41,8 +41,7 @@ def declared_local_memory(pieces: Iterable[tuple[str, Macros]], kernel: str) -> 
 
 
 def _interesting(macros: Macros) -> re.Pattern[str]:
-    """Return a pattern for the beginning of a kernel and for statements with local memory, which a macro may
-    declare."""
+    """Return a pattern for the beginning of a kernel and for statements with local memory, which a macro may declare."""
     declaring = (m.name for m in macros.values() if "__local" in m.body and "[" in m.body)
     calls = "".join(rf"|\b{name}\b{_ARGUMENTS}" for name in declaring)
     return re.compile(rf"{_KERNEL}|(?P<local>\b__local\b[^;]*{calls})", re.DOTALL)

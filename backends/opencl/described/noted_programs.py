@@ -53,8 +53,10 @@ class NotedPrograms(ProgramTexts):
             self._builds.setdefault(digest, ProgramBuild(launch.file, digest, 0.0, compiled=False))
 
     def local_memory(self, file: str, kernel: str, definitions: Definitions) -> int:
-        """Return the bytes of local memory that a kernel declares. Raises ValueError for declarations that it cannot
-        parse."""
+        """Return the bytes of local memory that a kernel declares.
+
+        Raises ValueError for declarations that it cannot parse.
+        """
         key = (file, kernel, tuple(definitions.items()))
         with self._lock:
             if key not in self._local_memory:

@@ -1,5 +1,4 @@
-"""ocloc, the offline compiler of Intel's compute runtime: figures from the .ze_info of its zebin files, and from
-warnings.
+"""ocloc, the offline compiler of the compute runtime: figures from the .ze_info of its zebin files, and from warnings.
 
 Sources: Tool Interface Standard (TIS) Executable and Linking Format 1.2; documentation/zebin of the graphics compiler.
 """

@@ -1,5 +1,4 @@
-"""The runtime of a described device: collects the launches of lowering functions and checks them against the device's
-limits."""
+"""The runtime of a described device: collects launches and checks them against the device's limits."""
 
 from __future__ import annotations
 

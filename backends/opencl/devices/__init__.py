@@ -1,2 +1,1 @@
-"""Descriptions of devices that need not be present, one TOML file each (see
-`polyhal.backends.opencl.described.description`)."""
+"""Descriptions of devices, one TOML file each (see `polyhal.backends.opencl.described.description`)."""

@@ -102,8 +102,7 @@ class CudaDriver:
         return value.value
 
     def device(self, pci_address: str) -> int:
-        """Return the number of the device at an address such as `0000:1a:00.0`. Raises CudaError if it is not
-        visible."""
+        """Return the number of the device at an address such as `0000:1a:00.0`. Raises CudaError if it is not visible."""
         number = c_int()
         self.call("cuDeviceGetByPCIBusId", number, pci_address.encode())
         return number.value
@@ -190,8 +189,10 @@ class CudaDevice:
         return descriptor.value
 
     def free(self, allocation: CudaAllocation) -> None:
-        """Free the address range and this driver's reference to the memory. Importers keep their references. Raises
-        CudaError."""
+        """Free the address range and this driver's reference to the memory. Importers keep their references.
+
+        Raises CudaError.
+        """
         with self._current():
             self._driver.call("cuMemUnmap", allocation.address, allocation.nbytes)
             self._driver.call("cuMemAddressFree", allocation.address, allocation.nbytes)

@@ -1,5 +1,4 @@
-"""Exchanges between OpenCL devices: kernels that write to each other's windows (see
-shaders/opencl/collective/exchange.cl).
+"""Exchanges between OpenCL devices: kernels that write to each other's windows (see shaders/opencl/collective/exchange.cl).
 
 The host only enqueues them. They run in the order of enqueueing, whatever their streams.
 """
@@ -25,8 +24,10 @@ if TYPE_CHECKING:
 _KEPT_LAUNCHES = 512
 _FOR_EVER = 1e9
 _RENDEZVOUS_FROM = 1 << 20
-"""Minimum bytes of an exchange that begins with a rendezvous of a single work-group, if it overlaps with other work and
-includes other processes: many waiting work-groups would occupy compute units."""
+"""Minimum bytes of an overlapped exchange with other processes that begins with a rendezvous.
+
+A single work-group waits in the rendezvous: many waiting work-groups would occupy compute units.
+"""
 
 
 class Exchanger:
@@ -35,8 +36,7 @@ class Exchanger:
     def __init__(
         self, runtimes: Sequence[DeviceRuntime], windows: Windows, geometry: Geometry, first: int = 0
     ) -> None:
-        """`runtimes` are this process's participants, numbered from `first`; `windows` has each one's view of all
-        windows."""
+        """`runtimes` are this process's participants, numbered from `first`; `windows` has each one's view of all."""
         self._runtimes = runtimes
         self._windows = windows
         self._geometry = geometry
@@ -57,8 +57,9 @@ class Exchanger:
         *,
         trial_seconds: float | None = None,
     ) -> list[cl.Event]:
-        """Enqueue the exchange of each participant of this process on the thread's streams. Returns their completion
-        events.
+        """Enqueue the exchange of each participant of this process on the thread's streams.
+
+        Returns their completion events.
 
         Sources and targets have one dtype. If other participants are missing after POLYHAL_COLLECTIVE_TIMEOUT, the
         device aborts and later work on it raises; with `trial_seconds`, the result is wrong after that time. Raises

@@ -25,8 +25,7 @@ from polyhal.backends.opencl.peers.cuda_driver import (
 from polyhal.backends.opencl.peers.imported_memory import HandleType, ImportedMemory, MemoryImporter
 
 EXPORTED_FROM = 8 << 20
-"""Minimum bytes of an exported allocation: pieces have 2 MiB, so at most a quarter is wasted, and each uses a file
-descriptor."""
+"""Minimum bytes of an exported allocation: it takes a file descriptor, and pieces of 2 MiB waste at most a quarter."""
 _EXPORTED_BELOW = 512 << 20
 """Exclusive maximum of bytes: on machines with several cards, importing 512 MiB or more crashes NVIDIA's driver 580."""
 
@@ -98,8 +97,7 @@ class ExportedMemory:
         return self.device.export(self._allocations[buffer.int_ptr].allocation)
 
     def import_memory(self, descriptor: int, nbytes: int) -> cl.Buffer:
-        """Import another device's memory by its descriptor, which is closed; the buffer lives as long as this device is
-        open.
+        """Import another device's memory by descriptor, which is closed; the buffer lives as long as this device.
 
         `nbytes` is the size of the allocation. Raises pyopencl.Error.
         """
@@ -110,8 +108,7 @@ class ExportedMemory:
         return buffer
 
     def share_with(self, other: ExportedMemory) -> bool:
-        """Give both devices access to present and future allocations of either, if they support it. Raises
-        CudaError."""
+        """Give both devices access to present and future allocations of either, if they support it. Raises CudaError."""
         if not (self.device.can_access(other.device) and other.device.can_access(self.device)):
             return False
         self._grant(other.device.number)

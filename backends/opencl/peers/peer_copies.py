@@ -40,8 +40,7 @@ class PeerCopies:
         self.memory = memory
         self._ways: weakref.WeakKeyDictionary[PeerCopies, Way | None] = weakref.WeakKeyDictionary()
         self.exchangers: dict[object, tuple[Exchanger | None, object]] = {}
-        """Exchangers of groups whose first device is this one, None if exchanges fail, each with objects that keep its
-        key alive."""
+        """Exchangers of groups whose first device this is, None if exchanges fail, with objects that keep keys alive."""
         self._exportable: ExportedMemory | None = None
         self._opened = False
         """Whether exported memory has been requested."""
@@ -64,8 +63,7 @@ class PeerCopies:
             raise self.runtime.errors.translate(error, action) from error
 
     def exports(self) -> ExportedMemory | None:
-        """Return the device's exported memory, and use it for all later large allocations; None if the device does not
-        support it."""
+        """Return the device's exported memory, and use it for later large allocations; None if it is not supported."""
         self.memory.exported = self.exportable()
         return self.memory.exported
 

@@ -1,5 +1,4 @@
-"""Collectives among OpenCL devices whose kernels write to each other's windows, in one process or in several on a
-machine."""
+"""Collectives among OpenCL devices whose kernels write to each other's windows, in one or several processes."""
 
 from __future__ import annotations
 
@@ -41,9 +40,12 @@ GEOMETRY = Geometry(channels=128, group=512, slot=128 << 10)
 """Saturates the links of two H200s: half as many channels reach 0.8 of their bandwidth."""
 _TRIAL_SECONDS = 20.0
 _FAST = 60e9
-"""Minimum bus bandwidth, in bytes per second, for which collectives run on the compute stream without overlap. A step
-of GPT-2 on two H100s takes 44.7 ms then, and 46.3 with overlapped collectives, whose kernels occupy compute units and
-share memory bandwidth. On slower links (PCIe) collectives take so long that they have to overlap with computation."""
+"""Minimum bus bandwidth, in bytes per second, for which collectives run on the compute stream without overlap.
+
+A step of GPT-2 on two H100s takes 44.7 ms then, and 46.3 with overlapped collectives, whose kernels occupy compute
+units and share memory bandwidth. On slower links (PCIe) collectives take so long that they have to overlap with
+computation.
+"""
 _MEASUREMENTS = 5
 _turn = threading.RLock()
 """Lock for all groups, because a device may be in several."""
@@ -89,9 +91,11 @@ class WindowCommunicator(Communicator):
     """Collectives by kernels that the host only enqueues."""
 
     bucket_bytes = 100 * 2**20
-    """Bytes per bucket of overlapped collectives: a step of GPT-2 on two H200s takes 44.5 ms, with buckets of 25 MiB
-    48.2. On the compute stream buckets are larger still, so that a large parameter of one device is sent while others
-    are received."""
+    """Bytes per bucket of overlapped collectives: a step of GPT-2 on two H200s takes 44.5 ms, with 25 MiB 48.2.
+
+    On the compute stream buckets are larger still, so that a large parameter of one device is sent while others are
+    received.
+   """
 
     def __init__(self, devices: Sequence[Device], exchanger: Exchanger, processes: ProcessGroup | None = None) -> None:
         """With `processes`, each has an equal number of devices. Raises ValueError for a repeated device."""
@@ -145,8 +149,7 @@ class WindowCommunicator(Communicator):
         return self._succeeds(build) and self._succeeds(add)
 
     def is_fast(self) -> bool:
-        """Return whether exchanges are so fast, in all processes, that overlapping them with computation is not
-        worthwhile."""
+        """Return whether exchanges are so fast, in all processes, that overlapping them is not worthwhile."""
         spec = contiguous(dtypes.float32, (GEOMETRY.window_bytes(2) // 4,))
         buffers = [d.pool.take(bucket(spec.nbytes)) for d in self.devices]
         refs = [Ref(b.handle, spec, 0) for b in buffers]

@@ -61,8 +61,7 @@ class VendorProfile:
     matrix_units: tuple[MatrixUnit, ...] = ()
 
     def fits(self, vendor: str, platform: str, kind: DeviceType) -> bool:
-        """Return whether the profile is for a device. Names match at the start of a word: "arm" does not match
-        "charm"."""
+        """Return whether the profile is for a device. Names match at the start of a word: "arm" does not match "charm"."""
         text = f"{vendor} {platform}".lower()
         return kind in self.kinds and (
             not self.vendors or any(re.search(rf"\b{re.escape(v)}", text) for v in self.vendors)

@@ -1,5 +1,4 @@
-"""bf16x3: float32 operands of attention as sums of bfloat16 terms, which tensor cores multiply; the terms are stored in
-workspaces."""
+"""bf16x3: float32 operands of attention as sums of bfloat16 terms in workspaces, for tensor cores."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""One call of attention or of its gradient, and the kernel arguments that describe it
-(shaders/opencl/attention/geometry.h)."""
+"""A call of attention or of its gradient, and its kernel arguments (shaders/opencl/attention/geometry.h)."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class AttentionCall:
     names: tuple[str, ...]
     specs: tuple[Spec, ...]
     results: tuple[Spec, ...]
-    """Forward: the output. Backward: the saved output, then the gradients of q, k and v. Their features are
-    contiguous."""
+    """Forward: the output. Backward: the saved output, then the gradients of q, k and v. Their features are contiguous."""
     shape: AttentionShape
     mask: Spec | None
     out_dtype: DType

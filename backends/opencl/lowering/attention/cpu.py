@@ -1,5 +1,4 @@
-"""Attention on CPUs: a work-item takes query blocks of a head and loops over key blocks with register tiles of
-scores."""
+"""Attention on CPUs: a work-item takes query blocks of a head and loops over key blocks with register tiles of scores."""
 
 from __future__ import annotations
 
@@ -127,8 +126,7 @@ def forward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
 
 
 def _splits(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> int:
-    """Return the number of work-items that divide a head's queries: above 1 if the heads are too few to keep every core
-    busy."""
+    """Return the number of work-items that divide a head's queries: above 1 if heads are too few for all cores."""
     shape = call.shape
     workers = _ITEMS_PER_UNIT * runtime.features.compute_units
     partial_bytes = shape.count * shape.s * (tile.padded(shape.d) + tile.padded(shape.e)) * call.itemsize

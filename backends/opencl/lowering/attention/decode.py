@@ -1,5 +1,4 @@
-"""Flash decoding: attention of a few queries, bound by the memory traffic of keys and values, which are read in
-place."""
+"""Flash decoding: attention of a few queries, bound by the memory traffic of keys and values, which are read in place."""
 
 from __future__ import annotations
 

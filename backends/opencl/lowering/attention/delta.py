@@ -16,8 +16,7 @@ _QUERIES = 32
 
 
 def delta(runtime: Runtime, call: AttentionCall, target: Workspace) -> Launch:
-    """Return a launch of shaders/opencl/attention/delta.cl, which writes `statistics_bytes` of statistics to
-    `target`."""
+    """Return a launch of shaders/opencl/attention/delta.cl, which writes `statistics_bytes` of statistics to `target`."""
     queries = min(_QUERIES, power_of_two_at_most(runtime.features.max_group_size) // _LANES)
     rows = call.shape.count * call.shape.t
     args = {

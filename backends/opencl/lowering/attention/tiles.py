@@ -85,11 +85,9 @@ BACKWARD_IN_WAVES = (
 )  # fmt: skip
 """Candidates for gradients on such devices; sliced tiles are for heads that do not fit as a whole."""
 _OTHER_REGISTERS = 40
-"""Registers for anything but scores, accumulators, operands and elements in flight to local memory; fitted to AMD's
-compiler."""
+"""Registers beyond scores, accumulators, operands and elements in flight to local memory; fitted to AMD's compiler."""
 _OTHER_REGISTERS_OF_ROW = 30
-"""Other registers of tiles with one row per work-item, fitted to a compiler that halves its 16 lanes above 56
-registers."""
+"""Other registers of tiles with one row per work-item, fitted to a compiler that halves its 16 lanes above 56 registers."""
 _NEAR = 1 << 22
 """Exclusive maximum of row and feature strides for which offsets in a tile are 32-bit numbers."""
 _REGISTERS = 136
@@ -103,8 +101,7 @@ def forward_elements(tile: LocalTile, features: int, values: int) -> int:
 
 
 def backward_elements(tile: LocalTile, features: int, values: int) -> int:
-    """Return the count of elements that a group of attention/tiles_grad.cl or sliced_tiles_grad.cl has in local
-    memory."""
+    """Return the count of elements that a group of attention/tiles_grad.cl or sliced_tiles_grad.cl has in local memory."""
     if tile.slice:
         return tile.rows * (max(tile.slice, tile.columns) + _PAD) + tile.columns * (tile.slice + _PAD)
     pitches = features + values + 2 * _PAD

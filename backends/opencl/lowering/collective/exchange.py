@@ -74,8 +74,7 @@ def build(
     seconds: float,
     fatal: bool,
 ) -> Launch:
-    """Build a launch (source, target, windows) of participant `me`; `aligned` says that all parts begin at multiples of
-    16 bytes.
+    """Build a launch (source, target, windows) of participant `me`; if `aligned`, all parts begin at multiples of 16 bytes.
 
     If other participants are missing after the given seconds, a `fatal` launch stops the device, else the result is
     wrong.

@@ -12,8 +12,7 @@ from polyhal.hal.layout import Spec
 Args = dict[str, Argument]
 
 POSITION_LIMIT = 1 << 14
-"""Exclusive maximum of positions and displacements in an image: two of them share a word (PIXEL_AT of
-conv/geometry.h)."""
+"""Exclusive maximum of positions and displacements in an image: two of them share a word (PIXEL_AT of conv/geometry.h)."""
 
 
 def geometry_args(p: Correlation) -> Args:

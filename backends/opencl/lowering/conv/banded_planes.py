@@ -14,8 +14,7 @@ from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _MAX_TAPS = 4
-"""Maximum taps of an axis for which re-reading the elements of the other axis for each tap is faster than two
-passes."""
+"""Maximum taps of an axis for which re-reading the elements of the other axis for each tap is faster than two passes."""
 _MAX_PLANES = 65535
 """Maximum planes along a launch axis that every driver supports."""
 _ROWS_EACH = {True: 64, False: 8}

@@ -52,8 +52,7 @@ def prefers_im2col_input_grad(runtime: Runtime, c: Convolution) -> bool:
 
 
 def prefers_im2col_weight_grad(runtime: Runtime, c: Convolution) -> bool:
-    """Return whether the product supports a weight gradient and is faster. It has no split-K for sums over many
-    pixels."""
+    """Return whether the product supports a weight gradient and is faster. It has no split-K for sums over many pixels."""
     g = c.geometry
     if not _supports(c, c.out) or g.groups * g.filters * g.taps < _RESULTS_PER_UNIT * runtime.features.compute_units:
         return False

@@ -1,5 +1,4 @@
-"""Convolution and its gradients on CPUs as matrix products of weights in place and columns of pixels in memory
-(im2col).
+"""Convolution and its gradients on CPUs as matrix products of weights in place and columns of pixels in memory (im2col).
 
 The columns of all images form one matrix, so vectors are full however small the planes are. The weights are read once
 and in place: with many channels of few pixels, they are most of the memory.

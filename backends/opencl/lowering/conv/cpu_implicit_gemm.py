@@ -62,8 +62,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
 
 
 def _multiply(runtime: Runtime, p: Product, size: Pair, stride: Pair, phases: Sequence[Phase]) -> Launch:
-    """Build the launch of the product with images of `size`, in which adjacent results read pixels at distance
-    `stride`."""
+    """Build the launch of the product with images of `size`, in which adjacent results read pixels at distance `stride`."""
     g, w = p.geometry, p.weights
     tile = register_tile(runtime, itemsize(p.real), w.rows, max(phase.down * phase.across for phase in phases))
     pack, weight_bytes = packed_weights(runtime, p, phases, tile)

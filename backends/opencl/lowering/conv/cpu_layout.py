@@ -34,8 +34,7 @@ _SHORT_PLANE = 2048
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """Images as tap planes: their memory, the strides of images and channels, and the launch and bytes of the
-    packing."""
+    """Images as tap planes: their memory, the strides of images and channels, and the launch and bytes of the packing."""
 
     memory: Tensor | Workspace
     image: int

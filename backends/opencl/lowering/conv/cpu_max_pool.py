@@ -17,8 +17,7 @@ _WIDTHS = (4, 8, 16)
 
 
 def max_pool(runtime: Runtime, pooling: Pooling, args: Args, *, gradient: bool) -> Launch:
-    """Build the launch of a pooling; `args` has its operands, geometry and channels, and workspaces follow the
-    operands."""
+    """Build the launch of a pooling; `args` has its operands, geometry and channels, and workspaces follow the operands."""
     real = real_type(pooling.dtype)
     height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, *dilation = pooling.lengths
     most = lanes(runtime, real)

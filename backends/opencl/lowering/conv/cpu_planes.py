@@ -1,5 +1,4 @@
-"""Convolution and input gradient on CPUs, from tap planes, in which every tap is a constant offset
-(problems.conv_planes)."""
+"""Convolution and input gradient on CPUs, from tap planes: every tap is a constant offset (problems.conv_planes)."""
 
 from __future__ import annotations
 
@@ -40,10 +39,14 @@ from polyhal.hal.protocol import Launch
 
 WEIGHTS_BYTES = 1 << 19
 """Maximum bytes of weights that a work-item streams through: they stay in the second-level cache for the next one.
-With more, planes have gaps."""
+
+With more, planes have gaps.
+"""
 _CHANNELS_AHEAD = 2
-"""Channels of the planes to prefetch. Without it a tile's loads stalled on the second-level cache for a third of the
-time."""
+"""Channels of the planes to prefetch.
+
+Without it a tile's loads stalled on the second-level cache for a third of the time.
+"""
 _UNLIMITED = 1 << 31
 """`last_start` for packed planes: it is safe to read past their end."""
 _WIDE_TILES = {(8, 3): 1.0, (8, 2): 1.12, (6, 4): 1.06, (4, 6): 1.1, (1, 8): 2.2}
@@ -106,8 +109,7 @@ def _fits_cache(p: Product, layout: _Layout) -> bool:
 
 
 def _choose_layout(runtime: Runtime, p: Product, layouts: Sequence[_Layout]) -> _Layout:
-    """Return the layout with the least time per channel for packing and for the multiply-adds of all taps and
-    filters."""
+    """Return the layout with the least time per channel for packing and for the multiply-adds of all taps and filters."""
 
     def time(layout: _Layout) -> float:
         multiply = _fastest(runtime, p.real, p.weights.rows, layout.columns)[0] * layout.taps

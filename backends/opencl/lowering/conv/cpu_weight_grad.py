@@ -53,8 +53,7 @@ class WeightTile:
     chunk: int
     """Maximum columns summed at a time: the gradients of `rows` filters stay in the first-level cache."""
     reuse: int
-    """Multiply-adds per pixel read that a work-item aims at, so as not to wait for memory, if enough work-items
-    remain."""
+    """Multiply-adds per pixel read that a work-item aims at, so as not to wait for memory, if enough work-items remain."""
 
 
 WEIGHTS = Family[WeightTile](

@@ -17,11 +17,9 @@ from polyhal.hal.protocol import Launch
 _KC = 128
 """Maximum results of a pass: their operands stay in the nearest caches."""
 _MIN_TAPS, _MAX_TAPS = 2, 8
-"""Supported widths of a convolution window: narrower ones are copied pixel by pixel, wider ones take over two
-copies."""
+"""Supported widths of a convolution window: narrower ones are copied pixel by pixel, wider ones take over two copies."""
 _RUN_COST, _COPY_COST = 480, 40
-"""Time to start packing the pixels of a row of results for a row of a window, and time of each copy, in
-multiply-adds."""
+"""Time to start packing the pixels of a row of results for a row of a window, and time of each copy, in multiply-adds."""
 _WORSE_LOADS = 1.02
 """Time of a multiply-add relative to other products: a tile reads one stream of gradients per row."""
 

@@ -83,8 +83,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
 
 
 def _tiles(g: Geometry, slack: int) -> tuple[TapPlanes, Phase]:
-    """Return the input as tiles of 4 by 4 pixels at distances of 2: the taps of a convolution with windows of that
-    size."""
+    """Return the input as tiles of 4 by 4 pixels at distances of 2: the taps of a convolution with windows of that size."""
     tiles = (ceil_div(g.result[0], 2), ceil_div(g.result[1], 2))
     return input_planes(replace(g, kernel=(4, 4), stride=(2, 2), result=tiles), slack)
 

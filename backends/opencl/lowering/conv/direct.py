@@ -1,5 +1,4 @@
-"""Direct convolution and its gradients, for groups of few filters and for GPUs whose local memory is not on the
-chip."""
+"""Direct convolution and its gradients, for groups of few filters and for GPUs whose local memory is not on the chip."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ _MAX_GROUP = 256
 
 
 def is_faster(runtime: Runtime, c: Convolution) -> bool:
-    """Return whether a matrix product would have mostly empty tiles, or stage them in local memory that is not
-    faster."""
+    """Return whether a matrix product would have mostly empty tiles, or stage them in local memory that is not faster."""
     return c.geometry.filters <= _FEW_FILTERS or not runtime.features.local_memory_is_real
 
 

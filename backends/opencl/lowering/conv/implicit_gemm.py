@@ -127,8 +127,7 @@ def _input_gradient(c: Convolution, separate: bool) -> _PackedProduct:
 
 
 def _strides_per_column(g: Geometry) -> int:
-    """Return the vertical strides that a column of the input gradient spans, so that few channels still fill a tile's
-    rows.
+    """Return the vertical strides that a column of the input gradient spans, so that few channels still fill a tile's rows.
 
     The windows of such a column overlap and are read once.
     """

@@ -40,15 +40,13 @@ class Partials:
 
 
 def add_up(runtime: Runtime, out: Spec, parts: int, workspace: int, target: int) -> Launch:
-    """Return a launch that adds up contiguous results in a workspace, see
-    `polyhal.backends.common.problems.conv_pieces`."""
+    """Return a launch that adds up contiguous results in a workspace (see `backends.common.problems.conv_pieces`)."""
     output = OutputIndex((out.size, 0, out.size, 0, 1), (1, out.size), 1, (1, 1), (1, out.size))
     return reduction(runtime, Partials(workspace, parts, 1, 1, out.size, out.dtype, out.dtype), None, target, output)
 
 
 def reduction(runtime: Runtime, p: Partials, bias: int | None, target: int, output: OutputIndex) -> Launch:
-    """Return a launch that adds up partial results and the bias, which have the indices `bias` and `target` in the
-    argument list."""
+    """Return a launch that adds up partial results and the bias; `bias` and `target` are argument indices."""
     size = p.groups * p.rows * p.columns
     columns = _COLUMNS if size >= _MANY else 1
     args: Args = {

@@ -87,8 +87,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch | None:
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
-    """Build the launches of the input gradient, one product per phase: remainder of a pixel's coordinates by the
-    stride.
+    """Build the launches of the input gradient, one product per phase: remainder of a pixel's coordinates by the stride.
 
     Raises KernelBuildError.
     """

@@ -126,8 +126,7 @@ def _launch(
     runtime: Runtime, kernel: str, operand: str, data: Spec, index: Spec, axis: int, sizes: Mapping[str, int],
     definitions: Mapping[str, str | int | bool], result: Arguments | None = None,
 ) -> Launch | Declined:  # fmt: skip
-    """Build a launch of `kernel`, whose data parameter is `operand` and whose result is `out` or the parameters in
-    `result`.
+    """Build a launch of `kernel` with data parameter `operand` and result `out`, or the parameters in `result`.
 
     Its number of work-items is `items` of `sizes`, in groups of one, or the first of them.
     """

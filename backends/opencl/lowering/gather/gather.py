@@ -22,8 +22,10 @@ _LOADS = 4
 
 
 def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:
-    """Build a launch (index, x, out) that copies rows of `x`, and zeros where an index is out of range. All are
-    contiguous."""
+    """Build a launch (index, x, out) that copies rows of `x`, and zeros where an index is out of range.
+
+    All are contiguous.
+    """
     launch = _gather(runtime, index, x, out, (0, 1, 2))
     assert not isinstance(launch, Declined)
     return launch

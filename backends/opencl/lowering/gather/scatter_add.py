@@ -1,5 +1,4 @@
-"""Adding rows by index, as in gradients of embeddings: in a fixed order, or atomically if that is faster and
-allowed."""
+"""Adding rows by index, as in gradients of embeddings: in a fixed order, or atomically if that is faster and allowed."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ Inputs = tuple[InputSpec | None, ...]
 _MAX_ATOMIC = 40 << 20
 """Maximum elements for which atomics were faster than ordered addition, for any number of rows."""
 _WIDE, _MAX_ATOMIC_WIDE = 256, 16 << 20
-"""Minimum elements of a wide row, which ordered addition reads at memory bandwidth, and maximum elements for atomics
-then."""
+"""Minimum elements of wide rows, which ordered addition reads at memory bandwidth, and their maximum for atomics."""
 _MAX_ATOMIC_QUADS = 1 << 31
 """Maximum elements for atomics if one instruction adds four floats."""
 

@@ -1,5 +1,4 @@
-"""Gradients of sums of rows by bags on GPUs: every bag's gradient is read once and added atomically to the rows of its
-indices."""
+"""Gradients of sums of rows by bags on GPUs: each bag's gradient is read once and added atomically to its rows."""
 
 from __future__ import annotations
 

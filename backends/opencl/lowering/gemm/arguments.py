@@ -24,8 +24,7 @@ def definitions(p: Product, *groups: Definitions, **more: str | int | bool) -> d
 def geometry(
     p: Product, a: Tensor | Workspace | None = None, b: Tensor | Workspace | None = None
 ) -> dict[str, Argument]:
-    """Return the arguments for a, b and GemmGeometry (gemm/operands.h); `a` and `b`, if present, replace the memory of
-    the operands."""
+    """Return the arguments for a, b and GemmGeometry (gemm/operands.h); `a` and `b`, if present, replace operands."""
     return {
         "a": strided(p.left, a), "b": strided(p.right, b), "m": p.m, "n": p.n, "k": p.k, "batch1": p.batch[1],
         "batch2": p.batch[2],

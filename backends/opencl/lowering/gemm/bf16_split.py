@@ -34,8 +34,7 @@ class SplitOperand:
 
 
 def split(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], terms: int, place: int) -> SplitOperand:
-    """Split a float32 operand of that shape into `terms` bfloat16 terms in workspace `place`; 16-bit elements are
-    copied.
+    """Split a float32 operand of that shape into `terms` bfloat16 terms in workspace `place`; 16-bit elements are copied.
 
     Matrices over which the batch is broadcast are split once. Raises KernelBuildError.
     """

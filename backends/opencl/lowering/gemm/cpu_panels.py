@@ -1,5 +1,4 @@
-"""Matrix products on CPUs: a work-item computes a block of the result from packed panels, in register tiles (after
-BLIS).
+"""Matrix products on CPUs: a work-item computes a block of the result from packed panels, in register tiles (after BLIS).
 
 Source: Van Zee and van de Geijn, 2015, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality".
 """
@@ -94,8 +93,7 @@ def _fastest(runtime: Runtime, itemsize: int, m: int, n: int) -> tuple[float, tu
 
 
 def supports_row_sums(p: Product) -> bool:
-    """Return whether the kernel can also compute row sums of a: its columns are contiguous, and the output can hold
-    sums."""
+    """Return whether the kernel can also sum rows of a: its columns are contiguous and the output can hold sums."""
     return p.left.row == 1 != p.left.column and p.sum_dtype is p.out_dtype
 
 

@@ -1,5 +1,6 @@
-"""Choice of the kernel of a matrix product. All kernels support operands of any strides, so a transposed view is never
-copied.
+"""Choice of the kernel of a matrix product.
+
+All kernels support operands of any strides, so a transposed view is never copied.
 
 - `gemv`: few rows or columns; bound by the memory traffic of the matrix.
 - `strided`: tiny products, dtypes without a faster kernel, GPUs without memory on the chip; reads operands directly

@@ -30,8 +30,7 @@ def candidates(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
 
 
 def build(runtime: Runtime, p: Product, unit: MatrixUnit) -> Launch:
-    """Build the launch with large tiles if they occupy all compute units, else with small ones. Raises
-    KernelBuildError."""
+    """Build the launch with large tiles if they occupy all compute units, else with small ones. Raises KernelBuildError."""
     tile = unit.large if _count(unit.large, p) >= runtime.features.compute_units else unit.small
     return multiply(runtime, p, unit, tile)
 

@@ -19,8 +19,10 @@ from polyhal.hal.protocol import Launch
 
 
 def build(runtime: Runtime, p: Product, tiles: Mapping[WarpTile, float], tf32_terms: int = 1) -> Launch:
-    """Build the launch with the fastest of `tiles`, or the portable fallback's launch if the driver refuses it. Raises
-    KernelBuildError."""
+    """Build the launch with the fastest of `tiles`, or the portable fallback's launch if the driver refuses it.
+
+    Raises KernelBuildError.
+    """
     tile, split = tile_configs.choose(runtime, p, MMA, tiles)
     macros = {"FLOAT32": p.dtype is dtypes.float32, "TF32_TERMS": tf32_terms}
     launches, workspace = persistent_tiles.multiply(

@@ -28,8 +28,7 @@ def multiply(
     args: Arguments,
     place: int,
 ) -> tuple[list[Launch], tuple[int, ...]]:
-    """Build the launches that multiply the operands in `args`, in the layout of `staged`, with a workspace at index
-    `place`."""
+    """Build the launches that multiply the operands in `args`, in the layout of `staged`; `place` is the workspace."""
     partial_sums = split.splits > 1
     epilogue_macros, epilogue_args = epilogue(replace(p, bias=None, epilogue=None) if partial_sums else p)
     tensor_cores = runtime.features.tensor_cores

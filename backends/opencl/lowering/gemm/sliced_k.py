@@ -25,8 +25,7 @@ _TILES_PER_UNIT = 4
 _PADDING = 4
 """Elements of padding per line in local memory, against bank conflicts."""
 _SUMS, _OPERANDS, _OTHER_REGISTERS = 16, 8, 13
-"""Registers of a work-item for sums, operands and the rest; an element in flight to local memory takes 3, with its
-address."""
+"""Registers of a work-item for sums, operands and the rest; an element in flight takes 3, with its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +63,7 @@ def suits(runtime: Runtime, p: Product) -> bool:
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
-    """Build the launch with the largest tiles that occupy half of the compute units, if any do. Raises
-    KernelBuildError."""
+    """Build the launch with the largest tiles that occupy half of the compute units, if any do. Raises KernelBuildError."""
     columns = 16 if p.n <= 16 else 32
     tile = SlicedTile(16 if p.m <= 16 else 32, columns)
     for smaller in (SlicedTile(16, columns), SlicedTile(16, 16)):

@@ -19,8 +19,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
 
 _MIN_MULTIPLY_ADDS = {1: 1 << 31, 3: 1 << 29}
-"""Minimum multiply-adds for which wgmma saves more time than splitting float32 into that number of bfloat16 terms
-costs."""
+"""Minimum multiply-adds for which wgmma saves more time than splitting float32 into that number of bfloat16 terms costs."""
 _MIN_WGMMA = 128
 """Minimum rows and columns that fill the tiles of wgmma."""
 

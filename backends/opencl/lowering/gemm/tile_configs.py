@@ -1,5 +1,4 @@
-"""Tiles of products on tensor cores: their resources, their measured speeds, and a cost model that picks one with a
-split-K."""
+"""Tiles of products on tensor cores: resources, measured speeds, and a cost model that picks a tile and a split-K."""
 
 from __future__ import annotations
 

@@ -29,14 +29,17 @@ _PADDING = 4
 _GROUPS_PER_UNIT = 4
 """Target of split-K in groups per compute unit."""
 _TRANSPOSE_MIN_ROWS, _TRANSPOSE_MIN_SIZE = 2048, 1 << 20
-"""Minimum rows of A and elements of B for which transposing B first is faster: asynchronous copies then move 16 bytes
-instead of 4. On an H200 that makes large products a tenth faster."""
+"""Minimum rows of A and elements of B for which transposing B first is faster.
+
+Asynchronous copies then move 16 bytes instead of 4. On an H200 that makes large products a tenth faster.
+"""
 _LOAD_REGISTERS, _OTHER_REGISTERS = 4, 13
-"""Registers of an element in flight to local memory, with its address, and registers for anything but those, operands
-and sums. Fitted to AMD's compiler."""
+"""Registers of an element in flight to local memory, and other registers except for operands and sums.
+
+An element's address is included. Fitted to AMD's compiler.
+"""
 _OCCUPANCY = Target(groups=2)
-"""Target of two resident groups of the largest tile, which hide each other's latency; the compiler's default fits only
-one."""
+"""Target of two resident groups of the largest tile, which hide latency; the compiler's default fits only one."""
 
 
 @dataclass(frozen=True, slots=True)

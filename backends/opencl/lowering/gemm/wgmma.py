@@ -19,14 +19,15 @@ from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
 
 _MIN_REUSE = 512
-"""Minimum rows of a, or columns of b, for which repacking the other operand is faster than loading it element by
-element."""
+"""Minimum rows of a, or columns of b, for which repacking the other operand beats loading it element by element."""
 Memory = Tensor | Workspace
 
 
 def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) -> Launch:
-    """Build the launch with the fastest of `tiles`, or the portable fallback's launch if the driver refuses it. Raises
-    KernelBuildError."""
+    """Build the launch with the fastest of `tiles`, or the portable fallback's launch if the driver refuses it.
+
+    Raises KernelBuildError.
+    """
     tile, split = tile_configs.choose(runtime, p, WGMMA, tiles)
     if p.dtype in tile_configs.HALF_DTYPES:
         copies, staged, (a, b) = _repacked(runtime, p)

@@ -21,8 +21,7 @@ from polyhal.hal.protocol import Launch
 _FILES = {"squares_of_chunks": "sum_of_squares"}
 """Files of kernels that are not named as their file."""
 _MAX_GROUP = 1024
-"""Work-items of the single group of a GPU that reduces all partial sums; only work-items can hide its memory
-latency."""
+"""Work-items of the single group of a GPU that reduces all partial sums; only work-items can hide its memory latency."""
 
 
 def _over_slots(

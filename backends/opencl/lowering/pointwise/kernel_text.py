@@ -1,5 +1,4 @@
-"""The generated parts of elementwise kernels: parameters, loads, expressions and stores, as text for a kernel file's
-macros."""
+"""Generated parts of elementwise kernels (parameters, loads, expressions, stores) for a kernel file's macros."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ class KernelText(StatementText):
         self.args[name] = Scalar(index)
 
     def signature(self) -> dict[str, str]:
-        """Return the definitions of the kernel's parameters, of its struct, and of variables for the struct's
-        members."""
+        """Return the definitions of the kernel's parameters, of its struct, and of variables for the struct's members."""
         return {
             "PARAMETERS": ", ".join(self.parameters),
             "GEOMETRY": self.members(),

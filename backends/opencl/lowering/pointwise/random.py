@@ -1,5 +1,4 @@
-"""Random numbers and dropout from Philox4x32-10, a counter-based generator: element i depends only on seed, counter and
-i.
+"""Random numbers and dropout from Philox4x32-10, a counter-based generator: element i depends only on seed, counter and i.
 
 GPUs compute one block of four words per work-item. CPUs compute a vector of blocks at a time, in separate kernels.
 """

@@ -71,16 +71,14 @@ class LayerSteps:
         return args
 
     def steps_args(self) -> dict[str, Argument]:
-        """Return the arguments of a layer's kernels except for the weight: STEPS_PARAMETERS of
-        recurrent/arguments.h."""
+        """Return the arguments of a layer's kernels except for the weight: STEPS_PARAMETERS of recurrent/arguments.h."""
         return {
             **self._sequences("x"), **self._states("hidden", "state"), **self._results("bias", "outs", "states"),
             **(self._results("kept_gates") if self.keep_gates else {}), **self._numbers(),
         }  # fmt: skip
 
     def steps_grad_args(self) -> dict[str, Argument]:
-        """Return the arguments of the gradient's kernels except for the weight: STEPS_GRAD_PARAMETERS of
-        recurrent/arguments.h."""
+        """Return the gradient kernels' arguments except for the weight: STEPS_GRAD_PARAMETERS of recurrent/arguments.h."""
         return {
             **self._sequences("grad", "grad_states", "gates", "fed_back", "states"), **self._states("first"),
             **self._results("d_gates", "d_fed_back", "d_hidden", "d_state"), **self._numbers(),
@@ -97,8 +95,10 @@ class LayerSteps:
 
 
 def refusal(specs: Inputs, weight: InputSpec | None) -> str:
-    """Return the reason why the kernels do not support these tensors; empty if they do. All but the weight need
-    contiguous rows."""
+    """Return the reason why the kernels do not support these tensors; empty if they do.
+
+    All but the weight need contiguous rows.
+    """
     if not all(isinstance(s, Spec) and s.dtype is dtypes.float32 for s in (*specs, weight)):
         return "the kernels are for float32"
     if any(s.strides[-1] != 1 and s.shape[-1] > 1 for s in specs if isinstance(s, Spec)):

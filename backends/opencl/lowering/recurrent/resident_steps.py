@@ -1,5 +1,4 @@
-"""Persistent recurrent layers on GPUs that co-schedule all groups of a launch: the weight stays distributed in
-registers.
+"""Persistent recurrent layers on GPUs that co-schedule all groups of a launch: the weight stays distributed in registers.
 
 Groups wait for each other. OpenCL does not guarantee that all groups of a launch make progress; NVIDIA's devices start
 all groups of a launch before groups of the next, so one group per compute unit can run at the same time.

@@ -1,5 +1,4 @@
-"""Persistent recurrent layers on GPUs that co-schedule all groups: the weight is distributed over the compute units'
-local memory.
+"""Persistent recurrent layers on GPUs that co-schedule all groups: the weight is distributed over local memories.
 
 For layers that are too large for registers (`resident_steps`). Groups multiply tiles of sequences as ordinary products
 do, and wait for each other after each step. All groups are resident, because each one occupies a compute unit's local
@@ -36,8 +35,7 @@ _MAX_PARTS = 2
 
 @dataclass(frozen=True, slots=True)
 class ResidentTiles:
-    """Division of a layer among groups: each of `clusters` clusters of `shares` groups has `parts` tiles of `blocks` *
-    64 sequences."""
+    """Division of a layer: each of `clusters` clusters of `shares` groups has `parts` tiles of 64 `blocks` sequences."""
 
     blocks: int
     shares: int
@@ -51,8 +49,7 @@ class ResidentTiles:
 
 
 def tiles(runtime: Runtime, p: LayerSteps, *, gradient: bool) -> ResidentTiles | None:
-    """Return the division of a layer among groups; None if the device cannot hold it, or for too few or too many
-    sequences."""
+    """Return the division of a layer; None if the device cannot hold it, or for too few or too many sequences."""
     features = runtime.features
     if not features.resident_groups or features.max_group_size < _GROUP:
         return None
@@ -88,8 +85,7 @@ def _launch(
     runtime: Runtime, kernel: str, p: LayerSteps, division: ResidentTiles,
     definitions: dict[str, str | int | bool], args: Arguments, exchanged: int, counts: int,
 ) -> Launch:  # fmt: skip
-    """Build a launch whose groups exchange `exchanged` values per sequence and have `counts` counters each, initially
-    0."""
+    """Build a launch whose groups exchange `exchanged` values per sequence and have `counts` counters each, initially 0."""
     at = p.first_workspace
     groups = division.shares * division.clusters
     bound: Arguments = {

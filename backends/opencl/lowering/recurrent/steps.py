@@ -1,5 +1,4 @@
-"""Recurrent layers on GPUs: each group runs one or two sequences through all time steps and reads the whole weight in
-every step."""
+"""Recurrent layers on GPUs: each group runs one or two sequences and reads the whole weight in every time step."""
 
 from __future__ import annotations
 

@@ -159,8 +159,7 @@ def _pass(
     scale: float,
     workspace: Workspace | None,
 ) -> Launch:
-    """Return one launch from the inputs to the output, or to `workspace`, which holds the partial results of all
-    splits."""
+    """Return one launch from the inputs to the output, or to `workspace`, which holds the partial results of all splits."""
     features = runtime.features
     reach = max(sum(abs(s) * (n - 1) for s, n in zip(o.strides, (*space.kept, *space.reduced), strict=True))
                 for o in space.operands)  # fmt: skip

@@ -47,8 +47,7 @@ def _lowering(operation: Operation) -> LoweringFunction:
 
 
 def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, sum_dtype: DType) -> Launch | Declined:
-    """Return a launch (x, out) of prefix sums, products or extrema along an axis, computed in `sum_dtype`; `out` may be
-    `x`."""
+    """Return a launch (x, out) of prefix sums, products or extrema in `sum_dtype` along an axis; `out` may be `x`."""
     definitions: dict[str, str | int | bool] = {
         "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(sum_dtype)),
         "MAP(v)": convert("v", x.dtype, sum_dtype), "OPERATION": COMBINE[operation], "IDENTITY": identity(operation, sum_dtype),

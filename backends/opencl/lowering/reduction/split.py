@@ -68,8 +68,7 @@ def few_terms(runtime: Runtime, axes: Axes) -> bool:
 
 
 def slices(runtime: Runtime, count: int) -> int:
-    """Return how many work-items of a group share each of `count` splits of a column, to reduce the work of the second
-    pass."""
+    """Return how many work-items of a group share each of `count` splits of a column, for a shorter second pass."""
     return _SLICES if not runtime.features.cpu and count >= _SLICES and runtime.features.group_size >= _SLICES else 1
 
 
@@ -81,8 +80,7 @@ def lanes(runtime: Runtime, length: int) -> int:
 
 
 def tasks_each(runtime: Runtime, tasks: int, terms: int) -> int:
-    """Return how many splits of `terms` terms a work-item processes in sequence: several on a CPU, if all cores stay
-    busy."""
+    """Return how many splits of `terms` terms a work-item processes: several on a CPU, if all cores stay busy."""
     if not runtime.features.cpu:
         return 1
     return max(1, min(_CPU_TERMS // max(terms, 1), ceil_div(tasks, _CPU_WORKERS * runtime.features.compute_units)))
@@ -94,8 +92,7 @@ def row_group(runtime: Runtime, tasks: int) -> int:
 
 
 def row_width(runtime: Runtime, aligned: bool, axes: Axes, terms_each: int) -> tuple[int, bool]:
-    """Return the vector width along rows, and whether vectors are aligned; `terms_each` counts the terms per
-    work-item."""
+    """Return the vector width along rows, and whether vectors are aligned; `terms_each` counts the terms per work-item."""
     (length, step) = axes.reduced[1]
     if step != 1:
         return 1, False

@@ -1,5 +1,7 @@
-"""Merge sort without local memory: short blocks sorted in registers, then merged in pairs. Best on CPUs; runs on any
-device."""
+"""Merge sort without local memory: short blocks sorted in registers, then merged in pairs.
+
+Best on CPUs; runs on any device.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,10 @@ from polyhal.backends.opencl.lowering.sort.problem import FIRST_WORKSPACE, INDIC
 from polyhal.hal.protocol import Launch
 
 _BLOCK = 16
-"""Elements of a sorting network. Its work grows with the square of the logarithm, the work of merging with the
-logarithm; this size fits in registers."""
+"""Elements of a sorting network.
+
+Its work grows with the square of the logarithm, the work of merging with the logarithm; this size fits in registers.
+"""
 _CHUNK = 1024
 """Consecutive elements that a work-item merges."""
 _RESULTS: Arguments = {"x": Tensor(X), "values": Tensor(VALUES), "indices": Tensor(INDICES)}

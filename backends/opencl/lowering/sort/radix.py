@@ -35,8 +35,10 @@ _MAX_LANES = 32
 _PRUNING_GROUP = 128
 """Work-items of a group that finds or copies pieces."""
 _LONG_TILE = 256 * 11
-"""Elements of a tile in passes over long rows. Tiles of twice and two thirds of this size were as fast, larger ones
-slower."""
+"""Elements of a tile in passes over long rows.
+
+Tiles of twice and two thirds of this size were as fast, larger ones slower.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,7 @@ class SortTile:
         return self.group * self.each
 
     def local_memory(self, itemsize: int) -> int:
-        """Bytes: elements and words, counters, scan; and, for long rows, the positions of digits and the starts of
-        runs."""
+        """Bytes: elements and words, counters, scan; and, for long rows, the positions of digits and the starts of runs."""
         return self.size * (itemsize + 4) + 4 * (9 * self.group + 2 * self.group + 2 * _DIGITS)
 
     def fits(self, features: OpenCLFeatures, itemsize: int) -> bool:
@@ -182,8 +183,10 @@ class _RadixSort:
         self, file: str, kernel: str, tile: SortTile, args: Arguments, groups: int,
         more: Mapping[str, int] | None = None, *, last: bool | None = None,
     ) -> None:  # fmt: skip
-        """Append a launch. FIRST and LAST follow from `args`; a kernel without a target uses `last`, to share its
-        program."""
+        """Append a launch.
+
+        FIRST and LAST follow from `args`; a kernel without a target uses `last`, to share its program.
+        """
         definitions = {
             **self._problem.definitions, "GROUP": tile.group, "EACH": tile.each, "FIRST": "x" in args,
             "LAST": "values" in args if last is None else last, **(more or {}),

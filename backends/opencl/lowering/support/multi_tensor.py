@@ -34,8 +34,7 @@ class Batch:
 
 
 def slots_per_launch(runtime: Runtime, operands: int, other: int = _OTHER_BYTES) -> int:
-    """Return how many slots of `operands` tensors fit in the device's limit for kernel parameters, minus `other`
-    bytes."""
+    """Return how many slots of `operands` tensors fit in the device's limit for kernel parameters, minus `other` bytes."""
     room = int(runtime.device.max_parameter_size) - max(other, _OTHER_BYTES)
     return max(1, min(_MAX_SLOTS, room // (operands * _BYTES_PER_TENSOR + _BYTES_PER_SLOT)))
 
@@ -107,8 +106,10 @@ def _chunk_size(runtime: Runtime) -> int:
 def batches(
     runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], other: int = _OTHER_BYTES
 ) -> list[Batch]:
-    """Distribute slots over launches; empty ones are left out. `other` is the size of the parameters that all slots
-    share."""
+    """Distribute slots over launches; empty ones are left out.
+
+    `other` is the size of the parameters that all slots share.
+    """
     per_launch = slots_per_launch(runtime, len(operands), other)
     filled = [s for s in slots if s.size]
     parts = [filled[i : i + per_launch] for i in range(0, len(filled), per_launch)]

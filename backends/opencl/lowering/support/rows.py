@@ -1,5 +1,4 @@
-"""Launches of kernels over rows: operands walked along one axis, with the other axes merged
-(shaders/opencl/lib/rows.h)."""
+"""Launches of kernels over rows: operands walked along one axis, with the other axes merged (shaders/opencl/lib/rows.h)."""
 
 from __future__ import annotations
 

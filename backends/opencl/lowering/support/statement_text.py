@@ -33,8 +33,7 @@ class StatementText:
         self.args[name] = value
 
     def members(self) -> str:
-        """Return the declarations of the struct's members: members of eight bytes come first, so that the struct has no
-        padding."""
+        """Return the declarations of the struct's members, those of eight bytes first: the struct has no padding."""
         return " ".join(f"{type_} {name};" for name, type_ in self._ordered())
 
     def unpack(self, struct: str) -> str:
