@@ -1,1 +1,1 @@
-"""Collectives: values that several devices, of one process or of many, combine or exchange."""
+"""Collectives among devices of one or several processes."""

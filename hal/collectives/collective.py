@@ -1,7 +1,8 @@
-"""What a collective does: its kind, its reduction and how the elements are divided among the members of a group.
+"""Description of a collective: its kind, its reduction and the division of elements among the participants.
 
-The names and meanings are MPI's and NCCL's. Every collective works on vectors. A *part* is what belongs to one member: member i
-has `counts[i]` elements, which may differ and may be 0, and a *whole* is the parts of all members in order.
+Names and meanings follow MPI and NCCL. Every collective works on vectors. The *part* of participant i has `counts[i]` elements;
+counts may differ and may be 0. The *whole* is the concatenation of all parts in order. Participants are numbered like the
+members of the group.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ from polyhal.hal.errors import message
 
 
 class Kind(enum.StrEnum):
-    """Which members have a source and a target, and whether these are parts or wholes."""
+    """Kind of a collective: it determines the participants with a source or target, and whether these are parts or wholes."""
 
     ALL_REDUCE = "all_reduce"
-    """Every member: a whole to the reduced whole."""
+    """Every participant sends a whole and receives the reduced whole."""
     REDUCE = "reduce"
-    """Every member gives a whole, and the root gets the reduced whole."""
+    """Every participant sends a whole, and the root receives the reduced whole."""
     BROADCAST = "broadcast"
-    """The root gives a whole, and every member gets it."""
+    """The root sends a whole, and every participant receives it."""
     SCATTER = "scatter"
-    """The root gives a whole, and every member gets its part."""
+    """The root sends a whole, and every participant receives its part."""
     GATHER = "gather"
-    """Every member gives its part, and the root gets the whole."""
+    """Every participant sends its part, and the root receives the whole."""
     ALL_GATHER = "all_gather"
-    """Every member gives its part and gets the whole."""
+    """Every participant sends its part and receives the whole."""
     REDUCE_SCATTER = "reduce_scatter"
-    """Every member gives a whole and gets its part of the reduced whole."""
+    """Every participant sends a whole and receives its part of the reduced whole."""
 
 
 class Reduction(enum.StrEnum):
-    """How elements of several members become one. Sums are taken in the order of the members."""
+    """Reduction of elements of several participants to one. Sums are taken in the order of the participants."""
 
     SUM = "sum"
     MAX = "max"
@@ -47,47 +48,47 @@ _TARGET_PARTS = frozenset({Kind.SCATTER, Kind.REDUCE_SCATTER})
 
 
 class Collective(NamedTuple):
-    """One collective among `len(counts)` members."""
+    """One collective among `len(counts)` participants."""
 
     kind: Kind
     counts: tuple[int, ...]
-    """Elements of each member's part."""
+    """Elements of each participant's part."""
     reduction: Reduction = Reduction.SUM
-    """For the kinds that reduce."""
+    """Reduction; ignored by other kinds than all-reduce, reduce and reduce-scatter."""
     root: int = 0
-    """For the kinds that have one."""
+    """Root; ignored by other kinds than broadcast, scatter, gather and reduce."""
     temporary: bool = False
-    """Whether captured steps drop what is got between distant uses, and carry the collective out again."""
+    """Whether captured steps free the result between distant uses, and repeat the collective (`passes.regather`)."""
 
     @property
     def size(self) -> int:
-        """The number of members."""
+        """Number of participants."""
         return len(self.counts)
 
     @property
     def total(self) -> int:
-        """Elements of the whole."""
+        """Number of elements of the whole."""
         return sum(self.counts)
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Where each member's part begins in the whole."""
+        """Index in the whole of the first element of each part."""
         return (0, *itertools.accumulate(self.counts[:-1])) if self.counts else ()
 
     def source_size(self, member: int) -> int | None:
-        """Elements that a member gives; None if it gives nothing."""
+        """Return the number of elements that a participant sends; None if it has no source."""
         if self.kind in _ROOTED_SOURCES and member != self.root:
             return None
         return self.counts[member] if self.kind in _SOURCE_PARTS else self.total
 
     def target_size(self, member: int) -> int | None:
-        """Elements that a member gets; None if it gets nothing."""
+        """Return the number of elements that a participant receives; None if it has no target."""
         if self.kind in _ROOTED_TARGETS and member != self.root:
             return None
         return self.counts[member] if self.kind in _TARGET_PARTS else self.total
 
     def __str__(self) -> str:
-        """As it appears in graphs."""
+        """Format the collective as it appears in graphs."""
         reduces = self.kind in (Kind.ALL_REDUCE, Kind.REDUCE, Kind.REDUCE_SCATTER)
         rooted = self.kind in _ROOTED_SOURCES | _ROOTED_TARGETS
         facts = [f"counts={list(self.counts)}"]
@@ -98,15 +99,15 @@ class Collective(NamedTuple):
 
 
 def divided(total: int, members: int) -> tuple[int, ...]:
-    """Counts of `total` elements divided as evenly as possible; the first parts are the larger ones."""
+    """Divide `total` elements as evenly as possible and return the counts; the first parts are the larger ones."""
     least, more = divmod(total, members)
     return tuple(least + (i < more) for i in range(members))
 
 
 def reduction_of(name: str | Reduction, operation: str) -> Reduction:
-    """The reduction called `name`. Raises ValueError that lists the names."""
+    """Return the reduction called `name`. Raises ValueError that lists the names."""
     try:
         return Reduction(name)
     except ValueError:
         known = ", ".join(r.value for r in Reduction)
-        raise ValueError(message(operation, f"there is no reduction {name!r}", expected=f"one of {known}")) from None
+        raise ValueError(message(operation, f"unknown reduction {name!r}", expected=f"one of {known}")) from None

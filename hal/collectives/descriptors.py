@@ -1,7 +1,7 @@
-"""File descriptors that the processes of one machine give each other, over sockets of the Unix domain.
+"""Exchange of file descriptors between the processes of one machine, over Unix domain sockets.
 
-What other drivers and processes may use, such as memory of a device, is named by a descriptor, which means something in its own
-process alone: the kernel makes another one when it carries it over a socket.
+A file descriptor identifies a resource that drivers share between processes, such as device memory. It is valid in its own
+process only, and the operating system duplicates it when it is sent over a socket.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from polyhal.hal.collectives.process_group import ProcessGroup
 
 _NAME = 32
-"""Bytes of a socket's name."""
+"""Length of a socket's name in bytes."""
 _SECONDS = 20.0
+"""Timeout of socket operations."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def all_agree(processes: ProcessGroup, yes: bool) -> bool:
-    """Whether all processes say yes. All make this call. Raises ProcessGroupError."""
+    """Return whether `yes` is true in all processes. All processes make this call. Raises ProcessGroupError."""
     answer = np.array([yes], np.int64)
     processes.all_reduce(answer, "min")
     return bool(answer[0])
 
 
 def on_one_machine(processes: ProcessGroup) -> bool:
-    """Whether all processes run under one kernel that passes descriptors on. All make this call. Raises ProcessGroupError."""
+    """Return whether all processes run on one machine under Linux. All make this call. Raises ProcessGroupError."""
     try:
         boot = _BOOT.read_bytes().strip()[:36].ljust(36)
     except OSError:
@@ -45,12 +46,12 @@ def on_one_machine(processes: ProcessGroup) -> bool:
 
 
 def exchange_descriptors(processes: ProcessGroup, own: Sequence[int]) -> list[list[int]] | None:
-    """Give every other process duplicates of the descriptors `own`. Returns those of each rank, none for the own one.
+    """Send duplicates of the descriptors `own` to every other process. Returns the received descriptors of each rank.
 
-    All processes of a machine make this call, with as many descriptors each. Returns None, on all of them, if one does not
-    get through to another. The caller closes what it gets. Raises ProcessGroupError.
+    The list of the own rank is empty. All processes of a machine make this call, with equally many descriptors. Returns None in
+    all of them if any exchange fails. The caller owns the returned descriptors. Raises ProcessGroupError.
     """
-    got: list[list[int]] = [[] for _ in range(processes.size)]
+    received: list[list[int]] = [[] for _ in range(processes.size)]
     with ExitStack() as stack:
         try:
             listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -66,23 +67,23 @@ def exchange_descriptors(processes: ProcessGroup, own: Sequence[int]) -> list[li
         complete = False
         if all_agree(processes, opened):
             try:
-                _exchange(stack, listener, names.tobytes(), processes.rank, own, got)
+                _exchange(stack, listener, names.tobytes(), processes.rank, own, received)
                 complete = True
             except OSError:
                 pass
         if all_agree(processes, complete):
-            return got
-    for descriptor in (d for descriptors in got for d in descriptors):
+            return received
+    for descriptor in (d for descriptors in received for d in descriptors):
         os.close(descriptor)
     return None
 
 
 def _exchange(
-    stack: ExitStack, listener: socket.socket, names: bytes, rank: int, own: Sequence[int], got: list[list[int]]
+    stack: ExitStack, listener: socket.socket, names: bytes, rank: int, own: Sequence[int], received: list[list[int]]
 ) -> None:
-    """Connect to all others, whose kernels keep the connections until they accept them. Raises OSError."""
+    """Connect to all other processes; connections stay pending until they are accepted. Raises OSError."""
     connections = []
-    for other in range(len(got)):
+    for other in range(len(received)):
         if other != rank:
             connection = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             connection.settimeout(_SECONDS)
@@ -99,12 +100,12 @@ def _exchange(
             socket.send_fds(accepted, [b"d"], list(own))
     for other, connection in connections:
         _, descriptors, _, _ = socket.recv_fds(connection, 1, len(own))
-        got[other] = list(descriptors)
+        received[other] = list(descriptors)
         if len(descriptors) != len(own):
             raise ConnectionError(f"{len(descriptors)} of {len(own)} descriptors arrived")
 
 
 def _user_of(connection: socket.socket) -> int:
-    """The user of the process at the other end."""
+    """Return the user ID of the process at the other end."""
     _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(user)

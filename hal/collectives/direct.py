@@ -1,7 +1,7 @@
-"""Direct copies between devices that all reach each other's memory, as a way to carry collectives.
+"""Data movement of collectives by direct copies between peer devices.
 
-Copies between two devices take streams of their own, so that those of other pairs run at the same time, in both directions, and
-the next chunks are on their way while the devices reduce the last ones.
+Copies between two devices use separate streams per direction, so that copies of all pairs run concurrently, and the copy of the
+next chunks overlaps with the reduction of the last ones.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from polyhal.hal.memory.streams import Stream
 
 CHUNK = 64 * 2**20
-"""Bytes. Over a fast link this takes about as long as the host needs to start such a copy and to hear of its end."""
+"""Minimum bytes of a chunk. On a fast link its copy takes about as long as the host needs to start and complete a copy."""
 _LARGEST = 4
-"""Chunks in the largest one, since several of them take memory of each device."""
+"""Maximum size of a chunk in units of CHUNK, since each device needs memory for several chunks."""
 _ROUNDS = 2
-"""Chunks of each pair that are on their way at a time."""
+"""Maximum number of in-flight chunks per pair."""
 
 
 class _Pair(NamedTuple):
-    """What the copies from one device to another use."""
+    """Streams of the copies from one device to another."""
 
     sending: Stream
     receiving: Stream
 
 
-class _UnderWay(NamedTuple):
+class _InFlight(NamedTuple):
     """A delivery with the events of its copies."""
 
     delivery: Delivery
@@ -44,75 +44,75 @@ class _UnderWay(NamedTuple):
 
 
 class DirectCopies:
-    """Copies from device to device, in any of the groups to which both belong."""
+    """Executor of deliveries by direct copies between devices."""
 
     arrivals = _ROUNDS + 1
-    """Places where chunks from one member to another arrive in turn: one is reduced while others are under way."""
+    """Number of receive buffers per pair of participants, used in rotation: one is reduced while others are being filled."""
 
     def __init__(self, members: int) -> None:
         self._pairs: dict[tuple[Device, Device], _Pair] = {}
         self._arriving: set[tuple[int, int]] = set()
-        """The places to which copies are under way, or where they have arrived and are not reduced yet."""
+        """Receive buffers of copies that are in flight, or complete and not reduced yet."""
         self._arrived: list[tuple[int, int]] = []
-        """Those of the latter kind."""
+        """Receive buffers of copies that later work is ordered after, but that are not reduced yet."""
         self._joined: set[Device] = set()
-        """The devices whose streams wait for copies."""
+        """Devices whose streams wait for copies."""
         self._taking_part: set[Device] = set()
-        """The devices that have a delivery of the present call."""
-        self._most_under_way = _ROUNDS * members * (members - 1)
+        """Devices with a delivery in the current call."""
+        self._most_in_flight = _ROUNDS * members * (members - 1)
 
     def chunk(self, nbytes: int) -> int:
-        """Bytes of one copy, for a vector of `nbytes`: halves, so that one is reduced while the other is under way."""
+        """Return the bytes of one copy for a vector of `nbytes`: about half, so that a copy overlaps with a reduction."""
         return min(max(CHUNK, -(-nbytes // 2)), _LARGEST * CHUNK)
 
     def deliver(self, deliveries: Iterable[Delivery]) -> None:
-        """Carry out deliveries, and those that follow from them. What each does afterwards is done in their order."""
+        """Run deliveries and the deliveries that their `then` returns. The calls of `then` keep the order of deliveries."""
         self._taking_part.clear()
-        under_way: deque[_UnderWay] = deque()
+        in_flight: deque[_InFlight] = deque()
         for delivery in deliveries:
-            while any(_place(there) in self._arriving for _, there in delivery.targets):
-                self._finish(under_way)  # what arrived there before is to be reduced first
-            self._begin(delivery, under_way)
-            while len(under_way) > self._most_under_way:
-                self._finish(under_way)
-        while under_way:
-            self._finish(under_way)
+            while any(_address(buffer) in self._arriving for _, buffer in delivery.targets):
+                self._finish(in_flight)  # the previous contents of the receive buffer must be reduced first
+            self._begin(delivery, in_flight)
+            while len(in_flight) > self._most_in_flight:
+                self._finish(in_flight)
+        while in_flight:
+            self._finish(in_flight)
         self._arriving.clear()
         self._arrived.clear()
         while self._joined:
-            begin_to_wait(self._joined.pop())  # what comes next may be a copy on another stream, which waits for this one
+            begin_to_wait(self._joined.pop())  # the next work may be a copy on another stream, which waits for this stream
 
-    def _begin(self, delivery: Delivery, under_way: deque[_UnderWay]) -> None:
-        """Start the copies, after what both devices have to do now."""
+    def _begin(self, delivery: Delivery, in_flight: deque[_InFlight]) -> None:
+        """Start the copies, ordered after the current work of both devices."""
         source, events = delivery.device, []
         for device in {source, *(target for target, _ in delivery.targets)} - self._taking_part:
-            begin_to_wait(device)  # what makes its source may be on another stream, for which this one was told to wait
+            begin_to_wait(device)  # the producer of its source may be on another stream, for which this stream waits
             self._taking_part.add(device)
-        for target, there in delivery.targets:
+        for target, buffer in delivery.targets:
             pair = self._pair(source, target)
             pair.sending.after_current()
             pair.receiving.after_current()
             with pair.sending.selected(), pair.receiving.selected():
-                event = copy_from_peer(source, delivery.source, target, there)
+                event = copy_from_peer(source, delivery.source, target, buffer)
             assert event is not None, "chunks have elements"
             events.append(event)
-            self._arriving.add(_place(there))
-        under_way.append(_UnderWay(delivery, events))
+            self._arriving.add(_address(buffer))
+        in_flight.append(_InFlight(delivery, events))
 
-    def _finish(self, under_way: deque[_UnderWay]) -> None:
-        """Let what both devices do from now on come after the oldest copies."""
-        delivery, events = under_way.popleft()
-        for (target, there), event in zip(delivery.targets, events, strict=True):
-            self._arrived.append(_place(there))
+    def _finish(self, in_flight: deque[_InFlight]) -> None:
+        """Order later work of both devices after the oldest copies, and run the delivery's `then`."""
+        delivery, events = in_flight.popleft()
+        for (target, buffer), event in zip(delivery.targets, events, strict=True):
+            self._arrived.append(_address(buffer))
             for device in (delivery.device, target):
-                # Not for their streams, which have got later copies meanwhile.
+                # Wait for the event rather than for the pair's stream, which later copies have been enqueued on.
                 if device.stream_backend is not None:
                     device.stream_backend.wait_for(event)
                 self._joined.add(device)
         if delivery.then is not None:
             for following in delivery.then():
-                self._begin(following, under_way)
-            # What has arrived by now was reduced.
+                self._begin(following, in_flight)
+            # The reduction that `then` enqueued has consumed all buffers that arrived before it.
             self._arriving.difference_update(self._arrived)
             self._arrived.clear()
 
@@ -123,14 +123,14 @@ class DirectCopies:
         return pair
 
 
-def _place(ref: Ref) -> tuple[int, int]:
+def _address(ref: Ref) -> tuple[int, int]:
     return id(ref.handle), ref.offset
 
 
 def reach_each_other(devices: Sequence[Device]) -> bool:
-    """Whether each device can copy from each other one, and has memory of its own.
+    """Return whether all pairs of devices can copy from each other, and none uses host memory.
 
-    Of those that work in the host's memory, the host copies for several as fast, and need not wait for each.
+    For devices in host memory a relay by the host is as fast, and the host need not wait for each copy.
     """
     if any(d.capabilities.unified_memory for d in devices):
         return False

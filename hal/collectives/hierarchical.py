@@ -1,7 +1,7 @@
-"""Collectives among the devices of several processes: first those of a process, then the processes, in host memory.
+"""Hierarchical collectives among devices of several processes: within each process, then between processes in host memory.
 
-What the devices of a process have in common crosses to other processes once. The members of a process are summed first, then
-the processes in the order of their ranks.
+Data that the devices of a process share is sent to other processes once. Sums are taken over the members of a process first,
+then over the processes in the order of their ranks.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class HierarchicalCommunicator(Communicator):
-    """Collectives among `local`'s devices and those of the other processes of a group, which make one as well."""
+    """Collectives among the devices of `local` and the devices of the other processes of a group."""
 
     def __init__(self, local: Communicator, processes: ProcessGroup) -> None:
-        """Waits for the other processes. Raises ProcessGroupError."""
+        """Create the communicator; blocks until all processes have made this call. Raises ProcessGroupError."""
         super().__init__(local.devices, processes, members_of(processes, len(local.devices)))
         self._local = local
         self._scratch: dict[Device, Buffer] = {}
@@ -50,9 +50,9 @@ class HierarchicalCommunicator(Communicator):
                 self._store_all(whole, targets)
             case Kind.REDUCE:
                 self._reduce_locally(collective, sources, whole)
-                alone = [collective.total if r == root else 0 for r in range(processes.size)]
-                result = np.empty(alone[rank], dtype.numpy)
-                processes.reduce_scatter(whole, result, alone, collective.reduction.value)
+                root_only = [collective.total if r == root else 0 for r in range(processes.size)]
+                result = np.empty(root_only[rank], dtype.numpy)
+                processes.reduce_scatter(whole, result, root_only, collective.reduction.value)
                 self._store_all(result, targets)
             case Kind.REDUCE_SCATTER:
                 self._reduce_locally(collective, sources, whole)
@@ -78,24 +78,24 @@ class HierarchicalCommunicator(Communicator):
                 self._store_parts(result, targets)
 
     def _ranges(self) -> list[tuple[int, int]]:
-        """The first member and the number of members of each process."""
+        """Return the first member and the number of members of each process."""
         return [(sum(self._members[:r]), n) for r, n in enumerate(self._members)]
 
     def _process_of(self, member: int) -> int:
         return next(r for r, (first, n) in enumerate(self._ranges()) if first <= member < first + n)
 
     def _reduce_locally(self, collective: Collective, sources: Sequence[Ref | None], whole: np.ndarray) -> None:
-        """Reduce the sources of this process, each device a part, and read the parts."""
+        """Reduce the sources of this process, a part on each device, and download the parts."""
         parts = sources
         if len(self.devices) > 1:
             counts = divided(collective.total, len(self.devices))
             like = next(s for s in sources if s is not None)
-            parts = [self._room(d, n, like) for d, n in zip(self.devices, counts, strict=True)]
+            parts = [self._scratch_part(d, n, like) for d, n in zip(self.devices, counts, strict=True)]
             self._local.run(collective._replace(kind=Kind.REDUCE_SCATTER, counts=counts), sources, parts)
         self._load_parts(parts, whole)
 
-    def _room(self, device: Device, size: int, like: Ref) -> Ref:
-        """Memory on a device, used again by the next call: the device works in order."""
+    def _scratch_part(self, device: Device, size: int, like: Ref) -> Ref:
+        """Return scratch memory on a device. The next call reuses it, which is safe because the device works in order."""
         spec = contiguous(like.dtype, (size,))
         buffer = self._scratch.get(device)
         if buffer is None or buffer.nbytes < spec.nbytes:
@@ -103,7 +103,7 @@ class HierarchicalCommunicator(Communicator):
         return Ref(buffer.handle, spec, 0)
 
     def _load_parts(self, sources: Sequence[Ref | None], host: np.ndarray) -> None:
-        """Read what the members of this process have, one after another."""
+        """Download the sources of this process's members into consecutive parts of `host`."""
         start = 0
         for device, source in zip(self.devices, sources, strict=True):
             if source is not None and source.size:
@@ -113,7 +113,7 @@ class HierarchicalCommunicator(Communicator):
                 start += source.size
 
     def _store_parts(self, host: np.ndarray, targets: Sequence[Ref | None]) -> None:
-        """Write parts that follow one another to the members of this process."""
+        """Upload consecutive parts of `host` to the targets of this process's members."""
         start = 0
         for device, target in zip(self.devices, targets, strict=True):
             if target is not None:
@@ -121,7 +121,7 @@ class HierarchicalCommunicator(Communicator):
                 start += target.size
 
     def _store_all(self, host: np.ndarray, targets: Sequence[Ref | None]) -> None:
-        """Write the same to all members of this process that get something."""
+        """Upload `host` to all targets of this process's members."""
         for device, target in zip(self.devices, targets, strict=True):
             if target is not None:
                 _write(device, host, part(target, 0, host.size))

@@ -1,9 +1,9 @@
 """Collectives among devices of one process, of any backends.
 
-Every part of a reduction is made by one member, its owner, from the parts of all members in their order. So results do not
-depend on how a vector is divided into parts and chunks, and are the same to the last bit on every member, whatever vendors'
-devices they are. Devices that reach each other's memory copy directly. For others the host is a hub. In both cases every device
-reaches every other one at once, so that passing sums around in a ring would only add copies.
+Every part of a reduction is computed by one participant, its owner, from the parts of all participants in their order. So
+results do not depend on the division of a vector into parts and chunks, and are bitwise identical on every participant,
+whatever the vendors of the devices. Peer devices copy directly, others through the host as a hub. In both cases any device
+reaches any other in one hop, so that a ring would only add copies.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _OPS = {Reduction.SUM: OPS["add"], Reduction.MAX: OPS["maximum"], Reduction.MIN:
 
 
 class LocalCommunicator(Communicator):
-    """Collectives among `devices`, each a member. Calls of several threads follow one another."""
+    """Collectives among `devices`, each a member. A lock serializes the calls of several threads."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
-        """Raises ValueError for no device, or one that is named twice."""
+        """Create a group of `devices`. Raises ValueError for no or repeated devices."""
         super().__init__(devices)
         self._carrier = DirectCopies(len(self.devices)) if reach_each_other(self.devices) else Relay()
         self._scratch: dict[tuple[Device, int, int], Buffer] = {}
-        """Where chunks of other members arrive in a run, by the device that they go to, their member and the turn."""
+        """Receive buffers of a run, by target device, sending participant and index in the rotation."""
         self._lock = threading.Lock()
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
@@ -79,7 +79,7 @@ class LocalCommunicator(Communicator):
                     yield from self._copied(i, _given(s), {j: (t, starts[i]) for j, t in enumerate(targets)})
 
     def _copied(self, member: int, source: Ref, targets: dict[int, tuple[Ref | None, int]]) -> Iterator[Delivery]:
-        """Copy what a member has into the targets of others, each from an element on."""
+        """Copy the source of a participant into targets, each given with the index of its first element."""
         chunk = self._carrier.chunk(source.spec.nbytes)
         for start, size in chunks(source.size, source.dtype.itemsize, chunk):
             yield from self._spread(
@@ -87,11 +87,11 @@ class LocalCommunicator(Communicator):
             )
 
     def _spread(self, member: int, piece: Ref, targets: dict[int, Ref]) -> Iterator[Delivery]:
-        """Copy a chunk of a member to the places where it belongs."""
+        """Copy a chunk of a participant to its targets."""
         own = targets.get(member)
         if own is not None and not _same(piece, own):
             self.devices[member].backend.copy(piece, own)
-        others = [(self.devices[j], there) for j, there in targets.items() if j != member]
+        others = [(self.devices[j], target) for j, target in targets.items() if j != member]
         if others:
             yield Delivery(self.devices[member], piece, others)
 
@@ -104,9 +104,10 @@ class LocalCommunicator(Communicator):
         *,
         shared: bool = False,
     ) -> Iterator[Delivery]:
-        """Reduce the part of all sources that each owner has; owners give the first element and the number of elements.
+        """Reduce the owners' parts of all sources; `owners` has the first element and the number of elements of each part.
 
-        The target of an owner is its part, or with `shared` the whole, which goes to everybody. The owners take turns.
+        The target of an owner is its part, or with `shared` the whole, and each reduced part is then sent to all participants.
+        Chunks of the owners alternate.
         """
         turns = [
             self._reduced_by(owner, reduction, sources, start, size, targets, shared)
@@ -131,21 +132,21 @@ class LocalCommunicator(Communicator):
         targets: Sequence[Ref | None],
         shared: bool,
     ) -> Iterator[list[Delivery]]:
-        """For each chunk of an owner's part, what brings it to the owner, which reduces it when all of it is there."""
+        """Yield for each chunk of an owner's part the deliveries to the owner; the last one triggers the reduction."""
         device = self.devices[owner]
         itemsize = _given(sources[owner]).dtype.itemsize
         parts = chunks(size, itemsize, self._carrier.chunk(size * itemsize))
         for turn, (at, length) in enumerate(parts):
             pieces = [part(_given(s), start + at, length) for s in sources]
             operands = [p if i == owner else self._arrival(owner, i, turn, p) for i, p in enumerate(pieces)]
-            there = start + at if shared else at
-            places = {j: part(_given(t), there, length) for j, t in enumerate(targets) if j == owner or shared}
+            first = start + at if shared else at
+            results = {j: part(_given(t), first, length) for j, t in enumerate(targets) if j == owner or shared}
 
             def reduce(
-                operands: list[Ref] = operands, places: dict[int, Ref] = places
+                operands: list[Ref] = operands, results: dict[int, Ref] = results
             ) -> Iterator[Delivery]:
-                _combine(device, reduction, operands, owner, places[owner])
-                return self._spread(owner, places[owner], places)
+                _combine(device, reduction, operands, owner, results[owner])
+                return self._spread(owner, results[owner], results)
 
             deliveries = [
                 Delivery(self.devices[i], piece, [(device, operands[i])])
@@ -159,9 +160,9 @@ class LocalCommunicator(Communicator):
                 yield list(reduce())
 
     def _arrival(self, owner: int, member: int, turn: int, piece: Ref) -> Ref:
-        """Memory on the owner's device for a chunk. It is used again when its turn comes, since the device works in order.
+        """Return a receive buffer on the owner's device for a chunk, from a rotation.
 
-        No later chunk is larger.
+        Reuse is safe because the device works in order. No later chunk is larger.
         """
         device = self.devices[owner]
         key = device, member, turn % self._carrier.arrivals
@@ -172,14 +173,14 @@ class LocalCommunicator(Communicator):
 
 
 class _Memory:
-    """Stands for a buffer in calls that write in place."""
+    """Placeholder of a buffer in calls that write in place."""
 
     def __init__(self) -> None:
         self.version = 0
 
 
 def _combine(device: Device, reduction: Reduction, operands: Sequence[Ref], own: int, target: Ref) -> None:
-    """Reduce operands, in order, into `target`. The member's own operand stays as it is, unless it is the target."""
+    """Reduce operands, in order, into `target`. The participant's own operand is not overwritten unless it is the target."""
     if len(operands) == 1:
         if not _same(operands[0], target):
             device.backend.copy(operands[0], target)
@@ -189,7 +190,7 @@ def _combine(device: Device, reduction: Reduction, operands: Sequence[Ref], own:
     arrays = [dispatch.Array(device, memory.setdefault(id(r.handle), _Memory()), r) for r in refs]
     total = arrays[0]
     for i, x in enumerate(arrays[1:-1], 1):
-        # Sums on the way lie where an operand has arrived.
+        # Partial sums overwrite a receive buffer, never the own operand.
         into = arrays[-1] if i == len(operands) - 1 else x if i == 1 and own == 0 else total
         write_into(_OPS[reduction], (total, x), (), (into,))
         total = into
@@ -201,6 +202,6 @@ def _same(a: Ref, b: Ref) -> bool:
 
 def _given(ref: Ref | None) -> Ref:
     if ref is None:
-        problem = "a member that takes part has no source or no target"
+        problem = "a participant has no source or no target"
         raise ValueError(message("collective", problem, expected="one of each"))
     return ref

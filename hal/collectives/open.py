@@ -1,4 +1,4 @@
-"""The choice of a communicator for a set of devices."""
+"""Choice of a communicator for a set of devices."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 _shared: weakref.WeakValueDictionary[tuple[int, ...], Communicator] = weakref.WeakValueDictionary()
-"""By the identities of the devices, which a communicator keeps alive."""
+"""Communicators by the identities of their devices, which a communicator keeps alive."""
 
 
 def shared_communicator(devices: Sequence[Device]) -> Communicator:
-    """Return a communicator among devices of this process, the same one as long as any captured step has it.
+    """Return a communicator among devices of this process, shared with all captured steps that use it.
 
-    Raises ValueError for no device, or one that is named twice.
+    Raises ValueError for no or repeated devices.
     """
     key = tuple(map(id, devices))
     communicator = _shared.get(key)
@@ -33,9 +33,10 @@ def shared_communicator(devices: Sequence[Device]) -> Communicator:
 
 
 def open_communicator(devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator:
-    """Return a communicator among devices of this process, and of `processes`, if given: a backend's own if it serves them.
+    """Return a communicator among devices of this process, and of `processes`, if given.
 
-    Raises ValueError for no device, or one that is named twice, and ProcessGroupError if a process is gone.
+    It is the backend's own if that supports all devices. Raises ValueError for no or repeated devices, and ProcessGroupError if
+    a process is gone.
     """
     general = LocalCommunicator(devices)
     backend = devices[0].backend

@@ -1,7 +1,6 @@
-"""The relay: copies between any two devices through the host's memory, chunk by chunk.
+"""Relay: data movement of collectives through host memory, in chunks.
 
-While one chunk is on its way from a device to the host, others are on their way from the host to their targets. A chunk that
-several devices want is read once.
+Downloads of chunks to the host overlap with uploads of earlier chunks. A chunk with several targets is downloaded once.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 CHUNK = 4 * 2**20
-"""Bytes of a copy that are on their way at a time."""
+"""Bytes of a chunk."""
 _IN_FLIGHT = 4
-"""Chunks that are being read at a time."""
+"""Maximum number of downloads in flight."""
 
 
 class Delivery(NamedTuple):
@@ -30,7 +29,7 @@ class Delivery(NamedTuple):
     source: Ref
     targets: Sequence[tuple[Device, Ref]]
     then: Callable[[], Iterable[Delivery]] | None = None
-    """Called when all copies are enqueued. Returns the deliveries that this one makes possible."""
+    """Callback after all copies are enqueued. Returns the deliveries that depend on this one."""
 
 
 def chunks(size: int, itemsize: int, chunk: int) -> Iterable[tuple[int, int]]:
@@ -41,26 +40,26 @@ def chunks(size: int, itemsize: int, chunk: int) -> Iterable[tuple[int, int]]:
 
 
 def part(ref: Ref, start: int, size: int) -> Ref:
-    """`size` elements of a vector from element `start` on."""
+    """Return `size` elements of a vector, starting with element `start`."""
     offset = ref.offset + start
     return Ref(ref.handle, Spec(ref.dtype, (size,), (1,), offset % ALIGNMENT == 0), offset)
 
 
 class Relay:
-    """Copies through staging memory of the host, a few chunks at a time."""
+    """Executor of deliveries through host staging memory, with a few chunks in flight."""
 
     arrivals = 1
-    """Places where chunks from one member to another arrive in turn: each is written after the last one was reduced."""
+    """Number of receive buffers per pair of participants: a chunk is uploaded after the reduction of the last one."""
 
     def __init__(self) -> None:
         self._chunk = CHUNK
 
     def chunk(self, nbytes: int) -> int:
-        """Bytes of one copy, for a vector of `nbytes`."""
+        """Return the bytes of one copy for a vector of `nbytes`."""
         return self._chunk
 
     def deliver(self, deliveries: Iterable[Delivery]) -> None:
-        """Carry out deliveries, and those that follow from them. What each does afterwards is done in their order."""
+        """Run deliveries and the deliveries that their `then` returns. The calls of `then` keep the order of deliveries."""
         reading: deque[tuple[Delivery, StagedChunk]] = deque()
         for delivery in deliveries:
             self._begin(delivery, reading)

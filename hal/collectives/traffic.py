@@ -1,4 +1,4 @@
-"""What a collective moves: from which member to which, and how fast in relation to what it must move."""
+"""Traffic of collectives: elements between each pair of participants, and elements that count for the bus bandwidth."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from polyhal.hal.collectives.collective import Collective, Kind, divided
 
 
 def traffic(collective: Collective) -> dict[tuple[int, int], int]:
-    """Elements by (member that gives, member that gets), where every sum is made by the member that owns the part."""
+    """Return the elements by (sender, receiver), if every sum is computed by the owner of its part."""
     members = range(collective.size)
     counts, total, root = collective.counts, collective.total, collective.root
     even = divided(total, collective.size)
@@ -33,7 +33,10 @@ def traffic(collective: Collective) -> dict[tuple[int, int], int]:
 
 
 def bus_elements(collective: Collective) -> float:
-    """Elements that each member's link must carry at least: times their size and over the time, the bus bandwidth of NCCL."""
+    """Return the minimum elements that each participant's link must carry.
+
+    Times the element size and divided by the time, it is the bus bandwidth that NCCL reports.
+    """
     n, total = collective.size, collective.total
     match collective.kind:
         case Kind.ALL_REDUCE:

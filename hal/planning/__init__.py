@@ -1,1 +1,1 @@
-"""From an op and specs to something that runs: the steps of the resolution, kernels that it skips, and its explanation."""
+"""Planning of ops: the resolution of an op and its specs to a run, the quarantine of faulty kernels, and explanations."""

@@ -1,4 +1,4 @@
-"""Ops that a function made of ops calls, found in its code without a run."""
+"""Ops that a composite function calls, found in its code without running it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from polyhal.hal.ops.composite import COMPOSITES
 
-_ROOM = "polyhal.hal.ops."
+_OPS_PACKAGE = "polyhal.hal.ops."
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
-    """Return the public function of that name, in any namespace, if it is not an op; None if there is none."""
+    """Return the public function of that name, in any namespace, that is not an op; None without one."""
     if name in COMPOSITES:
         return COMPOSITES[name]
-    for module in [m for n, m in sys.modules.items() if n.startswith(_ROOM)]:
+    for module in [m for n, m in sys.modules.items() if n.startswith(_OPS_PACKAGE)]:
         found = vars(module).get(name)
         if inspect.isfunction(found) and found.__module__ == module.__name__ and not name.startswith("_"):
             return found
@@ -38,13 +38,13 @@ def called_ops(function: Callable[..., Any]) -> list[str]:
             op = getattr(value, "op", None)
             if op is not None:
                 found.add(op.name)
-            elif inspect.isfunction(value) and value.__module__.startswith(_ROOM):
+            elif inspect.isfunction(value) and value.__module__.startswith(_OPS_PACKAGE):
                 pending.append(inspect.unwrap(value))
     return sorted(found)
 
 
 def _named_in(function: Any) -> Iterator[Any]:
-    """Yield the objects of its module that the code of a function names, and the values in its closure."""
+    """Yield the globals that the code of a function refers to, and the values in its closure."""
     if not isinstance(function, FunctionType):
         return
     for cell in function.__closure__ or ():

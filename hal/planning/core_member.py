@@ -24,7 +24,7 @@ _WIDER: dict[str, tuple[DType, ...]] = {
     "uint": (dtypes.uint32, dtypes.uint64, dtypes.int32),
     "bool": (dtypes.uint32, dtypes.int32),
 }
-"""The dtypes that stand in for those of a kind that a device does not compute in, in order of preference."""
+"""Substitutes for dtypes that a device does not compute in, by kind, in order of preference."""
 
 
 def core_member(planner: Planner, request: Request, strategy: CoreMember) -> Resolved | None:
@@ -50,18 +50,18 @@ def core_member(planner: Planner, request: Request, strategy: CoreMember) -> Res
 
 
 class _Loader(NamedTuple):
-    """Presents one argument of a launch to a core member: contiguous, and in a dtype that the device computes in."""
+    """Conversion of one argument of a launch to a contiguous operand in a dtype that the device computes in."""
 
     position: int
-    """Of the argument."""
+    """Position of the argument."""
     load: Callable[[Any, Handle], Ref]
-    """Function of the argument and of memory for a temporary."""
+    """Function that returns the operand, given the argument and memory for a temporary."""
     temporary: int = 0
-    """Bytes of the temporary; 0 if there is none."""
+    """Bytes of the temporary; 0 without one."""
 
 
 def _launch(device: Device, call: CoreCall, inputs: Sequence[InputSpec | None], output: Spec) -> SimpleLaunch | None:
-    """Return a launch of `call`, with a workspace for copies; None if no dtype of the device holds an operand."""
+    """Return a launch of `call`, with a workspace for copies; None if no dtype of the device represents an operand."""
     loaders: list[_Loader] = []
     for position, (spec, operand) in enumerate(zip(inputs, call.inputs, strict=True)):
         if operand is not None:
@@ -113,7 +113,7 @@ def _casting_run(
 
 
 def _computing(device: Device, dtype: DType) -> DType | None:
-    """`dtype`, or the first wider one, in which the device computes and stores."""
+    """Return `dtype`, or the first wider one, in which the device computes and stores; None without one."""
     storage, compute = device.capabilities.storage, device.capabilities.compute
     dtype = device.stand_ins.get(dtype, dtype)
     if dtype in compute and dtype in storage:
@@ -123,7 +123,7 @@ def _computing(device: Device, dtype: DType) -> DType | None:
 
 
 def _loader(device: Device, position: int, spec: InputSpec | None, operand: CoreInput) -> _Loader | None:
-    """How the argument at `position` reaches the call; None if no dtype of the device holds it."""
+    """Return the loader of the argument at `position`; None if no dtype of the device represents it."""
     dtype = device.stand_ins.get(operand.dtype, operand.dtype) if operand.exact else _computing(device, operand.dtype)
     if dtype is None:
         return None
@@ -139,7 +139,7 @@ def _loader(device: Device, position: int, spec: InputSpec | None, operand: Core
 
 
 def _filling_loader(device: Device, position: int, target: Spec) -> _Loader:
-    """A number becomes a tensor."""
+    """Return a loader that fills a temporary tensor with a number."""
     fill = device.backend.fill
 
     def load(x: Any, temporary: Handle) -> Ref:
@@ -151,7 +151,7 @@ def _filling_loader(device: Device, position: int, target: Spec) -> _Loader:
 
 
 def _reshaping_loader(position: int, target: Spec, offset: int) -> _Loader:
-    """Memory that is contiguous already is passed in another shape."""
+    """Return a loader that reshapes contiguous memory without a copy."""
 
     def load(x: Ref, temporary: Handle) -> Ref:
         return Ref(x.handle, target, x.offset + offset)
@@ -160,7 +160,7 @@ def _reshaping_loader(position: int, target: Spec, offset: int) -> _Loader:
 
 
 def _copying_loader(device: Device, position: int, layout: Spec, view: View, target: Spec) -> _Loader:
-    """Strided memory, or another dtype, is copied."""
+    """Return a loader that copies strided memory, or another dtype, to a temporary."""
     copy = device.backend.copy
     dense = contiguous(target.dtype, view.shape)
     offset = view.offset

@@ -22,7 +22,7 @@ _HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 def decomposed(planner: Planner, request: Request) -> Resolved | None:
-    """Trace the decomposition, and run its ops one by one; None if the device does not store a dtype of its temporaries."""
+    """Trace the decomposition and resolve its ops; None if the device does not store a dtype of its temporaries."""
     from polyhal.hal.ir.trace import trace
 
     op, inputs, outputs, params, _, resolution = request
@@ -40,7 +40,7 @@ def decomposed(planner: Planner, request: Request) -> Resolved | None:
 
 
 def _mark_unaligned(graph: Graph, values: set[int]) -> None:
-    """Mark values that nodes write to unaligned outputs, and the views of these values, which later nodes read."""
+    """Mark values that are written to unaligned outputs, and their views."""
     for node in graph.nodes:
         values.update(node.outputs if graph.viewed(node) in values else ())
     for value in values:
@@ -48,7 +48,7 @@ def _mark_unaligned(graph: Graph, values: set[int]) -> None:
 
 
 def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
-    """A run of all nodes in order. Nodes that differ only in their operands are resolved once."""
+    """Return a run of all nodes in order. Nodes with equal signatures are resolved once."""
     from polyhal.hal.planning.interpreter import GraphInterpreter, nodes_in_place
 
     runs: list[Run | None] = []
@@ -74,7 +74,7 @@ def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
 
 
 def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
-    """The op's decomposition on widened half-precision inputs, with results cast to the declared dtypes."""
+    """Return the op's decomposition on widened half-precision inputs, with results cast to the declared dtypes."""
     strategy = op.strategy(Decompose)
     if strategy is None:
         raise ValueError(f"op {op.name} has no decomposition")
@@ -96,11 +96,12 @@ def _is_half(x: Any) -> bool:
 
 
 def _operands(op: OpDef, values: tuple[Any, ...], widen: bool) -> tuple[Any, ...]:
-    """The operands of an elementwise op as its decomposition takes them.
+    """Convert the operands of an elementwise op for its decomposition.
 
-    Numbers become tensors of one element in the operands' dtype, because the decomposition would compute on them alone in the
-    default dtype. They become float32 where half precision is widened, which holds few numbers. For an op that computes in
-    another kind, as most do in floating point, so do tensors of other kinds: `-x` of an unsigned integer would wrap.
+    Numbers become tensors of one element in the operands' dtype, because the decomposition would otherwise evaluate
+    subexpressions of numbers in the default dtype. With widened half precision they become float32, since half precision
+    represents few numbers exactly. For an op that computes in another kind, mostly floating point, tensors of other kinds are
+    cast as well: `-x` of an unsigned integer would wrap.
     """
     from polyhal.hal.ops.layout.creation import broadcast_scalar
     from polyhal.hal.ops.pointwise.promotion import operand_dtype

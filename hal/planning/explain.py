@@ -1,4 +1,4 @@
-"""Answers "how does this op run here, and why not faster?"."""
+"""Explanation of the resolution of an op on a device, with the reasons for skipped steps."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def explain(
     dtype: object = float32,
     **params: Any,
 ) -> str:
-    """How `op` is resolved on `device`, step by step, with the reason for every step that was skipped.
+    """Explain step by step how `op` is resolved on `device`, with the reason for every skipped step.
 
-    `op` is the name of an op, of ours or of an installed package, or a function that `polyhal.kernel` returned. `shapes` are
-    those of the inputs, or numbers; without them the op's own samples provide shapes and parameters. Raises KeyError for an
-    unknown op, naming close matches, and ShapeError if an input that the op needs has no shape.
+    `op` is the name of an op, built in or of an installed package, or a function that `polyhal.kernel` returned. `shapes` has
+    the shape of each input, or a number for a scalar; without it, the op's samples provide shapes and parameters. Raises
+    KeyError for an unknown op, naming close matches, and ShapeError if a required input has no shape.
     """
     definition = declared(op) if isinstance(op, str) else op.op
     if definition is None:
@@ -39,7 +39,7 @@ def explain(
         absent = len(definition.schema.inputs) - len(shapes)
         missing = [name for name in definition.schema.inputs[len(shapes) :] if name not in definition.schema.optional]
         if missing and not definition.schema.variadic:
-            problem = f"no shape of {' and '.join(missing)}"
+            problem = f"missing shape of {' and '.join(missing)}"
             expected = f"a shape for each of {', '.join(definition.schema.inputs)}"
             raise ShapeError(message(definition.name, problem, expected=expected))
         specs: tuple[Any, ...] = (
@@ -59,13 +59,13 @@ def _unknown(name: str) -> str:
     function = function_named(name)
     if function is not None:
         called = ", ".join(called_ops(function))
-        return f"{name!r} is a function made of other ops; explain those that it calls: {called}"
+        return f"{name!r} is a function composed of ops; explain the ops that it calls: {called}"
     close = difflib.get_close_matches(name, [*OPS.names(), *op_plugins().names()], 3)
-    return f"no op is called {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+    return f"unknown op {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")
 
 
 def _largest_sample(op: OpDef, kind: DType) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return inputs and parameters of the largest sample, if possible of one with operands of that dtype.
+    """Return inputs and parameters of the largest sample, preferably with operands of that dtype.
 
     Raises ValueError if the op has no sample.
     """
@@ -77,7 +77,7 @@ def _largest_sample(op: OpDef, kind: DType) -> tuple[tuple[Any, ...], dict[str, 
 
 
 def _takes(inputs: tuple[Any, ...], kind: DType) -> bool:
-    """Return whether a call with these inputs has an operand of that dtype, to which floating-point arrays are cast."""
+    """Return whether these inputs include an operand of that dtype; floating-point arrays are cast to it."""
     arrays = [np.asarray(x) for x in inputs if x is not None and not isinstance(x, bool | int | float)]
     return any(a.dtype.kind not in "biu" or as_dtype(a.dtype) is kind for a in arrays)
 

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 def host_constant(planner: Planner, request: Request, strategy: HostConstant) -> Resolved:
-    """Upload an array that depends on parameters alone."""
+    """Upload an array that depends on parameters only."""
     request.resolution.step, request.resolution.how = ResolutionStep.CORE, "constant uploaded from the host"
     return _upload_run(planner.device.backend, lambda args: strategy.make(request.params)), None
 
 
 def host_reference(planner: Planner, request: Request) -> Resolved:
-    """Run the op in NumPy, if the policy allows that. Raises FallbackRefusedError."""
+    """Run the op in NumPy if the policy permits it. Raises FallbackRefusedError."""
     return _run_reference(planner, request, "host reference", "; ".join(request.resolution.skipped), False)
 
 
 def declared_on_host(planner: Planner, request: Request, strategy: OnHost) -> Resolved:
-    """Run the op in NumPy, where it belongs by its declaration, if the policy allows that. Raises FallbackRefusedError."""
+    """Run an op that is declared to run in NumPy, if the policy permits it. Raises FallbackRefusedError."""
     return _run_reference(planner, request, "on the host", strategy.reason, True)
 
 
@@ -59,7 +59,7 @@ def _run_reference(planner: Planner, request: Request, how: str, reason: str, de
 
 
 def empty_inputs(planner: Planner, request: Request) -> Resolved:
-    """Upload the result of an op on empty tensors only, such as a sum of nothing."""
+    """Upload the result of an op whose tensors are all empty, such as a sum over no elements."""
     op, params = request.op, request.params
     request.resolution.step = ResolutionStep.NOTHING
     request.resolution.how = "constant: all inputs are empty"
@@ -68,7 +68,7 @@ def empty_inputs(planner: Planner, request: Request) -> Resolved:
 
 
 def _upload_run(backend: ComputeBackend, compute: Callable[[Sequence[Any]], Any]) -> Run:
-    """A run that computes an array, or a tuple of them, from its arguments and copies it to the outputs."""
+    """Return a run that computes an array, or a tuple of arrays, from its arguments and uploads it to the outputs."""
 
     def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
         result = compute(args)
@@ -81,7 +81,7 @@ def _upload_run(backend: ComputeBackend, compute: Callable[[Sequence[Any]], Any]
 
 
 def _reference(op: OpDef, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The result of an op's reference. NaN, infinities and means of nothing are ordinary values here, without warnings."""
+    """Return the result of an op's reference, without NumPy's warnings about NaN, infinities and means of empty arrays."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return op.reference(*arrays, **params)

@@ -22,21 +22,21 @@ _LOG = logger("dispatch")
 
 
 class HostCalls(NamedTuple):
-    """Number of an op's calls on the host, and the bytes that they moved there and back."""
+    """Number of an op's calls on the host, and the bytes that they moved in both directions."""
 
     calls: int
     nbytes: int
 
 
 class HostWork:
-    """Counts the calls of all devices and threads."""
+    """Counter of host calls of all devices and threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[str, HostCalls] = {}
 
     def count(self, op: str, nbytes: int) -> None:
-        """Note a call."""
+        """Count a call."""
         _LOG.debug("%s runs on the host and moves %d bytes", op, nbytes)
         with self._lock:
             calls, moved = self._counts.get(op, (0, 0))
@@ -61,7 +61,7 @@ HOST_WORK = HostWork()
 
 
 def check_policy(op: str, device: Device, problem: str, declared: bool) -> None:
-    """Raise FallbackRefusedError if an op may not run on the host; `declared` is true if the op is declared to run there."""
+    """Raise FallbackRefusedError if the policy forbids an op on the host; `declared` marks ops declared to run there."""
     policy = env.fallback_policy()
     if policy == "error" or (policy == "declared" and not declared):
         fix = "set POLYHAL_FALLBACK=warn or allow to permit that"
@@ -69,9 +69,9 @@ def check_policy(op: str, device: Device, problem: str, declared: bool) -> None:
 
 
 def warn_of_host_work(op: str, device: Device, moved: int, reason: str) -> None:
-    """Warn once, if that is the policy, that an op runs on the host and moves `moved` bytes."""
+    """Warn once that an op runs on the host and moves `moved` bytes, if the policy is "warn"."""
     if env.fallback_policy() == "warn":
-        problem = f"runs on the host and moves {moved} bytes a call: {reason}"
+        problem = f"runs on the host and moves {moved} bytes per call: {reason}"
         device.planner.warn_once(op, message(op, problem, device=device))
 
 

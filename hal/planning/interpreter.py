@@ -1,4 +1,4 @@
-"""The interpreter of decompositions: runs a graph op by op."""
+"""Interpreter of decompositions: runs a graph op by op."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
 
 
 class _ViewStep(NamedTuple):
-    """A value becomes a view of another one."""
+    """Creation of a view of another value."""
 
     source: int
     target: int
     spec: Spec
     offset: int
     release: tuple[int, ...]
-    """Temporaries that are dead afterwards."""
+    """Temporaries that are dead after the step."""
 
 
 class _RunStep(NamedTuple):
-    """A node runs."""
+    """Run of a node."""
 
     run: Run
     operands: tuple[Operand, ...]
     results: list[tuple[int, Spec, int, int]]
-    """For each result the value, its spec, the output that it is written to, or -1, and the size of a temporary."""
+    """(value, spec, output that it is written to or -1, bytes of a temporary) of each result."""
     release: tuple[int, ...]
 
 
 class GraphInterpreter:
-    """Runs the nodes of a graph in order.
+    """Interpreter of a graph that runs its nodes in order.
 
-    Temporaries come from the pool and go back after their last use. A node writes to an output of the graph directly, unless
-    the output replaces an input that is still read later.
+    Temporaries come from the pool and are freed after their last use. A node writes to an output of the graph directly, unless
+    the output replaces an input that is read later.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class GraphInterpreter:
         device: Device,
         in_place: Collection[int] = (),
     ) -> None:
-        """`runs` has one for each node, None for views; `aliases` has the input that each output replaces, -1 for none.
+        """Prepare the steps; `runs` has the run of each node, None for views.
 
-        The nodes with the numbers `in_place` write over the input that an output replaces.
+        `aliases` has the input that each output replaces, or -1. The nodes with indices `in_place` overwrite that input.
         """
         self._take = device.pool.take
         self._copy = device.backend.copy
@@ -110,7 +110,7 @@ class GraphInterpreter:
 
 
 def nodes_in_place(graph: Graph, aliases: tuple[int, ...]) -> frozenset[int]:
-    """Return nodes that may overwrite the input that their only result replaces: their first operand, and not read later."""
+    """Return nodes that may overwrite the input that their only result replaces: their first operand, not read later."""
     found = []
     for value, alias in zip(graph.outputs, aliases, strict=False):
         k = graph.producer_index(value)
@@ -130,9 +130,9 @@ def nodes_in_place(graph: Graph, aliases: tuple[int, ...]) -> frozenset[int]:
 def _assign_outputs(
     graph: Graph, aliases: tuple[int, ...], last_use: list[int], in_place: Collection[int]
 ) -> tuple[dict[int, int], list[tuple[int, int]]]:
-    """The values that nodes write to an output directly, by output; and the values and outputs to copy at the end.
+    """Return the output of each value that is written directly, and (value, output) pairs to copy at the end.
 
-    `last_use` is extended for values that are copied.
+    `last_use` is extended for copied values.
     """
     direct: dict[int, int] = {}
     copied: list[tuple[int, int]] = []

@@ -23,13 +23,13 @@ def native_kernel(planner: Planner, request: Request) -> Resolved | None:
     op, inputs, outputs, params, _, resolution = request
     device = planner.device
     if not device.features & Feature.LOWERING:
-        resolution.skipped.append("native kernel: the backend lowers no ops")
+        resolution.skipped.append("native kernel: the backend does not lower ops")
         return None
     if request.has_empty_input:
         resolution.skipped.append("native kernel: an input is empty")
         return None
     if Trait.ALONG_AXIS in op.traits and not first_tensor(inputs).ndim:
-        resolution.skipped.append("native kernel: the tensor has no axes")
+        resolution.skipped.append("native kernel: the tensor is 0-dimensional")
         return None
     if planner.is_quarantined(ResolutionStep.NATIVE, "native kernel", resolution):
         return None
@@ -55,15 +55,15 @@ def native_kernel(planner: Planner, request: Request) -> Resolved | None:
 
 
 def _note_build_failure(planner: Planner, request: Request, error: KernelBuildError) -> None:
-    """Record the driver's message, and warn the first time that a kernel of the op does not build."""
+    """Record the driver's message, and warn once per op that its kernel does not build."""
     resolution = request.resolution
     resolution.skipped.append(f"native kernel: it does not build: {error.gist}")
     planner.warn_once(
         f"build {resolution.op}",
         message(
             resolution.op,
-            f"the native kernel for ({resolution.specs}) does not build, and a slower way is taken: {error.gist}",
-            fix="POLYHAL_STRICT=1 raises the error in full",
+            f"the native kernel for ({resolution.specs}) does not build, so a slower implementation runs: {error.gist}",
+            fix="set POLYHAL_STRICT=1 to raise the full error",
             device=planner.device,
         ),
     )

@@ -1,4 +1,4 @@
-"""Plans: ops resolved for fixed specs, and the cache in which the hot path finds them."""
+"""Plans of ops resolved for fixed specs, and their cache, which the hot path looks up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 Run = Callable[[Sequence[Any], Sequence[Ref]], None]
-"""Runs an op: takes inputs (refs, numbers, None) and outputs."""
+"""Callable that runs an op, given inputs (refs, numbers, None) and outputs."""
 
 
 def launch_run(device: Device, launch: Launch) -> Run:
@@ -33,7 +33,7 @@ def launch_run(device: Device, launch: Launch) -> Run:
 
 
 class OpPlan:
-    """How to run one op for fixed specs."""
+    """Plan of one op for fixed specs."""
 
     __slots__ = ("bucket", "buckets", "outputs", "resolution", "run", "single", "spec", "tuple_result", "view")
 
@@ -47,7 +47,7 @@ class OpPlan:
         view: int | None = None,
         tuple_result: bool = False,
     ) -> None:
-        """`single` is a launch that takes the inputs and the only output; `view` the offset of a view in its input."""
+        """Create a plan; `single` is a launch that takes the inputs and the only output, `view` the offset of a view."""
         self.outputs = outputs
         self.run = run
         self.resolution = resolution
@@ -60,18 +60,18 @@ class OpPlan:
 
 
 class BoundedCache(dict[Any, V]):
-    """A cache that drops its oldest entries, a quarter of what it may hold, when it is full: shapes may change for ever."""
+    """Cache that evicts its oldest entries, a quarter of its capacity, when it is full: shapes may change indefinitely."""
 
     capacity = 8192
-    """How much the entries may weigh together."""
+    """Maximum total weight of the entries."""
 
     def __init__(self) -> None:
         super().__init__()
         self._weight = 0
-        """The weight of the entries, or more: entries that were replaced or removed count until the cache is full."""
+        """Upper bound of the total weight: replaced or removed entries count until the cache is full."""
 
     def weight(self, value: V) -> int:
-        """How much an entry counts."""
+        """Return the weight of an entry."""
         return 1
 
     def __setitem__(self, key: Any, value: V) -> None:
@@ -94,34 +94,34 @@ class BoundedCache(dict[Any, V]):
 
 
 _RESOLVED_OPS = 16384
-"""Ops that a cache may hold plans for: a decomposition has dozens or hundreds, and takes as much more memory, a few KB each."""
+"""Maximum number of resolved ops in a cache, a few KB each. A decomposition counts as its dozens or hundreds of ops."""
 
 
 class PlanCache(BoundedCache[OpPlan]):
-    """The plans of one device by call."""
+    """Plans of one device by call."""
 
     capacity = _RESOLVED_OPS
 
     def __init__(self) -> None:
         super().__init__()
         self.parts = PartCache()
-        """How nodes of decompositions run, by signature: decompositions have many of them in common."""
+        """Runs of decomposition nodes by signature: decompositions have many nodes in common."""
 
     def weight(self, value: OpPlan) -> int:
-        """How many ops the plan runs, without those of its parts, which other plans share."""
+        """Return the number of ops that the plan runs, without the ops of its parts, which other plans share."""
         return 1 + len(value.resolution.parts)
 
     def clear(self) -> None:
-        """Drop all plans, and what they have in common."""
+        """Drop all plans and the parts that they share."""
         super().clear()
         self.parts.clear()
 
 
 class PartCache(BoundedCache[tuple[Run, "Resolution"]]):
-    """How nodes of decompositions run, by signature."""
+    """Runs of decomposition nodes, by signature."""
 
     capacity = _RESOLVED_OPS
 
     def weight(self, value: tuple[Run, Resolution]) -> int:
-        """How many ops the node runs, without those of its own parts."""
+        """Return the number of ops that the node runs, without the ops of its own parts."""
         return 1 + len(value[1].parts)

@@ -1,12 +1,12 @@
-"""The planner: from an op and specs to a plan, by resolution steps that are tried once per call signature.
+"""Planner: resolves an op and specs to a plan, by resolution steps that are tried once per call signature.
 
 1. `lower`: a native kernel of the backend. 2. The strategies that the op declares: a required member of the contract after
 copies that make inputs contiguous and of one dtype, fills and copies of regions, an uploaded constant, or the decomposition,
-each of whose ops is resolved in turn. 3. The NumPy reference on the host. Every step that does not apply leaves its reason,
-which `explain` prints.
+whose ops are resolved in turn. 3. The NumPy reference on the host. Every step that does not apply records its reason, which
+`explain` prints.
 
-Kernels and core members are skipped as well if `polyhal verify` found that they fail on this machine (see `quarantine`), and
-kernels that do not build.
+Kernels and core members that failed `polyhal verify` on this machine (see `quarantine`), and kernels that do not build, are
+skipped as well.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ _SCALARS = {
 
 
 def _run_nothing(inputs: Sequence[Any], outs: Sequence[Ref]) -> None:
-    """The run of a view, or of an op whose outputs have no elements."""
+    """No-op: a view, or an op whose outputs have no elements, needs no work."""
 
 
 class Planner:
-    """Makes the plans of one device."""
+    """Planner of one device."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self._warned: set[str] = set()
         self._launch_types: set[type] = set()
-        """Types whose objects are launches: to ask the protocol takes longer than to lower many an op."""
+        """Types that are known to implement `Launch`: the protocol's isinstance check takes longer than lowering many ops."""
         self._quarantine: Quarantine | None = None
         self.record: list[Resolution] | None = None
-        """If set, all resolutions are appended, also those that fail; for the conformance kit."""
+        """List to which all resolutions, failed ones included, are appended if it is set; for the conformance kit."""
 
-    # --- what users and the kit set ---------------------------------------------------------------------------------
+    # --- settings ---------------------------------------------------------------------------------------------------
 
     @property
     def quarantine(self) -> Quarantine:
-        """What is skipped on this device: the list that `polyhal verify` left on the disk, unless set otherwise."""
+        """Kernels that are skipped on this device: the list that `polyhal verify` stored, unless set otherwise."""
         if self._quarantine is None:
             self._quarantine = load(self.device)
             if self._quarantine.ignored:
@@ -88,7 +88,7 @@ class Planner:
     # --- plans ------------------------------------------------------------------------------------------------------
 
     def plan(self, op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...]) -> OpPlan:
-        """Plan a call. `specs` holds specs, the types of Python numbers, and None for absent inputs."""
+        """Plan a call. `specs` has the spec of each tensor, the type of each Python number, and None for absent inputs."""
         inputs, bound = _input_specs(specs), op.bind(params)
         inferred = dispatch.infer(op, inputs, bound, self.device.stand_ins)
         view = op.view_of(inputs[0], bound) if inputs else None
@@ -112,7 +112,7 @@ class Planner:
         targets: tuple[Spec, ...],
         aliases: tuple[int, ...],
     ) -> OpPlan:
-        """Plan a call that writes over existing tensors, some of which are inputs (see `dispatch.apply_into`)."""
+        """Plan a call that overwrites existing tensors, possibly including inputs (see `dispatch.apply_into`)."""
         inputs, bound = _input_specs(specs), op.bind(params)
         outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, inputs, bound, self.device.stand_ins))
         for output, target in zip(outputs, targets, strict=True):
@@ -121,7 +121,7 @@ class Planner:
         separate = all(a == dispatch.SEPARATE for a in aliases)
         in_place = Trait.INPLACE in op.traits and dispatch.OVERLAPPING not in aliases
         if all(t.is_contiguous for t in targets) and (separate or in_place):
-            # With the targets' alignment: they may start off the boundary on which fresh outputs start.
+            # With the targets' alignment: unlike new outputs, they may start off an alignment boundary.
             direct = tuple(o._replace(aligned=t.aligned) for o, t in zip(outputs, targets, strict=True))
             run, _, resolution = self.resolve(op, inputs, direct, bound, () if separate else aliases)
             return OpPlan(direct, run, resolution)
@@ -129,7 +129,7 @@ class Planner:
         return OpPlan(outputs, self._run_and_copy(run, outputs), resolution)
 
     def _run_and_copy(self, run: Run, outputs: tuple[Spec, ...]) -> Run:
-        """A run into temporaries, which are copied to the outputs afterwards."""
+        """Return a run into temporaries, which are then copied to the outputs."""
         sizes = [bucket(s.nbytes) for s in outputs]
         copy, take = self.device.backend.copy, self.device.pool.take
 
@@ -153,9 +153,9 @@ class Planner:
         params: dict[str, Any],
         aliases: tuple[int, ...] = (),
     ) -> tuple[Run, Launch | None, Resolution]:
-        """How to run an op for these specs: the run, the launch if that is all there is to it, and the record.
+        """Resolve an op for these specs. Returns the run, its launch if it is a single launch, and the resolution record.
 
-        `aliases` says which input each output replaces in place, -1 for none. Raises FallbackRefusedError.
+        `aliases` has the input that each output replaces in place, or -1. Raises FallbackRefusedError.
         """
         resolution = Resolution(op.name, inputs, "", outputs=outputs)
         if self.record is not None:
@@ -165,9 +165,9 @@ class Planner:
         return *resolved, resolution
 
     def resolve_part(self, signature: Signature, params: dict[str, Any]) -> tuple[Run, Resolution]:
-        """How to run a node of a decomposition: as it ran before, in whatever decomposition, unless it ran on the host.
+        """Resolve a node of a decomposition, with a cache shared by all decompositions.
 
-        Whether the host may step in is asked each time. Raises FallbackRefusedError.
+        Nodes that run on the host are not cached, so that the policy is checked each time. Raises FallbackRefusedError.
         """
         parts, key = self.device.plans.parts, (signature, settings.key)
         found = parts.get(key)  # looked up once: another thread may drop the entry
@@ -181,11 +181,11 @@ class Planner:
         return run, resolution
 
     def resolution(self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any]) -> Resolution:
-        """How an op would run for these specs. Raises FallbackRefusedError."""
+        """Return the resolution record of an op for these specs. Raises FallbackRefusedError."""
         return self.resolve(op, inputs, outputs, params)[2]
 
     def _without_elements(self, request: Request) -> Resolved | None:
-        """Ops that compute nothing, because their outputs or their inputs have no elements."""
+        """Resolve an op whose outputs or inputs have no elements; None for other ops."""
         if not any(s.size for s in request.outputs):
             request.resolution.step = ResolutionStep.NOTHING
             request.resolution.how = "nothing to do: empty outputs"
@@ -194,7 +194,7 @@ class Planner:
         return empty_inputs(self, request) if tensors and not any(s.size for s in tensors) else None
 
     def _try_steps(self, request: Request) -> Resolved:
-        # An op that comes with its source is none that a backend knows.
+        # Backends have no native kernel for an op that comes with its own source.
         resolved = None if request.op.strategy(SourceKernel) else native_kernel(self, request)
         for strategy in request.op.lowering:
             resolved = resolved or self._lowered(request, strategy)
@@ -203,7 +203,7 @@ class Planner:
         return resolved or host_reference(self, request)
 
     def _lowered(self, request: Request, strategy: Strategy) -> Resolved | None:
-        """Run the op by a strategy that it declares; None if that does not apply."""
+        """Resolve the op by a declared strategy; None if it does not apply."""
         match strategy:
             case CoreMember():
                 return core_member(self, request, strategy)
@@ -217,12 +217,12 @@ class Planner:
                 return declared_on_host(self, request, strategy)
             case SourceKernel():
                 return source_kernel(self, request, strategy)
-        return None  # a view, which was tried before
+        return None  # a view strategy, which `plan` has tried
 
-    # --- what the steps ask -----------------------------------------------------------------------------------------
+    # --- queries of the steps ---------------------------------------------------------------------------------------
 
     def is_quarantined(self, step: ResolutionStep, name: str, resolution: Resolution) -> bool:
-        """Whether a step must not be taken on this machine; `name` is what the record calls it."""
+        """Return whether a step is quarantined on this machine; `name` describes the step in the record."""
         if not self.quarantine.entries:
             return False
         entry = self.quarantine.find(step, resolution.op, resolution.dtype, resolution.layout)
@@ -231,7 +231,7 @@ class Planner:
         return entry is not None
 
     def is_launch(self, x: object) -> bool:
-        """Whether an answer of `lower` can be launched."""
+        """Return whether an object implements `Launch`."""
         if type(x) not in self._launch_types:
             if not isinstance(x, Launch):
                 return False
@@ -239,7 +239,7 @@ class Planner:
         return True
 
     def warn_once(self, key: str, text: str) -> None:
-        """Warn unless there was a warning under the same key."""
+        """Warn once per key."""
         if key not in self._warned:
             self._warned.add(key)
             warn_at_user(text)

@@ -1,7 +1,7 @@
 """Quarantine: kernels that failed the conformance kit on this machine, which the planner skips.
 
-`polyhal verify` writes one list per device. It is valid for the driver and the versions that were tested. Under any other it
-counts as empty: what failed may have been fixed, and another check takes minutes at most.
+`polyhal verify` writes one list per device. It is valid for the tested driver and versions. Under any others it counts as
+empty: the failure may have been fixed, and another check takes minutes at most.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 _SCHEMA = 1
 _STEPS = (ResolutionStep.NATIVE, ResolutionStep.CORE)
-"""The resolution steps that use a kernel of the backend and that later steps can replace."""
+"""Resolution steps that use a kernel of the backend and that later steps can replace."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineEntry:
-    """A kernel that is skipped."""
+    """A kernel that the planner skips."""
 
     step: ResolutionStep
-    """NATIVE: the kernel that `lower` returns; CORE: a core method with a name beyond the required ones."""
+    """NATIVE for a kernel that `lower` returns; CORE for a core method with a name beyond the required ones."""
     op: str
     dtype: str
-    """The subject of the op (see `polyhal.hal.planning.resolution.subject`)."""
+    """Subject of the op (see `polyhal.hal.planning.resolution.subject`)."""
     layouts: tuple[LayoutClass, ...]
-    """The classes of layout for which it is skipped."""
+    """Layout classes for which the kernel is skipped."""
     failure: str
-    """What went wrong, in one line."""
+    """Description of the failure, in one line."""
     case: str
-    """The case of the kit that failed."""
+    """Case of the kit that failed."""
     date: str
-    """ISO 8601, the day."""
+    """Day of the failure, in ISO 8601."""
     fatal: bool = False
-    """Whether the device or the process did not survive. Later checks under this driver then leave the kernel out."""
+    """Whether the device or the process crashed. Later checks under this driver then leave the kernel out."""
 
     @property
     def reason(self) -> str:
-        """The line that `explain` prints."""
+        """Line that `explain` prints."""
         return f"quarantined by `polyhal verify` on {self.date}: {self.failure}"
 
     @property
     def kernel(self) -> str:
-        """A description of the kernel for users."""
+        """Description of the kernel for users."""
         every = set(self.layouts) == set(LayoutClass)
         where = "" if every else f" on {' and '.join(self.layouts)} tensors"
         return f"{self.op} of {self.dtype}{where}, {'native kernel' if self.step is ResolutionStep.NATIVE else 'core method'}"
@@ -82,10 +82,10 @@ class Quarantine:
 
     entries: tuple[QuarantineEntry, ...] = ()
     ignored: str = ""
-    """Why an existing list could not be read; empty otherwise."""
+    """Reason why an existing list could not be read; empty otherwise."""
 
     def find(self, step: ResolutionStep, op: str, dtype: str, layout: LayoutClass) -> QuarantineEntry | None:
-        """Return the entry that forbids a step for an op, if there is one."""
+        """Return the entry that quarantines a step of an op; None without one."""
         for e in self.entries:
             if e.op == op and e.step is step and e.dtype == dtype and layout in e.layouts:
                 return e
@@ -103,7 +103,7 @@ EMPTY = Quarantine()
 
 
 def load(device: Device) -> Quarantine:
-    """Return the list of a device. It is empty if there is none, if it is for another driver or version, or unreadable."""
+    """Return the list of a device; empty if it does not exist, is for another driver or version, or is unreadable."""
     path = _path(device)
     try:
         content = json_store.read(path, _SCHEMA)
@@ -122,7 +122,7 @@ def load(device: Device) -> Quarantine:
 def store(device: Device, entries: Iterable[QuarantineEntry]) -> Path:
     """Replace the list of a device, for its present driver and versions. Returns the file. Raises OSError.
 
-    Discards the plans of the device, so that the list takes effect at once.
+    Drops the plans of the device, so that the list takes effect immediately.
     """
     path = _path(device)
     content = {

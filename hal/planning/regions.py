@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def output_regions(planner: Planner, request: Request, strategy: Regions) -> Resolved:
-    """Run the op as fills and copies. Regions that an output in place holds already are left out."""
+    """Run the op as fills and copies. Regions that an in-place output already stores are left out."""
     _, inputs, outputs, params, aliases, resolution = request
     whole = View(outputs[0].shape, outputs[0].strides)
     regions = [
@@ -35,7 +35,7 @@ def output_regions(planner: Planner, request: Request, strategy: Regions) -> Res
 def _region_run(
     backend: ComputeBackend, regions: Sequence[OutputRegion], count: int, output: Spec
 ) -> Callable[..., None]:
-    """Fill or copy every region of the output, which follows `count` inputs. No region is empty."""
+    """Return a run that fills or copies every region of the output, which follows `count` inputs. Regions are not empty."""
     fill, copy = backend.fill, backend.copy
     placed = [(region, place(output, region.target)) for region in regions]
 

@@ -1,4 +1,4 @@
-"""An op to be resolved, and what a resolution step answers."""
+"""Arguments and results of resolution steps."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from polyhal.hal.planning.resolution import Resolution
 from polyhal.hal.protocol import Launch
 
 Resolved = tuple[Run, Launch | None]
-"""How to run an op, and the launch if that is all there is to it."""
+"""Run of an op, and its launch if it is a single launch."""
 
 
 class Request(NamedTuple):
-    """An op with its specs and parameters, and the record to which steps add why they do not apply."""
+    """An op with its specs and parameters, and the record of the reasons why steps do not apply."""
 
     op: OpDef
     inputs: Specs
     outputs: tuple[Spec, ...]
     params: dict[str, Any]
     aliases: tuple[int, ...]
-    """Which input each output replaces in place, -1 for none; empty if no output does."""
+    """Input that each output replaces in place, or -1; empty if no output does."""
     resolution: Resolution
 
     @property
     def has_empty_input(self) -> bool:
-        """Whether an input is a tensor without elements, which kernels do not take."""
+        """Whether an input is a tensor without elements, which kernels do not accept."""
         return any(isinstance(s, Spec) and not s.size for s in self.inputs)

@@ -1,4 +1,4 @@
-"""How an op came to run the way it does: the record that `explain` prints, the quarantine reads and tests check."""
+"""Resolution record of an op, for `explain`, the quarantine and tests."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from polyhal.hal.ops.schema import Specs
 
 
 class ResolutionStep(enum.StrEnum):
-    """The ways in which an op may run."""
+    """Ways to run an op."""
 
     VIEW = "view"
-    """Nothing runs: the result is the input's memory in another layout."""
+    """No-op: the result is the input's memory in another layout."""
     NATIVE = "native"
     """A kernel for the whole op, from the backend's `lower`."""
     CORE = "core"
@@ -24,48 +24,48 @@ class ResolutionStep(enum.StrEnum):
     HOST = "host"
     """The NumPy reference, with the inputs downloaded and the results uploaded."""
     NOTHING = "nothing"
-    """There is nothing to compute: a tensor without elements is involved."""
+    """No-op: the outputs or the inputs have no elements."""
 
 
 class LayoutClass(enum.StrEnum):
-    """What the memory of an op's tensors looks like to a kernel: kernels are commonly written for one of these."""
+    """Class of memory layouts of an op's tensors. Most kernels are written for one of them."""
 
     CONTIGUOUS = "contiguous"
     UNALIGNED = "unaligned"
-    """Contiguous, but some tensor starts off a vector boundary."""
+    """Contiguous, but at least one tensor starts off a vector boundary."""
     STRIDED = "strided"
-    """Some tensor has gaps, repeats elements, or is in another order."""
+    """At least one tensor has gaps, repeats elements, or has its elements in another order."""
 
 
 @dataclass(slots=True)
 class Resolution:
-    """How one op runs: the step that was taken, why earlier steps were skipped, and the parts of a decomposition."""
+    """Resolution of one op: the chosen step, the reasons why earlier steps were skipped, and the parts of a decomposition."""
 
     op: str
     inputs: Specs
     how: str
-    """The step in words."""
+    """Description of the step."""
     step: ResolutionStep | None = None
-    """None until a step is found."""
+    """Chosen step; None until it is found."""
     outputs: tuple[Spec, ...] = ()
     recordable: bool = False
-    """Whether a run consists of launches alone, so that a device can record it."""
+    """Whether a run consists of launches only, so that a device can record it."""
     skipped: list[str] = field(default_factory=list)
     parts: list[Resolution] = field(default_factory=list)
 
     @property
     def specs(self) -> str:
-        """The inputs in words."""
+        """Description of the inputs."""
         return ", ".join("none" if s is None else str(s) for s in self.inputs)
 
     @property
     def dtype(self) -> str:
-        """The subject of the op (see `subject`)."""
+        """Subject of the op (see `subject`)."""
         return subject(self.inputs, self.outputs)
 
     @property
     def layout(self) -> LayoutClass:
-        """The class of layout that a kernel has to handle."""
+        """Layout class that a kernel must handle."""
         return layout_of(self.inputs, self.outputs)
 
     @property
@@ -79,13 +79,13 @@ class Resolution:
         return self.step is ResolutionStep.COMPOSED
 
     def __iter__(self) -> Iterator[Resolution]:
-        """This resolution and all parts, recursively."""
+        """Yield this resolution and all parts, recursively."""
         yield self
         for part in self.parts:
             yield from part
 
     def lines(self, indent: int = 0, known: frozenset[str] = frozenset()) -> list[str]:
-        """One line per op, then why earlier steps were skipped, and the parts. `known` reasons are not repeated."""
+        """Return one line per op, then its skipped steps and its parts. `known` reasons are not repeated."""
         pad = "  " * indent
         out = [f"{pad}{self.op}({self.specs}): {self.how}"]
         out += [f"{pad}  passed over {reason}" for reason in self.skipped if reason not in known]
@@ -103,9 +103,10 @@ class Resolution:
 
 
 def subject(inputs: Specs, outputs: tuple[Spec, ...]) -> str:
-    """The name of the dtype that an op works on: of its first float tensor, else of the result if inputs have that dtype.
+    """Return the name of the dtype that an op works on.
 
-    So indices, conditions and statistics in a wider dtype do not count.
+    It is the dtype of the first float tensor, else the dtype of the result if an input has it or no input is a tensor, else the
+    dtype of the first input. So indices, conditions and statistics in a wider dtype do not count.
     """
     dtypes = [s.dtype for s in inputs if isinstance(s, Spec)]
     floats = [d for d in dtypes if d.is_floating_point]
@@ -118,7 +119,7 @@ def subject(inputs: Specs, outputs: tuple[Spec, ...]) -> str:
 
 
 def layout_of(inputs: Specs, outputs: tuple[Spec, ...]) -> LayoutClass:
-    """The class of layout that a kernel for these tensors has to handle."""
+    """Return the layout class that a kernel for these tensors must handle."""
     tensors = [s for s in (*inputs, *outputs) if isinstance(s, Spec)]
     if not all(s.is_contiguous for s in tensors):
         return LayoutClass.STRIDED

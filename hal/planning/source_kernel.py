@@ -1,6 +1,6 @@
 """Resolution step: a kernel whose source comes with the op, compiled by the backend.
 
-Kernels of users index their operands plainly, so strided operands are copied first.
+Kernels of users index contiguous operands, so strided operands are copied first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def source_kernel(planner: Planner, request: Request, strategy: SourceKernel) -> Resolved | None:
-    """Run the op's own kernel. Raises KernelBuildError, and UnsupportedOpError if nothing else could run the op."""
+    """Run the op's own kernel. Raises KernelBuildError, and UnsupportedOpError if no other step can run the op."""
     resolution, device = request.resolution, planner.device
     answer = source_launch(device, strategy, request.inputs, request.outputs, request.params)
     if isinstance(answer, Declined):
@@ -33,7 +33,7 @@ def source_kernel(planner: Planner, request: Request, strategy: SourceKernel) ->
                 message(
                     request.op.name,
                     answer.reason,
-                    fix="give the kernel in the device's language, or a NumPy function as `numpy=`",
+                    fix="pass the kernel in the device's language, or a NumPy function as `numpy=`",
                     device=device,
                 )
             )
@@ -56,9 +56,9 @@ def source_kernel(planner: Planner, request: Request, strategy: SourceKernel) ->
 def source_launch(
     device: Device, strategy: SourceKernel, inputs: Specs, outputs: tuple[Spec, ...], params: Params
 ) -> Launch | Declined:
-    """Ask the backend for the launch of an op's own kernel, whose inputs are contiguous by then."""
+    """Return the backend's launch of an op's own kernel for contiguous copies of its inputs, or a reason."""
     if not device.features & Feature.USER_KERNELS:
-        return Declined("the backend compiles no kernels of users")
+        return Declined("the backend does not compile user kernels")
     operands = tensors(inputs)
     if not all(s.size for s in operands):
         return Declined("an input is empty")
@@ -81,7 +81,7 @@ def _copies(inputs: Sequence[Any]) -> list[tuple[int, Spec]]:
 def _prepared(
     device: Device, kernel: Launch, copies: Sequence[tuple[int, Spec]], request: Request, strategy: SourceKernel
 ) -> Launch:
-    """Return a launch that copies inputs to its workspace and sets outputs before the kernel runs."""
+    """Return a launch that copies strided inputs to its workspace and initializes outputs before the kernel runs."""
     copy, fill = device.backend.copy, cast(Callable[..., None], device.backend.fill)
     initial = strategy.initial
     first, last = len(request.inputs), len(request.inputs) + len(request.outputs)

@@ -1,1 +1,1 @@
-"""Running captured graphs: who lies where in memory, which launches run in which order, and replaying them."""
+"""Scheduling, memory planning and execution of captured graphs."""

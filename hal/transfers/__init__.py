@@ -1,1 +1,1 @@
-"""Values that cross from one device to another."""
+"""Transfers of values from one device to another."""

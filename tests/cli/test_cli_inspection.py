@@ -267,7 +267,7 @@ def test_explain_shows_how_an_op_runs(polyhal: Command) -> None:
     assert "matmul(float32[3, 4], float32[4, 5])" in out
     outcome = polyhal("explain", "matmul", "--shape", "3,4", "--device", "numpy")
     assert outcome.code == 2
-    assert "[matmul] no shape of y; expected a shape for each of x, y" in outcome.err
+    assert "[matmul] missing shape of y; expected a shape for each of x, y" in outcome.err
 
 
 NO_DRIVERS = {

@@ -20,7 +20,7 @@ def test_the_ops_of_a_function_are_named(name: str, op: str) -> None:
     assert op in ops
     assert set(ops) <= set(OPS.names())
     with pytest.raises(
-        KeyError, match=rf"'{name}' is a function made of other ops; explain those that it calls: .*{op}"
+        KeyError, match=rf"'{name}' is a function composed of ops; explain the ops that it calls: .*{op}"
     ):
         ph.explain(name, "numpy")
     assert ph.explain(op, "numpy")

@@ -182,7 +182,7 @@ def test_fallback_refused(without_tanh: Device, monkeypatch: pytest.MonkeyPatch)
 
 def test_fallback_warns_once_per_op(without_tanh: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "warn")
-    with pytest.warns(UserWarning, match=r"\[tanh\] runs on the host and moves 32 bytes a call"):
+    with pytest.warns(UserWarning, match=r"\[tanh\] runs on the host and moves 32 bytes per call"):
         out = polyhal.ones((2, 2), device=without_tanh).tanh()
     np.testing.assert_allclose(out.numpy(), np.tanh(np.ones((2, 2))), rtol=1e-6)
     with warnings.catch_warnings():

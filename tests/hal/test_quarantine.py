@@ -274,7 +274,7 @@ def test_a_kernel_that_does_not_build_warns_once_and_another_way_is_taken(monkey
     monkeypatch.delenv("POLYHAL_STRICT")
     device = faulty.opened(faulty.DoesNotBuild())
     with pytest.warns(
-        UserWarning, match="does not build, and a slower way is taken: rows.cl:7: error: too many registers"
+        UserWarning, match="does not build, so a slower implementation runs: rows.cl:7: error: too many registers"
     ):
         np.testing.assert_allclose(softmax(device), expected(), rtol=1e-6)
     with warnings.catch_warnings():

@@ -171,7 +171,7 @@ def test_wrong_calls_say_what_is_wrong() -> None:
         group.all_reduce([a, b.T])
     with pytest.raises(DeviceMismatchError, match="the tensor of device 1 is on numpy; expected a tensor on numpy:no_f64"):
         group.all_reduce([a, a])
-    with pytest.raises(ValueError, match="there is no reduction 'product'; expected one of sum, max, min"):
+    with pytest.raises(ValueError, match="unknown reduction 'product'; expected one of sum, max, min"):
         group.all_reduce([a, b], "product")
     with pytest.raises(UnsupportedDTypeError, match="the mean of int64 tensors"):
         group.all_reduce([a.long(), b.long()], "mean")

@@ -300,7 +300,7 @@ class TestErrors:
 
     def test_a_device_without_source(self, device: Device) -> None:
         foreign = polyhal.kernel("foreign", sources={"metal": "..."}, outputs=lambda x: (x.dtype, x.shape))
-        with pytest.raises(UnsupportedOpError, match=r"\[foreign\] .*; give the kernel in the device's language"):
+        with pytest.raises(UnsupportedOpError, match=r"\[foreign\] .*; pass the kernel in the device's language"):
             foreign(polyhal.ones((2,), device=device))
 
     def test_shapes_that_do_not_fit(self) -> None:
