@@ -1,4 +1,4 @@
-"""What tests of workers run under."""
+"""Fixtures of the tests of device workers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .worker_devices import SECONDS
 
 @pytest.fixture
 def workers_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small chunks, and a limit of time after which all stacks are shown."""
+    """Set small chunks, and a timeout after which all stacks are printed."""
     monkeypatch.setattr(relay, "CHUNK", 40)  # most values are sent in several chunks
-    monkeypatch.setattr(staged_chunk, "SMALL", 24)  # and in both ways
+    monkeypatch.setattr(staged_chunk, "SMALL", 24)  # chunks above and below the threshold occur
     faulthandler.dump_traceback_later(SECONDS, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()

@@ -13,7 +13,7 @@ from polyhal.models import GPT, GPTConfig
 
 
 def training(kind: str, device: ph.Device) -> tuple[nn.Module, Callable[..., Any], tuple[ph.Tensor, ...]]:
-    """A model, a step that trains it, and the arguments of the step."""
+    """Return a model, a step that trains it, and the arguments of the step."""
     ph.manual_seed(0)
     rng = np.random.default_rng(0)
 

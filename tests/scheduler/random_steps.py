@@ -1,4 +1,4 @@
-"""Random steps on several devices: captured ones are compared with the same run op by op."""
+"""Random steps on several devices: a captured step is compared with its eager run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ programs = st.lists(st.tuples(*[st.integers(0, 99)] * 4), min_size=1, max_size=1
 
 
 def _run(program: Sequence[Instruction], inputs: Sequence[Any], states: Sequence[Any], group: Group) -> list[Any]:
-    """Run a program that makes values on all devices, moves them about, and changes a state on each device.
+    """Run a program that computes on all devices, transfers values, and updates a state on each device.
 
     Numbers have few bits, so that sums are exact in any order.
     """
@@ -50,16 +50,16 @@ def _run(program: Sequence[Instruction], inputs: Sequence[Any], states: Sequence
 
 
 def _combined(kind: int, x: Any, values: list[Any], root: int, group: Group) -> list[Any]:
-    """Results of a collective, on some or all devices. Each member gives a value that it has, if there is one."""
+    """Return the results of a collective. Each participant sends one of its own values, or a copy of `x` if it has none."""
     if kind == 0:
         return group.broadcast(x.to(group.devices[root]), root)
-    given = [next((v for v in values if v.device is d), x.to(d)) for d in group.devices]
+    sent = [next((v for v in values if v.device is d), x.to(d)) for d in group.devices]
     if kind == 1:
-        return [v.clip(-99, 99) for v in group.all_reduce([v * 0.5 for v in given])]
+        return [v.clip(-99, 99) for v in group.all_reduce([v * 0.5 for v in sent])]
     if kind == 2:
-        whole = group.gather([v.T for v in given], root)
+        whole = group.gather([v.T for v in sent], root)
         return [] if whole is None else [whole[root : root + _LENGTH]]
-    return [v.T for v in group.all_gather([v[:root] for v in given])[:1] if v.shape == (_LENGTH, _LENGTH)] + given[:1]
+    return [v.T for v in group.all_gather([v[:root] for v in sent])[:1] if v.shape == (_LENGTH, _LENGTH)] + sent[:1]
 
 
 def _tensors(rng: np.random.Generator, devices: Sequence[Device]) -> list[ph.Tensor]:
@@ -68,7 +68,7 @@ def _tensors(rng: np.random.Generator, devices: Sequence[Device]) -> list[ph.Ten
 
 
 def check(program: Sequence[Instruction], devices: Sequence[Device], calls: int = 3) -> Executable | None:
-    """Compare a captured program with the same run op by op, bit by bit: it adds and halves small integers."""
+    """Compare a captured program bitwise with its eager run: it adds and halves small integers, so results are exact."""
     eager, captured = (_tensors(np.random.default_rng(0), devices) for _ in range(2))
     group = Group(devices)
     step = ph.jit(lambda *xs: _run(program, xs, captured, group), warm_up=False)

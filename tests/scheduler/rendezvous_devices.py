@@ -1,4 +1,4 @@
-"""Devices in NumPy whose collectives are in line: a device waits in the midst of its work until all others have come."""
+"""NumPy devices with collectives on compute streams: a device blocks in a collective until all others have reached it."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from .worker_devices import SECONDS
 
 
 class RendezvousCommunicator(LocalCommunicator):
-    """Members meet at a barrier; the last one to come carries the collective out."""
+    """Communicator with a barrier as rendezvous; the last participant runs the collective."""
 
     on_compute_stream = True
 
     def __init__(self, devices: Sequence[Device]) -> None:
         super().__init__(devices)
         self.turn = threading.RLock()
-        self.met: list[Collective] = []
-        """The collectives in which members took part on their own, one after the other."""
-        self._came: dict[int, tuple[Collective, Ref | None, Ref | None]] = {}
-        self._barrier = threading.Barrier(len(devices), self._together)
+        self.completed: list[Collective] = []
+        """Collectives that were run by one `run_member` call per participant, in order."""
+        self._arrived: dict[int, tuple[Collective, Ref | None, Ref | None]] = {}
+        self._barrier = threading.Barrier(len(devices), self._run_all)
 
     def run_member(self, i: int, collective: Collective, source: Ref | None, target: Ref | None) -> None:
-        self._came[i] = collective, source, target
+        self._arrived[i] = collective, source, target
         self._barrier.wait(SECONDS)
 
-    def _together(self) -> None:
-        (collective,) = {c for c, _, _ in self._came.values()}
-        came = [self._came[i] for i in range(len(self.devices))]
-        self.run(collective, [s for _, s, _ in came], [t for _, _, t in came])
-        self.met.append(collective)
-        self._came.clear()
+    def _run_all(self) -> None:
+        (collective,) = {c for c, _, _ in self._arrived.values()}
+        arrived = [self._arrived[i] for i in range(len(self.devices))]
+        self.run(collective, [s for _, s, _ in arrived], [t for _, _, t in arrived])
+        self.completed.append(collective)
+        self._arrived.clear()
 
 
 class RendezvousBackend(NumpyBackend):
-    """A device with this kind of collectives, among its like."""
+    """Backend that opens a RendezvousCommunicator among devices of its kind."""
 
     def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
-        alike = processes is None and all(isinstance(d.backend, RendezvousBackend) for d in devices)
-        return RendezvousCommunicator(devices) if alike and len(devices) > 1 else None
+        supported = processes is None and all(isinstance(d.backend, RendezvousBackend) for d in devices)
+        return RendezvousCommunicator(devices) if supported and len(devices) > 1 else None
 
 
-def meeting(count: int) -> list[Device]:
-    """Return so many devices of the kind."""
+def rendezvous_devices(count: int) -> list[Device]:
+    """Return `count` devices with rendezvous collectives."""
     info = create("").info
     return [Device.opened(f"meeting:{i}", RendezvousBackend(replace(info, id=f"meeting:{i}"))) for i in range(count)]

@@ -1,4 +1,4 @@
-"""What devices did in the runs of a captured step, against the step's own arithmetic."""
+"""Activity of devices in runs of a captured step, compared with the arithmetic of the step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyhal.parallel import Group
 
 
 @pytest.mark.parametrize("names", [["numpy", "numpy:no_f64"], ["sim:teaching*2:0", "sim:teaching*2:1"]])
-def test_activity_tells_what_crosses_and_who_works(names: list[str], tmp_path: Path) -> None:
+def test_activity_has_traffic_collectives_and_times_of_devices(names: list[str], tmp_path: Path) -> None:
     group = Group(names)
     a, b = group.devices
 
@@ -56,7 +56,7 @@ def test_activity_tells_what_crosses_and_who_works(names: list[str], tmp_path: P
     assert all(e["dur"] >= 0 for e in events)
 
 
-def test_one_run_tells_what_ops_there_are_and_not_their_time() -> None:
+def test_one_run_reports_ops_without_times() -> None:
     first, second = ph.Device("numpy"), ph.Device("numpy:no_f64")
     step = ph.jit(lambda x: (x @ x).to(second) + 1, warm_up=False)
     x = ph.ones((4, 4), device=first)
@@ -67,7 +67,7 @@ def test_one_run_tells_what_ops_there_are_and_not_their_time() -> None:
     assert "most ops" in str(seen)
 
 
-def test_a_step_on_one_device_has_none() -> None:
+def test_a_step_on_one_device_has_no_activity() -> None:
     step = ph.jit(lambda x: x + 1, warm_up=False)
     with step.activity() as seen:
         assert step(ph.ones((2,), device="numpy")).tolist() == [2.0, 2.0]

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("workers_under_a_limit")
 
 
 class Meets(FaultyKernels):
-    """Its softmax returns when that of another device runs at the same time."""
+    """Backend whose softmax blocks until the softmax of every other device runs."""
 
     def __init__(self, barrier: threading.Barrier) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def test_devices_work_at_the_same_time() -> None:
 
 
 class HoldsReads(AsyncReadBackend):
-    """Delivers what was read only when it works on something else."""
+    """Backend that delays reads until it runs another op."""
 
     held: list[Callable[[], None]]
 
@@ -75,8 +75,8 @@ class HoldsReads(AsyncReadBackend):
             self.held.pop()()
 
 
-def test_a_send_does_not_stop_its_worker() -> None:
-    """And the value that is read was there when it was sent, although its memory is used again at once."""
+def test_a_send_does_not_block_its_worker() -> None:
+    """The read is ordered before later work, although that reuses the memory immediately."""
     source, target = Device.opened("holds", HoldsReads()), numpy_like()
 
     def step(x: ph.Tensor) -> tuple[ph.Tensor, ph.Tensor]:
@@ -93,7 +93,7 @@ def test_a_send_does_not_stop_its_worker() -> None:
 
 
 class Hears(FaultyKernels):
-    """Its softmax tells that it has run."""
+    """Backend whose softmax sets an event after it has run."""
 
     def __init__(self, ran: threading.Event) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Hears(FaultyKernels):
 
 
 class Patient(LocalCommunicator):
-    """Carries out a collective when work that was enqueued later has run, or fails."""
+    """Communicator that runs a collective after work that was enqueued later, or fails."""
 
     def __init__(self, devices: Sequence[Device], ran: threading.Event) -> None:
         super().__init__(devices)
@@ -123,7 +123,7 @@ class Patient(LocalCommunicator):
         super().run(collective, sources, targets)
 
 
-def test_collectives_run_beside_other_work() -> None:
+def test_collectives_overlap_with_other_work() -> None:
     ran = threading.Event()
     devices = [numpy_like(Hears(ran)), numpy_like()]
     group = Group(devices)
@@ -146,7 +146,7 @@ def test_collectives_run_beside_other_work() -> None:
         assert [v.tolist() for v in captured(*xs)] == [[0.25] * 4, [3] * 4, [3] * 4]
 
 
-def test_workers_run_in_turn_while_they_are_looked_at() -> None:
+def test_observed_steps_run_on_one_thread() -> None:
     devices = [Device("numpy"), sim(), numpy_like()]
     group = Group(devices)
     step = ph.jit(lambda *xs: [x.sum().to(devices[0]) for x in group.all_reduce([x.log() for x in xs])], warm_up=False)
@@ -165,7 +165,7 @@ def test_workers_run_in_turn_while_they_are_looked_at() -> None:
     assert [v.item() for v in step(*xs)] == expected
 
 
-def test_a_placement_says_what_runs_where_and_what_crosses() -> None:
+def test_a_placement_has_devices_of_ops_and_traffic() -> None:
     a, b, c = Device("numpy"), *sim_peers()
     group = Group([a, b])
 

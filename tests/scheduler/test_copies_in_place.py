@@ -1,4 +1,4 @@
-"""Copies of parts of a value stay where the parts are, unless somebody could tell."""
+"""Copies of slices of a value alias the slices, unless that would change results."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _LENGTH = 256
 
 @pytest.fixture(scope="module")
 def device() -> Device:
-    """One with a kernel for many copies, and memory that can be divided."""
+    """Return a device with a kernel for many copies and with suballocation."""
     if not registry().probe("opencl"):
-        pytest.skip("there is no OpenCL device")
+        pytest.skip("no OpenCL device")
     return Device("opencl")
 
 
@@ -37,19 +37,19 @@ def scaled(xs: Sequence[ph.Tensor], factor: Any) -> None:
 
 
 def copies_in(step: Any) -> int:
-    """How many copies run."""
+    """Return the number of copies that run."""
     executable = executable_of(step)
     calls = zip(executable.graph.nodes, executable.calls, strict=True)
     return sum(n.op.name in ("copy", "copies") for n, call in calls if call is not None)
 
 
 def parts_of(v: ph.Tensor) -> list[ph.Tensor]:
-    """Copies of eight parts: a kernel makes them all."""
+    """Return copies of eight slices, which one kernel can compute."""
     return list(_copies([v[i : i + 32] for i in range(0, _LENGTH, 32)]))
 
 
 def check(step: Callable[..., Sequence[ph.Tensor]], device: Device) -> int:
-    """Compare a captured step with the same op by op, more than once. Returns how many copies run."""
+    """Compare a captured step with its eager run, several times. Returns the number of copies that run."""
     captured = ph.jit(step, warm_up=False)
     for n in range(4):
         x = ph.Tensor(np.arange(_LENGTH, dtype=np.float32) + n, device=device)
@@ -59,7 +59,7 @@ def check(step: Callable[..., Sequence[ph.Tensor]], device: Device) -> int:
     return copies_in(captured)
 
 
-def test_copies_of_what_nothing_else_reads_stay(device: Device) -> None:
+def test_copies_of_dead_values_are_aliased(device: Device) -> None:
     def step(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
         parts = parts_of(x.exp() * 0 + x)
         scaled(parts, half)
@@ -78,7 +78,7 @@ def test_results_may_be_parts_of_one_value(device: Device) -> None:
 
 
 def test_a_result_that_is_kept_keeps_its_value(device: Device) -> None:
-    """The program may hold a part of the last run while the next one runs."""
+    """The program may keep a slice of the last run while the next one runs."""
 
     @ph.jit(warm_up=False)
     def step(x: ph.Tensor) -> Sequence[ph.Tensor]:
@@ -90,7 +90,7 @@ def test_a_result_that_is_kept_keeps_its_value(device: Device) -> None:
 
 
 @pytest.mark.parametrize("read", ["whole", "part", "sum"])
-def test_copies_of_what_is_read_later_are_made(device: Device, read: str) -> None:
+def test_copies_of_values_that_are_read_later_run(device: Device, read: str) -> None:
     def step(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
         v = x + 1
         parts = parts_of(v)
@@ -101,7 +101,7 @@ def test_copies_of_what_is_read_later_are_made(device: Device, read: str) -> Non
     assert check(step, device)
 
 
-def test_copies_of_inputs_and_of_overlapping_or_transposed_parts_are_made(device: Device) -> None:
+def test_copies_of_inputs_and_of_overlapping_or_transposed_slices_run(device: Device) -> None:
     def of_input(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:
         parts = parts_of(x)
         scaled(parts, half)
@@ -127,7 +127,7 @@ def test_copies_of_inputs_and_of_overlapping_or_transposed_parts_are_made(device
     cuts=st.lists(st.integers(0, _LENGTH // 16), min_size=4, max_size=9), program=st.lists(st.integers(0, 99), max_size=8)
 )
 def test_random_programs_on_parts(cuts: list[int], program: list[int], device: Device) -> None:
-    """Parts are scaled in place, written to, added and returned, in any order. Cuts are where vectors begin."""
+    """Slices are scaled in place, written to, added and returned, in any order. Cuts are at vector boundaries."""
     ends = sorted({0, _LENGTH, *[16 * cut for cut in cuts]})
 
     def step(x: ph.Tensor, half: ph.Tensor) -> Sequence[ph.Tensor]:

@@ -1,4 +1,4 @@
-"""Captured steps on several devices do what the same steps do op by op, in one order that all workers follow."""
+"""Captured steps on several devices agree with eager runs, and all workers follow one order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_random_steps_on_devices_of_the_host(program: list[Instruction], count: 
 
 @pytest.fixture(scope="module")
 def mixed() -> list[Device]:
-    """Simulated devices of two machines, those of one copy from each other; one of the host; all drivers for processors."""
+    """Return two simulated peers, a NumPy device, another simulated device, and all OpenCL devices."""
     return [*sim_peers(), Device("numpy"), sim(), *(Device(c.name) for c in registry().probe("opencl"))]
 
 
@@ -49,7 +49,7 @@ def test_random_steps_on_mixed_devices(program: list[Instruction], seed: int, mi
 def test_a_long_step_on_all_devices(mixed: list[Device]) -> None:
     executable = check(LONG, mixed, 6)
     assert executable is not None
-    assert {n.op for n in executable.graph.nodes} >= set(_PARTS), "all ways to cross"
+    assert {n.op for n in executable.graph.nodes} >= set(_PARTS), "all lowerings of cross-device ops"
 
 
 _PARTS = (SEND, RECEIVE, START, COLLECTIVE, PEER_COPY, JOIN)
@@ -58,7 +58,7 @@ _PARTS = (SEND, RECEIVE, START, COLLECTIVE, PEER_COPY, JOIN)
 @settings(_FEW, max_examples=40)
 @given(program=programs, count=st.integers(2, 4))
 def test_workers_follow_one_order(program: list[Instruction], count: int) -> None:
-    """The proof that workers never wait for each other for ever and that plans of memory hold, checked on real plans."""
+    """Check on real plans the premises of two proofs: workers cannot deadlock, and memory plans are valid."""
     executable = check(program, [*map(Device, NUMPY), numpy_like()][:count], 1)
     assert executable is not None
     graph = executable.graph
@@ -87,7 +87,7 @@ def test_workers_follow_one_order(program: list[Instruction], count: int) -> Non
 
 
 def _assert_prompt(graph: Graph, send: Node, receive: int) -> None:
-    """A value is sent as soon as it is there and received when it is used: nothing of the same device runs in between."""
+    """Check that no node runs between producer and send on the source, nor between receive and first use on the target."""
 
     def idle(nodes: Sequence[Node], device: Device) -> bool:
         return all(n.device is not device or graph.is_view(n) or n.op in _PARTS for n in nodes)
@@ -102,7 +102,7 @@ def _assert_prompt(graph: Graph, send: Node, receive: int) -> None:
 
 
 def _assert_unshared(executable: Executable, start: Node, join: int) -> None:
-    """What a collective reads or writes on a device is not written, nor its results read, from the start to the join."""
+    """Check that between start and join no node writes the buffers of a collective or reads its receive buffer."""
     graph, calls = executable.graph, {id(c.node): c for c in executable.calls if c is not None}
     first, device = graph.nodes.index(start), start.device
     read = [_extent(executable, v) for v in start.reads]
@@ -117,7 +117,7 @@ def _assert_unshared(executable: Executable, start: Node, join: int) -> None:
 
 
 def _extent(executable: Executable, value: int) -> tuple[int, int, int]:
-    """The memory of a value: the identity of its block, the first byte and the byte after the last."""
+    """Return the memory of a value: identity of its block, first byte, and one past the last byte."""
     ref = executable._refs[value]
     if ref is None or not ref.size:
         return 0, 0, 0
@@ -130,7 +130,7 @@ def _overlap(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
     return a[0] == b[0] and a[1] < b[2] and b[1] < a[2]
 
 
-def test_empty_and_strided_values_cross() -> None:
+def test_empty_and_strided_values_are_transferred() -> None:
     a, b = Device("numpy"), numpy_like()
     step = ph.jit(lambda x, e: ((x.T + 0).to(b), x[:, ::2].to(b).sum(), e.to(b), (e + 1).to(b)), warm_up=False)
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -144,15 +144,15 @@ def test_empty_and_strided_values_cross() -> None:
 def test_large_tensors_move_in_chunks(mixed: list[Device]) -> None:
     x = np.arange(3 * 5 * 7, dtype=np.float64).reshape(3, 5, 7)
     for source, target in itertools.permutations(mixed, 2):
-        there = ph.Tensor(x, device=source)
-        moved, strided = there.to(target), there.permute((2, 0, 1)).to(target)
-        there.mul_(0)
+        original = ph.Tensor(x, device=source)
+        moved, strided = original.to(target), original.permute((2, 0, 1)).to(target)
+        original.mul_(0)
         np.testing.assert_array_equal(moved.numpy(), x)
         np.testing.assert_array_equal(strided.numpy(), x.transpose(2, 0, 1))
 
 
-def test_a_value_that_is_passed_on_at_once_is_there() -> None:
-    """Nothing runs between the arrival of a value and its departure, on streams of their own."""
+def test_a_forwarded_value_has_arrived() -> None:
+    """No node runs between the receive and the send of a forwarded value, which use separate streams."""
     a, b = sim_peers()
     group = Group([a, b])
 

@@ -1,4 +1,4 @@
-"""Collectives that devices carry out in line with their other work, each on its own."""
+"""Collectives on compute streams: each device enqueues its own part in order with its other work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyhal.parallel import DataParallel, Group
 from polyhal.steps.jit import Jitted
 
 from .random_steps import Instruction, check, programs
-from .rendezvous_devices import RendezvousCommunicator, meeting
+from .rendezvous_devices import RendezvousCommunicator, rendezvous_devices
 from .worker_devices import SECONDS, executable_of
 
 pytestmark = pytest.mark.usefixtures("workers_under_a_limit")
@@ -29,23 +29,23 @@ pytestmark = pytest.mark.usefixtures("workers_under_a_limit")
 
 @pytest.fixture(autouse=True)
 def _each_on_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These devices compute on the thread that calls them, so that none can begin for another one as well."""
+    """Disable the joint start of workers: these devices compute synchronously, so one thread cannot begin for all of them."""
     monkeypatch.setattr(device_workers, "_BEGINNING", 0)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(program=programs, count=st.integers(2, 4))
 def test_random_steps(program: list[Instruction], count: int) -> None:
-    executable = check(program, meeting(count))
+    executable = check(program, rendezvous_devices(count))
     assert executable is not None
     members = [n for n in executable.graph.nodes if n.op is ENQUEUE]
-    # All devices come to the collectives in one order, so that none waits for one that waits for it.
+    # All devices reach the collectives in one order, so that they cannot deadlock.
     assert [n.params[-1] for n in members] == [*range(count)] * (len(members) // count)
-    assert not {n.op for n in executable.graph.nodes} & {START, COLLECTIVE, JOIN}, "no collective is under way beside others"
+    assert not {n.op for n in executable.graph.nodes} & {START, COLLECTIVE, JOIN}, "collectives are not overlapped"
 
 
 def trained(devices: list[ph.Device], **options: Any) -> tuple[list[np.ndarray], Any]:
-    """Losses and weights after some captured steps, and the step."""
+    """Return losses and weights after some captured steps, and the step."""
     ph.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 30), nn.Tanh(), nn.Linear(30, 3)).to("numpy")
     many = DataParallel(model, devices, bucket_bytes=2000, **options)
@@ -67,40 +67,40 @@ def trained(devices: list[ph.Device], **options: Any) -> tuple[list[np.ndarray],
 
 
 @pytest.mark.parametrize("options", [{}, {"shares": (2, 1, 2)}, {"shard": "parameters"}], ids=["even", "uneven", "sharded"])
-def test_training_is_the_same_bit_by_bit(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with collectives beside other work, which add in the same order."""
-    found, (step, *_) = trained(meeting(3), **options)
+def test_training_is_bitwise_identical_with_overlapped_ones(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overlapped collectives add in the same order."""
+    found, (step, *_) = trained(rendezvous_devices(3), **options)
     monkeypatch.setattr(RendezvousCommunicator, "on_compute_stream", False)
-    expected, _ = trained(meeting(3), **options)
+    expected, _ = trained(rendezvous_devices(3), **options)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
     communicator = next(n for n in executable_of(step).graph.nodes if n.op is ENQUEUE).params[1]
     assert isinstance(communicator, RendezvousCommunicator)
-    assert {c.kind for c in communicator.met} == {Kind.ALL_GATHER, Kind.REDUCE_SCATTER}
+    assert {c.kind for c in communicator.completed} == {Kind.ALL_GATHER, Kind.REDUCE_SCATTER}
 
 
-def test_a_gradient_is_reduced_before_earlier_layers_have_theirs() -> None:
-    _, (step, *_) = trained(meeting(2))
+def test_gradients_are_reduced_before_earlier_layers_are_done() -> None:
+    _, (step, *_) = trained(rendezvous_devices(2))
     nodes = executable_of(step).graph.nodes
     sums = [k for k, n in enumerate(nodes) if n.op is ENQUEUE and n.params[0].kind is Kind.REDUCE_SCATTER]
     products = [k for k, n in enumerate(nodes) if n.op.family == "contraction"]
     assert sums[0] < products[-1]
 
 
-def test_one_thread_carries_out_all_in_turn() -> None:
-    """A profiled run does all on one thread, which must not wait for members that it has not come to."""
-    expected, _ = trained(meeting(2))
-    devices = meeting(2)
+def test_a_single_thread_runs_the_parts_of_all_participants() -> None:
+    """A profiled run uses one thread, which must not block on participants that it has not reached."""
+    expected, _ = trained(rendezvous_devices(2))
+    devices = rendezvous_devices(2)
     with Jitted.profile() as profile:
         found, (step, *_) = trained(devices)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
     communicator = next(n for n in executable_of(step).graph.nodes if n.op is ENQUEUE).params[1]
-    assert not communicator.met
+    assert not communicator.completed
     assert profile.runs == 5
 
 
-def test_threads_take_turns() -> None:
-    """Devices would come to the collectives of two steps in different orders else."""
-    devices = meeting(2)
+def test_concurrent_steps_do_not_interleave_their_collectives() -> None:
+    """Otherwise devices would reach the collectives of two steps in different orders and deadlock."""
+    devices = rendezvous_devices(2)
     group = Group(devices)
     step = ph.jit(lambda a, b: [x + 1 for _ in range(3) for x in group.all_reduce([a * 2, b * 2])], warm_up=False)
     with ThreadPoolExecutor(4) as threads:
@@ -113,15 +113,15 @@ def test_threads_take_turns() -> None:
 
 
 @pytest.mark.parametrize("check", ["nan", "reference"])
-def test_checks_look_at_results_that_are_there(check: str) -> None:
-    expected, _ = trained(meeting(2))
+def test_checks_read_complete_results(check: str) -> None:
+    expected, _ = trained(rendezvous_devices(2))
     with ph.check(check):
-        found, _ = trained(meeting(2))
+        found, _ = trained(rendezvous_devices(2))
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def test_activity_and_placement_count_a_collective_once() -> None:
-    group = Group(meeting(3))
+    group = Group(rendezvous_devices(3))
     step = ph.jit(lambda *xs: [x * 2 for x in group.all_reduce([x @ x for x in xs])], warm_up=False)
     xs = [ph.ones((32, 32), device=d) for d in group.devices]
     step(*xs)
@@ -136,15 +136,15 @@ def test_activity_and_placement_count_a_collective_once() -> None:
     assert executable_of(step).placement().collectives == {"all_reduce": (1, 6 * nbytes)}
 
 
-def test_devices_that_have_begun_are_not_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker of one device fails before a collective that the others have begun: it begins as well, and all can go on."""
+def test_a_failed_worker_still_enqueues_its_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that fails before a collective that the others have enqueued still enqueues its part."""
     begun: list[int] = []
     others_have_begun = threading.Event()
-    devices = meeting(3)
+    devices = rendezvous_devices(3)
     group = Group(devices)
 
     def run_member(self: Any, i: int, *args: Any) -> None:
-        """As of devices that work on their own: the thread goes on."""
+        """Return at once, as for asynchronous devices."""
         begun.append(i)
         if len(begun) == 2:
             others_have_begun.set()
@@ -167,7 +167,7 @@ def test_devices_that_have_begun_are_not_left_alone(monkeypatch: pytest.MonkeyPa
         with pytest.raises(RuntimeError, match="no luck"):
             step(*xs)
     assert sorted(begun[:2]) == [0, 2]
-    assert begun[2:] == [1], "it begins once the run has failed"
+    assert begun[2:] == [1], "it is enqueued after the run has failed"
     worker.actions[0] = first
     for _ in range(2):
         assert all(np.array_equal(a.numpy(), b) for a, b in zip(step(*xs), expected, strict=True))

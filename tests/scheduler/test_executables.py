@@ -1,4 +1,4 @@
-"""Captured graphs with views, writes in place and shared memory compute what NumPy does, whatever the buffer assignment."""
+"""Captured graphs with views, in-place writes and shared memory agree with NumPy, whatever the buffer assignment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS = st.lists(
 
 
 def _apply(kind: str, a: Any, b: Any, concatenate: Callable[..., Any], copy: Callable[..., Any]) -> Any:
-    """One step on 4 x 4 matrices of either library; None where it changes `a` in place."""
+    """Run one step on 4 x 4 matrices of either library; returns None if it changes `a` in place."""
     if kind == "add":
         return a + b
     if kind == "scale":
@@ -68,7 +68,7 @@ def _tensor_copy(target: ph.Tensor, value: ph.Tensor | None) -> None:
 
 
 def _run(steps: list[tuple[str, int, int]], state: list[Any], concatenate: Any, copy: Any) -> list[Any]:
-    """All steps on a growing list of values. Changes in place go to the state, or to clones of what was made."""
+    """Run all steps on a growing list of values. In-place changes apply to the state only."""
     values = list(state)
     for kind, i, j in steps:
         if kind == "drop" and len(values) > len(state) + 1:
@@ -83,14 +83,14 @@ def _run(steps: list[tuple[str, int, int]], state: list[Any], concatenate: Any, 
     return values[len(state) :]
 
 
-def _check_places(plan: StepPlan) -> None:
-    """No two allocations of an arena that live at one time overlap."""
+def _check_locations(plan: StepPlan) -> None:
+    """Check that no two allocations of an arena overlap while both are live."""
     for arena in plan.arenas.values():
         spots = list(zip(arena.intervals, arena.layout.locations, strict=True))
         for i, (need, (block, at)) in enumerate(spots):
             for other, (other_block, other_at) in spots[:i]:
-                together = need.first <= other.last and other.first <= need.last
-                if together and block == other_block:
+                overlaps = need.first <= other.last and other.first <= need.last
+                if overlaps and block == other_block:
                     assert at + need.nbytes <= other_at or other_at + other.nbytes <= at
 
 
@@ -117,10 +117,10 @@ def test_random_steps_agree_with_numpy(name: str, steps: list[tuple[str, int, in
         for x, y in zip(tensors, expected_state, strict=True):
             np.testing.assert_allclose(x.numpy(), y, rtol=1e-12, atol=1e-12)
     for recorded in jitted.steps:
-        _check_places(recorded.executable.plan)
+        _check_locations(recorded.executable.plan)
 
 
-def test_results_that_are_held_keep_their_values() -> None:
+def test_results_that_the_program_keeps_are_not_overwritten() -> None:
     device = ph.Device("numpy")
 
     @ph.jit
@@ -132,7 +132,7 @@ def test_results_that_are_held_keep_their_values() -> None:
 
 
 @pytest.mark.parametrize("start", [0, 1])
-def test_a_result_is_made_in_place_only_where_it_is_as_aligned_as_kernels_believe(start: int) -> None:
+def test_a_result_is_computed_in_place_only_with_the_alignment_that_kernels_assume(start: int) -> None:
     x = ph.arange(0, 33, dtype=ph.float32, device="numpy")
     part = x[start : start + 32]
     with ph.capture() as block:
@@ -148,7 +148,7 @@ def test_a_result_is_made_in_place_only_where_it_is_as_aligned_as_kernels_believ
             assert plan.buffers.allocations[found[0]].spec.aligned >= spec.aligned
 
 
-def test_gradients_stay_where_they_are_from_run_to_run() -> None:
+def test_gradients_keep_their_memory_from_run_to_run() -> None:
     device = ph.Device("numpy")
     weight = ph.ones((64, 64), device=device).requires_grad_()
 
@@ -167,7 +167,7 @@ def test_gradients_stay_where_they_are_from_run_to_run() -> None:
 
 
 def test_blocks_keep_to_the_largest_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that gives little at a time gets several blocks, and the same results."""
+    """A device with a small maximum allocation has several blocks, and the same results."""
     from dataclasses import replace
 
     device = ph.Device("numpy")
@@ -188,7 +188,7 @@ def test_blocks_keep_to_the_largest_allocation(monkeypatch: pytest.MonkeyPatch) 
     assert max(arena.layout.blocks) <= 8192
 
 
-def test_blocks_are_not_shared_where_a_launch_cannot_bind_one_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_not_shared_without_suballocation(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
     device = ph.Device("numpy")
@@ -208,11 +208,11 @@ def test_blocks_are_not_shared_where_a_launch_cannot_bind_one_twice(monkeypatch:
     (arena,) = plan.arenas.values()
     assert all(offset == 0 for _, offset in arena.layout.locations)
     assert 1 < len(arena.layout.blocks) < sum(isinstance(s, Spec) for s in plan.graph.specs)
-    _check_places(plan)
+    _check_locations(plan)
 
 
-def test_an_arena_lies_in_pieces_where_memory_is_not_in_one() -> None:
-    """Every other block of a full device is free: 1.75 MiB, of which 256 KiB in a row. Three values are live at a time."""
+def test_an_arena_is_split_if_memory_is_fragmented() -> None:
+    """Every other block of a full device is free: 1.75 MiB in pieces of 256 KiB. Three values are live at a time."""
     device = ph.Device("sim:teaching,memory=4MiB")
     device.empty_cache()
     x = ph.ones((128, 256), device=device)

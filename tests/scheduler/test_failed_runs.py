@@ -1,4 +1,4 @@
-"""A captured step or an optimizer step that fails for want of memory can be repeated: nothing was half done."""
+"""A captured step or an optimizer step that fails can be repeated: it leaves no partial state."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def backend_of(device: Device) -> Any:
     return device.backend
 
 
-def test_a_replay_that_found_no_memory_leaves_no_result_behind(sim: Device) -> None:
-    """The results that it had got moved, and the recorded launches must learn of it at the next run."""
+def test_a_replay_that_runs_out_of_memory_can_be_repeated(sim: Device) -> None:
+    """Results that were reallocated before the failure must be rebound in recorded launches in the next run."""
     step = ph.jit(lambda x: (x + 1, x * 2), warm_up=False)
     x = ph.tensor(np.arange(6, dtype=np.float32), device=sim)
     held = [step(x) for _ in range(4)]
     faults = backend_of(sim).faults
     sim.empty_cache()
     number = backend_of(sim).allocations
-    for at in (number + 2, number + 3):  # the second result, also when the pool tries again
+    for at in (number + 2, number + 3):  # the second result, including the pool's second attempt
         faults.inject("allocation_failure", at=at)
     with pytest.raises(OutOfMemoryError):
         step(x)
@@ -79,8 +79,8 @@ def test_a_step_whose_kernel_did_not_build_is_not_counted(
     lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
     lambda p: optim.Muon(p, lr=0.1),
 ])  # fmt: skip
-def test_a_captured_step_that_failed_in_its_midst_is_not_counted(make: Any) -> None:
-    """A launch before the update fails once; the repeated step ends with the bits of a run without the fault."""
+def test_a_captured_step_that_failed_midway_is_not_counted(make: Any) -> None:
+    """A launch before the update fails once; the repeated step is bitwise identical to a run without the fault."""
     ended = []
     for fails in (False, True):
         device = Device("numpy")

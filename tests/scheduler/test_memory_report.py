@@ -1,4 +1,4 @@
-"""What a step is said to need is what the pool then measures."""
+"""Memory reports agree with measurements of the pool."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_predicted_peak_is_measured(name: str, kind: str) -> None:
         assert abs(first.peak - measured) <= 0.03 * measured
 
 
-def test_the_report_names_what_it_lists() -> None:
+def test_the_report_names_its_tensors() -> None:
     device = ph.Device("numpy")
     model, step, arguments = training("gpt", device)
     report = ph.jit(step).memory_report(*arguments)
@@ -51,7 +51,7 @@ def test_the_report_names_what_it_lists() -> None:
     assert memory.own == memory.arena.nbytes + memory.results.nbytes
 
 
-def test_a_block_tells_what_it_needs() -> None:
+def test_a_captured_block_reports_its_memory() -> None:
     device = ph.Device("numpy")
     x = ph.ones((100,), device=device)
     with ph.capture() as step:
@@ -61,7 +61,7 @@ def test_a_block_tells_what_it_needs() -> None:
     assert y.numpy()[0] == pytest.approx(3.71828, rel=1e-5)
 
 
-def test_gradients_share_memory_with_what_is_needed_before_them() -> None:
+def test_gradients_share_memory_with_earlier_values() -> None:
     device = ph.Device("numpy")
     weights = [ph.ones((64, 64), device=device).requires_grad_() for _ in range(4)]
 
@@ -78,11 +78,11 @@ def test_gradients_share_memory_with_what_is_needed_before_them() -> None:
     x = ph.ones((64, 64), device=device)
     (memory,) = ph.jit(step).memory_report(x).devices
     assert memory.shared == memory.gradients.nbytes == 4 * 64 * 64 * 4
-    # Eight values are saved for the backward pass, and are gone when the last gradient is made.
+    # Eight values are saved for the backward pass, and are dead when the last gradient is computed.
     assert memory.arena.nbytes < 8 * 64 * 64 * 4 + memory.shared // 2
 
 
-def test_old_gradients_stay_what_they_are_while_someone_holds_them() -> None:
+def test_old_gradients_keep_their_values_while_the_program_holds_them() -> None:
     device = ph.Device("numpy")
     w = ph.Tensor(np.arange(12.0).reshape(3, 4), device=device).requires_grad_()
 

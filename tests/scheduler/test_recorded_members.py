@@ -38,7 +38,7 @@ class Recording(RecordsCalls, CoreNumpyBackend):
 
 
 class RunsAtOnce(Recording):
-    """A backend that records nothing: its members run while the framework records them."""
+    """Backend with a fault: it runs its members immediately instead of recording them."""
 
     def record(self, calls: Sequence[Callable[[], None]]) -> RecordedCalls:
         commands = super().record([])
@@ -47,11 +47,15 @@ class RunsAtOnce(Recording):
 
 
 class KeepsTheFirstNumber(Recording):
+    """Backend with a fault: replays keep the recorded values of runtime scalars."""
+
     def _member(self, name: str, function: Callable[..., None], *args: Any) -> None:
         super()._member(name, function, *[x.value if isinstance(x, RuntimeScalar) else x for x in args])
 
 
 class KeepsTheFirstMemory(Recording):
+    """Backend with a fault: replays keep the recorded bindings of memory."""
+
     def _member(self, name: str, function: Callable[..., None], *args: Any) -> None:
         super()._member(name, function, *[present(x) if isinstance(x, Ref) else x for x in args])
 

@@ -1,4 +1,4 @@
-"""Rematerialization: less memory, the same bits."""
+"""Rematerialization lowers memory and keeps results bitwise identical."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .models import training
 
 
 def _trained(kind: str, name: str, budget: int | None) -> tuple[list[bytes], Any]:
-    """Losses and parameters after a few steps, with the jitted step."""
+    """Return losses and parameters after a few steps, with the jitted step."""
     device = ph.Device(name)
     model, step, arguments = training(kind, device)
     jitted = ph.jit(step, budget=budget)
@@ -24,7 +24,7 @@ def _trained(kind: str, name: str, budget: int | None) -> tuple[list[bytes], Any
 
 
 @pytest.mark.parametrize("part", [0.8, 0.4])
-def test_a_budget_is_kept_and_changes_no_bit(part: float) -> None:
+def test_a_plan_within_a_budget_is_bitwise_identical(part: float) -> None:
     plain, step = _trained("gpt", "numpy", None)
     (memory,) = step.memory_report().devices
     budget = memory.step - int((1 - part) * memory.arena.nbytes)
@@ -34,20 +34,20 @@ def test_a_budget_is_kept_and_changes_no_bit(part: float) -> None:
     assert len(again.executable.graph.nodes) > len(step.executable.graph.nodes)
 
 
-def test_no_more_is_computed_again_than_the_budget_asks_for() -> None:
+def test_values_are_recomputed_only_if_the_budget_requires_it() -> None:
     _, step = _trained("mlp", "numpy", None)
     budget = step.memory_report().devices[0].step
     _, same = _trained("mlp", "numpy", budget)
     assert len(same.executable.graph.nodes) == len(step.executable.graph.nodes)
 
 
-def test_a_budget_that_nothing_can_keep_is_an_error() -> None:
+def test_an_unreachable_budget_is_an_error() -> None:
     with pytest.raises(ph.errors.OutOfMemoryError, match="a step needs at least"):
         _trained("mlp", "numpy", 1000)
 
 
 def test_memory_grows_with_the_root_of_the_depth() -> None:
-    """Of a chain of n activations about the square root of n have to be kept."""
+    """About sqrt(n) of a chain of n activations must be kept."""
     device = ph.Device("numpy")
 
     def chain(depth: int) -> tuple[int, int]:
@@ -121,7 +121,7 @@ def test_fit_leaves_nothing_behind() -> None:
     assert found.report.devices[0].state.nbytes == 2 * found.report.devices[0].parameters.nbytes
 
 
-def test_fit_says_when_nothing_fits() -> None:
+def test_fit_raises_if_a_batch_of_one_does_not_fit() -> None:
     device = ph.Device("numpy")
     _, step, _ = training("mlp", device)
     with pytest.raises(ph.errors.OutOfMemoryError, match="a batch of one needs"):
@@ -129,7 +129,7 @@ def test_fit_says_when_nothing_fits() -> None:
 
 
 def test_the_order_of_nodes_saves_memory() -> None:
-    """Gradients that are used up by the optimizer need not all live at one time."""
+    """Gradients that the optimizer consumes need not all be live at once."""
     device = ph.Device("numpy")
     weights = [ph.ones((64, 64), device=device).requires_grad_() for _ in range(8)]
 

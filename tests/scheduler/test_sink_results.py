@@ -1,4 +1,4 @@
-"""Small results that wait for another device are made after a device's own work."""
+"""Small results that depend on another device are scheduled after a device's own work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAIRS: dict[str, Callable[[], list[Device]]] = {
 
 
 def after_waits(executable: Executable, device: Device) -> list[set[str]]:
-    """For each transfer that a device receives the ops that it runs afterwards, without joins."""
+    """Return for each transfer that a device receives the ops that it runs afterwards, without joins."""
     graph = executable.graph
     own = [n for n in graph.nodes if n.device is device and not graph.is_view(n) and n.op is not PEER_COPY]
 
@@ -42,8 +42,8 @@ def after_waits(executable: Executable, device: Device) -> list[set[str]]:
 
 
 @pytest.mark.parametrize("devices", [pytest.param(make, id=name) for name, make in PAIRS.items()])
-def test_the_loss_of_a_data_parallel_step_is_joined_last(devices: Callable[[], Sequence[Device]]) -> None:
-    """The second device waits for no transfer at all: it makes the gradient of its part of the mean itself."""
+def test_the_loss_of_a_data_parallel_step_is_combined_last(devices: Callable[[], Sequence[Device]]) -> None:
+    """The second device does not wait for any transfer: it computes the gradient of its part of the mean itself."""
     ph.manual_seed(0)
     pair = list(devices())
     plain = nn.Sequential(nn.Linear(6, 8, device="numpy"), nn.Tanh(), nn.Linear(8, 3, device="numpy"))
@@ -64,17 +64,17 @@ def test_the_loss_of_a_data_parallel_step_is_joined_last(devices: Callable[[], S
     (after,) = after_waits(executable, pair[0])
     assert after <= {"add", "multiply", "fused_elementwise"}, "more than the weighted sum"
     assert after_waits(executable, pair[1]) == []
-    alone = [ph.tensor(w, device="numpy", requires_grad=True) for w in weights]
-    hidden = F.linear(ph.tensor(x, device="numpy"), alone[0], alone[1]).tanh()
-    expected = F.mse_loss(F.linear(hidden, alone[2], alone[3]), ph.tensor(y, device="numpy"))
+    single = [ph.tensor(w, device="numpy", requires_grad=True) for w in weights]
+    hidden = F.linear(ph.tensor(x, device="numpy"), single[0], single[1]).tanh()
+    expected = F.mse_loss(F.linear(hidden, single[2], single[3]), ph.tensor(y, device="numpy"))
     (expected * 3).backward()
     np.testing.assert_allclose(loss.item(), expected.item(), rtol=1e-6)
-    for p, q in zip(plain.parameters(), alone, strict=True):
+    for p, q in zip(plain.parameters(), single, strict=True):
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_what_updates_read_is_not_put_off() -> None:
-    """A small value from the other device that decides an update comes before it; what nothing needs comes after."""
+def test_operands_of_updates_are_not_sunk() -> None:
+    """A small received value that an update reads is scheduled before the update; a result without consumers after it."""
     a, b = Device("numpy"), numpy_like()
     state = ph.zeros((4,), device=a)
 

@@ -1,4 +1,4 @@
-"""Lanes have the context and the streams of their caller, end with the program, and stop together when one fails."""
+"""Workers inherit the context and streams of their caller, end with the program, and all stop when one fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _seen: list[tuple[str, str]] = []
 
 
 class Looks(FaultyKernels):
-    """Its softmax notes the caller's context."""
+    """Backend whose softmax records the context of its thread."""
 
     def spoil(self, launch: Launch, inputs: tuple[Any, ...]) -> Launch:
         def run(*args: Any) -> None:
@@ -115,7 +115,7 @@ if sys.argv[2] == "late":
 
 @pytest.mark.parametrize("device", ["numpy:no_f64", "sim"])
 @pytest.mark.parametrize("how", ["end", "fork", "late"])
-def test_threads_end_with_the_program_and_not_with_its_children(device: str, how: str) -> None:
+def test_threads_end_with_the_program_but_survive_its_children(device: str, how: str) -> None:
     if how == "fork" and (device == "sim" or not hasattr(os, "fork")):
         pytest.skip("a device that does not survive a fork")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _PROGRAM, device, how]
@@ -144,7 +144,7 @@ def test_an_error_in_a_worker_stops_the_others(
     assert check(LONG[:20], [a, b])
 
 
-def test_a_step_is_right_again_after_a_transfer_that_failed() -> None:
+def test_a_step_is_correct_after_a_failed_transfer() -> None:
     devices = [sim(), sim()]
     backends: list[Any] = [d.backend for d in devices]
     step = ph.jit(lambda x, y: (x + 1).to(devices[1]) * y + (x * 2).to(devices[1]), warm_up=False)
@@ -159,7 +159,7 @@ def test_a_step_is_right_again_after_a_transfer_that_failed() -> None:
 
 
 class Interrupts(FaultyKernels):
-    """Its softmax is where the user presses Ctrl-C."""
+    """Backend whose softmax raises KeyboardInterrupt, as for Ctrl-C, while `pressed` is set."""
 
     pressed = False
 

@@ -1,4 +1,4 @@
-"""Devices for tests of workers."""
+"""Devices for tests of device workers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from polyhal.hal.scheduler.executable import Executable
 
 NUMPY = ("numpy", "numpy:no_f64", "numpy:contiguous_only")
 SECONDS = 60
-"""After which a test that hangs ends the run, with the stacks of all threads."""
+"""Timeout after which a deadlocked test ends the run and prints the stacks of all threads."""
 
 
 def numpy_like(backend: NumpyBackend | None = None) -> Device:
-    """A device of its own that computes in NumPy."""
+    """Return a separate device that computes in NumPy."""
     return Device.opened("other", backend or NumpyBackend(replace(numpy_backend("").info, id="other")))
 
 
@@ -27,9 +27,9 @@ def sim() -> Device:
 
 
 def sim_peers() -> list[Device]:
-    """Two devices of a simulated machine, which copy from each other.
+    """Return two peer devices of a simulated machine.
 
-    No other test has a machine with that much memory, of which one device could be left in use.
+    Its memory size is unique to this function, so that no other test shares the machine and leaves one of its devices in use.
     """
     return [Device.opened(f"sim:{i}", sim_backend(f"teaching*2:{i},memory=65MiB")) for i in range(2)]
 
