@@ -35,7 +35,7 @@ def all_agree(processes: ProcessGroup, yes: bool) -> bool:
 
 
 def on_one_machine(processes: ProcessGroup) -> bool:
-    """Return whether all processes run on one machine under Linux. All make this call. Raises ProcessGroupError."""
+    """Return whether all processes run under one Linux kernel. All make this call. Raises ProcessGroupError."""
     try:
         boot = _BOOT.read_bytes().strip()[:36].ljust(36)
     except OSError:
