@@ -94,7 +94,7 @@ class CapturedStep:
         return self.executable.memory_report()
 
     def placement(self) -> Placement:
-        """Report the device of each op, what crosses between devices, and what the lanes of devices did so far."""
+        """Report the device of each op, the traffic between devices, and the times of the workers so far."""
         return self.executable.placement()
 
     @staticmethod

@@ -61,7 +61,7 @@ class _Loader(NamedTuple):
 
 
 def _launch(device: Device, call: CoreCall, inputs: Sequence[InputSpec | None], output: Spec) -> SimpleLaunch | None:
-    """Return a launch of `call`, with a workspace for copies; None if no dtype of the device represents an operand."""
+    """Return a launch of `call`, with a workspace for copies; None if no dtype of the device fits an operand or the result."""
     loaders: list[_Loader] = []
     for position, (spec, operand) in enumerate(zip(inputs, call.inputs, strict=True)):
         if operand is not None:

@@ -53,7 +53,10 @@ def live_out_roots(graph: Graph) -> set[int]:
 
 
 def _sunk(graph: Graph) -> Graph:
-    """Return the graph with each node that frees no memory sunk to its first user."""
+    """Return the graph with nodes that free no memory sunk to their first users.
+
+    Nodes that overwrite values, or read inputs that the graph updates, keep their positions.
+    """
     last = {graph.root(v): k for k, node in enumerate(graph.nodes) for v in node.reads}
     live_out = live_out_roots(graph)
     position = [float(k) for k in range(len(graph.nodes))]

@@ -169,7 +169,7 @@ def test_collectives_of_several_processes(pocl: discovery.OpenCLDevice, small: F
     assert on_threads(2, rank) == ["WindowCommunicator 2"] * 2, "groups of the same devices share their windows"
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e30], ids=["in line", "beside"])
+@pytest.mark.parametrize("rate", [0.0, 1e30], ids=["on compute stream", "overlapped"])
 def test_captured_sums_of_several_processes(
     pocl: discovery.OpenCLDevice, small: FakeCuda, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +255,7 @@ def test_a_participant_that_only_sends_does_not_wait(
     assert not late[0]
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e30], ids=["in line", "beside"])
+@pytest.mark.parametrize("rate", [0.0, 1e30], ids=["on compute stream", "overlapped"])
 def test_a_captured_step_trains_as_on_one_device(
     pocl: discovery.OpenCLDevice, small: FakeCuda, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from .worker_devices import SECONDS
 
 @pytest.fixture
 def workers_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Set small chunks, and a timeout after which all stacks are printed."""
+    """Set small chunks, and a timeout that prints all stacks and exits."""
     monkeypatch.setattr(relay, "CHUNK", 40)  # most values are sent in several chunks
     monkeypatch.setattr(staged_chunk, "SMALL", 24)  # chunks above and below the threshold occur
     faulthandler.dump_traceback_later(SECONDS, exit=True)
