@@ -1,4 +1,4 @@
-"""The sim backend: a simulated GPU that computes as NumPy does, with a driver, a time model and faults on demand."""
+"""The sim backend: a simulated GPU that computes as NumPy does, with a driver, a time model and fault injection."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The memory of a device: an address space, and an allocator that hands out ranges of it.
+"""The memory of a device: an address space, and an allocator for ranges of it.
 
 First fit: an allocation takes the first free range that is large enough. A range that is released merges with its free
-neighbours ("coalescing"). What is left between long-lived allocations is fragmentation: enough bytes in all, none of them in
-a row. The bytes of an allocation lie in a NumPy array, whose pages the operating system commits when they are first touched.
+neighbours ("coalescing"). Free ranges between long-lived allocations are fragmentation: enough free bytes in total, but
+not contiguous. A NumPy array holds the bytes of an allocation; its pages the operating system commits when they are
+first touched.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class DeviceAllocation:
     reserved: int
     """Bytes taken from the address space: `nbytes`, aligned."""
     number: int
-    """Counts allocations from 1."""
+    """Sequence number of the allocation, from 1."""
     storage: np.ndarray | None
     """The bytes; None on a device that computes nothing."""
 
@@ -48,7 +49,7 @@ class AddressSpace:
     """Device memory. Methods may be called from any thread."""
 
     def __init__(self, size: int, max_allocation: int, *, backed: bool = True) -> None:
-        """`backed` says whether there are bytes behind the addresses."""
+        """Start with one free range. `backed`: whether allocations have storage (devices with `compute=off` have none)."""
         self.size = size // ALIGNMENT * ALIGNMENT
         self.max_allocation = max_allocation
         self.count = 0
@@ -57,11 +58,11 @@ class AddressSpace:
         self._host = HostMemoryGuard(HostMemory())
         self._live: dict[int, DeviceAllocation] = {}
         self._starts: list[int] = []
-        """The addresses of live allocations, sorted."""
+        """Sorted addresses of live allocations."""
         self._free: list[tuple[int, int]] = [(BASE, self.size)]
-        """(address, size) of free ranges, sorted; no two of them touch."""
+        """Sorted (address, size) of free ranges. Adjacent ranges are merged."""
         self._released: dict[int, DeviceAllocation] = {}
-        """The last allocation that was released at an address, for messages."""
+        """Last released allocation by address, for error messages."""
         self._lock = threading.Lock()
 
     # --- allocating -------------------------------------------------------------------------------------------------
@@ -94,16 +95,16 @@ class AddressSpace:
         try:
             return np.empty(nbytes, np.uint8)
         except MemoryError as error:
-            raise OutOfMemoryError(f"the host has no {nbytes} bytes for the simulated memory") from error
+            raise OutOfMemoryError(f"the host cannot allocate {nbytes} bytes for the simulated memory") from error
 
     def _shortage(self, nbytes: int) -> str:
         if nbytes > self.max_allocation:
-            return f"{nbytes} bytes asked for, and the largest possible allocation has {self.max_allocation}"
+            return f"{nbytes} bytes requested; the largest possible allocation is {self.max_allocation} bytes"
         left, largest = sum(size for _, size in self._free), max((size for _, size in self._free), default=0)
-        return f"{nbytes} bytes asked for, {left} left, of which {largest} in a row"
+        return f"{nbytes} bytes requested; {left} are free, at most {largest} contiguous"
 
     def release(self, address: int) -> DeviceAllocation:
-        """Give an allocation back, and merge it with free neighbours. Raises BackendError for an address that is none."""
+        """Free an allocation, and merge it with free neighbours. Raises BackendError if none starts at `address`."""
         with self._lock:
             allocation = self._live.pop(address, None)
             if allocation is None:
@@ -119,7 +120,7 @@ class AddressSpace:
         return f"the memory at {address:#x} was released before" if known else f"no allocation starts at {address:#x}"
 
     def _insert_free(self, address: int, size: int) -> None:
-        """Add a free range, merged with those before and behind it."""
+        """Add a free range, merged with adjacent free ranges."""
         place = bisect_right(self._free, (address, 0))
         before = self._free[place - 1] if place else None
         after = self._free[place] if place < len(self._free) else None
@@ -147,29 +148,29 @@ class AddressSpace:
     def _explain(self, address: int, nbytes: int, allocation: DeviceAllocation | None) -> str:
         if allocation is not None and address < allocation.address + allocation.reserved:
             end = allocation.address + allocation.nbytes
-            return f"{nbytes} bytes from there on pass the end {end:#x} of allocation {allocation.number}"
+            return f"{nbytes} bytes from this address exceed the end {end:#x} of allocation {allocation.number}"
         for old in self._released.values():
             if old.address <= address < old.address + old.nbytes:
                 return f"allocation {old.number} of {old.nbytes} bytes was released before"
-        return "nothing was ever allocated there" if BASE <= address < BASE + self.size else "not in device memory"
+        return "the address was never allocated" if BASE <= address < BASE + self.size else "not in device memory"
 
-    # --- looking ----------------------------------------------------------------------------------------------------
+    # --- inspecting -------------------------------------------------------------------------------------------------
 
     @property
     def available(self) -> int:
-        """Free bytes in all."""
+        """Total free bytes."""
         with self._lock:
             return sum(size for _, size in self._free)
 
     @property
     def largest_free(self) -> int:
-        """Bytes of the largest free range: what one allocation can get."""
+        """Bytes of the largest free range, the maximum of one allocation."""
         with self._lock:
             return max((size for _, size in self._free), default=0)
 
     @property
     def fragmentation(self) -> float:
-        """The share of the free bytes that lie outside of the largest free range."""
+        """Fraction of the free bytes outside of the largest free range."""
         available = self.available
         return 1 - self.largest_free / available if available else 0.0
 
@@ -193,4 +194,4 @@ class AddressSpace:
             for i in range(int(start / cell), min(width, int((end - 1) / cell) + 1)):
                 used[i] += min(end, (i + 1) * cell) - max(start, i * cell)
         row = "".join("." if not u else "#" if u > 0.99 * cell else "+" for u in used)
-        return f"[{row}] {self.available} of {self.size} bytes free, {self.largest_free} in a row"
+        return f"[{row}] {self.available} of {self.size} bytes free, {self.largest_free} contiguous"

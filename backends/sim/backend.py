@@ -1,4 +1,4 @@
-"""The contract on a simulated GPU: every op as one kernel that computes what its NumPy reference does."""
+"""The contract on a simulated GPU: every op is one kernel that runs the op's NumPy reference."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from polyhal.hal.protocol import ComputeBackend, Declined, Handle, InputSpec, La
 
 
 def probe() -> Sequence[DeviceInfo]:
-    """Return the default device. All others are opened by their selector."""
+    """Return the default device. Other devices are opened by their selectors."""
     return [device_info(load_profile(SimSelector().profile), SimSelector())]
 
 
 def create(selector: str) -> SimBackend:
-    """Open a device: see `polyhal.backends.sim.selector`. Raises ValueError that says what is wrong with the selector."""
+    """Open a device: see `polyhal.backends.sim.selector`. Raises ValueError for an invalid selector."""
     parsed = parse_selector(selector)
     return SimBackend(find_machine(parsed), parsed)
 
@@ -44,40 +44,40 @@ def create(selector: str) -> SimBackend:
 class SimBackend(SimCore):
     """An opened simulated device."""
 
-    # --- what a simulator can tell ----------------------------------------------------------------------------------
+    # --- inspecting the simulation --- -------------------------------------------------------------------------------
 
     @property
     def faults(self) -> FaultPlan:
-        """The planned faults, and those that happened."""
+        """Planned faults, and faults that have happened."""
         return self.gpu.faults
 
     @property
     def commands(self) -> int:
-        """Commands so far; the next one has this number plus 1."""
+        """Number of commands so far."""
         return self.driver.commands
 
     @property
     def allocations(self) -> int:
-        """Allocations so far, failed ones included."""
+        """Number of allocations so far, including failed ones."""
         return self.gpu.memory.count
 
     @property
     def builds(self) -> int:
-        """Kernels built so far, failed builds included."""
+        """Number of kernels built so far, including failed builds."""
         return self.gpu.kernels.builds
 
     @property
     def virtual_time(self) -> int:
-        """The time of the calling thread of the host, in nanoseconds since the machine was switched on."""
+        """Virtual time of the calling host thread, in nanoseconds since the machine was switched on."""
         return self.machine.clock.now
 
     def is_lost(self) -> bool:
-        """Whether a call has found the device gone."""
+        """Whether a call has found the device lost."""
         return self.driver.is_lost
 
     @contextmanager
     def record_events(self, log: EventLog | None = None) -> Iterator[EventLog]:
-        """Log every step of driver and device inside the block, in `log` if several devices have one together."""
+        """Log every step of driver and device inside the block, in `log` if several devices share one."""
         log = EventLog() if log is None else log
         self.driver.drain()
         before = self.gpu.log
@@ -104,17 +104,17 @@ class SimBackend(SimCore):
             self.gpu.verification = before
 
     def describe(self) -> dict[str, Any]:
-        """Return what the device is, as plain data in bytes, bytes per second and operations per second."""
+        """Describe the device as plain data in bytes, bytes per second and operations per second."""
         return {**self.gpu.profile.to_json(), "memory": self.gpu.memory.size, "memory_base": BASE}
 
     @staticmethod
     def profiles() -> list[dict[str, Any]]:
-        """Return the profiles that there are, as plain data."""
+        """Return all built-in profiles as plain data."""
         return [load_profile(name).to_json() for name in profile_names()]
 
     @staticmethod
     def fitted_profile(measured: Measurements) -> str:
-        """Return the text of a profile that fits measurements. Raises ValueError if they tell too little about the device."""
+        """Return the text of a profile that fits measurements. Raises ValueError if too few of them are usable."""
         return profile_text(measured)
 
     # --- kernels ----------------------------------------------------------------------------------------------------
@@ -122,13 +122,13 @@ class SimBackend(SimCore):
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """Run any op as one kernel, except where fills, copies or the host do it on other GPUs, too."""
+        """Run any op as one kernel, except ops that other GPUs also run by fills, copies or the host."""
         definition = OPS[op]
         if definition.family in ("movement", "creation"):
-            return Declined("fills and copies do it")
+            return Declined("runs as fills and copies")
         host = definition.strategy(OnHost)
         if host is not None:
-            return Declined(f"the host does it: {host.reason}")
+            return Declined(f"runs on the host: {host.reason}")
         return SimLaunch(self.launcher, self.build(op_kernel(op, inputs, outputs, params)), op)
 
     def compile_kernel(
@@ -146,7 +146,7 @@ class SimBackend(SimCore):
         return SimLaunch(self.launcher, self.build(user_kernel(kernel, inputs, outputs, params)), kernel.name)
 
     def record(self, calls: Sequence[Callable[[], None]]) -> SimCommandBuffer:
-        """Record what `calls` launch as packets that are written to the ring again at each submission."""
+        """Record the launches of `calls` as packets that each submission writes to the ring again."""
         return SimCommandBuffer(self.driver, *record_launches(self.launcher, calls))
 
     # --- asynchronous transfers -------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class SimBackend(SimCore):
         return transfers.read(self.driver, src + offset, dst)
 
     def allocate_pinned(self, nbytes: int) -> memoryview:
-        """Return host memory. All of it can be pinned here: the device sees it for the time of a copy."""
+        """Return host memory. No-op for pinning: the driver maps any host memory for the time of a copy."""
         return memoryview(bytearray(nbytes))
 
     def copy_to_device_async(self, src: memoryview, dst: Handle, offset: int) -> SimEvent:
@@ -187,7 +187,7 @@ class SimBackend(SimCore):
         self.driver.flush()
 
     def open_stream(self) -> HostQueue:
-        """Return a new queue, or one that other streams use too if the device has no more."""
+        """Return a new queue, or a shared one if all queues of the device are in use."""
         return self.driver.open_queue()
 
     def switch_stream(self, stream: HostQueue | None) -> HostQueue | None:
@@ -202,13 +202,13 @@ class SimBackend(SimCore):
         self.driver.wait_for(event)
 
     def begin_to_wait(self) -> None:
-        """Submit a barrier that waits."""
+        """Submit a barrier packet, which carries the waits."""
         self.driver.fence()
 
     # --- profiling --------------------------------------------------------------------------------------------------
 
     def start_profiling(self) -> None:
-        """Note the virtual times of every launch from now on."""
+        """Record the virtual times of later launches."""
         self.driver.synchronize()
         self.gpu.profiled = []
 

@@ -1,9 +1,9 @@
-"""The host's virtual time: that of each of its threads.
+"""The host's virtual time, one for each thread.
 
-Threads work at the same time, so each has a time of its own, and learns from others only what a real one would: an event that
-it gets was submitted before, one that it has waited for is complete, and a queue takes packets one after the other. What is
-predicted therefore does not depend on how the threads are scheduled here. (These are Lamport's logical clocks, with durations:
-"Time, clocks, and the ordering of events in a distributed system", 1978.)
+Threads work at the same time, so each has its own time. It advances to another thread's time only where real threads
+synchronize: a received event was submitted before, an awaited event is complete, and a queue accepts packets one after
+the other. Predictions therefore do not depend on how the operating system schedules the threads. (These are Lamport's
+logical clocks, with durations: "Time, clocks, and the ordering of events in a distributed system", 1978.)
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from contextvars import ContextVar
 
 
 class VirtualClock:
-    """Nanoseconds since a machine was switched on. A thread's time advances when it submits commands and when it waits.
+    """Nanoseconds since a machine was switched on, by thread. Submitting commands and waiting advance a thread's time.
 
-    A thread begins at the time of the one whose context it got (`contextvars.copy_context`), or else at the latest time of all.
+    A thread starts at the time in its context (`contextvars.copy_context` inherits the parent's), or else at the latest
+    time of all.
     """
 
     def __init__(self) -> None:
-        self._now: ContextVar[int] = ContextVar("virtual time")  # contexts keep it, of which there are few
+        self._now: ContextVar[int] = ContextVar("virtual time")  # contexts keep it alive; there are few
         self._now.set(0)
         self._latest = 0
         self._lock = threading.Lock()
 
     @property
     def now(self) -> int:
-        """The time of the calling thread."""
+        """Time of the calling thread."""
         now = self._now.get(None)
         if now is None:
             now = self._latest
@@ -34,11 +35,11 @@ class VirtualClock:
         return now
 
     def advance(self, ns: int) -> int:
-        """Let the calling thread work for some time, and return the time after it."""
+        """Advance the calling thread's time by `ns`, and return it."""
         return self.wait_until(self.now + ns)
 
     def wait_until(self, ns: int) -> int:
-        """Let the calling thread wait, unless it is later already, and return the time after it."""
+        """Advance the calling thread's time to at least `ns`, and return it."""
         now = max(self.now, ns)
         self._now.set(now)
         with self._lock:

@@ -1,7 +1,7 @@
-"""Command buffers: packets that are prepared once and submitted again and again, as one indirect packet each time.
+"""Command buffers: packets that are prepared once and submitted many times, each time by one indirect packet.
 
-A buffer is one block of host memory: the dispatch packets, then their arguments. It is a template: a submission patches the
-arguments that have changed, and gives the device a copy, because it may still read the one of the last submission.
+A buffer is one block of host memory: the dispatch packets, then their arguments. It is a template: a submission patches
+the arguments that have changed, and sends the device a copy, because the previous copy may still be in use.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class SimCommandBuffer:
     def __init__(
         self, driver: SimDriver, calls: Sequence[KernelCall], origins: Sequence[int], kept: Sequence[object] = ()
     ) -> None:
-        """`origins` holds, for each launch, the position of the call that made it; `kept` lives as long as the buffer."""
+        """Encode the packets. `origins` holds, for each launch, the index of its call; `kept` is kept alive with the buffer."""
         self._driver = driver
         self._kept = kept
         names = [driver.gpu.kernels[kernel].name for kernel, _ in calls]
         self.launches = tuple(RecordedLaunch(i, name) for i, name in zip(origins, names, strict=True))
         self._slots: dict[BindingSlot, list[tuple[int, Ref]]] = {}
-        """By slot: where in the block an argument lies, and the reference there."""
+        """Byte offset and reference of each argument in the block, by slot."""
         self._numbers: Numbers[int] = Numbers()
-        """Numbers that change from run to run, and where they lie."""
+        """Numbers that change from run to run, with their byte offsets."""
         packets, arguments = bytearray(), bytearray()
         for number, (kernel, values) in enumerate(calls):
             start = len(calls) * PACKET_BYTES + len(arguments)
@@ -49,10 +49,10 @@ class SimCommandBuffer:
         host_ns = [submission_ns(profile, kernels[kernel].cost) for kernel, _ in calls]
         self._host_ns = sum(host_ns)
         self._remaining = np.array([sum(host_ns[i + 1 :]) for i in range(len(host_ns))], np.uint64)
-        """For each packet, the host's time from its submission to the last one's."""
+        """Host time from each packet's submission to the last packet's."""
 
     def _follow(self, value: object, place: int) -> object:
-        """Note an argument that may change, and return what stands there until the first submission."""
+        """Register an argument that may change, and return its value until the first submission."""
         if isinstance(value, Ref) and isinstance(value.handle, BindingSlot):
             self._slots.setdefault(value.handle, []).append((place, value))
             return None
@@ -62,7 +62,7 @@ class SimCommandBuffer:
         return value
 
     def submit(self, rebound: Collection[BindingSlot]) -> None:
-        """Patch what has changed, and enqueue a copy of the packets.
+        """Patch changed arguments, and enqueue a copy of the packets.
 
         The device starts as soon as the host has submitted the first of them.
         """

@@ -1,8 +1,8 @@
-"""The command processor: fetches packets from the rings and has them executed.
+"""The command processor: fetches packets from the rings and passes them to the executor.
 
-A thread per device. It sleeps until a doorbell rings. Within a queue, packets run in order. Among the queues whose next packet
-is ready, the one whose packet was submitted first comes next; so what the device computes does not depend on how threads are
-scheduled. When a command runs in virtual time is another question: see `polyhal.backends.sim.timing`.
+One thread per device, which sleeps until a doorbell rings. Within a queue, packets run in order. Among the queues whose
+next packet is ready, the one whose packet was submitted first comes next; so results do not depend on how threads are
+scheduled. The virtual time of a command is computed separately, in `polyhal.backends.sim.timing`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class CommandProcessor:
         self._executor = PacketExecutor(gpu)
         self._thread: threading.Thread | None = None
         self._fetched: dict[int, deque[Packet]] = {}
-        """By queue, packets that were fetched and not executed."""
+        """Fetched packets that have not run, by queue."""
         self._fetching = 0
-        """Queue that is being looked at."""
+        """Queue being fetched from, for error messages."""
 
     def start(self) -> None:
-        """Start the thread, unless it runs. Called with the bus."""
+        """Start the thread, unless it runs. The caller holds the bus."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name=f"{self._gpu.name} commands", daemon=True)
             self._thread.start()
@@ -57,7 +57,7 @@ class CommandProcessor:
     # --- fetching ---------------------------------------------------------------------------------------------------
 
     def _await_packet(self) -> int | None:
-        """Block until a queue has a packet that runs now, and return the queue. None: the thread ends."""
+        """Block until a queue has a packet that can run, and return the queue. None: the thread ends."""
         gpu = self._gpu
         with gpu.bus:
             while (queue := self._next_queue()) is None:
@@ -71,7 +71,7 @@ class CommandProcessor:
             return queue
 
     def _next_queue(self) -> int | None:
-        """Return the queue whose next packet runs now: the one submitted first among the packets that are ready."""
+        """Return the queue whose ready packet was submitted first."""
         gpu = self._gpu
         if gpu.is_halted:
             return None
@@ -90,7 +90,7 @@ class CommandProcessor:
         return owner.signals.is_done(packet.awaited) or (owner.is_halted and owner is not self._gpu)
 
     def _head(self, queue: int) -> Packet | None:
-        """Return the next packet of a queue, fetched from the ring if there is one."""
+        """Return the next packet of a queue, fetched from the ring if necessary; None if the queue is empty."""
         fetched = self._fetched.setdefault(queue, deque())
         if fetched:
             return fetched[0]
@@ -105,7 +105,7 @@ class CommandProcessor:
         return fetched[0]
 
     def _indirect(self, queue: int, packet: Indirect) -> list[Packet]:
-        """Fetch the packets that an indirect packet points to. Bytes that are not packets halt the device."""
+        """Fetch the packets that an indirect packet refers to. An invalid packet halts the device."""
         try:
             return _decoded(self._gpu.pinned_memory.at(packet.address), packet.packet_count)
         except PageFaultError as error:
@@ -116,5 +116,5 @@ class CommandProcessor:
 
 
 def _decoded(memory: memoryview, count: int) -> list[Packet]:
-    """Return packets. Raises InvalidPacketError."""
+    """Decode packets. Raises InvalidPacketError."""
     return [decode(memory[i : i + PACKET_BYTES]) for i in range(0, count * PACKET_BYTES, PACKET_BYTES)]

@@ -1,8 +1,7 @@
-"""What convolutions cost, from the times of a sweep: rates of their kinds, of packing, and what short rows lose.
+"""Fit the cost of convolutions to the times of a sweep: rates by kind, rates of packing, and the loss of short rows.
 
-In the time model, the time of a convolution is a sum of terms, each linear in what it was measured with: operations, operations
-per element of a row, and bytes of each packed operand. So the rates follow by least squares, once for each way to pack, and the
-way that fits best is taken.
+In the time model, the time of a convolution is a linear combination of operations, operations per element of a row, and
+bytes of each packed operand. Least squares yield the rates for each choice of packed operands, and the best fit wins.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from polyhal.backends.sim.timing import KernelCost
 
 _HALF_ROWS = np.arange(0, 24.5, 0.5)
 _WAYS = ((), ("weights",), ("image", "weights"))
-"""Operands that are packed: none, only weights (as GPUs do), or both."""
+"""Choices of packed operands: none, only weights (as on GPUs), or both."""
 _CLEARLY = 0.8
-"""A way that packs more must fit better than this share of the error of the ways before it."""
+"""Maximum error of a choice that packs more operands, relative to the choices before it, to replace them."""
 
 
 class ConvolutionFit(NamedTuple):
@@ -28,11 +27,11 @@ class ConvolutionFit(NamedTuple):
     packing: dict[str, float]
     half_row: float
     error: float
-    """Of predicted times: the root of the mean square, relative to the measured ones."""
+    """Root mean square of the relative errors of predicted times."""
 
 
 def fit_convolutions(costs: Sequence[KernelCost], seconds: Sequence[float], launch: float) -> ConvolutionFit:
-    """Fit the terms to measured times, without `costs` that memory bounds. Raises ValueError for no measurement."""
+    """Fit the terms to measured times, without memory-bound `costs`. Raises ValueError if `costs` is empty."""
     if not costs:
         raise ValueError("no convolution was measured")
     best: ConvolutionFit | None = None
@@ -66,7 +65,7 @@ def _fit(
 
 
 def _sums(cost: KernelCost) -> dict[str, int]:
-    """Bytes by packed operand: gradients of weights have two images."""
+    """Return bytes by packed operand, summed: gradients of weights pack two images."""
     sums: dict[str, int] = {}
     for operand, nbytes in cost.packed:
         sums[operand] = sums.get(operand, 0) + nbytes
@@ -74,7 +73,7 @@ def _sums(cost: KernelCost) -> dict[str, int]:
 
 
 def _nonnegative(design: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Least squares with scaled columns; terms that would be negative are left out, one after the other, and are 0."""
+    """Solve least squares with scaled columns; negative terms are dropped one after the other, and are 0."""
     scale = np.maximum(np.abs(design).max(axis=0), np.finfo(float).tiny)
     kept = list(range(design.shape[1]))
     solution = np.zeros(design.shape[1])

@@ -53,7 +53,7 @@ class SimCore:
     """A simulated device without kernels for whole ops. A handle is a device address, as in CUDA."""
 
     def __init__(self, machine: SimulatedMachine, selector: SimSelector) -> None:
-        """Switch the device on. Raises ValueError or OSError for a file of faults that cannot be read."""
+        """Switch the device on. Raises ValueError or OSError if the fault file cannot be read."""
         self.machine = machine
         self.gpu = machine.switch_on(selector)
         self.driver = SimDriver(self.gpu, machine.clock)
@@ -68,7 +68,7 @@ class SimCore:
         return self.gpu.memory.available
 
     def allocate(self, nbytes: int) -> Handle:
-        """Take a range of device memory. Raises OutOfMemoryError."""
+        """Allocate a range of device memory. Raises OutOfMemoryError."""
         self.driver.check()
         memory, device = self.gpu.memory, self.gpu.name
         number = memory.begin()
@@ -87,7 +87,7 @@ class SimCore:
         return address
 
     def deallocate(self, handle: Handle) -> None:
-        """Give a range of device memory back, after all work that may use it. Raises BackendError for one that is free."""
+        """Free a range of device memory after all work that may use it. Raises BackendError if it is not allocated."""
         self.driver.check()
         self.driver.drain()
         old = self.gpu.memory.release(handle)
@@ -112,7 +112,7 @@ class SimCore:
         self.launcher.launch(kernel, (value, out))
 
     def copy(self, src: Ref, out: Ref) -> None:
-        """Copy by DMA where the bytes lie in a row, and else by a kernel, as always in command buffers."""
+        """Copy contiguous bytes by DMA, and others by a kernel. Command buffers always use the kernel."""
         in_a_row = src.dtype is out.dtype and src.is_contiguous and out.is_contiguous
         if in_a_row and not self.launcher.is_recording():
             size = src.dtype.itemsize
@@ -149,11 +149,11 @@ class SimCore:
         self.launcher.launch(kernel, refs)
 
     def _member(self, key: tuple[Any, ...], make: Callable[[], KernelObject]) -> int:
-        """Return the number of a kernel that is built once per key."""
+        """Return the number of the kernel for a key, built at first use."""
         return self.gpu.kernels.member(key, lambda: self.build(make()))
 
     def build(self, kernel: KernelObject) -> int:
-        """Load a kernel on the device, and return its number. Raises KernelBuildError where that is planned."""
+        """Load a kernel on the device, and return its number. Raises KernelBuildError if a planned fault strikes."""
         self.driver.check()
         kernels = self.gpu.kernels
         number = kernels.begin()

@@ -1,4 +1,4 @@
-"""What kernels cost: floating-point operations by the op's own rule, and the bytes of the operands."""
+"""Costs of kernels: floating-point operations by the op's own rule, and bytes of the operands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FLOPS_PER_ELEMENT = {
 }
 """Operations per element of the largest operand, for families of ops without a rule of their own."""
 _DIRECTED = ("attention", "convolution", "norm", "pooling")
-"""Families whose gradients have kernels of their own kind. Those of products are products."""
+"""Families whose gradients have their own kernels. Gradients of products are products."""
 _LAUNCHES = {
     "batch_norm": 2,
     "batch_norm_relu": 2,
@@ -31,10 +31,10 @@ _LAUNCHES = {
     "batch_norm_relu_grad": 3,
     "layer_norm_grad": 2,
 }
-"""Kernels of ops that first make sums over work-groups, and then use them; 1 for all others."""
+"""Kernels of ops that reduce across work-groups before they use the sums; 1 for all others."""
 
 _TENSORS_PER_LAUNCH = 24
-"""Of ops on lists that take any number of tensors: a kernel's parameters hold no more."""
+"""Maximum number of tensors per kernel of an op on a list, bounded by the size of kernel parameters."""
 
 
 def kernel_cost(
@@ -61,9 +61,10 @@ def _launches(op: str, inputs: Sequence[InputSpec | None], params: Mapping[str, 
 
 
 def _kind(op: str, family: str, params: Mapping[str, Any]) -> str:
-    """The family, after words for the part of it whose kernels differ: gradients, strides, windows that overlap.
+    """Return the family, prefixed with qualifiers of the kernel: gradient, strides, overlapping windows.
 
-    A profile that has no figure for `weight_gradient_strided_convolution` has one for the kind that the last words name.
+    A profile that has no figure for `weight_gradient_strided_convolution` falls back to the figure of a suffix, such as
+    `strided_convolution`.
     """
     if op == "fused_elementwise":
         return "elementwise"
@@ -80,7 +81,7 @@ def _kind(op: str, family: str, params: Mapping[str, Any]) -> str:
 
 
 def _convolution(op: str, cost: KernelCost, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> KernelCost:
-    """Add what the shape of an image means: rows are those of the convolution's result, and operands may be packed."""
+    """Add the fields that depend on the image: the row length of the convolution's result, and bytes of packed operands."""
     tensors = [s for s in inputs if isinstance(s, Spec)]
     image = outputs[0] if op == "conv2d" else tensors[0]
     second = "image" if op == "conv2d_weight_grad" else "weights"
@@ -89,7 +90,7 @@ def _convolution(op: str, cost: KernelCost, inputs: Sequence[InputSpec | None], 
 
 
 def op_flops(op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any]) -> int:
-    """Return the operations of an op: by its rule, or else by its family and the elements of the largest operand."""
+    """Return the operations of an op: by its rule, or else from its family and the size of the largest operand."""
     definition = OPS[op]
     if definition.flops is not None:
         return int(definition.flops(tuple(inputs), tuple(outputs), dict(params)))
@@ -104,7 +105,7 @@ def op_flops(op: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec
 
 
 def _pooling_flops(op: str, largest: int, outputs: Sequence[Spec], params: Mapping[str, Any]) -> int:
-    """One comparison or addition per element of a window. The gradient visits all windows that an element belongs to."""
+    """Count one comparison or addition per element of a window. The gradient visits all windows that contain an element."""
     window: int = math.prod(params["kernel"])
     if not op.endswith("_grad"):
         return outputs[0].size * window
@@ -132,13 +133,13 @@ def _cost(family: str, inputs: Sequence[InputSpec | None], outputs: Sequence[Spe
     tensors = [s for s in inputs if isinstance(s, Spec)]
     floats = [s.dtype for s in (*tensors, *outputs) if s.dtype.is_floating_point]
     nbytes = sum(map(touched_bytes, (*tensors, *outputs)))
-    if family == "indexing":  # a table is read where the index says, about as much as is written
+    if family == "indexing":  # about as many bytes of the table are read as are written
         written = sum(map(touched_bytes, outputs))
         nbytes = min(nbytes, 4 * written) if written else nbytes
     return KernelCost(family, floats[0] if floats else dtypes.float32, flops, nbytes)
 
 
 def touched_bytes(spec: Spec) -> int:
-    """Return the bytes of a tensor's elements; an element that a stride of 0 repeats counts once."""
+    """Return the bytes of a tensor's elements; an element repeated by a stride of 0 counts once."""
     elements = math.prod(n for n, stride in zip(spec.shape, spec.strides, strict=True) if stride)
     return elements * spec.dtype.itemsize

@@ -23,7 +23,7 @@ TRANSFERS = {
     CopyDirection.DEVICE_TO_DEVICE: "device to device",
     CopyDirection.DEVICE_TO_PEER: "device to peer",
 }
-"""The names of transfers in logs and plans of faults."""
+"""Names of transfers in logs and fault plans."""
 
 
 class DmaController:
@@ -34,12 +34,12 @@ class DmaController:
         self._engines = [Engine(f"DMA {i}") for i in range(gpu.profile.dma_engines)]
 
     def engine(self, direction: CopyDirection) -> Engine:
-        """Return the engine for a direction: one each for both ways of the link, if there are two."""
+        """Return the engine for a direction. With two engines, each direction of the link has its own."""
         way = direction if direction is not CopyDirection.DEVICE_TO_DEVICE else 0
         return self._engines[way % len(self._engines)]
 
     def duration(self, packet: Copy) -> int:
-        """Return the nanoseconds that a transfer takes."""
+        """Return the duration of a transfer in nanoseconds."""
         gpu = self._gpu
         match packet.direction:
             case CopyDirection.DEVICE_TO_DEVICE:
@@ -52,7 +52,10 @@ class DmaController:
         return round(ns * fault.factor) if fault else ns
 
     def move(self, packet: Copy) -> tuple[int, BackendError | None]:
-        """Copy the bytes. Returns the CRC-32 of what was sent, and what is wrong with what arrived on a device."""
+        """Copy the bytes.
+
+        Returns the CRC-32 of the source, and an error if the bytes at a device destination differ from it.
+        """
         gpu, direction = self._gpu, packet.direction
         source, target = _bytes(gpu, packet.source, packet.nbytes), self._target(packet)
         if target is None:
@@ -70,11 +73,11 @@ class DmaController:
         return sent, problem
 
     def ends(self, packet: Copy) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return the bytes at the source and at the destination; None where there are none behind the address."""
+        """Return the bytes at the source and at the destination; None on a device without storage."""
         return _bytes(self._gpu, packet.source, packet.nbytes), self._target(packet)
 
     def _target(self, packet: Copy) -> np.ndarray | None:
-        """Return where the bytes go; None where there are none behind the address. Raises PageFaultError."""
+        """Return the destination; None on a device without storage. Raises PageFaultError."""
         if packet.direction is not CopyDirection.DEVICE_TO_PEER:
             return _bytes(self._gpu, packet.destination, packet.nbytes)
         peer = self._gpu.peers.get(packet.peer)
@@ -83,7 +86,7 @@ class DmaController:
         return _bytes(peer, packet.destination, packet.nbytes)
 
     def _mirrored(self, packet: Copy, mirror: OpenCLMirror) -> BackendError | None:
-        """Carry a copy out on real buffers. Returns what differs there."""
+        """Perform a copy on the real buffers too. Returns an error if a copy back to the host differs there."""
         find, n = self._gpu.memory.find, packet.nbytes
         match packet.direction:
             case CopyDirection.HOST_TO_DEVICE:
@@ -96,7 +99,7 @@ class DmaController:
 
 
 def _bytes(gpu: SimulatedGPU, address: int, nbytes: int) -> np.ndarray | None:
-    """Return a range of host or device memory; None where there are no bytes behind it. Raises PageFaultError."""
+    """Return a range of host or device memory; None on a device without storage. Raises PageFaultError."""
     if address in gpu.pinned_memory:
         return np.frombuffer(gpu.pinned_memory.at(address), np.uint8, nbytes)
     allocation, offset = gpu.memory.find(address, nbytes)

@@ -1,8 +1,9 @@
-"""The driver: turns requests into packets, and keeps books of what the device still needs.
+"""The driver: turns requests into packets, and tracks resources in use by the device.
 
-It runs on the host's threads. Every command costs host time (`submit_ns`), every wait ends `sync_ns` after the device.
-Doorbells ring when somebody waits or flushes, after a batch, and at each command while events are logged. A real driver rings
-at each command; here each ring wakes a thread. Virtual times do not depend on it: packets carry the time of their writing.
+It runs on the calling host threads. Every command costs host time (`submit_ns`), every wait ends `sync_ns` after the
+device. Doorbells ring at a wait or a flush, after a batch, and at each command while events are logged. A real driver
+rings at each command, but here each ring wakes a thread. Virtual times do not depend on doorbells: packets carry the
+time at which they were written.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from polyhal.backends.sim.registers import MAX_QUEUES
 from polyhal.hal.errors import BackendError, message
 
 _BATCH = 128
-"""Packets of a queue after which the doorbell rings."""
+"""Number of packets of a queue after which the doorbell rings."""
 _MAX_BATCHES = 4
-"""Batches by which the host may be ahead. They fit into the ring together with what is written meanwhile."""
+"""Maximum batches in flight. They fit into the ring, with the packets written until the next check."""
 _MAX_STAGED = 64 << 20
-"""Bytes of copies that may wait for the device before the host waits, too."""
+"""Maximum staged bytes of pending copies before the host waits."""
 
 
 class SimDriver:
@@ -38,22 +39,22 @@ class SimDriver:
         self.gpu = gpu
         self.clock = clock
         self.commands = 0
-        """Commands so far: the sequence number of the last one."""
+        """Number of commands so far, the sequence number of the last one."""
         self.queues = [HostQueue(gpu)]
         self.selected = SelectedQueue()
         self._lock = threading.RLock()
         self._staged = 0
-        """Bytes of copies that wait for the device."""
+        """Staged bytes of pending copies."""
         self._process = os.getpid()
-        """Threads of the device do not survive a fork."""
+        """Process that opened the device; its threads do not survive a fork."""
         self._lost = ""
-        """Why the device is gone; empty as long as the host knows of nothing."""
+        """Reason why the device is lost; empty until the host has noticed."""
 
     # --- submitting -------------------------------------------------------------------------------------------------
 
     @property
     def queue(self) -> HostQueue:
-        """The queue of the calling thread."""
+        """Queue of the calling thread."""
         return self.selected.queue or self.queues[0]
 
     def submit(
@@ -65,10 +66,10 @@ class SimDriver:
         staged: int = 0,
         commands: int = 1,
     ) -> None:
-        """Write a packet to the queue of this thread, after the waits that are due there.
+        """Write a packet to the queue of this thread, after its pending waits.
 
-        It completes `event`. Host memory that is `pinned`, with `staged` bytes of the driver's own, is released when the packet
-        is done. An indirect packet stands for several `commands`: its own number is followed by theirs.
+        The packet completes `event`. `pinned` host memory, with `staged` bytes owned by the driver, is released when
+        the packet is done. An indirect packet counts as several `commands`: their numbers follow its own.
         """
         queue = self.queue
         with self._lock:
@@ -83,7 +84,7 @@ class SimDriver:
         self._end_batch(queue)
 
     def _wait_packet(self, event: SimEvent) -> Callable[[Header], Packet]:
-        """Return what makes a packet that waits for an event, of this device or of another in the machine."""
+        """Return a constructor of a packet that waits for an event of a device of the machine."""
         owner = event.gpu
         if owner is self.gpu:
             return lambda header: Wait(header, event.signal)
@@ -114,7 +115,7 @@ class SimDriver:
             self.flush()
 
     def _end_batch(self, queue: HostQueue) -> None:
-        """If the batch is full, ring the doorbell, and wait for an older one if the host is too far ahead."""
+        """If the batch is full, ring the doorbell, and wait for an older batch if too many are in flight."""
         too_much = self._staged > _MAX_STAGED
         if queue.in_batch < _BATCH and not too_much:
             return
@@ -128,7 +129,7 @@ class SimDriver:
             self.finish(event)
 
     def mark(self, queue: HostQueue | None = None) -> SimEvent:
-        """Return an event after everything enqueued so far on a queue, by default the thread's. Submits without waiting."""
+        """Return an event after all work enqueued on a queue, by default the thread's. Submits without waiting."""
         event, own = SimEvent(self), queue or self.queue
         with self._lock:
             self.check()
@@ -140,14 +141,14 @@ class SimDriver:
         return event
 
     def fence(self) -> SimEvent:
-        """Return an event after everything enqueued so far on the thread's queue and what that waits for. Submits."""
+        """Return an event after all work enqueued on the thread's queue, including its pending waits. Submits."""
         event = SimEvent(self)
         self.submit(Barrier, event=event)
         self.flush()
         return event
 
     def open_queue(self) -> HostQueue:
-        """Return a queue for a stream. When the device has no more, streams share queues."""
+        """Return a queue for a stream. When all queues of the device are in use, streams share them."""
         with self._lock:
             if len(self.queues) == MAX_QUEUES:
                 self.queues[1:] = [*self.queues[2:], self.queues[1]]
@@ -156,16 +157,19 @@ class SimDriver:
             return self.queues[-1]
 
     def wait_for(self, event: SimEvent) -> None:
-        """Let the next command of the thread's queue wait for an event. Raises BackendError for one of another machine."""
+        """Make the next command of the thread's queue wait for an event.
+
+        Raises BackendError for an event of another machine.
+        """
         if event.gpu.peers is not self.gpu.peers:
-            problem = f"the event is {event.gpu.name}'s, a device of another simulated machine"
+            problem = f"the event belongs to {event.gpu.name}, a device of another simulated machine"
             expected, fix = "an event of the same machine", "call event.wait(), which blocks the host"
             raise BackendError(message(None, problem, expected=expected, fix=fix, device=self.gpu.name))
         self.clock.wait_until(event.submitted_ns)
         self.queue.awaited.append(event)
 
     def flush(self) -> None:
-        """Ring the doorbells of all queues with new packets."""
+        """Ring the doorbell of each queue with new packets."""
         with self._lock:
             new = {q.number: q.written for q in self.queues if q.written > q.rung}
             if new:
@@ -189,14 +193,14 @@ class SimDriver:
         self._raise_failure(self.commands)
 
     def drain(self) -> None:
-        """Wait for all queues, and leave errors of commands for later."""
+        """Wait for all queues. Errors of commands stay pending."""
         with self._lock:
             events = [self.mark(queue) for queue in self.queues if queue.written > queue.waited]
         for event in events:
             self.finish(event)
 
     def finish(self, event: SimEvent) -> None:
-        """Block until an event is complete. Raises DeviceLostError or DeviceTimeoutError if it never will be."""
+        """Block until an event is complete. Raises DeviceLostError or DeviceTimeoutError if the device halts first."""
         self.flush()
         begin = self.clock.now
         if not self.gpu.wait(event.signal):
@@ -220,20 +224,20 @@ class SimDriver:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the host knows that the device is gone."""
+        """Whether the host has noticed that the device is lost."""
         return bool(self._lost)
 
     def check(self) -> None:
-        """Raise DeviceLostError if the host knows that the device is gone, and BackendError in a forked child."""
+        """Raise DeviceLostError if the host has noticed that the device is lost, and BackendError in a forked child."""
         if self._lost:
             raise lost(self.gpu.name, self._lost)
         if os.getpid() != self._process:
-            problem = "the device was opened by another process, of which this one is a fork"
+            problem = "the device was opened before this process was forked"
             fix = "start processes with the method spawn, or open the device after the fork"
             raise BackendError(message(None, problem, fix=fix, device=self.gpu.name))
 
     def _lose_device(self) -> None:
-        """Raise the error of a device that has halted: first its own, from then on DeviceLostError."""
+        """Raise the error of a halted device: the original error first, DeviceLostError later."""
         self.check()
         failure = next(f for f in self.gpu.failures if f.fatal)
         self._lost = failure.problem
@@ -251,7 +255,7 @@ class SimDriver:
     def log(
         self, action: Action, text: str, sequence: int = 0, start_ns: int = -1, end_ns: int = 0, **details: Any
     ) -> None:
-        """Note a step of the host, now by default, if somebody wants to know."""
+        """Log a step of the host, now by default, if a log is recording."""
         log, now = self.gpu.log, self.clock.now
         if log is not None:
             start = now if start_ns < 0 else start_ns

@@ -1,7 +1,7 @@
 """The event log: every step of driver and device, with handles, sizes, addresses and virtual times.
 
-Host and device write to it from their own threads. Entries are therefore put in order when they are read: by time, then by
-command, so that two runs of a program give the same text.
+Host and device threads append concurrently. Entries are therefore sorted when they are read, by time, then by command,
+so that two runs of a program yield the same text.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 HOST = "host"
-"""The lane of what the driver does."""
+"""Track of the driver's steps."""
 
 
 class Action(enum.StrEnum):
-    """What happened."""
+    """Kinds of steps."""
 
     ALLOCATE = "allocate"
     WRITE = "write"
-    """The host asks for a copy to the device."""
+    """The host enqueues a copy to the device."""
     READ = "read back"
-    """The host asks for a copy from the device."""
+    """The host enqueues a copy from the device."""
     BUILD = "build"
     SUBMIT = "submit"
     DOORBELL = "doorbell"
@@ -45,16 +45,16 @@ class LogEntry:
     end_ns: int
     device: str
     lane: str
-    """Where it happened: `host`, `compute`, `DMA 0`, `interrupts`."""
+    """Track of the step: `host`, `compute`, `DMA 0`, `interrupts`."""
     action: Action
     text: str
     sequence: int = 0
-    """The command that it belongs to; 0 for none."""
+    """Sequence number of its command; 0 for none."""
     details: dict[str, Any] = field(default_factory=dict)
     """Handles, addresses and sizes, by name."""
 
     def __str__(self) -> str:
-        """The step as one line."""
+        """Return the step as one line."""
         took = f"{(self.end_ns - self.start_ns) / 1000:>10.3f}" if self.end_ns > self.start_ns else " " * 10
         command = f"#{self.sequence}" if self.sequence else ""
         return f"{self.start_ns / 1000:>12.3f} {took}  {self.lane:<10} {self.action:<10} {command:>6}  {self.text}"
@@ -65,7 +65,7 @@ class EventLog:
 
     def __init__(self) -> None:
         self.outer: EventLog | None = None
-        """A log that was recording already: it gets all steps, too."""
+        """Enclosing log, which also receives all steps."""
         self._entries: list[tuple[int, int, int, LogEntry]] = []
         self._host = 0
         self._lock = threading.Lock()
@@ -82,14 +82,14 @@ class EventLog:
         sequence: int = 0,
         **details: Any,
     ) -> None:
-        """Note a step. Without `end_ns` it takes no time."""
+        """Add a step. Without `end_ns` its duration is 0."""
         if self.outer is not None:
             self.outer.add(
                 action, text, device=device, lane=lane, start_ns=start_ns, end_ns=end_ns, sequence=sequence, **details
             )
         entry = LogEntry(start_ns, max(end_ns, start_ns), device, lane, action, text, sequence, details)
         with self._lock:
-            # The order of steps at one time: the host's as they came, then the device's by command.
+            # Ties in time: host steps in insertion order, then device steps by command.
             self._host += lane == HOST
             self._entries.append((start_ns, lane != HOST, sequence if lane != HOST else self._host, entry))
 
@@ -99,11 +99,11 @@ class EventLog:
             return [entry for *_, entry in sorted(self._entries, key=lambda e: e[:3])]
 
     def __len__(self) -> int:
-        """The number of steps."""
+        """Return the number of steps."""
         return len(self._entries)
 
     def text(self) -> str:
-        """Return all steps as a table: start and duration in microseconds, lane, action, command, what."""
+        """Return all steps as a table: start and duration in microseconds, track, action, command, text."""
         title = f"{'start us':>12} {'takes us':>10}  {'lane':<10} {'action':<10} {'':>6}  what"
         return "\n".join([title, *map(str, self.entries())])
 
@@ -112,7 +112,7 @@ class EventLog:
         return [asdict(entry) for entry in self.entries()]
 
     def chrome_trace(self) -> dict[str, Any]:
-        """Return the steps in the Trace Event Format, which chrome://tracing and Perfetto show; one row per lane."""
+        """Return the steps in the Trace Event Format, which chrome://tracing and Perfetto display; one row per track."""
         events = []
         for e in self.entries():
             where = {"pid": e.device, "tid": e.lane, "ts": e.start_ns / 1000}
@@ -124,7 +124,7 @@ class EventLog:
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
     def save(self, path: str | Path) -> None:
-        """Write the log to a file: as text, or by the ending `.json` as JSON, or `.trace.json` as a Chrome trace."""
+        """Write the log to a file: as JSON (`.json`), as a Chrome trace (`.trace.json`), or else as text."""
         path = Path(path)
         if path.name.endswith(".trace.json"):
             text = json.dumps(self.chrome_trace())

@@ -1,4 +1,4 @@
-"""Events: what the host holds of a completion signal."""
+"""Events: host handles of completion signals."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class SimEvent:
     """A point in the work of a queue. Implements `polyhal.hal.protocol.CompletionEvent`."""
 
     def __init__(self, driver: SimDriver) -> None:
-        """The driver sets the place of the event when it writes the command that completes it."""
+        """Acquire a signal. The driver sets queue and position when it writes the command that completes the event."""
         self._driver = driver
         self.signal = driver.gpu.signals.acquire()
         self.sequence = 0
         self.queue: HostQueue | None = None
-        """Where the command was written."""
+        """Queue of the command."""
         self.position = 0
-        """Packets of the queue up to it."""
+        """Number of packets of the queue up to the command."""
         self.submitted_ns = 0
-        """When the command was written."""
+        """Host time of the submission."""
 
     @property
     def gpu(self) -> SimulatedGPU:
-        """The device that completes the event."""
+        """Device that completes the event."""
         return self._driver.gpu
 
     def __del__(self) -> None:
-        """The driver keeps events of pending commands alive, so nobody writes to the slot any more."""
+        """Release the signal. The driver keeps events of pending commands alive, so the device has already written it."""
         self._driver.gpu.signals.release(self.signal)
 
     def wait(self) -> None:
@@ -47,12 +47,12 @@ class SimEvent:
             raise error
 
     def is_complete(self) -> bool:
-        """Return whether all work before the event is done, or never will be."""
+        """Return whether all work before the event is done, or the device has halted."""
         gpu = self._driver.gpu
         return gpu.signals.is_done(self.signal) or gpu.is_halted
 
     def add_callback(self, callback: Callback) -> None:
-        """Call `callback` from the interrupt of the event, or at once if there will be none any more."""
+        """Call `callback` from the interrupt of the event, or at once if the event is already complete."""
         gpu = self._driver.gpu
 
         def handler() -> None:
@@ -65,7 +65,7 @@ class SimEvent:
             handler()
 
     def damage(self) -> Exception | None:
-        """Return what is wrong with the data that the event stands for."""
+        """Return an error if the transferred data are damaged."""
         return None
 
     def _log_callback(self) -> None:
@@ -77,14 +77,14 @@ class SimEvent:
 
 
 class ReadEvent(SimEvent):
-    """The end of a copy to the host, whose bytes can be checked."""
+    """The end of a copy to the host, with a checksum of its bytes."""
 
     def __init__(self, driver: SimDriver, target: memoryview) -> None:
         super().__init__(driver)
         self._target = target
 
     def damage(self) -> Exception | None:
-        """Compare the checksum that the device has computed with that of the bytes that arrived."""
+        """Compare the device's checksum with the checksum of the received bytes."""
         gpu = self._driver.gpu
         if not gpu.signals.is_done(self.signal) or gpu.signals.read(self.signal).value == zlib.crc32(self._target):
             return None

@@ -1,4 +1,4 @@
-"""Execution of single packets: what each command does, when it runs in virtual time, and the faults that strike it."""
+"""Execution of packets: the effect of each command, its virtual time, and injected faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from polyhal.backends.sim.gpu import SimulatedGPU
 
 _LATE = 0.05
-"""Seconds by which callbacks are late if the fault does not say."""
+"""Default delay of late callbacks, in seconds."""
 
 
 class PacketExecutor:
@@ -36,19 +36,19 @@ class PacketExecutor:
         self._compute = Engine("compute")
         self._dma = DmaController(gpu)
         self._free_at: dict[int, int] = {}
-        """By queue: when its last command ends."""
+        """End of the last command, by queue."""
 
     def name_of(self, packet: Packet) -> str:
-        """Return the name of a command: of the kernel, or what it is."""
+        """Return the name of a command: the kernel's, or the kind of command."""
         if isinstance(packet, Dispatch):
             known = 0 < packet.kernel <= len(self._gpu.kernels)
             return self._gpu.kernels[packet.kernel].name if known else f"kernel {packet.kernel}"
         return TRANSFERS[packet.direction] if isinstance(packet, Copy) else type(packet).__name__.lower()
 
     def execute(self, queue: int, packet: Packet) -> None:
-        """Execute one packet, unless a planned fault keeps the device from it. What goes wrong becomes a failure.
+        """Execute one packet, unless a planned fault prevents it. Errors become failures of the device.
 
-        Nothing remains to be done for an indirect packet, whose packets were fetched.
+        An indirect packet is a no-op here: its packets were already fetched.
         """
         gpu = self._gpu
         try:
@@ -73,7 +73,7 @@ class PacketExecutor:
         """Return whether a planned fault halts the device at this packet. A short stall delays the queue."""
         gpu, sequence, name = self._gpu, packet.header.sequence, self.name_of(packet)
         if gpu.faults.strike(FaultKind.DEVICE_LOST, sequence, name):
-            self.halt(queue, packet, "it stopped answering")
+            self.halt(queue, packet, "it stopped responding")
             return True
         fault = gpu.faults.strike(FaultKind.STALLED_QUEUE, sequence, name)
         if fault is None:
@@ -114,7 +114,7 @@ class PacketExecutor:
         return reads, writes
 
     def _run(self, kernel: KernelObject, packet: Dispatch) -> None:
-        """Compute. An error of the computation is reported where the host waits next."""
+        """Run a kernel. The host raises an error of the computation at its next wait."""
         gpu, sequence = self._gpu, packet.header.sequence
         arguments = list(decode_arguments(gpu.pinned_memory.at(packet.arguments), packet.argument_count))
         try:
@@ -154,11 +154,11 @@ class PacketExecutor:
         self._complete(queue, packet, start, end, crc32)
 
     def _wait(self, queue: int, packet: Wait) -> None:
-        """Let the queue go on when the signal was completed, or when the device that was to do that is gone."""
+        """Continue the queue when the signal is complete, or fail if its device is lost."""
         owner = self._gpu.owner(packet)
         completion = owner.signals.read(packet.awaited)
         if not owner.signals.is_done(packet.awaited):
-            problem = f"{owner.name} was lost, for whose work command {packet.header.sequence} waits"
+            problem = f"{owner.name} was lost while command {packet.header.sequence} waited for its work"
             self._fail(packet, BackendError(message(None, problem, fix=REOPEN, device=self._gpu.name)))
         after = max(self._ready(queue, packet), completion.end_ns)
         self._complete(queue, packet, after, after)
@@ -166,11 +166,11 @@ class PacketExecutor:
     # --- completion -------------------------------------------------------------------------------------------------
 
     def _ready(self, queue: int, packet: Packet) -> int:
-        """Return when a packet may start: it is submitted, and those before it are done."""
+        """Return when a packet may start: after its submission and the end of earlier packets."""
         return max(packet.header.submitted_ns, self._free_at.get(queue, 0))
 
     def _complete(self, queue: int, packet: Packet, start: int, end: int, value: int = 0) -> None:
-        """Write the completion signal, and raise an interrupt if the packet asks for one."""
+        """Write the completion signal, and raise an interrupt if the packet's flag requests one."""
         gpu, header = self._gpu, packet.header
         self._free_at[queue] = end
         with gpu.bus:
@@ -185,7 +185,7 @@ class PacketExecutor:
             gpu.notify_watchers()
 
     def _interrupt(self, packet: Packet) -> None:
-        """Have those called who wait for the signal of a packet."""
+        """Deliver the interrupt of a packet's signal to its handlers."""
         gpu, header = self._gpu, packet.header
         handlers = gpu.handlers.pop(header.signal, ())
         if handlers:
@@ -195,7 +195,7 @@ class PacketExecutor:
                 gpu.interrupts.deliver(handler, (late.seconds or _LATE) if late else 0.0)
 
     def _fail(self, packet: Packet, error: Exception) -> None:
-        """Note an error that the device survives."""
+        """Record an error that the device survives."""
         gpu, name = self._gpu, self.name_of(packet)
         if not isinstance(error, PolyhalError):
             problem = f"the kernel failed with {type(error).__name__}: {error}"
@@ -204,7 +204,7 @@ class PacketExecutor:
         gpu.fail(packet.header.sequence, error)
 
     def halt(self, queue: int, packet: Packet | None, problem: str, *, address: int = 0) -> None:
-        """Note a fatal failure: the device executes nothing more. None: the packet cannot be read."""
+        """Record a fatal failure, and stop the device. `packet` is None if it could not be decoded."""
         gpu = self._gpu
         if packet is None:
             sequence, time_ns = gpu.registers.read(Register.COMPLETED) + 1, self._free_at.get(queue, 0)
@@ -226,7 +226,7 @@ class PacketExecutor:
 
 
 def lost(device: str, problem: str) -> DeviceLostError:
-    """Return the error of a device that is gone."""
+    """Return the error of a lost device."""
     return DeviceLostError(message(None, problem, fix=REOPEN, device=device))
 
 

@@ -1,4 +1,4 @@
-"""What a device reports when something went wrong."""
+"""Failures that a device reports."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DeviceFailure:
-    """Something that went wrong on the device."""
+    """A failed command."""
 
     sequence: int
-    """The command."""
+    """Sequence number of the command."""
     error: Exception
     fatal: bool = False
     """Whether the device has halted."""
     problem: str = ""
-    """Of a fatal failure, in words."""
+    """Description of a fatal failure."""
     time_ns: int = 0
-    """When the host learns of a fatal failure."""
+    """Virtual time at which the host notices a fatal failure."""
 
     def new_error(self) -> Exception:
-        """Return the error to raise: a new one each time, because its traceback keeps alive what the program had then."""
+        """Return the error to raise: a new one each time, because a traceback keeps the locals of its frames alive."""
         error = copy.copy(self.error)
         error.__cause__ = self.error.__cause__
         return error

@@ -4,8 +4,8 @@
     device.backend.faults.inject("corrupt_transfer", probability=0.01, seed=7, times=None)
     device.backend.faults.inject("wrong_result", name="matmul*")
 
-A fault strikes where all of its conditions hold. Whether one with a probability strikes depends on its seed and on the number
-of the command alone, so a run with faults can be repeated exactly. The same entries may stand in a TOML file, as tables
+A fault strikes where all of its conditions hold. With a probability, it also depends on the seed and the number of the
+command, and on nothing else, so a run with faults can be repeated exactly. A TOML file may hold the entries as tables
 `[[fault]]`, for `Device("sim:...,faults=FILE")`.
 """
 
@@ -24,47 +24,48 @@ from polyhal.hal.settings import toml
 
 
 class FaultKind(enum.StrEnum):
-    """What can go wrong, and what `at` counts for it (from 1)."""
+    """Kinds of faults, each with the unit that `at` counts (from 1)."""
 
     ALLOCATION_FAILURE = "allocation_failure"
     """`allocate` raises OutOfMemoryError. `at` counts allocations. The pool then frees its unused blocks and tries once more:
     the error reaches a program only with `times=2`."""
     BUILD_FAILURE = "build_failure"
-    """A kernel does not build. `at` counts builds. With POLYHAL_STRICT=1 that raises KernelBuildError; otherwise it warns, and
-    the op runs in a slower way, which raises KernelBuildError if its kernel does not build either."""
+    """A kernel does not build. `at` counts builds. With POLYHAL_STRICT=1 this raises KernelBuildError. Otherwise the op
+    warns and falls back to a slower implementation, which raises KernelBuildError if its kernel does not build
+    either."""
     DEVICE_LOST = "device_lost"
-    """The device halts instead of executing the command. `at` counts commands, here and below."""
+    """The device halts instead of executing the command. `at` counts commands, also for the kinds below."""
     SLOW_LINK = "slow_link"
     """A transfer takes `factor` times as long."""
     STALLED_QUEUE = "stalled_queue"
-    """The command starts `seconds` late. Later than the watchdog allows: DeviceTimeoutError, and the device is reset."""
+    """The command starts `seconds` late. Beyond the watchdog's limit: DeviceTimeoutError, and the device is reset."""
     CORRUPT_TRANSFER = "corrupt_transfer"
     """One bit of a transfer arrives inverted: TransferError."""
     WRONG_RESULT = "wrong_result"
-    """A kernel writes one wrong element. Nothing reports it."""
+    """A kernel writes one wrong element. It is not reported."""
     LATE_CALLBACK = "late_callback"
     """The callbacks of an event are called `seconds` late."""
 
 
 @dataclass(slots=True, eq=False)
 class InjectedFault:
-    """One entry of a plan."""
+    """An entry of a fault plan."""
 
     kind: FaultKind
     at: int | None = None
-    """The number of the first allocation, build or command of `times` in a row; None: any."""
+    """Number of the first of `times` consecutive allocations, builds or commands; None: any."""
     name: str = "*"
-    """A pattern for the name of the kernel, with `*` and `?`; transfers are called `host to device` and so on."""
+    """Pattern with `*` and `?` for the kernel's name, or for a transfer's, such as `host to device`."""
     probability: float = 1.0
     seed: int = 0
     times: int | None = 1
-    """How often it strikes; None: without end."""
+    """Maximum number of strikes; None: unlimited."""
     factor: float = 10.0
-    """Of a slow link."""
+    """Slow-down of a slow link."""
     seconds: float | None = None
-    """Of a stalled queue or a late callback; None: for ever, and 0.05."""
+    """Delay of a stalled queue (None: indefinitely) or a late callback (None: 0.05)."""
     struck: int = 0
-    """How often it has struck."""
+    """Number of strikes so far."""
 
     def matches(self, number: int, name: str) -> bool:
         """Return whether the fault strikes the allocation, build or command of this number and name."""
@@ -87,14 +88,14 @@ class Strike(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FaultPlan:
-    """The faults of one device, and those that happened. Methods may be called from any thread."""
+    """Planned faults of one device, and faults that have happened. Methods may be called from any thread."""
 
     planned: list[InjectedFault] = field(default_factory=list)
     strikes: list[Strike] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def inject(self, kind: FaultKind | str, **conditions: Any) -> InjectedFault:
-        """Plan a fault; `conditions` are the fields of `InjectedFault`. Raises ValueError or TypeError for one that is none."""
+        """Plan a fault; `conditions` are the fields of `InjectedFault`. Raises ValueError or TypeError if they are invalid."""
         if kind not in list(FaultKind):
             raise ValueError(f"{str(kind)!r} is not a valid FaultKind; expected one of {', '.join(FaultKind)}")
         fault = InjectedFault(FaultKind(kind), **conditions)
@@ -110,7 +111,7 @@ class FaultPlan:
             self.planned.clear()
 
     def strike(self, kind: FaultKind, number: int, name: str) -> InjectedFault | None:
-        """Return the fault of this kind that happens now, and note it; None if nothing does."""
+        """Return the planned fault that strikes now, and record it; None if none does."""
         if not self.planned:
             return None
         with self._lock:
@@ -122,11 +123,11 @@ class FaultPlan:
 
 
 def load_faults(path: str) -> FaultPlan:
-    """Read a plan from a TOML file. Raises ValueError for an entry that is no fault, and OSError."""
+    """Read a plan from a TOML file. Raises ValueError for an invalid entry, and OSError."""
     plan = FaultPlan()
     for entry in toml.parse(Path(path).read_text(encoding="utf-8")).get("fault", []):
         try:
             plan.inject(**entry)
         except TypeError as error:
-            raise ValueError(f"{path}: {entry} is no fault: {error}") from None
+            raise ValueError(f"{path}: {entry} is not a valid fault: {error}") from None
     return plan

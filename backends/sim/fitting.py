@@ -1,7 +1,7 @@
-"""Makes a profile from measurements: the time model, solved for what it does not know.
+"""Fit a profile to measurements: the time model, solved for its parameters.
 
-Costs of the ops that were measured come from the same rules as those of predicted steps, so a rate here is in the units in
-which it will be used.
+Costs of measured ops follow the same rules as costs of predicted steps, so fitted rates have the units of their later
+use.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from polyhal.backends.sim.timing import KernelCost
 from polyhal.hal.diagnostics.measurements import DriverTimes, MeasuredSample, Measurements
 
 _HOST_BOUND = 1.5
-"""Samples that take less than this many times what the host needs to submit them say little about the device."""
+"""Minimum duration of a sample, relative to the host's time to submit it, to be used: shorter ones measure the host."""
 _FASTER = 1.15
-"""So many times as fast must small operands be that there is a cache."""
+"""Minimum ratio of small operands' bandwidth to large operands' from which a cache is inferred."""
 _MEMORY_BOUND = 0.9
-"""The share of a kernel's time, as long as it would take to read and write, from which on it waits for memory."""
+"""Minimum fraction of a kernel's time that its memory traffic would take, to count it as memory-bound."""
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 _SUM = "add"
-"""The op of which the bandwidth is known: it does next to nothing but read and write."""
+"""Op that measures bandwidth: it does little but read and write."""
 
 
 class TimedKernels(NamedTuple):
-    """Kernels of one kind, and the seconds that they took together."""
+    """Kernels of one kind, and their total time in seconds."""
 
     op: str
     costs: tuple[KernelCost, ...]
@@ -36,22 +36,22 @@ class TimedKernels(NamedTuple):
 
     @property
     def launches(self) -> int:
-        """Kernels that the device starts, without those that pack operands."""
+        """Number of started kernels, not counting kernels that pack operands."""
         return sum(c.launches for c in self.costs)
 
     @property
     def flops(self) -> int:
-        """Operations of all kernels."""
+        """Total operations of the kernels."""
         return sum(c.flops for c in self.costs)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that all kernels read and write."""
+        """Total bytes read and written by the kernels."""
         return sum(c.nbytes for c in self.costs)
 
 
 class FittedMemory(NamedTuple):
-    """Bytes per second in and out of the cache, and the bytes that it holds: 0 where small operands are no faster."""
+    """Bytes per second in and out of the cache, and the cache's size in bytes: 0 if small operands are not faster."""
 
     bandwidth: float
     cache_bandwidth: float
@@ -67,14 +67,14 @@ class FittedRate(NamedTuple):
 
     flops: float
     spread: float
-    """What single measurements differ by: the root of the mean square, relative to the rate."""
+    """Standard deviation of single measurements, relative to the rate."""
     measurements: int
     is_memory: bool
-    """Whether memory was what these kernels waited for: the rate is then the least that it can be."""
+    """Whether these kernels were memory-bound: the rate is then a lower bound."""
 
 
 class FittedProfile(NamedTuple):
-    """Everything that a profile takes from measurements, in seconds, bytes and operations."""
+    """Measured figures of a profile, in seconds, bytes and operations."""
 
     launch: float
     sync: float
@@ -82,12 +82,12 @@ class FittedProfile(NamedTuple):
     memory: FittedMemory
     peak: dict[str, float]
     rates: dict[str, FittedRate]
-    """By family, or by family and dtype where that is not float32."""
+    """Rates by family, or by family and dtype for dtypes other than float32."""
     convolutions: ConvolutionFit
 
 
 def fit(measured: Measurements) -> FittedProfile:
-    """Fit a profile. Raises ValueError if too few measurements tell about the device."""
+    """Fit a profile. Raises ValueError if too few measurements are usable."""
     driver = measured.driver
     timed = [t for t in map(_timed, measured.samples) if t is not None and not _is_host_bound(t, driver)]
     sums = [t for t in timed if t.op == _SUM]
@@ -107,19 +107,17 @@ def fit(measured: Measurements) -> FittedProfile:
     if not pointwise or "contraction" not in rates:
         raise ValueError("elementwise kernels and products took less time than the host needs to submit them")
     rates["default"] = max(pointwise, key=lambda r: r.flops)
-    for kind in [
-        k for k in rates if k.startswith("contraction")
-    ]:  # of fused products only those of float32 are measured
+    for kind in [k for k in rates if k.startswith("contraction")]:  # fused products are measured only in float32
         rates.setdefault(kind.replace("contraction", "fused"), rates[kind])
     submitting = driver.submit + driver.replay
-    # Who waits submits a mark, while the kernel runs.
+    # A waiting host submits a mark while the kernel runs.
     sync = max(0.0, driver.turnaround - submitting - max(launch, driver.submit))
     latency = max(0.0, measured.link.latency - driver.submit - sync)
     return FittedProfile(launch, sync, latency, memory, _peak(measured.peak, rates), rates, fitted)
 
 
 def _timed(sample: MeasuredSample) -> TimedKernels | None:
-    """Return the costs of a sample; None if it ran kernels of several kinds, as devices without some kernel do."""
+    """Return the costs of a sample; None if it ran kernels of several kinds, as on devices that lack a kernel."""
     costs = tuple(kernel_cost(c.op, c.inputs, c.outputs, c.params) for c in sample.calls)
     if not costs or len({(c.op, cost.family) for c, cost in zip(sample.calls, costs, strict=True)}) > 1:
         return None
@@ -139,10 +137,10 @@ def _kind(cost: KernelCost) -> str:
 
 
 def _launch(driver: DriverTimes, sums: Sequence[TimedKernels], *, shared: bool) -> float:
-    """What the device takes from one kernel to the next.
+    """Return the device's time between consecutive kernels.
 
-    Tiny kernels in a row tell, unless the host needs longer to submit them, on cores that are not the device's as well. Then it
-    is what is left of the time of a sum of vectors if its length goes to 0.
+    It is the time per kernel of a series of tiny kernels, unless the host is slower to submit them on cores that it
+    does not share with the device. Then it is the time of a vector sum extrapolated to length 0.
     """
     if shared or driver.kernel > _HOST_BOUND * driver.replay:
         return driver.kernel
@@ -154,9 +152,9 @@ def _launch(driver: DriverTimes, sums: Sequence[TimedKernels], *, shared: bool) 
 
 
 def _memory(sums: Sequence[TimedKernels], launch: float) -> FittedMemory:
-    """Find the size from which sums of vectors are slower, and the bandwidth on both sides of it.
+    """Find the size above which sums of vectors are slower, and the bandwidth below and above it.
 
-    Raises ValueError if all sums were over before the host had submitted them.
+    Raises ValueError if all sums were shorter than their submission.
     """
     rates = sorted((t.costs[0].nbytes, t.nbytes / max(t.seconds - launch * t.launches, 1e-9)) for t in sums)
     if not rates:
@@ -176,12 +174,12 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _scatter(values: Sequence[float]) -> float:
-    """The sum of squares of the differences from the mean."""
+    """Return the sum of squared deviations from the mean."""
     return sum((v - _mean(values)) ** 2 for v in values)
 
 
 def _rate(group: Sequence[TimedKernels], launch: float, memory: FittedMemory) -> FittedRate:
-    """Take the mean of what kernels of a kind reach, of those only that wait for arithmetic if there are such."""
+    """Return the mean rate of kernels of a kind, only of compute-bound ones if there are any."""
     arithmetic = [t for t in group if not _is_memory_bound(t, launch, memory)]
     logs = [math.log(t.flops / max(t.seconds - launch * t.launches, 1e-9)) for t in arithmetic or group]
     if not arithmetic:
@@ -190,11 +188,11 @@ def _rate(group: Sequence[TimedKernels], launch: float, memory: FittedMemory) ->
 
 
 def _peak(measured: Mapping[str, float], rates: Mapping[str, FittedRate]) -> dict[str, float]:
-    """Multiply-adds in registers, or else what the fastest kernels reach.
+    """Return the rates of multiply-adds in registers, or else of the fastest kernels.
 
-    Products of other dtypes are then taken for as efficient as those of float32. Dtypes that the device lacks have the rate
-    of float32. A share of the peak may be more than 1: products of a dtype may be computed in another, and the rate of
-    convolutions is that of rows without an end.
+    Products of other dtypes are then assumed to be as efficient as float32 products. Unsupported dtypes have the rate
+    of float32. An efficiency may exceed 1: products of a dtype may be computed in another, and the rate of convolutions
+    is the limit for infinitely long rows.
     """
     fastest = max(r.flops for kind, r in rates.items() if _dtype_of(kind) == "float32")
     single = measured.get("float32", fastest)
@@ -212,5 +210,5 @@ def _dtype_of(kind: str) -> str:
 
 
 def shares(fitted: FittedProfile) -> dict[str, FittedRate]:
-    """Return the rates by kind as shares of the peaks."""
+    """Return the rates by kind, relative to the peaks."""
     return {kind: r._replace(flops=r.flops / fitted.peak[_dtype_of(kind)]) for kind, r in fitted.rates.items()}

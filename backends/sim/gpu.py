@@ -1,4 +1,4 @@
-"""The hardware of one simulated device, as its driver sees it: memory, registers, doorbells, signals, interrupts.
+"""The hardware of one simulated device, as its driver uses it: memory, registers, doorbells, signals, interrupts.
 
 The driver never calls into the command processor. It writes packets to a ring buffer in host memory, stores the ring's write
 index in a doorbell register, and waits for a signal.
@@ -42,7 +42,10 @@ class SimulatedGPU:
         compute: bool = True,
         faults: FaultPlan | None = None,
     ) -> None:
-        """`memory` in bytes replaces the profile's. Without `compute`, kernels take time and do nothing."""
+        """Power the device on.
+
+        `memory` in bytes replaces the profile's size. Without `compute`, kernels only take virtual time.
+        """
         self.profile = profile
         self.name = name
         self.compute = compute
@@ -57,34 +60,35 @@ class SimulatedGPU:
         self.interrupts = InterruptController(name)
         self.failures: list[DeviceFailure] = []
         self.reported: deque[tuple[DeviceFailure, int]] = deque(maxlen=_REPORTED)
-        """Failures that a wait has raised, each with the last command before that: events up to there still deliver it."""
+        """Failures that a wait has raised, each with the last command submitted before the wait: events up to it still
+        report the failure."""
         self.number = 0
-        """Of this device alone in its machine: one that is switched on again has another."""
+        """Number, unique in the machine: a device that is switched on again has a new one."""
         self.peers: Mapping[int, SimulatedGPU] = {}
-        """The devices of the machine, by number."""
+        """Devices of the machine, by number."""
         self.watchers: dict[int, weakref.ref[SimulatedGPU]] = {}
-        """The devices that wait for signals of this one, by number."""
+        """Devices that wait for signals of this device, by number."""
         self.log: EventLog | None = None
         self.verification: Verification | None = None
-        """Compares every result with NumPy's, while somebody asks for that."""
+        """Comparison of every result with NumPy's, while enabled."""
         self.mirror: OpenCLMirror | None = None
-        """Real buffers on which every command is carried out, too."""
+        """Real OpenCL buffers on which every command is also performed."""
         self.profiled: list[tuple[str, int, int]] | None = None
-        """(kernel, start, end) of each dispatch, while somebody profiles."""
+        """(kernel, start, end) of each dispatch, while profiling."""
         self.bus = threading.Condition()
-        """Held to write doorbells and signals; notified after both."""
+        """Lock for writes of doorbells and signals; notified after both."""
         self.handlers: dict[int, list[Callable[[], None]]] = {}
-        """By signal, what its interrupt calls."""
+        """Handlers of each signal's interrupt."""
         self.queues = 0
         self.powered = True
         self._processor = CommandProcessor(self)
 
-    # --- what the driver writes -------------------------------------------------------------------------------------
+    # --- written by the driver -------------------------------------------------------------------------------------
 
     def attach_queue(self, ring: RingBuffer) -> int:
-        """Tell the device of a ring buffer, and return the number of the queue. Raises RuntimeError if it has no more."""
+        """Register a ring buffer, and return the number of its queue. Raises RuntimeError if all queues are in use."""
         if self.queues == MAX_QUEUES:
-            raise RuntimeError(f"the device has {MAX_QUEUES} queues")
+            raise RuntimeError(f"all {MAX_QUEUES} queues of the device are in use")
         queue = self.queues
         self.registers.write(queue_register(queue, QueueRegister.RING_SIZE), ring.size)
         self.registers.write(queue_register(queue, QueueRegister.RING_BASE), self.pinned_memory.pin(ring.memory))
@@ -92,7 +96,7 @@ class SimulatedGPU:
         return queue
 
     def ring_doorbells(self, written: Mapping[int, int]) -> None:
-        """Store the write indices of some queues, all at once, and wake the command processor."""
+        """Store the write indices of several queues atomically, and wake the command processor."""
         with self.bus:
             for queue, index in written.items():
                 self.registers.write(queue_register(queue, QueueRegister.DOORBELL), index)
@@ -102,32 +106,32 @@ class SimulatedGPU:
             self.bus.notify_all()
 
     def power_off(self) -> None:
-        """Let the threads of the device end when they have nothing left to do. Does not wait."""
+        """Stop the threads of the device after pending work. Does not wait."""
         with self.bus:
             self.powered = False
             self.bus.notify_all()
 
     def finish_reads(self) -> None:
-        """Wait until everyone who asked for a callback has been called: what the program still expects when it ends."""
+        """Wait until all registered callbacks have run, at the end of the program."""
         with self.bus:
             while self.handlers and not self.is_halted:
                 self.bus.wait()
         self.interrupts.settle()
 
-    # --- what the driver reads --------------------------------------------------------------------------------------
+    # --- read by the driver --------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Status:
-        """The register STATUS."""
+        """Value of the register STATUS."""
         return Status(self.registers.read(Register.STATUS))
 
     @property
     def is_halted(self) -> bool:
-        """Whether a fatal fault has happened."""
+        """Whether a fatal failure has halted the device."""
         return self.status is Status.HALTED
 
     def wait(self, signal: int) -> bool:
-        """Block until a signal is done. Returns False if the device has halted before."""
+        """Block until a signal is done. Returns False if the device halts first."""
         with self.bus:
             while not self.signals.is_done(signal):
                 if self.is_halted:
@@ -136,7 +140,7 @@ class SimulatedGPU:
             return True
 
     def when_done(self, signal: int, handler: Callable[[], None]) -> bool:
-        """Have the interrupt of a signal call `handler`. Returns False if the signal is done, or never will be."""
+        """Register `handler` for the interrupt of a signal. Returns False if the signal is done or the device has halted."""
         with self.bus:
             if self.signals.is_done(signal) or self.is_halted:
                 return False
@@ -144,16 +148,16 @@ class SimulatedGPU:
             return True
 
     def failure_before(self, sequence: int, *, fatal: bool) -> Exception | None:
-        """Return the error of the first command up to `sequence` that failed, or if `fatal` that halted the device at all."""
+        """Return the error of the first failed command up to `sequence`; if `fatal`, the failure that halted the device."""
         with self.bus:
             failed = [f for f in self.failures if f.sequence <= sequence or (f.fatal and fatal)]
             failed += [f for f, last in self.reported if f.sequence <= sequence <= last]
         return min(failed, key=lambda f: f.sequence).new_error() if failed else None
 
     def take_failure(self, sequence: int, submitted: int) -> Exception | None:
-        """Return the error of the first command up to `sequence` that failed, and forget all of them but fatal ones.
+        """Return the error of the first command up to `sequence` that failed, and clear all but fatal errors.
 
-        Callbacks of the commands that are `submitted` so far deliver it all the same.
+        Callbacks of the commands `submitted` so far still report it.
         """
         with self.bus:
             failed = [f for f in self.failures if f.sequence <= sequence and not f.fatal]
@@ -164,7 +168,7 @@ class SimulatedGPU:
     # --- other devices ----------------------------------------------------------------------------------------------
 
     def owner(self, wait: Wait) -> SimulatedGPU:
-        """Return the device that completes the signal for which a queue waits."""
+        """Return the device that completes the awaited signal."""
         return self.peers[wait.owner - 1] if wait.owner else self
 
     def notify_watchers(self) -> None:
@@ -175,15 +179,15 @@ class SimulatedGPU:
                 with gpu.bus:
                     gpu.bus.notify_all()
 
-    # --- what the command processor reports -------------------------------------------------------------------------
+    # --- reported by the command processor -------------------------------------------------------------------------
 
     def fail(self, sequence: int, error: Exception) -> None:
-        """Note an error of a command, which the device survives."""
+        """Record an error of a command that the device survives."""
         with self.bus:
             self.failures.append(DeviceFailure(sequence, error))
 
     def halt(self, failure: DeviceFailure, address: int = 0) -> None:
-        """Stop executing commands for good, and interrupt everyone who waits."""
+        """Stop executing commands permanently, and interrupt all waiters."""
         with self.bus:
             self.failures.append(failure)
             self.registers.write(Register.FAULT_ADDRESS, address)

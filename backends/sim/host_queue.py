@@ -1,4 +1,4 @@
-"""The host's end of a queue: its ring buffer, and how far it is written, announced and done."""
+"""The host side of a queue: its ring buffer, and the counts of written, announced and completed packets."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ RING_PACKETS = 1024
 
 
 class HostQueue:
-    """The host's end of a queue."""
+    """The host side of a queue."""
 
     def __init__(self, gpu: SimulatedGPU) -> None:
         self.ring = RingBuffer(RING_PACKETS)
         self.number = gpu.attach_queue(self.ring)
         self.written = 0
-        """Packets so far."""
+        """Number of packets written so far."""
         self.submitted_ns = 0
-        """When the last one was written."""
+        """Host time of the last submission."""
         self.rung = 0
-        """Packets of which the device knows."""
+        """Number of packets announced by the doorbell."""
         self.waited = 0
-        """Packets of which the host knows that they are done."""
+        """Number of packets known to be complete."""
         self.in_batch = 0
-        """Packets since the end of the last batch."""
+        """Number of packets in the current batch."""
         self.batches: deque[SimEvent] = deque()
-        """The ends of batches that the host has not waited for."""
+        """End events of batches in flight."""
         self.pinned: deque[PinnedUntil] = deque()
-        """What the device needs until packets of this queue are done, in their order. Those of other queues may end before."""
+        """Host memory pinned until packets of this queue complete, in submission order. Other queues may complete earlier."""
         self.awaited: list[SimEvent] = []
-        """Events for which the next command waits."""
+        """Events that the next command waits for."""
 
     def dump(self, count: int = 16) -> str:
-        """Print the last packets that were written, one in a line."""
+        """Format the last packets that were written, one per line."""
         return self.ring.dump(max(self.written - count, 0), self.written)
 
 
 class PinnedUntil(NamedTuple):
-    """Something that the device needs until a packet is done."""
+    """Host memory in use by the device until a packet is done."""
 
     position: int
-    """Packets of the queue up to that one."""
+    """Number of packets of the queue up to that packet."""
     address: int
-    """Of host memory; 0 for none."""
+    """Address of pinned host memory; 0 for none."""
     staged: int
-    """Bytes that were staged for it."""
+    """Staged bytes of the packet."""
     event: SimEvent | None
 
 
 class SelectedQueue(threading.local):
-    """The queue of a thread; None for the device's own."""
+    """Queue of a thread; None for the device's default queue."""
 
     queue: HostQueue | None = None

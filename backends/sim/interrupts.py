@@ -1,4 +1,4 @@
-"""Interrupts: how the device tells the host that something is done. Callbacks run on a thread of their own."""
+"""Interrupts: notifications from the device to the host. Callbacks run on a separate thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 Handler = Callable[[], None]
 Interrupt = tuple[Handler, float] | None
-"""What to call, and the seconds by which it is late. None ends the thread."""
+"""Handler and its delay in seconds; None is the sentinel that ends the thread."""
 
 
 class InterruptController:
@@ -20,12 +20,12 @@ class InterruptController:
         self._raised: SimpleQueue[Interrupt] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopped: threading.Thread | None = None
-        """The last thread that was told to end; it may still deliver."""
+        """Last stopped thread, which may still run handlers."""
         self._lock = threading.Lock()
-        """The command processor may stop the thread at the moment when the program waits for it."""
+        """Lock between `stop` on the command processor's thread and `settle` on the program's."""
 
     def deliver(self, handler: Handler, seconds: float = 0.0) -> None:
-        """Have the thread call `handler`, `seconds` late. Called by the command processor."""
+        """Enqueue a call of `handler`, `seconds` late. Called by the command processor."""
         with self._lock:
             if self._thread is None:
                 arguments = (self._raised,)
@@ -36,7 +36,7 @@ class InterruptController:
             self._raised.put((handler, seconds))
 
     def settle(self) -> None:
-        """Wait until everything that was raised is delivered."""
+        """Wait until all raised interrupts are delivered."""
         delivered = threading.Event()
         with self._lock:
             stopped, running = self._stopped, self._thread is not None
@@ -48,7 +48,7 @@ class InterruptController:
             delivered.wait()
 
     def stop(self) -> None:
-        """End the thread after what was raised before. A later interrupt starts another one."""
+        """End the thread after earlier interrupts. A later interrupt starts a new thread."""
         with self._lock:
             if self._thread is not None:
                 self._stopped, self._thread = self._thread, None
@@ -57,7 +57,7 @@ class InterruptController:
 
 
 def _serve(raised: SimpleQueue[Interrupt]) -> None:
-    """Call handlers until there is None."""
+    """Call handlers until the sentinel None."""
     while (interrupt := raised.get()) is not None:
         handler, seconds = interrupt
         if seconds:

@@ -16,7 +16,7 @@ from polyhal.hal.layout import Ref
 ARGUMENT_BYTES = 16
 _KIND = struct.Struct("<Q")
 _CODES = ("8x", "Q", "q", "Q", "d", "Q")
-"""The value after each kind, as `struct` spells it."""
+"""`struct` format of the value, by kind."""
 _INT64_MAX = (1 << 63) - 1
 
 
@@ -24,7 +24,7 @@ class ArgumentKind(enum.IntEnum):
     """The first word of an argument."""
 
     ABSENT = 0
-    """An optional input that was left out."""
+    """An omitted optional input."""
     ADDRESS = 1
     INT = 2
     UINT = 3

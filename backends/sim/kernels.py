@@ -1,7 +1,7 @@
-"""Kernel objects: what "compiled" kernels are here, and how a dispatch runs one.
+"""Kernel objects: the "compiled" kernels of the simulator, and how a dispatch runs them.
 
-A kernel object is made for fixed specs, as a compiler would make it. It holds the computation on arrays, which is the
-reference of the op or of the contract's member, and the cost by which the dispatch takes virtual time.
+Like compiled code, a kernel object is specialized for fixed specs. It holds the computation on arrays (the reference of
+the op or of the contract's member) and the cost that determines the dispatch's virtual time.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.protocol import InputSpec, Number, UserKernel
 
 Computation = Callable[[list[Any], list[np.ndarray]], None]
-"""Takes inputs (arrays, numbers, None) and output arrays, which it fills."""
+"""Function of inputs (arrays, numbers, None) and output arrays, which it fills."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelObject:
-    """A kernel that the device can run."""
+    """A kernel that the device executes."""
 
     name: str
     inputs: tuple[InputSpec | None, ...]
@@ -39,10 +39,10 @@ class KernelObject:
     compute: Computation
     cost: KernelCost
     op: str = ""
-    """The op that it computes; empty for core members and for kernels of users."""
+    """Name of the op; empty for core members and user kernels."""
     params: Mapping[str, Any] = field(default_factory=dict)
     identity: tuple[Any, ...] | None = None
-    """Equal for kernels that compute the same, which share a number; None: shared with no other."""
+    """Cache key: kernels with equal keys share a number; None: never shared."""
 
     def describe(self) -> str:
         """Return the name with the specs of the operands."""
@@ -62,7 +62,7 @@ class KernelObject:
         return operands[:count], operands[count:]
 
     def written(self, arguments: Sequence[tuple[ArgumentKind, Any]]) -> list[tuple[int, int]]:
-        """Return (address, bytes) of what each output spans."""
+        """Return the (address, bytes) span of each output."""
         spans = []
         for spec, (_, address) in zip(self.outputs, arguments[len(self.inputs) :], strict=True):
             low, high = extent(spec.shape, spec.strides)
@@ -71,30 +71,30 @@ class KernelObject:
 
 
 def _operand(memory: AddressSpace, spec: Spec, address: int) -> np.ndarray:
-    """Return a tensor in device memory as an array. Raises PageFaultError if an element lies outside of its allocation."""
+    """Return a tensor in device memory as an array. Raises PageFaultError if it exceeds its allocation."""
     size = spec.dtype.itemsize
     if not spec.size:
         return np.empty(spec.shape, spec.dtype.numpy)
     low, high = extent(spec.shape, spec.strides)
     allocation, offset = memory.find(address + low * size, (high - low + 1) * size)
-    assert allocation.storage is not None, "only a device that computes runs kernels"
+    assert allocation.storage is not None, "only a device with compute=on runs kernels"
     return view_memory(spec, allocation.storage[offset:], -low)
 
 
 class KernelTable:
-    """The kernel objects that were loaded on a device, by number. Core members share one object per combination of specs."""
+    """Loaded kernel objects of a device, by number. Core members share one object per combination of specs."""
 
     def __init__(self) -> None:
         self._objects: list[KernelObject] = []
         self._members: dict[tuple[Any, ...], int] = {}
         self._shared: dict[tuple[Any, ...], int] = {}
-        """The number of each kernel with an identity: programs that capture steps again and again must not fill the table."""
+        """Number of each kernel with an identity, so that programs which capture steps repeatedly do not fill the table."""
         self.builds = 0
-        """Builds so far, failed ones included."""
+        """Number of builds so far, including failed ones."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """The number of kernels."""
+        """Return the number of kernels."""
         return len(self._objects)
 
     def __getitem__(self, number: int) -> KernelObject:
@@ -110,7 +110,7 @@ class KernelTable:
             return self.builds
 
     def load(self, kernel: KernelObject) -> int:
-        """Make a kernel known to the device, and return its number."""
+        """Add a kernel, and return its number."""
         with self._lock:
             if kernel.identity in self._shared:
                 return self._shared[kernel.identity]
@@ -130,7 +130,7 @@ class KernelTable:
 def op_kernel(
     op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> KernelObject:
-    """Build the kernel of an op: its reference function."""
+    """Build the kernel of an op from its reference function."""
     function = OPS[op].reference
     compute = partial(members.run_function, function, dict(params))
     cost = kernel_cost(op, inputs, outputs, params)
@@ -140,7 +140,7 @@ def op_kernel(
 def user_kernel(
     kernel: UserKernel, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> KernelObject:
-    """Build a kernel of the user's from its NumPy function."""
+    """Build a user kernel from its NumPy function."""
     function = kernel.sources["numpy"]
     compute = partial(members.run_function, function, dict(params))
     identity = _identity(function, inputs, outputs, params)
@@ -152,10 +152,10 @@ def user_kernel(
 def _identity(
     function: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """What a kernel computes; None if a parameter is more than plain values, whose text says everything."""
+    """Return the cache key of a kernel; None if a parameter is not a plain value, whose `repr` is complete."""
     if not all(map(_is_plain, params.values())):
         return None
-    return function, inputs, outputs, repr(sorted(params.items()))  # as text 1, 1.0 and True differ
+    return function, inputs, outputs, repr(sorted(params.items()))  # as text, 1, 1.0 and True differ
 
 
 def _is_plain(value: Any) -> bool:

@@ -11,7 +11,7 @@ from polyhal.backends.sim.kernel_arguments import encode_arguments
 from polyhal.backends.sim.packets import Dispatch
 
 KernelCall = tuple[int, tuple[Any, ...]]
-"""The number of a kernel, and its arguments."""
+"""Number of a kernel, and its arguments."""
 
 
 class KernelLauncher:
@@ -42,7 +42,7 @@ class SimLaunch:
     __slots__ = ("_kernel", "_launcher", "name", "workspace")
 
     def __init__(self, launcher: KernelLauncher, kernel: int, name: str) -> None:
-        """`kernel` is the number under which the device knows it."""
+        """Prepare a launch; `kernel` is the number of a loaded kernel."""
         self._launcher = launcher
         self._kernel = kernel
         self.name = name

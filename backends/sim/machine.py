@@ -1,4 +1,4 @@
-"""The simulated machine: a host with a clock, and devices of one kind that reach each other's memory."""
+"""The simulated machine: a host with a clock, and devices of one kind that can access each other's memory."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from polyhal.backends.sim.selector import SimSelector
 
 
 class SimulatedMachine:
-    """A host with one or more devices of a kind. It exists as long as one of them is in use."""
+    """A host with one or more devices of a kind. It lives as long as one of them is in use."""
 
     def __init__(self, profile: DeviceProfile, count: int) -> None:
         self.profile = profile
         self.count = count
         self.clock = VirtualClock()
         self._gpus: WeakValueDictionary[int, SimulatedGPU] = WeakValueDictionary()
-        """By index, the device that was switched on last."""
+        """Most recently switched-on device, by index."""
         self._peers: WeakValueDictionary[int, SimulatedGPU] = WeakValueDictionary()
-        """By number, every device that was ever switched on."""
+        """Every device that was ever switched on, by number."""
         self._numbers: set[int] = set()
 
     def switch_on(self, selector: SimSelector) -> SimulatedGPU:
-        """Switch a device on, empty. Raises ValueError or OSError for options that cannot be met."""
+        """Switch a device on, with empty memory. Raises ValueError or OSError for invalid options."""
         faults = load_faults(selector.faults) if selector.faults else None
         name = f"sim:{selector}".removesuffix(":")
         gpu = SimulatedGPU(
@@ -46,20 +46,20 @@ class SimulatedMachine:
         return gpu
 
     def _new_number(self, index: int) -> int:
-        """Return the index, or another number for a device that is switched on again: packets may name the old one."""
+        """Return the index, or another number for a device that is switched on again: packets may refer to the old one."""
         number = index if index not in self._numbers else max(self.count, *self._numbers) + 1
         self._numbers.add(number)
         return number
 
     def is_in_use(self, index: int) -> bool:
-        """Return whether a device is switched on and works."""
+        """Return whether a device is switched on and not halted."""
         gpu = self._gpus.get(index)
         return gpu is not None and gpu.powered and not gpu.is_halted
 
 
 @functools.lru_cache(maxsize=1)
 def _switched_on(pid: int) -> WeakSet[SimulatedGPU]:
-    """The devices of this process. When it ends, it waits for reads that it has started."""
+    """Return the devices of this process. At exit, the process waits for its pending reads."""
     atexit.register(_finish_reads)
     return WeakSet()
 
@@ -71,9 +71,9 @@ def _finish_reads() -> None:
 
 @functools.lru_cache(maxsize=1)
 def _machines(pid: int) -> defaultdict[str, list[weakref.ref[SimulatedMachine]]]:
-    """The machines of this process, by selector, the newest last.
+    """Return the machines of this process, by selector, the newest last.
 
-    A forked child gets its own, because threads do not survive a fork.
+    A forked child starts with none, because threads do not survive a fork.
     """
     return defaultdict(list)
 

@@ -1,7 +1,7 @@
-"""A mirror of the device's memory in real OpenCL buffers: the same command stream, carried out twice.
+"""A mirror of the device's memory in real OpenCL buffers: the same command stream, executed twice.
 
-Each allocation gets a buffer when it is first written. Transfers become writes, copies and reads of the real driver; kernels
-compute on the host, and what they have written is sent after them. What is read back is compared byte by byte.
+Each allocation has a buffer, created at the first write. Transfers become writes, copies and reads of the real driver;
+kernels compute on the host, and their outputs are then written to the buffers. Bytes that are read back are compared.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from polyhal.hal.errors import BackendError, message
 
 
 class OpenCLMirror:
-    """The buffers of one device. Called by its command processor alone."""
+    """OpenCL buffers of one device. Only called by its command processor."""
 
     def __init__(self) -> None:
         """Open the first OpenCL device. Raises ValueError if there is none."""
-        registry().probe("opencl")  # registers drivers that come as packages, which must happen before any are listed
+        registry().probe("opencl")  # registers drivers installed as packages, which must precede the first listing
         import pyopencl as cl
 
         try:
@@ -28,10 +28,10 @@ class OpenCLMirror:
         except cl.Error as error:
             raise ValueError(f"mirror=opencl needs an OpenCL driver: {error}") from error
         if not devices:
-            raise ValueError("mirror=opencl needs an OpenCL device, and there is none")
+            raise ValueError("mirror=opencl needs an OpenCL device, but none was found")
         self.name = devices[0].name.strip()
         self.transfers = 0
-        """Commands that the real driver has carried out."""
+        """Number of commands executed by the real driver."""
         self._cl = cl
         self._context = cl.Context(devices[:1])
         self._queue = cl.CommandQueue(self._context)
@@ -42,7 +42,7 @@ class OpenCLMirror:
         self._buffers.pop(allocation, None)
 
     def write(self, allocation: DeviceAllocation, offset: int, nbytes: int) -> None:
-        """Send bytes that a transfer or a kernel has written."""
+        """Write the output of a transfer or a kernel to the buffer."""
         if allocation.storage is not None:
             self._copy(self._buffer(allocation), allocation.storage[offset : offset + nbytes], dst_offset=offset)
 
@@ -55,7 +55,7 @@ class OpenCLMirror:
         )
 
     def difference(self, allocation: DeviceAllocation, offset: int, nbytes: int) -> BackendError | None:
-        """Read bytes back, and return an error if they are not those of the simulated memory."""
+        """Read bytes back, and return an error if they differ from the simulated memory."""
         if allocation.storage is None:
             return None
         real = np.empty(nbytes, np.uint8)
@@ -67,7 +67,7 @@ class OpenCLMirror:
         return BackendError(message(None, problem, device=self.name))
 
     def _buffer(self, allocation: DeviceAllocation) -> Any:
-        """Return the buffer of an allocation; a new one holds what the simulated memory holds."""
+        """Return the buffer of an allocation, at first created as a copy of the simulated memory."""
         buffer = self._buffers.get(allocation)
         if buffer is None:
             flags = self._cl.mem_flags

@@ -1,4 +1,4 @@
-"""Commands as packets of 64 bytes, little-endian, much like the packets of AMD's architected queueing language (HSA).
+"""Commands as packets of 64 bytes, little-endian, similar to the packets of AMD's architected queueing language (HSA).
 
 offset  bytes  all packets
   0       1    type: see `PacketType`
@@ -17,7 +17,7 @@ offset  bytes  all packets
  24       8    source address
  32       8    destination address
  40       8    bytes
- 48       4    CRC-32 of the bytes, where the driver knows them
+ 48       4    CRC-32 of the bytes, if the driver has computed it
  52       1    direction: see `CopyDirection`
  56       4    the other device of the machine, by number
 
@@ -27,7 +27,7 @@ offset  bytes  all packets
 
                BARRIER: everything before in this queue is done (no fields of its own)
 
-               INDIRECT: execute an array of packets that lies elsewhere
+               INDIRECT: execute an array of packets in host memory
  24       8    host address of the packets
  32       4    number of packets
 """
@@ -55,9 +55,9 @@ DISPATCH_ARRAY = np.dtype(
         "itemsize": PACKET_BYTES,
     }
 )
-"""Fields of many dispatch packets at once, by which command buffers are patched."""
+"""Layout of dispatch packets, to patch those of a command buffer at once."""
 INTERRUPT = 1
-"""The flag that asks for an interrupt."""
+"""Flag that requests an interrupt."""
 
 
 class PacketType(enum.IntEnum):
@@ -71,7 +71,7 @@ class PacketType(enum.IntEnum):
 
 
 class CopyDirection(enum.IntEnum):
-    """Between which memories a copy goes."""
+    """Source and destination memories of a copy."""
 
     HOST_TO_DEVICE = 0
     DEVICE_TO_HOST = 1
@@ -82,7 +82,7 @@ class CopyDirection(enum.IntEnum):
 
 
 class Header(NamedTuple):
-    """What all packets have."""
+    """Fields common to all packets."""
 
     sequence: int
     submitted_ns: int
@@ -125,7 +125,7 @@ class Copy(NamedTuple):
     crc32: int
     direction: CopyDirection
     peer: int = 0
-    """The number of the other device in the machine."""
+    """Number of the other device in the machine."""
 
     def encode(self) -> bytes:
         """Return the packet's bytes."""
@@ -139,7 +139,7 @@ class Wait(NamedTuple):
     header: Header
     awaited: int
     owner: int = 0
-    """The number of the device that completes the signal plus 1; 0 for this one."""
+    """Number plus 1 of the device that completes the signal; 0 for this device."""
 
     def encode(self) -> bytes:
         """Return the packet's bytes."""
@@ -148,7 +148,7 @@ class Wait(NamedTuple):
 
 
 class Barrier(NamedTuple):
-    """Complete after everything before in the queue."""
+    """Complete after all earlier packets of the queue."""
 
     header: Header
 
@@ -159,7 +159,7 @@ class Barrier(NamedTuple):
 
 
 class Indirect(NamedTuple):
-    """Execute packets that lie elsewhere."""
+    """Execute an array of packets in host memory."""
 
     header: Header
     address: int
@@ -177,11 +177,11 @@ Packet = Dispatch | Copy | Wait | Barrier | Indirect
 
 
 class InvalidPacketError(ValueError):
-    """Bytes that are no packet."""
+    """Bytes that are not a valid packet."""
 
 
 def decode(data: bytes | memoryview) -> Packet:
-    """Read a packet. Raises InvalidPacketError."""
+    """Decode a packet. Raises InvalidPacketError."""
     if len(data) != PACKET_BYTES:
         raise InvalidPacketError(f"a packet has {PACKET_BYTES} bytes, not {len(data)}")
     kind, flags, reserved, signal, sequence, submitted = _HEADER.unpack_from(data)
@@ -194,7 +194,7 @@ def decode(data: bytes | memoryview) -> Packet:
         case PacketType.COPY:
             source, destination, nbytes, crc32, direction, peer = _COPY.unpack(data)[6:]
             if direction not in CopyDirection.__members__.values():
-                raise InvalidPacketError(f"copy {sequence} has the direction {direction}")
+                raise InvalidPacketError(f"copy {sequence} has the invalid direction {direction}")
             return Copy(header, source, destination, nbytes, crc32, CopyDirection(direction), peer)
         case PacketType.WAIT:
             return Wait(header, *_WAIT.unpack(data)[6:])
@@ -214,7 +214,7 @@ def describe(packet: Packet) -> str:
 
 
 def describe_body(packet: Packet) -> str:
-    """Return what a packet asks for."""
+    """Return kind and fields of a packet as text."""
     match packet:
         case Dispatch(_, kernel, arguments, count):
             return f"DISPATCH  kernel {kernel}, {count} arguments at {arguments:#x}"

@@ -1,6 +1,7 @@
-"""Host memory that the device may read and write: pinned buffers, known to it by address.
+"""Host memory that the device may read and write: pinned buffers by address.
 
-Hardware reaches host memory through an IOMMU, which refuses every address that the driver has not mapped. So does this table.
+Hardware accesses host memory through an IOMMU, which rejects addresses that the driver has not mapped. So does this
+table.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ class PinnedMemory:
     def __init__(self) -> None:
         self._buffers: dict[int, memoryview] = {}
         self._starts: list[int] = []
-        """Addresses of buffers, sorted, with some that are gone."""
+        """Sorted addresses of buffers, including some released ones."""
         self._next = BASE
         self._lock = threading.Lock()
 
     def pin(self, buffer: Any) -> int:
-        """Make a buffer visible to the device, and return its address. It is kept alive until `unpin`."""
+        """Map a buffer for the device, and return its address. It is kept alive until `unpin`."""
         view = memoryview(buffer).cast("B")
         with self._lock:
             address = self._next
@@ -39,7 +40,7 @@ class PinnedMemory:
         return address
 
     def unpin(self, address: int) -> None:
-        """Take a buffer away from the device."""
+        """Unmap a buffer."""
         with self._lock:
             del self._buffers[address]
 
@@ -47,7 +48,7 @@ class PinnedMemory:
         return address in self._buffers
 
     def __len__(self) -> int:
-        """The number of pinned buffers."""
+        """Return the number of pinned buffers."""
         return len(self._buffers)
 
     def at(self, address: int) -> memoryview:
@@ -60,5 +61,5 @@ class PinnedMemory:
             start = self._starts[place] if place >= 0 else 0
             view = self._buffers.get(start)
         if view is None or address - start >= view.nbytes:
-            raise PageFaultError(address, "no pinned host memory lies there")
+            raise PageFaultError(address, "it is not in pinned host memory")
         return view[address - start :]

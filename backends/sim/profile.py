@@ -1,7 +1,7 @@
-"""Profiles: the numbers that make a simulated device a laptop's or a data centre's.
+"""Profiles: the figures of a simulated device, from a laptop's to a data centre's.
 
-A profile is a TOML file: one in `profiles`, or one that `polyhal sim calibrate` has written. Units there are those of data
-sheets (GB/s, TFLOP/s, microseconds); here they are bytes, operations per second and nanoseconds.
+A profile is a TOML file: one in `profiles`, or one that `polyhal sim calibrate` has written. Files have the units of
+data sheets (GB/s, TFLOP/s, microseconds); fields have bytes, operations per second and nanoseconds.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from polyhal.hal.dtypes import DType, float32
 from polyhal.hal.settings import toml
 
 DEFAULT = "teaching"
-"""The profile of `Device("sim")`."""
+"""Profile of `Device("sim")`."""
 SUFFIX = ".toml"
 _GIB = 1 << 30
 _PRODUCTS = ("contraction", "fused", "convolution", "attention")
-"""Families that compute in the dtype of their operands, where the device can: the rates of matrix units are theirs alone."""
+"""Families that compute in the dtype of their operands, if the device supports it: rates of matrix units apply only to them."""
 _PACKAGE = "polyhal.backends.sim.profiles"
 
 
@@ -35,21 +35,21 @@ class Link:
     bandwidth: float
     """Bytes per second in one direction."""
     latency_ns: int
-    """From the start of a transfer to its first byte."""
+    """Time from the start of a transfer to its first byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """The hardware of one device, and what its driver costs."""
+    """Hardware figures of one device, and costs of its driver."""
 
     name: str
     title: str
     type: DeviceType
     compute_units: int
     clock_mhz: int
-    """0 if it is not known."""
+    """Clock rate; 0 if unknown."""
     memory: int
-    """Bytes."""
+    """Bytes of device memory."""
     max_allocation: int
     """Bytes of the largest single allocation."""
     local_memory: int
@@ -57,56 +57,55 @@ class DeviceProfile:
     bandwidth: float
     """Bytes per second of the device's memory."""
     peak: Mapping[str, float]
-    """Operations per second by dtype; `float32` stands in for dtypes that are missing."""
+    """Operations per second by dtype; missing dtypes have the rate of `float32`."""
     efficiency: Mapping[str, float]
-    """The share of the peak that kernels of a family of ops reach; `default` stands in for families that are missing.
-    `memory` is the share of the bandwidth."""
+    """Fraction of the peak that kernels of an op family reach; `default` applies to missing families. `memory` is the
+    fraction of the bandwidth."""
     latency: Mapping[str, float]
-    """Seconds that kernels of a family of ops take besides their launches, however little there is to do; 0 for families that
-    are missing."""
+    """Minimum seconds of kernels of an op family, in addition to their launches; 0 for missing families."""
     cache: int
-    """Bytes: kernels whose operands fit run at `cache_bandwidth`. 0: every kernel reads the device's memory."""
+    """Bytes of cache: kernels whose operands fit run at `cache_bandwidth`. 0: every kernel reads the device's memory."""
     cache_bandwidth: float
-    """Bytes per second that kernels reach with operands in the cache."""
+    """Bytes per second of kernels with operands in the cache."""
     tile_outputs: Mapping[str, int]
-    """Elements of a product's result that one work-group makes, by dtype or `default`. Empty: products of every shape use the
-    whole device."""
+    """Elements of a product's result per work-group (the tile), by dtype or `default`. Empty: products of every shape
+    use the whole device."""
     split_depth: int
-    """Terms of a sum below which work-groups do not share it."""
+    """Minimum terms of a sum to split it across work-groups."""
     sliced_flops: Mapping[str, int]
-    """Operations of a product, by dtype, up to which its sums are shared within work-groups, which takes no second kernel."""
+    """Maximum operations of a product, by dtype, for which its sums are split within work-groups, without a second kernel."""
     fill_depth: Mapping[str, float]
-    """Terms of a sum for which a work-group could compute, by dtype, while it waits for its first operands and stores its
-    result."""
+    """Fill and drain time of a work-group's pipeline (load of the first operands, store of the result), by dtype, as
+    the number of terms of a sum that take as long."""
     half_row: float
-    """Elements in a row of an image with which convolutions reach half of their rate."""
+    """Row length of an image at which convolutions reach half of their rate."""
     packing: Mapping[str, float]
-    """Bytes per second at which convolutions bring operands into the order of vector lanes or tiles: `image`, `weights`, or
-    neither."""
+    """Bytes per second at which convolutions pack operands for vector lanes or tiles: `image`, `weights`, or neither."""
     launch_ns: int
-    """Between two kernels of a queue."""
+    """Time between consecutive kernels of a queue."""
     submit_ns: int
     """Host time to write one command."""
     replay_ns: int
-    """Host time per kernel that is submitted again as a part of a recorded command buffer."""
+    """Host time per kernel of a replayed command buffer."""
     sync_ns: int
-    """Between the end of a command and the moment when the waiting host continues."""
+    """Time from the end of a command until the waiting host continues."""
     watchdog_ns: int
-    """After so long without progress the driver gives a command up."""
+    """Maximum time of a command before the driver resets the device."""
     link: Link
-    """To the host."""
+    """Link to the host."""
     peer_link: Link
-    """To the other devices of the machine."""
+    """Link to the other devices of the machine."""
     dma_engines: int
-    """Transfers that can run at once, beside kernels."""
+    """Number of transfers that can run at once, overlapped with kernels."""
     unified_memory: bool
     """Whether device and host share their memory."""
 
     def flops_per_second(self, dtype: DType, family: str) -> float:
         """Return the rate at which kernels of a family compute in a dtype.
 
-        `FAMILY_DTYPE` comes before `FAMILY`. A family of several words, as `strided_convolution`, falls back to the one without
-        the first of them, and the last to `default`. Kernels without products convert half precision to float32.
+        `FAMILY_DTYPE` comes before `FAMILY`. A family of several words, as `strided_convolution`, falls back to the
+        family without its first word, and a single word to `default`. Kernels without products convert half precision
+        to float32.
         """
         families = _families(family)
         names = [name for f in families for name in (f"{f}_{dtype.name}", f)]
@@ -115,7 +114,7 @@ class DeviceProfile:
         return self.peak.get("float32" if is_converted else dtype.name, self.peak["float32"]) * share
 
     def latency_of(self, family: str) -> float:
-        """Return the seconds that kernels of a family take at least, besides launches. Families fall back as for rates."""
+        """Return the minimum seconds of kernels of a family, in addition to launches. Families fall back as for rates."""
         return next((self.latency[f] for f in _families(family) if f in self.latency), 0.0)
 
     def to_json(self) -> dict[str, Any]:
@@ -146,7 +145,7 @@ class DeviceProfile:
 
 
 def _families(family: str) -> list[str]:
-    """The names under which a profile may state a figure of a family, the closest first."""
+    """Return the profile keys of a family, the most specific first."""
     words = family.split("_")
     return ["_".join(words[i:]) for i in range(len(words))]
 
@@ -158,9 +157,9 @@ def profile_names() -> list[str]:
 
 
 def load_profile(name: str) -> DeviceProfile:
-    """Read a profile: one of `profile_names`, or a file of one's own, whose path ends in `.toml`.
+    """Read a profile: one of `profile_names`, or the path of a `.toml` file.
 
-    Raises ValueError for a name that no file has, and for a file that cannot be read or is no profile.
+    Raises ValueError for an unknown name, and for a file that is unreadable or not a valid profile.
     """
     return _read_file(name) if name.endswith(SUFFIX) else _load_shipped(name)
 
@@ -169,7 +168,7 @@ def load_profile(name: str) -> DeviceProfile:
 def _load_shipped(name: str) -> DeviceProfile:
     if name not in profile_names():
         expected = f"one of {', '.join(profile_names())}, or the path of a {SUFFIX} file"
-        raise ValueError(f"no simulated device is called {name!r}; expected {expected}")
+        raise ValueError(f"unknown simulated device {name!r}; expected {expected}")
     return _parse(name, resources.files(_PACKAGE).joinpath(f"{name}{SUFFIX}").read_text(encoding="utf-8"))
 
 
@@ -177,18 +176,18 @@ def _read_file(path: str) -> DeviceProfile:
     try:
         return _parse(path, Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ValueError(f"the profile {path} cannot be read: {reason}") from error
 
 
 def _parse(name: str, text: str) -> DeviceProfile:
-    """Read the text of a profile. Raises ValueError that says what is wrong with it."""
+    """Parse the text of a profile. Raises ValueError if it is invalid."""
     try:
         tables = toml.parse(text)
         check(tables)
         return _profile(name, tables)
     except ValueError as error:
-        raise ValueError(f"{name} is no profile: {error}") from error
+        raise ValueError(f"{name} is not a valid profile: {error}") from error
 
 
 def _profile(name: str, tables: Mapping[str, Any]) -> DeviceProfile:

@@ -1,4 +1,4 @@
-"""The keys of a profile: what a file must have and what it may have, so that a slip of the pen is an error with a name."""
+"""Required and optional keys of a profile, so that an error names a misspelled or missing key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ProfileKey(NamedTuple):
     """One key of a table."""
 
     type: type
-    """`float` takes whole numbers, too, and `dict` is a table of numbers by name."""
+    """Type of the value: `float` also accepts integers; `dict` is a table of numbers by name."""
     optional: bool = False
     zero: bool = False
     """Whether a number may be 0."""
@@ -40,7 +40,7 @@ _TABLES: dict[str, dict[str, ProfileKey]] = {
     },
 }  # fmt: skip
 _NUMBERS = {"peak_tflop_s": ("float32",), "efficiency": ("default", "memory"), "latency_us": ()}
-"""Tables of numbers by any name, and the names that must be there."""
+"""Tables of numbers by arbitrary names, with their required names."""
 _OPTIONAL = ("peer_link", "cache", "shapes", "latency_us")
 
 
@@ -69,7 +69,7 @@ def _problems(tables: Mapping[str, Any]) -> Iterator[str]:
 def _problems_of_keys(name: str, table: Mapping[str, Any], keys: Mapping[str, ProfileKey]) -> Iterator[str]:
     for key in table:
         if key not in keys:
-            yield f"[{name}] has no {key}; expected {', '.join(keys)}"
+            yield f"[{name}] is missing {key}; expected {', '.join(keys)}"
     missing = [key for key, expected in keys.items() if key not in table and not expected.optional]
     if missing:
         yield f"[{name}] lacks {', '.join(missing)}"

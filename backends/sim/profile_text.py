@@ -1,4 +1,4 @@
-"""The text of a profile that was measured: TOML, with a comment for each figure."""
+"""Text of a measured profile: TOML, with a comment for each figure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WATCHDOG_SECONDS = 30
 
 
 def profile_text(measured: Measurements) -> str:
-    """Return the text of a profile. Raises ValueError if too few measurements tell about the device."""
+    """Return the text of a profile. Raises ValueError if too few measurements are usable."""
     fitted = fit(measured)
     parts = [
         _head(measured), _device(measured.facts, fitted), _peak(measured, fitted), _efficiency(fitted), _cache(fitted),
@@ -32,7 +32,7 @@ def _device(facts: MeasuredDevice, fitted: FittedProfile) -> list[str]:
         f"title = {_quoted(facts.name)}",
         f"type = {_quoted(facts.type)}",
         f"compute_units = {facts.compute_units}",
-        "# No driver tells it, and no time depends on it.",
+        "# Drivers do not report it, and no predicted time depends on it.",
         "clock_mhz = 0",
         f"memory_gib = {_number(facts.memory / _GIB)}",
         f"max_allocation_gib = {_number(facts.max_allocation / _GIB)}",
@@ -45,7 +45,7 @@ def _device(facts: MeasuredDevice, fitted: FittedProfile) -> list[str]:
 def _peak(measured: Measurements, fitted: FittedProfile) -> list[str]:
     known = [d for d in fitted.peak if measured.peak.get(d, 0.0) == fitted.peak[d]]
     registers = f"Multiply-adds in registers: {', '.join(known)}. " if known else ""
-    others = "" if len(known) == len(fitted.peak) else "Others: what the fastest kernels reach, or the rate of float32."
+    others = "" if len(known) == len(fitted.peak) else "Others: the rate of the fastest kernels, or of float32."
     return [
         "[peak_tflop_s]",
         f"# {registers}{others}".rstrip(),
@@ -64,7 +64,7 @@ def _explained(rate: FittedRate) -> str:
     count = f"{rate.measurements} measurement{'s' * (rate.measurements != 1)}"
     if rate.is_memory:
         return f"{_number(rate.flops / 1e9)} GFLOP/s, bound by memory, in {count}"
-    return f"{_number(rate.flops / 1e9)} GFLOP/s, the mean of {count}, which differ by {100 * rate.spread:.0f} %"
+    return f"{_number(rate.flops / 1e9)} GFLOP/s, the mean of {count}, with a spread of {100 * rate.spread:.0f} %"
 
 
 def _cache(fitted: FittedProfile) -> list[str]:
@@ -81,7 +81,7 @@ def _cache(fitted: FittedProfile) -> list[str]:
 
 def _shapes(fitted: FittedProfile) -> list[str]:
     found = fitted.convolutions
-    lines = [f"# Fitted to all convolutions, whose times then differ by {100 * found.error:.0f} %."]
+    lines = [f"# Fitted to all convolutions; predicted times are off by {100 * found.error:.0f} %."]
     if found.half_row:
         lines.append(f"half_row = {_number(found.half_row)}")
     if found.packing:
@@ -94,12 +94,12 @@ def _driver(measured: Measurements, fitted: FittedProfile) -> list[str]:
     driver = measured.driver
     return [
         "[driver]",
-        "# From one tiny kernel to the next; where the host needs longer than that: what is left of a short sum of vectors.",
+        "# Time per tiny kernel; if the host is slower: the time of a sum of vectors, extrapolated to length 0.",
         f"launch_us = {_number(fitted.launch * 1e6)}",
-        "# The host's time for a captured step without kernels, and for each kernel in it.",
+        "# Host time of a captured step without kernels, and of each kernel in it.",
         f"submit_us = {_number(driver.submit * 1e6)}",
         f"replay_us = {_number(driver.replay * 1e6)}",
-        "# From the end of a kernel until the waiting host goes on.",
+        "# Time from the end of a kernel until the waiting host continues.",
         f"sync_us = {_number(fitted.sync * 1e6)}",
         "# Not measured.",
         f"watchdog_s = {_WATCHDOG_SECONDS}",
@@ -111,7 +111,7 @@ def _link(measured: Measurements, fitted: FittedProfile) -> list[str]:
     return [
         "[link]",
         f"kind = {_quoted('shared memory' if unified else 'unknown')}",
-        "# Tensors that are read back, and what is left of the time of a small one.",
+        "# Reads of tensors to the host, and the remaining time of a small one.",
         f"bandwidth_gb_s = {_number(measured.link.bandwidth / 1e9)}",
         f"latency_us = {_number(fitted.latency * 1e6)}",
         "# Not measured.",
@@ -121,7 +121,7 @@ def _link(measured: Measurements, fitted: FittedProfile) -> list[str]:
 
 
 def _number(value: float) -> str:
-    """Four digits, without an exponent, which reads better."""
+    """Format with four digits and without an exponent."""
     text = f"{value:.4g}"
     return text if "e" not in text else f"{float(text):.12f}".rstrip("0").rstrip(".")
 

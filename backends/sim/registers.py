@@ -1,17 +1,17 @@
-"""Memory-mapped registers: how driver and device talk about everything that is not a command.
+"""Memory-mapped registers: all communication between driver and device, except commands.
 
-They lie in one page of a real `mmap`. Every register is a 64-bit little-endian number. The page begins with the registers of
-the device; then follows a block for each queue.
+They are one page of a real `mmap`. Every register is a 64-bit little-endian number. The page begins with the registers
+of the device; a block for each queue follows.
 
     0x000  DEVICE_ID          b"POLYHAL1"
     0x008  STATUS             see `Status`
-    0x010  FAULT_ADDRESS      where a page fault happened
+    0x010  FAULT_ADDRESS      address of a page fault
     0x018  FAULT_COMMAND      sequence number of the command that halted the device
-    0x020  COMPLETED          sequence number of the last command that is done
+    0x020  COMPLETED          sequence number of the last completed command
     0x028  INTERRUPTS         interrupts raised so far
     0x100 + 0x40 * queue
-        + 0x00  RING_BASE     host address of the ring buffer; 0: no such queue
-        + 0x08  RING_SIZE     packets that it holds
+        + 0x00  RING_BASE     host address of the ring buffer; 0: unused queue
+        + 0x08  RING_SIZE     capacity in packets
         + 0x10  DOORBELL      packets written so far: the driver's write index
         + 0x18  READ_INDEX    packets fetched so far: the device's
 """
@@ -51,12 +51,12 @@ class QueueRegister(enum.IntEnum):
 
 
 class Status(enum.IntEnum):
-    """Values of the register STATUS."""
+    """Values of the STATUS register."""
 
     IDLE = 0
     BUSY = 1
     HALTED = 2
-    """A fatal fault; the device executes nothing more."""
+    """Fatal fault; the device executes no further commands."""
 
 
 class Registers:
@@ -76,7 +76,7 @@ class Registers:
         _WORD.pack_into(self._page, offset, value)
 
     def dump(self) -> str:
-        """Print every register that is in use, one in a line."""
+        """Format every register in use, one per line."""
         lines = [f"{r:#05x} {r.name:<14} {self.read(r):#x}" for r in Register]
         lines[1] = f"{Register.STATUS:#05x} STATUS         {Status(self.read(Register.STATUS)).name}"
         for queue in range(MAX_QUEUES):

@@ -1,7 +1,7 @@
-"""What follows the colon in `Device("sim:...")`: `PROFILE[*COUNT][:INDEX][,OPTION=VALUE...]`.
+"""Selectors of simulated devices, after the colon in `Device("sim:...")`: `PROFILE[*COUNT][:INDEX][,OPTION=VALUE...]`.
 
 `h200*8:3,memory=64MiB,compute=off` is the fourth of eight H200 with 64 MiB each, which predict times and compute nothing.
-A profile is the name of one that comes with Polyhal, or the path of a file whose name ends in `.toml`.
+PROFILE is the name of a built-in profile, or the path of a `.toml` file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SimSelector:
 
     profile: str = DEFAULT
     count: int = 1
-    """Devices of the machine."""
+    """Number of devices of the machine."""
     index: int = 0
     memory: str = ""
     """Size of the device's memory; empty for the profile's."""
@@ -32,7 +32,7 @@ class SimSelector:
     faults: str = ""
     """Path of a TOML file with faults."""
     mirror: str = ""
-    """`opencl`: every command is carried out on OpenCL buffers, too."""
+    """`opencl`: every command is also performed on OpenCL buffers."""
 
     @property
     def memory_bytes(self) -> int:
@@ -41,11 +41,11 @@ class SimSelector:
 
     @property
     def machine(self) -> SimSelector:
-        """The same for all devices of the machine."""
+        """Key of the machine, equal for all of its devices."""
         return replace(self, index=0)
 
     def __str__(self) -> str:
-        """The shortest text that `parse_selector` reads as this selector."""
+        """Return the shortest text that `parse_selector` parses to this selector."""
         options = [f"memory={self.memory}"] if self.memory else []
         options += [] if self.compute else ["compute=off"]
         options += [f"faults={self.faults}"] if self.faults else []
@@ -57,12 +57,12 @@ class SimSelector:
 
 
 def parse_selector(text: str) -> SimSelector:
-    """Read the text after the colon. Raises ValueError that says what is wrong."""
+    """Parse the text after the colon. Raises ValueError if it is invalid."""
     _, *options = text.split(",")
     match = _match(text)
     count, index = int(match["count"] or 1), int(match["index"] or 0)
     if not 0 <= index < count:
-        raise ValueError(f"there is no device {index} in a machine of {count}; write {_EXAMPLE}")
+        raise ValueError(f"device index {index} is out of range for a machine of {count}; write {_EXAMPLE}")
     selector = SimSelector(match["profile"] or DEFAULT, count, index)
     for option in options:
         selector = _with_option(selector, option)
@@ -70,10 +70,10 @@ def parse_selector(text: str) -> SimSelector:
 
 
 def _match(text: str) -> re.Match[str]:
-    """Match what comes before the options. Raises ValueError."""
+    """Match the part before the options. Raises ValueError."""
     match = _HEAD.fullmatch(text.partition(",")[0])
     if match is None:
-        raise ValueError(f"{text!r} names no simulated device; expected a form such as {_EXAMPLE}")
+        raise ValueError(f"{text!r} is not a selector of a simulated device; expected a form such as {_EXAMPLE}")
     return match
 
 
@@ -96,12 +96,12 @@ def _with_option(selector: SimSelector, option: str) -> SimSelector:
     if name == "mirror" and value == "opencl":
         return replace(selector, mirror=value)
     expected = "memory=SIZE, compute=on|off, faults=FILE or mirror=opencl"
-    raise ValueError(f"{option!r} is no option of a simulated device; expected {expected}")
+    raise ValueError(f"{option!r} is not an option of a simulated device; expected {expected}")
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes that a text such as `64MiB` stands for. Raises ValueError."""
+    """Parse a size such as `64MiB` to bytes. Raises ValueError."""
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no size; expected a number with B, KiB, MiB, GiB or TiB, such as 64MiB")
+        raise ValueError(f"{text!r} is not a size; expected a number with B, KiB, MiB, GiB or TiB, such as 64MiB")
     return int(float(match["number"]) * _UNITS[match["unit"]])

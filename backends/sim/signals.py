@@ -1,7 +1,7 @@
-"""SignalValue signals: words in host memory that the device writes when a command is done, with the time when it ran.
+"""Completion signals: words in host memory that the device writes when a command is done, with its start and end time.
 
 A signal is a slot of 32 bytes: state, start and end in nanoseconds, and a value (the CRC-32 of what a copy has read).
-Slots are used again when no event refers to them. Slot 0 means "no signal".
+Slots are reused when no event refers to them. Slot 0 means "no signal".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SignalState(enum.IntEnum):
 
 
 class SignalValue(NamedTuple):
-    """What a signal says."""
+    """State and times of a signal."""
 
     state: int
     start_ns: int
@@ -33,9 +33,10 @@ class SignalValue(NamedTuple):
 
 
 class Signals:
-    """The signals of one device. Pages are added as they are needed.
+    """The signals of one device. Pages are added on demand.
 
-    Freed slots are kept in a list, whose `append` is atomic, because events are also released by the garbage collector.
+    Freed slots are kept in a list, whose `append` is atomic, because the garbage collector may release events on any
+    thread.
     """
 
     def __init__(self) -> None:
@@ -55,15 +56,15 @@ class Signals:
         return signal
 
     def release(self, signal: int) -> None:
-        """Let the slot be used again."""
+        """Free the slot for reuse."""
         self._free.append(signal)
 
     def complete(self, signal: int, start_ns: int, end_ns: int, value: int = 0) -> None:
-        """Say that a command is done."""
+        """Mark a signal as done."""
         self._store(signal, SignalValue(SignalState.DONE, start_ns, end_ns, value))
 
     def read(self, signal: int) -> SignalValue:
-        """Return what a signal says now."""
+        """Return the current value of a signal."""
         page, slot = divmod(signal, _PER_PAGE)
         return SignalValue(*_SLOT.unpack_from(self._pages[page], slot * _SLOT.size))
 

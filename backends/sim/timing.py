@@ -1,6 +1,6 @@
 """Virtual time: when commands start and how long they take, computed from a profile instead of measured.
 
-Nothing here looks at a clock, so every run gives the same times.
+No clock is read, so every run yields the same times.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _UNSLICED = ("convolution", "input_gradient_convolution", "weight_gradient_convo
 
 
 class Engine:
-    """A part of the device that does one thing at a time: the compute units together, or one DMA engine.
+    """A part of the device that runs one command at a time: all compute units, or one DMA engine.
 
-    Work is placed in the first gap that is long enough. A command of one queue that waits for another queue thus leaves room
-    for what is ready, whatever the order in which they were submitted.
+    Work is placed in the first gap that is long enough. A queue that waits for another queue thus leaves the engine to
+    ready work, in any order of submission.
     """
 
     def __init__(self, name: str) -> None:
@@ -27,9 +27,9 @@ class Engine:
         """(start, end) of work, sorted and disjoint; intervals that touch are merged."""
 
     def reserve(self, ready: int, duration: int, submitted: int) -> int:
-        """Return the start of `duration` nanoseconds from `ready` on in which the engine is free, and make it busy.
+        """Reserve the first free interval of `duration` nanoseconds that starts at or after `ready`, and return its start.
 
-        Nothing will be submitted before `submitted`, so earlier gaps are forgotten.
+        No later command is submitted before `submitted`, so earlier gaps are dropped.
         """
         while len(self._busy) > 1 and self._busy[0][1] <= submitted:
             del self._busy[0]
@@ -53,25 +53,25 @@ class Engine:
 
 
 class KernelCost(NamedTuple):
-    """What a kernel does, as far as it takes time."""
+    """Work of a kernel that determines its time."""
 
     family: str
-    """The op's family, by which profiles state efficiencies."""
+    """Family of the op, the key of efficiencies in profiles."""
     dtype: DType
-    """What it computes in."""
+    """Dtype of the computation."""
     flops: int
     nbytes: int
-    """Bytes that it reads and writes."""
+    """Bytes read and written."""
     outputs: int = 0
-    """Elements of the result of a product, which work-groups share among them; 0: work that divides evenly."""
+    """Elements of a product's result, divided into tiles of work-groups; 0: work that divides evenly."""
     depth: int = 0
-    """Terms of each of these sums."""
+    """Terms of the sum for each output of a product."""
     row: int = 0
-    """Elements in a row of an image that a convolution goes along; 0 for other kernels."""
+    """Row length of a convolution's image; 0 for other kernels."""
     packed: tuple[tuple[str, int], ...] = ()
-    """Operands that a convolution brings into another order first, where devices need that: `image` or `weights`, and bytes."""
+    """Operands that a convolution packs first, on devices that require it: `image` or `weights`, and bytes."""
     launches: int = 1
-    """Kernels that it takes on every device: one more for each time that all work-groups wait for each other."""
+    """Kernels on every device: one more for each synchronization of all work-groups."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain data."""
@@ -88,7 +88,7 @@ def kernel_ns(profile: DeviceProfile, cost: KernelCost) -> int:
 
 
 def launches(profile: DeviceProfile, cost: KernelCost) -> int:
-    """Return how many kernels it takes: those that pack operands or add the parts of shared sums are kernels, too."""
+    """Return the number of kernels, including kernels that pack operands or add partial sums (split-K)."""
     sliced = cost.family not in _UNSLICED and cost.flops <= profile.sliced_flops.get(cost.dtype.name, 0)
     return cost.launches + len(_packed(profile, cost)) + (_shares(profile, cost) > 1 and not sliced)
 
@@ -98,19 +98,19 @@ def _packed(profile: DeviceProfile, cost: KernelCost) -> list[tuple[str, int]]:
 
 
 def submission_ns(profile: DeviceProfile, cost: KernelCost) -> int:
-    """Return the host's time to submit a recorded kernel again."""
+    """Return the host's time per kernel of a replayed command buffer."""
     return launches(profile, cost) * profile.replay_ns
 
 
 def _bandwidth(profile: DeviceProfile, nbytes: int) -> float:
-    """Bytes per second of a kernel: the cache's if its operands fit there, as they do if another kernel has just made them."""
+    """Return bytes per second of a kernel: the cache's if its operands fit, as if another kernel had just written them."""
     if nbytes <= profile.cache:
         return profile.cache_bandwidth
     return profile.bandwidth * profile.efficiency["memory"]
 
 
 def _utilization(profile: DeviceProfile, cost: KernelCost) -> float:
-    """The share of the arithmetic units that is busy.
+    """Return the fraction of busy arithmetic units.
 
     Work-groups run in waves, and the last one may be short. Each waits for its first operands before it computes, and for
     its result to be stored afterwards. A short row of an image leaves lanes of a vector empty.
@@ -126,13 +126,13 @@ def _utilization(profile: DeviceProfile, cost: KernelCost) -> float:
 
 
 def _tiles(profile: DeviceProfile, cost: KernelCost) -> float:
-    """Tiles of a product's result."""
+    """Return the number of tiles of a product's result."""
     outputs = profile.tile_outputs
     return max(1.0, cost.outputs / outputs.get(cost.dtype.name, outputs["default"]))
 
 
 def _shares(profile: DeviceProfile, cost: KernelCost) -> float:
-    """Work-groups that share the terms of each sum (split-K), because there are fewer tiles than in two waves."""
+    """Return the number of work-groups per sum (split-K), used if there are fewer tiles than in two waves."""
     if not cost.outputs or not profile.tile_outputs or _tiles(profile, cost) >= 2 * profile.compute_units:
         return 1.0
     return max(1.0, cost.depth / profile.split_depth)

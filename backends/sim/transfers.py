@@ -41,7 +41,7 @@ def _write(
 
 
 def read(driver: SimDriver, address: int, dst: memoryview) -> ReadEvent:
-    """Start a copy from the device into `dst`, which must stay as it is until the event is complete."""
+    """Start a copy from the device into `dst`, which must not be accessed until the event is complete."""
     event = ReadEvent(driver, dst)
     pinned = driver.gpu.pinned_memory.pin(dst)
     driver.log(Action.READ, f"{dst.nbytes} bytes from {address:#x}", address=address, nbytes=dst.nbytes)
@@ -60,7 +60,7 @@ def copy_within(driver: SimDriver, source: int, destination: int, nbytes: int) -
 
 
 def copy_to_peer(driver: SimDriver, source: int, peer: int, destination: int, nbytes: int) -> SimEvent:
-    """Enqueue a copy to the memory of another device of the machine, and return its end."""
+    """Enqueue a copy to the memory of another device of the machine, and return its event."""
     event = SimEvent(driver)
     driver.submit(
         lambda header: Copy(header, source, destination, nbytes, 0, CopyDirection.DEVICE_TO_PEER, peer), event=event

@@ -1,7 +1,7 @@
-"""Verification: every result of a simulated device is compared with NumPy's, while it is at work.
+"""Verification: every result of a simulated device is compared with NumPy's as it runs.
 
 Kernels are computed again in float64 from their inputs, and compared within the bound that the conformance kit derives for the
-op. Transfers are compared byte by byte. Virtual time does not notice.
+op. Transfers are compared byte by byte. Verification takes no virtual time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.samples import Tolerance
 
 _MEMBER_TOLERANCE = Tolerance(4.0)
-"""Units in the last place for the functions of the contract, beside what sums may lose."""
+"""Units in the last place for functions of the contract, in addition to the rounding of sums."""
 _SUMS = ("matmul", "sum", "mean", "scatter_add")
 
 
 @dataclass
 class Verification:
-    """What was compared, and what was wrong."""
+    """Number of comparisons, and the differences found."""
 
     kernels: int = 0
     elements: int = 0
@@ -41,7 +41,7 @@ class Verification:
             self.problems.append(f"command {sequence}, {kernel.name}: {problem}")
 
     def transfer(self, sequence: int, source: np.ndarray | None, target: np.ndarray | None) -> None:
-        """Compare what arrived with what was sent. None: there are no bytes behind the address."""
+        """Compare received bytes with sent bytes. None: the device has no storage."""
         if source is None or target is None:
             return
         self.transfers += 1
@@ -52,7 +52,7 @@ class Verification:
 
 
 def snapshot(operands: Sequence[Any]) -> list[Any]:
-    """Return copies of inputs, which a kernel may write over."""
+    """Return copies of inputs, which a kernel may overwrite."""
     return [x.copy() if isinstance(x, np.ndarray) else x for x in operands]
 
 

@@ -1,4 +1,4 @@
-"""Simulated devices of a test's own, whose clock starts at 0."""
+"""Simulated devices for a single test, with a clock that starts at 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyhal.hal.device import Device
 
 @pytest.fixture
 def open_sim() -> OpenSim:
-    """Opens a device that nothing else uses."""
+    """Return a function that opens a device for this test only."""
 
     def opened(selector: str = "") -> Device:
         parsed = parse_selector(selector)
@@ -26,5 +26,5 @@ def open_sim() -> OpenSim:
 
 @pytest.fixture
 def sim(open_sim: OpenSim) -> Device:
-    """The teaching GPU."""
+    """Open the teaching GPU."""
     return open_sim()

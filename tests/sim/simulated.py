@@ -1,4 +1,4 @@
-"""What tests of the simulated device share."""
+"""Helpers for tests of the simulated device."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from polyhal.backends.sim.backend import SimBackend
 from polyhal.hal.device import Device
 
 OpenSim = Callable[..., Device]
-"""Opens a device by selector."""
+"""Function that opens a device by selector."""
 
 
 def sim_of(device: Device) -> SimBackend:
-    """The backend of a simulated device."""
+    """Return the backend of a simulated device."""
     assert isinstance(device.backend, SimBackend)
     return device.backend

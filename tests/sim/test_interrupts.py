@@ -1,4 +1,4 @@
-"""Interrupts are delivered in order, also while the thread that delivers them is stopped and started."""
+"""Interrupts are delivered in order, also while the delivery thread is stopped and restarted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from polyhal.backends.sim.interrupts import InterruptController
 
 
-def test_settling_waits_for_what_was_raised_while_the_thread_is_stopped_again_and_again() -> None:
+def test_settling_waits_for_raised_interrupts_while_the_thread_is_stopped_repeatedly() -> None:
     controller, delivered = InterruptController("test"), list[int]()
     ended = threading.Event()
 
@@ -22,7 +22,7 @@ def test_settling_waits_for_what_was_raised_while_the_thread_is_stopped_again_an
     waiting.join(60)
     ended.set()
     stopping.join()
-    assert not waiting.is_alive(), "settle() waits for an interrupt that nobody delivers"
+    assert not waiting.is_alive(), "settle() waits for an interrupt that is never delivered"
     assert delivered == list(range(2000))
 
 

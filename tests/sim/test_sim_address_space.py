@@ -1,4 +1,4 @@
-"""The allocator of device memory, compared with a model that keeps every byte in a list; page faults; pictures."""
+"""The allocator of device memory, compared with a model that lists every cell; page faults; pictures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def memory(size: int = SIZE) -> AddressSpace:
 
 
 class Model:
-    """First fit over a list of cells, each of which belongs to an allocation or to nobody."""
+    """First fit over a list of cells. Each cell belongs to an allocation or is free."""
 
     def __init__(self) -> None:
         self.cells: list[int | None] = [None] * CELLS
@@ -43,11 +43,11 @@ class Model:
 
 
 steps = st.lists(st.one_of(st.integers(1, SIZE // 2), st.floats(0, 0.999)), max_size=40)
-"""An integer allocates as many bytes; a fraction releases the allocation at that place in the list of live ones."""
+"""An integer allocates as many bytes; a fraction selects a live allocation to release, by relative index."""
 
 
 @given(steps)
-def test_the_allocator_does_what_the_model_does(program: list[int | float]) -> None:
+def test_the_allocator_agrees_with_the_model(program: list[int | float]) -> None:
     space, model, live = memory(), Model(), []
     for step in program:
         if isinstance(step, int):
@@ -69,7 +69,7 @@ def test_the_allocator_does_what_the_model_does(program: list[int | float]) -> N
         assert all(a + n < b for (a, n), (b, _) in itertools.pairwise(ranges)), "neighbours were not merged"
 
 
-def test_fragmentation_is_what_keeps_a_large_allocation_out() -> None:
+def test_fragmentation_prevents_a_large_allocation() -> None:
     space = memory(8 * ALIGNMENT)
     blocks = [space.allocate(ALIGNMENT) for _ in range(8)]
     assert space.fragmentation == 0
@@ -77,7 +77,7 @@ def test_fragmentation_is_what_keeps_a_large_allocation_out() -> None:
         space.release(block.address)
     assert (space.available, space.largest_free, space.fragmentation) == (4 * ALIGNMENT, ALIGNMENT, 0.75)
     assert space.picture(8).startswith("[.#.#.#.#]")
-    with pytest.raises(OutOfMemoryError, match="1024 left, of which 256 in a row"):
+    with pytest.raises(OutOfMemoryError, match="1024 are free, at most 256 contiguous"):
         space.allocate(2 * ALIGNMENT)
     space.release(blocks[1].address)
     assert space.largest_free == 3 * ALIGNMENT
@@ -85,7 +85,7 @@ def test_fragmentation_is_what_keeps_a_large_allocation_out() -> None:
 
 def test_the_largest_allocation_is_limited() -> None:
     space = AddressSpace(SIZE, 1000)
-    with pytest.raises(OutOfMemoryError, match="1001 bytes asked for, and the largest possible allocation has 1000"):
+    with pytest.raises(OutOfMemoryError, match="1001 bytes requested; the largest possible allocation is 1000 bytes"):
         space.allocate(1001)
 
 
@@ -99,9 +99,9 @@ def test_addresses_are_looked_up_inside_of_allocations() -> None:
 @pytest.mark.parametrize(
     ("offset", "nbytes", "problem"),
     [
-        (290, 20, "20 bytes from there on pass the end"),
+        (290, 20, "20 bytes from this address exceed the end"),
         (2 * ALIGNMENT, 4, "allocation 0 of 100 bytes was released before"),
-        (8 * ALIGNMENT, 4, "nothing was ever allocated there"),
+        (8 * ALIGNMENT, 4, "the address was never allocated"),
         (-ALIGNMENT, 4, "not in device memory"),
     ],
 )

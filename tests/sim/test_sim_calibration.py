@@ -1,4 +1,4 @@
-"""Calibration: a simulated device that is measured like a real one gives back the profile by which its times are computed."""
+"""Calibration: measuring a simulated device like a real one recovers its profile."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from polyhal.hal.device import Device
 from polyhal.hal.layout import contiguous
 
 _ROUNDING = 2e-3
-"""Figures are written with four digits, kernels take whole nanoseconds, and launches are known as well as tiny products."""
+"""Relative tolerance: figures have four digits, kernels take whole nanoseconds, and launch times are as exact as tiny
+products."""
 _TILES = 0.06
-"""A GPU's products lose up to this part where the last wave is short: 2 ^ 12 tiles on 132 units are 15.5 waves of 16."""
+"""Maximum loss of a GPU's products by a short last wave: 2 ^ 12 tiles on 132 units are 15.5 of 16 waves."""
 
 
 def calibrated(name: str, folder: Path) -> DeviceProfile:
-    """The profile that measuring a simulated device gives."""
+    """Return the profile measured on a simulated device."""
     path = folder / f"{name}.toml"
     path.write_text(profile_text(measure(Device(f"sim:{name},compute=off"))), encoding="utf-8")
     return load_profile(str(path))
@@ -32,7 +33,7 @@ def calibrated(name: str, folder: Path) -> DeviceProfile:
 
 @pytest.fixture(scope="module")
 def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[DeviceProfile, DeviceProfile]]:
-    """The profiles of a processor, of a GPU, and of a GPU without anything special, each with the calibrated one."""
+    """Return profiles of a processor, a GPU and a plain GPU, each with its calibrated profile."""
     folder = tmp_path_factory.mktemp("profiles")
     return {name: (load_profile(name), calibrated(name, folder)) for name in ("cpu_2core", "h200", "teaching")}
 
@@ -42,7 +43,7 @@ Profiles = dict[str, tuple[DeviceProfile, DeviceProfile]]
 
 def test_the_driver_is_found(profiles: Profiles) -> None:
     for given, found in profiles.values():
-        tiny = 50  # a product of 8 x 8 matrices is a kernel, too
+        tiny = 50  # a product of 8 x 8 matrices is also a kernel
         assert found.launch_ns == pytest.approx(given.launch_ns, abs=tiny)
         assert found.submit_ns == given.submit_ns
         assert found.replay_ns == given.replay_ns
@@ -62,7 +63,7 @@ def test_memory_is_found(profiles: Profiles) -> None:
 
 
 def test_rates_of_a_processor_are_found(profiles: Profiles) -> None:
-    """All but those of ops that wait for memory in any case."""
+    """Rates of memory-bound ops are excluded."""
     given, found = profiles["cpu_2core"]
     kinds = found.efficiency.keys() - {"memory", "optimizer", "reduction", "elementwise"}
     plain = {k for k in kinds if k.rpartition("_")[2] not in ("float16", "bfloat16", "float64")}
@@ -87,7 +88,7 @@ def test_rates_of_a_gpu_are_found(profiles: Profiles) -> None:
 
 
 def _costs() -> list[KernelCost]:
-    """Ops in sizes that calibration does not measure."""
+    """Return costs of ops in sizes that calibration does not measure."""
     x, y, w = ((contiguous(dtypes.float32, shape)) for shape in ((9, 70, 30, 30), (9, 50, 30, 30), (50, 70, 3, 3)))
     stride: dict[str, Any] = {"stride": (1, 1), "padding": (1, 1)}
     pool = {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}
@@ -114,7 +115,7 @@ def test_both_profiles_predict_the_same_times(profiles: Profiles, name: str) -> 
         assert kernel_ns(found, cost) == pytest.approx(kernel_ns(given, cost), rel=5e-3), cost.family
 
 
-def test_each_figure_says_what_was_measured(tmp_path: Path) -> None:
+def test_each_figure_has_a_comment_on_its_measurement(tmp_path: Path) -> None:
     calibrated("laptop_igpu", tmp_path)
     lines = (tmp_path / "laptop_igpu.toml").read_text(encoding="utf-8").splitlines()
     assert "Measured by `polyhal sim calibrate` on 2" in lines[1]

@@ -1,4 +1,4 @@
-"""The simulated device as users meet it: names, several devices, streams, asynchronous reading, captured steps, planning."""
+"""The simulated device by the public API: names, several devices, streams, asynchronous reading, captured steps, planning."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ X = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
         ("rx480,faults=a/b.toml,mirror=opencl", SimSelector("rx480", faults="a/b.toml", mirror="opencl")),
     ],
 )
-def test_selectors_are_read_and_written(text: str, selector: SimSelector) -> None:
+def test_selectors_are_parsed_and_formatted(text: str, selector: SimSelector) -> None:
     assert parse_selector(text) == selector
     assert parse_selector(str(selector)) == selector
 
@@ -53,14 +53,14 @@ def test_selectors_are_read_and_written(text: str, selector: SimSelector) -> Non
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("h200*8:8", "no device 8 in a machine of 8"),
-        ("h200 8", "names no simulated device"),
-        ("h200,size=3", "'size=3' is no option"),
-        ("h200,memory=big", "'big' is no size"),
-        ("h2000", "no simulated device is called 'h2000'; expected one of a100, arc_a770"),
+        ("h200*8:8", "device index 8 is out of range for a machine of 8"),
+        ("h200 8", "is not a selector of a simulated device"),
+        ("h200,size=3", "'size=3' is not an option"),
+        ("h200,memory=big", "'big' is not a size"),
+        ("h2000", "unknown simulated device 'h2000'; expected one of a100, arc_a770"),
     ],
 )
-def test_wrong_selectors_say_what_is_expected(text: str, problem: str) -> None:
+def test_errors_of_invalid_selectors_state_the_expected_form(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         create(text)
 
@@ -75,11 +75,11 @@ def test_the_device_is_hidden_and_opened_by_name() -> None:
     assert [c.name for c in devices.candidates(hidden=True)] == ["sim"]
     assert devices.open("sim") is devices.open("sim:teaching")
     assert devices.open("sim:h200").info.name == "Simulated H200"
-    with pytest.raises(DeviceUnavailableError, match="no simulated device is called"):
+    with pytest.raises(DeviceUnavailableError, match="unknown simulated device"):
         devices.open("sim:h2000")
 
 
-def test_devices_of_a_machine_share_its_clock_and_nothing_else() -> None:
+def test_devices_of_a_machine_share_only_its_clock() -> None:
     first, second = create("h200*8"), create("h200*8:3")
     alone = create("h200*4")
     assert first.machine is second.machine is not alone.machine
@@ -89,7 +89,7 @@ def test_devices_of_a_machine_share_its_clock_and_nothing_else() -> None:
     x = polyhal.tensor(X, device=Device.opened("first", first)).to(Device.opened("second", second))
     assert np.array_equal(x.numpy(), X)
     assert first.virtual_time == second.virtual_time > 0 == alone.virtual_time
-    assert create("h200*8").machine is not first.machine, "that one is in use"
+    assert create("h200*8").machine is not first.machine, "the first machine is in use"
 
 
 def test_devices_of_a_machine_copy_to_each_other_over_their_link() -> None:
@@ -101,7 +101,7 @@ def test_devices_of_a_machine_copy_to_each_other_over_their_link() -> None:
     begin = first.virtual_time
     second.copy_from_peer(first, source, 0, target, 0, 1 << 20).wait()
     link, profile = first.machine.profile.peer_link, first.machine.profile
-    # The host writes five packets: a fence, the wait for it, the copy; the wait for that, and a fence.
+    # The host writes five packets: a fence, a wait for the fence, the copy, a wait for the copy, and a fence.
     enqueued, copied = 5 * profile.submit_ns, 3 * profile.submit_ns + transfer_ns(link, 1 << 20)
     assert first.virtual_time - begin == max(enqueued, copied + profile.sync_ns)
     second.copy_from_device(target, 0, memoryview(out))
@@ -109,8 +109,8 @@ def test_devices_of_a_machine_copy_to_each_other_over_their_link() -> None:
     assert not second.can_copy_from(create("h200"))
 
 
-def test_it_offers_every_optional_protocol_but_the_import_of_host_memory(sim: Device) -> None:
-    """Its memory is a device's: what the host has is copied over a link."""
+def test_it_supports_every_optional_protocol_except_the_import_of_host_memory(sim: Device) -> None:
+    """Its memory is separate from the host's: host data are copied over a link."""
     assert {feature for feature in Feature if feature not in sim.features} == {Feature.MEMORY_IMPORT}
 
 
@@ -132,7 +132,7 @@ def _step(device: Device) -> Any:
     return step
 
 
-def test_captured_steps_give_the_bits_of_eager_ones(sim: Device) -> None:
+def test_captured_steps_equal_eager_ones_bit_for_bit(sim: Device) -> None:
     losses = []
     for prepare in (lambda step: step, polyhal.jit):
         step = prepare(_step(sim))
@@ -187,7 +187,7 @@ def test_profiles_are_in_virtual_time(sim: Device) -> None:
     assert found.kernels["matmul"].total == pytest.approx(expected, rel=0.01)
 
 
-def test_reading_asynchronously_gives_the_values_of_that_moment(sim: Device) -> None:
+def test_asynchronous_reads_return_the_values_at_the_time_of_the_call(sim: Device) -> None:
     x = polyhal.tensor(X, device=sim)
     future = x.numpy_async()
     x += 1
@@ -195,7 +195,7 @@ def test_reading_asynchronously_gives_the_values_of_that_moment(sim: Device) -> 
     assert np.array_equal(x.numpy(), X + 1)
 
 
-def test_a_callback_comes_once_and_at_once_if_the_event_is_complete(sim: Device) -> None:
+def test_a_callback_runs_once_and_immediately_if_the_event_is_complete(sim: Device) -> None:
     backend = sim_of(sim)
     x = polyhal.tensor(X, device=sim)
     out, calls, called = np.empty_like(X), [], threading.Event()
@@ -209,18 +209,20 @@ def test_a_callback_comes_once_and_at_once_if_the_event_is_complete(sim: Device)
     assert calls[1][1] == threading.current_thread().name
 
 
-def test_a_callback_that_fails_is_printed_and_hinders_no_other(sim: Device, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nor the end of the process, which waits for all callbacks."""
+def test_a_failing_callback_is_printed_and_does_not_block_others(
+    sim: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It does not block the end of the process either, which waits for all callbacks."""
     backend = sim_of(sim)
     x = polyhal.tensor(X, device=sim)
     out, called = np.empty_like(X), threading.Event()
-    for callback in (lambda error: {}["a name that is not there"], lambda error: called.set()):
+    for callback in (lambda error: {}["a missing name"], lambda error: called.set()):
         backend.copy_from_device_async(x.ref.handle, 0, memoryview(out).cast("B")).add_callback(callback)
     assert called.wait(10)
-    assert "KeyError: 'a name that is not there'" in capsys.readouterr().err
+    assert "KeyError: 'a missing name'" in capsys.readouterr().err
 
 
-def test_many_launches_go_around_the_ring(sim: Device) -> None:
+def test_many_launches_wrap_around_the_ring(sim: Device) -> None:
     x = polyhal.zeros((4,), device=sim)
     for _ in range(3000):
         x += 1
@@ -231,14 +233,14 @@ def test_many_launches_go_around_the_ring(sim: Device) -> None:
 # --- memory ---------------------------------------------------------------------------------------------------------
 
 
-def test_memory_is_as_small_as_asked_for(open_sim: OpenSim) -> None:
+def test_memory_has_the_requested_size(open_sim: OpenSim) -> None:
     device = open_sim(",memory=1MiB")
     assert device.info.memory == device.backend.memory_available() == 1 << 20
     with pytest.raises(OutOfMemoryError, match=r"largest single block is 0\.50 MiB"):
         polyhal.zeros((200_000,), device=device)
 
 
-def test_planning_needs_no_memory_of_the_host(open_sim: OpenSim) -> None:
+def test_planning_does_not_allocate_host_memory(open_sim: OpenSim) -> None:
     device = open_sim("h200,compute=off")
     x = polyhal.empty((60_000, 60_000), device=device)
     y = x @ x
@@ -247,7 +249,7 @@ def test_planning_needs_no_memory_of_the_host(open_sim: OpenSim) -> None:
     assert sim_of(device).virtual_time - begin > 5e9, "2 * 60000**3 operations at 40 TFLOP/s"
 
 
-def test_a_device_that_nobody_uses_ends_its_threads(open_sim: OpenSim) -> None:
+def test_an_unused_device_stops_its_threads(open_sim: OpenSim) -> None:
     device = open_sim()
     polyhal.tensor(X, device=device).numpy_async().result(10)
     threads = [t for t in threading.enumerate() if t.name.startswith("sim")]
@@ -279,7 +281,7 @@ device.flush()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_child_is_told_to_open_the_device_itself() -> None:
+def test_an_error_in_a_forked_child_advises_to_open_the_device_there() -> None:
     code = """
 import os, sys
 import numpy as np
@@ -299,13 +301,11 @@ os._exit(1)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert (
-        "opened by another process, of which this one is a fork; start processes with the method spawn" in done.stdout
-    )
+    assert "opened before this process was forked; start processes with the method spawn" in done.stdout
 
 
-def test_steps_that_are_captured_again_and_again_share_their_kernels(sim: Device) -> None:
-    """So that a program that runs for long does not fill the device's table."""
+def test_steps_that_are_captured_repeatedly_share_their_kernels(sim: Device) -> None:
+    """Otherwise a long-running program would fill the device's table."""
     x = polyhal.ones((4, 4), device=sim)
     sizes = []
     for number in range(6):
@@ -315,7 +315,7 @@ def test_steps_that_are_captured_again_and_again_share_their_kernels(sim: Device
     assert sizes[-1] == sizes[1]
 
 
-def test_kernels_with_other_parameters_are_others(sim: Device) -> None:
+def test_kernels_with_different_parameters_are_distinct(sim: Device) -> None:
     x = polyhal.tensor([[1.0, 2.0], [3.0, 4.0]], device=sim)
     assert x.sum(axis=0).tolist() == [4, 6]
     assert x.sum(axis=1).tolist() == [3, 7]

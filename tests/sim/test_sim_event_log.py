@@ -1,4 +1,4 @@
-"""The event log: the teaching flow step by step, as text, JSON and Chrome trace, the same at each run."""
+"""The event log: the teaching flow step by step, as text, JSON and Chrome trace, equal in each run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyhal.hal.memory.host_bytes import byte_view
 
 
 def teaching_flow(backend: SimBackend) -> EventLog:
-    """Allocate, write, submit a product, read it back asynchronously, free."""
+    """Allocate, write, submit a product, read the result asynchronously, free."""
     a = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
     b, out = a.reshape(1, 3, 2).copy(), np.empty((1, 2, 2), np.float32)
     with backend.record_events() as log:
@@ -59,7 +59,7 @@ def test_commands_begin_after_their_doorbell_and_end_before_their_callback(sim: 
             assert steps[Action.TRANSFER][1] <= steps[Action.CALLBACK][0]
 
 
-def test_the_text_is_the_same_at_each_run(open_sim: OpenSim) -> None:
+def test_the_text_is_equal_in_each_run(open_sim: OpenSim) -> None:
     first, second = (teaching_flow(sim_of(open_sim())).text() for _ in range(2))
     assert first == second
     assert "start us" in first.splitlines()[0]

@@ -1,4 +1,4 @@
-"""Every kind of fault: it strikes where it was planned, becomes the right error, and leaves the rest as it was."""
+"""Every kind of fault: it strikes as planned, raises the right error, and does not affect other work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def upload(device: Device) -> polyhal.Tensor:
 
 
 def step(device: Device) -> np.ndarray:
-    """A few commands of every kind."""
+    """Run a few commands of every kind."""
     x = upload(device)
     return (x @ x.mT + 1.0).numpy()
 
@@ -105,7 +105,7 @@ def test_a_device_is_lost_at_a_command_and_stays_lost(sim: Device) -> None:
     y = x + 1
     y = y * 2
     with pytest.raises(
-        DeviceLostError, match=rf"lost at command {lost_at} \(multiply\): it stopped answering; .*open it again"
+        DeviceLostError, match=rf"lost at command {lost_at} \(multiply\): it stopped responding; .*open it again"
     ):
         y.numpy()
     assert backend.is_lost()
@@ -122,7 +122,7 @@ def test_a_device_is_lost_at_a_command_and_stays_lost(sim: Device) -> None:
 
 
 @pytest.mark.parametrize("fault", ["device_lost", "stalled_queue"])
-def test_what_was_read_before_a_loss_is_not_lost(open_sim: OpenSim, fault: str) -> None:
+def test_reads_before_the_loss_of_the_device_stay_valid(open_sim: OpenSim, fault: str) -> None:
     device = open_sim()
     assert np.array_equal(step(device), EXPECTED)
     last = sim_of(device).commands
@@ -176,17 +176,17 @@ def test_a_damaged_transfer_is_found_by_its_checksum(sim: Device, direction: str
         TransferError, match=r"a transfer|the transfer of 24 bytes .* wrong checksum; (write|read) it again"
     ):
         upload(sim).numpy()
-    assert np.array_equal(upload(sim).numpy(), X), "the device works on"
+    assert np.array_equal(upload(sim).numpy(), X), "the device still works"
 
 
-def test_a_wrong_result_is_reported_by_nobody(sim: Device) -> None:
+def test_a_wrong_result_is_not_reported(sim: Device) -> None:
     sim_of(sim).faults.inject("wrong_result", name="matmul")
     wrong, right = step(sim), step(sim)
     assert np.array_equal(right, EXPECTED)
     assert np.count_nonzero(wrong != EXPECTED) == 1
 
 
-def test_a_late_callback_is_called_all_the_same(sim: Device) -> None:
+def test_a_late_callback_still_runs(sim: Device) -> None:
     backend = sim_of(sim)
     x = upload(sim)
     backend.faults.inject("late_callback", seconds=0.01)
@@ -200,7 +200,7 @@ def test_a_late_callback_is_called_all_the_same(sim: Device) -> None:
 # --- plans ----------------------------------------------------------------------------------------------------------
 
 
-def test_probabilities_depend_on_the_seed_and_the_command_alone() -> None:
+def test_probabilities_depend_only_on_the_seed_and_the_command() -> None:
     def struck(seed: int, numbers: range) -> list[int]:
         plan = FaultPlan()
         plan.inject("device_lost", probability=0.2, seed=seed, times=None)
@@ -225,7 +225,7 @@ def test_a_fault_strikes_as_often_as_planned() -> None:
     assert plan.strike(FaultKind.DEVICE_LOST, 9, "add") is None
 
 
-def test_a_plan_may_stand_in_a_file(tmp_path: Path, open_sim: OpenSim) -> None:
+def test_a_plan_is_read_from_a_file(tmp_path: Path, open_sim: OpenSim) -> None:
     file = tmp_path / "faults.toml"
     file.write_text('[[fault]]\nkind = "wrong_result"\nname = "matmul"\n\n[[fault]]\nkind = "slow_link"\nfactor = 3\n')
     assert [f.kind for f in load_faults(str(file)).planned] == [FaultKind.WRONG_RESULT, FaultKind.SLOW_LINK]
@@ -234,7 +234,7 @@ def test_a_plan_may_stand_in_a_file(tmp_path: Path, open_sim: OpenSim) -> None:
     with pytest.raises(ValueError, match="'flood' is not a valid FaultKind; expected one of allocation_failure, "):
         load_faults(str(file))
     file.write_text('[[fault]]\nkind = "device_lost"\nwhen = 3\n')
-    with pytest.raises(ValueError, match="is no fault"):
+    with pytest.raises(ValueError, match="is not a valid fault"):
         load_faults(str(file))
     file.write_text('[[fault]]\nkind = "device_lost"\nprobability = 2\n')
     with pytest.raises(ValueError, match="got probability=2; expected a number from 0 to 1"):
@@ -249,7 +249,7 @@ def test_using_released_memory_halts_the_device_with_the_address(sim: Device) ->
     x = upload(sim)
     address = x.ref.handle
     spare = x + 1
-    del spare  # the pool keeps this memory, so that the next sum takes none from the device
+    del spare  # the pool keeps this memory, so the next sum does not allocate from the device
     backend.deallocate(address)
     y = x + 1
     with pytest.raises(
@@ -266,7 +266,7 @@ def test_memory_is_released_once(sim: Device) -> None:
         backend.deallocate(handle)
 
 
-def test_a_function_that_raises_is_reported_where_the_host_waits(sim: Device) -> None:
+def test_an_exception_of_a_kernel_function_is_raised_at_the_next_wait(sim: Device) -> None:
     def broken(x: np.ndarray) -> np.ndarray:
         raise ArithmeticError("no")
 
@@ -295,8 +295,8 @@ def test_captured_steps_are_hit_inside_of_their_command_buffer(open_sim: OpenSim
     assert np.array_equal(run(open_sim()), expected)
 
 
-def test_a_failed_write_reaches_everyone_who_reads_afterwards(sim: Device) -> None:
-    """The thread that waits and the callback are told, whichever of them is first."""
+def test_a_failed_write_reaches_every_later_reader(sim: Device) -> None:
+    """Both the waiting thread and the callback receive the error, in either order."""
     for _ in range(20):
         sim_of(sim).faults.inject("corrupt_transfer", name="host to device")
         x = upload(sim)
@@ -304,6 +304,6 @@ def test_a_failed_write_reaches_everyone_who_reads_afterwards(sim: Device) -> No
         for read in reads:
             with pytest.raises(TransferError, match="to the device arrived with a wrong checksum"):
                 read.result()
-        with contextlib.suppress(TransferError):  # unless a wait has told it already
+        with contextlib.suppress(TransferError):  # unless a wait has raised it already
             sim.synchronize()
         assert np.array_equal(upload(sim).numpy(), X)

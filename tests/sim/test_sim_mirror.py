@@ -22,13 +22,13 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 @pytest.fixture
 def mirrored(open_sim: OpenSim) -> Device:
-    """A device whose memory is also in OpenCL buffers."""
+    """Open a device whose memory is mirrored in OpenCL buffers."""
     if not any(name.startswith("opencl") for name in TEST_DEVICES):
         pytest.skip("no OpenCL device is under test")
     return open_sim(",mirror=opencl")
 
 
-def test_transfers_copies_and_kernels_are_carried_out_twice(mirrored: Device) -> None:
+def test_transfers_copies_and_kernels_are_executed_twice(mirrored: Device) -> None:
     mirror = sim_of(mirrored).gpu.mirror
     assert mirror is not None
     x = polyhal.tensor(X, device=mirrored)
@@ -58,15 +58,15 @@ def test_a_difference_is_an_error(mirrored: Device) -> None:
         x.numpy()
 
 
-def test_the_mirror_sees_the_drivers_that_polyhal_sees(mirrored: Device) -> None:
-    """Also those that come as packages, in a process in which nothing has asked for OpenCL devices before."""
+def test_the_mirror_uses_the_same_drivers_as_polyhal(mirrored: Device) -> None:
+    """This includes drivers installed as packages, in a process that has not listed OpenCL devices before."""
     code = """
 import polyhal
 polyhal.ones((3,), device="sim:teaching,mirror=opencl")
 import pyopencl
 print(*(d.name.strip() for platform in pyopencl.get_platforms() for d in platform.get_devices()), sep="\\n")
 """
-    fresh = {k: v for k, v in os.environ.items() if k != "OCL_ICD_VENDORS"}  # which this process has set
+    fresh = {k: v for k, v in os.environ.items() if k != "OCL_ICD_VENDORS"}  # set by this process
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=fresh, capture_output=True, text=True, timeout=120, check=True)
     expected = {c.info.name.strip() for c in registry().candidates() if c.backend.name == "opencl"}

@@ -1,4 +1,4 @@
-"""Queues: what they compute and when does not depend on how threads are scheduled."""
+"""Queues: results and virtual times do not depend on how threads are scheduled."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ SPEC = contiguous(dtypes.float32, (2048,))
 QUEUES = 3
 
 command = st.tuples(st.just("add"), st.integers(0, QUEUES - 1), st.integers(0, QUEUES - 1))
-"""Add a buffer to that of a queue, on this queue."""
+"""Add a buffer to a queue's buffer, on that queue."""
 wait = st.tuples(st.just("wait"), st.integers(0, QUEUES - 1), st.integers(0, QUEUES - 1))
-"""Let a queue wait for everything so far on another one."""
+"""Make a queue wait for all enqueued work of another one."""
 upload = st.tuples(st.just("upload"), st.integers(0, QUEUES - 1), st.integers(0, 9))
 programs = st.lists(st.one_of(command, wait, upload), max_size=30)
 
 
 def run(program: list[tuple[str, int, int]], *, flush: bool) -> tuple[list[list[float]], str]:
-    """Run a program whose queues wait for each other before they read foreign buffers. Returns buffers and the log."""
+    """Run a program whose queues wait for each other before they read each other's buffers. Returns buffers and the log."""
     backend = SimBackend(SimulatedMachine(load_profile("teaching"), 1), SimSelector())
     queues = [backend.open_stream() for _ in range(QUEUES)]
     refs = [Ref(backend.allocate(SPEC.nbytes), SPEC) for _ in range(QUEUES)]
@@ -85,7 +85,7 @@ def test_queues_that_wait_for_each_other_compute_as_one(program: list[tuple[str,
     assert run(program, flush=True) == (values, times), "doorbells that ring earlier changed something"
 
 
-def test_what_one_queue_needs_stays_while_another_one_is_ahead() -> None:
+def test_packets_of_a_queue_stay_while_another_queue_is_ahead() -> None:
     """Packets of a captured step stay in host memory until the device has fetched them, in all queues."""
     machine = SimulatedMachine(load_profile("h200"), 2)
     slow, device = (Device.opened(f"order:{i}", SimBackend(machine, SimSelector("h200", 2, i))) for i in (0, 1))

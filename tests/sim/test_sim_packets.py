@@ -82,14 +82,14 @@ def test_a_packet_prints_as_one_line() -> None:
     )
 
 
-def test_zeroed_memory_and_short_data_are_no_packets() -> None:
+def test_zeroed_memory_and_short_data_are_not_packets() -> None:
     with pytest.raises(InvalidPacketError, match="unknown type 0"):
         decode(bytes(PACKET_BYTES))
     with pytest.raises(InvalidPacketError, match="64 bytes, not 3"):
         decode(b"abc")
 
 
-def test_a_ring_begins_again_at_the_front() -> None:
+def test_a_ring_wraps_around() -> None:
     ring = RingBuffer(4)
     for i in range(6):
         ring.write(i, Wait(Header(i, 0), i).encode())
@@ -101,7 +101,7 @@ def test_a_ring_begins_again_at_the_front() -> None:
 # --- registers ------------------------------------------------------------------------------------------------------
 
 
-def test_registers_hold_what_was_stored_and_do_not_overlap() -> None:
+def test_registers_hold_stored_values_and_do_not_overlap() -> None:
     registers = Registers()
     assert registers.read(Register.DEVICE_ID) == DEVICE_ID
     offsets = [*Register, *(queue_register(q, r) for q in range(3) for r in QueueRegister)]

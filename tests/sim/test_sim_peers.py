@@ -27,7 +27,7 @@ from polyhal.hal.testing.kit.scope import Scope
 
 @pytest.fixture
 def pair() -> tuple[Device, Device]:
-    """Two devices of a machine of their own."""
+    """Open two devices of a new machine."""
     machine = SimulatedMachine(load_profile("h200"), 2)
     first, second = (SimBackend(machine, SimSelector("h200", 2, i)) for i in range(2))
     return Device.opened("sim:h200*2", first), Device.opened("sim:h200*2:1", second)
@@ -52,7 +52,7 @@ def test_tensors_move_over_the_link_and_not_through_the_host(pair: tuple[Device,
 
 
 def test_a_device_waits_for_its_peer_without_the_host(pair: tuple[Device, Device]) -> None:
-    """The host enqueues work on both devices, and the time of the second one's follows from the first one's."""
+    """The host enqueues work on both devices; the second device's times depend on the first's."""
     first, second = pair
     n = 4096
     x = polyhal.ones((n, n), device=first)
@@ -79,7 +79,7 @@ def test_the_same_program_takes_the_same_virtual_time(pair: tuple[Device, Device
 
 
 def test_threads_of_the_host_work_at_the_same_time(pair: tuple[Device, Device]) -> None:
-    """Each has a device of its own. Who gets there first changes nothing. The thread that starts them does not wait."""
+    """Each thread has its own device. Their order does not matter, and the thread that starts them does not wait."""
     begin = sim_of(pair[0]).virtual_time
     ends = {}
 
@@ -96,7 +96,7 @@ def test_threads_of_the_host_work_at_the_same_time(pair: tuple[Device, Device]) 
     assert sim_of(pair[0]).virtual_time == begin
 
 
-def test_a_thread_is_no_earlier_than_what_it_learns_of(pair: tuple[Device, Device]) -> None:
+def test_a_thread_is_not_earlier_than_the_events_it_waits_for(pair: tuple[Device, Device]) -> None:
     first, second = map(sim_of, pair)
     found = []
 
@@ -116,7 +116,7 @@ def test_a_thread_is_no_earlier_than_what_it_learns_of(pair: tuple[Device, Devic
 
 
 def _on_a_thread(work: Callable[[], None]) -> None:
-    """Call `work` on a thread that begins at the time of this one."""
+    """Call `work` on a thread that starts at this thread's time."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(copy_context().run, work).result()
 
@@ -127,12 +127,12 @@ def test_a_wait_for_a_device_that_is_lost_ends(pair: tuple[Device, Device]) -> N
     first.synchronize()
     sim_of(first).faults.inject("device_lost", at=sim_of(first).commands + 1)
     moved = (x + 1).to(second)
-    with pytest.raises(BackendError, match="was lost, for whose work"):
+    with pytest.raises(BackendError, match="was lost while command"):
         moved.numpy()
 
 
-def test_what_a_stream_needs_stays_while_another_is_done(pair: tuple[Device, Device]) -> None:
-    """A wait for one queue says nothing about earlier commands of others."""
+def test_memory_of_a_stream_stays_while_another_stream_is_done(pair: tuple[Device, Device]) -> None:
+    """A wait for one queue does not imply that earlier commands of others are done."""
     a, b = map(sim_of, pair)
     source, target = memoryview(bytearray(b"polyhal!")), a.allocate(8)
     gate = SimEvent(b.driver)
@@ -158,7 +158,7 @@ def test_an_event_of_another_machine_is_refused(pair: tuple[Device, Device]) -> 
         sim_of(pair[1]).wait_for(other.mark())
 
 
-def test_a_wait_for_a_lost_device_is_not_for_the_one_that_was_opened_in_its_place(pair: tuple[Device, Device]) -> None:
+def test_a_wait_for_a_lost_device_does_not_refer_to_its_replacement(pair: tuple[Device, Device]) -> None:
     first, second = map(sim_of, pair)
     gate = SimEvent(first.driver)
     second.wait_for(gate)
@@ -169,7 +169,7 @@ def test_a_wait_for_a_lost_device_is_not_for_the_one_that_was_opened_in_its_plac
     assert not waiting.is_complete()
     with pytest.raises(BackendError):
         first.mark().wait()
-    with pytest.raises(BackendError, match="was lost, for whose work"):
+    with pytest.raises(BackendError, match="was lost while command"):
         waiting.wait()
     x = polyhal.ones((8,), device=Device.opened("again", again))
     assert (x.to(pair[1]) + 1).tolist() == [2.0] * 8
@@ -182,10 +182,10 @@ def test_a_device_joins_the_machine_of_its_peers_after_a_newer_machine_is_gone()
     assert create("h200*5:1").machine is first.machine
 
 
-def test_a_packet_that_the_device_cannot_understand_halts_it(
+def test_a_packet_whose_execution_raises_halts_the_device(
     pair: tuple[Device, Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No queue waits for a thread that has ended."""
+    """Otherwise queues would deadlock on a thread that has ended."""
     first, second = map(sim_of, pair)
 
     def owner(wait: object) -> None:

@@ -1,4 +1,4 @@
-"""The time model: more work never takes less time, and training steps are predicted alike each time."""
+"""The time model: more work never takes less time, and predictions of training steps are reproducible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polyhal.hal.layout import contiguous
 
 
 def product_ns(profile: str, m: int, k: int, n: int) -> int:
-    """Virtual time of a product."""
+    """Return the virtual time of a product."""
     a, b, out = (contiguous(dtypes.float32, shape) for shape in ((m, k), (k, n), (m, n)))
     return kernel_ns(load_profile(profile), kernel_cost("matmul", (a, b), (out,), {}))
 
@@ -29,7 +29,7 @@ def test_a_larger_product_takes_as_long_or_longer(profile: str, m: int, k: int, 
 
 
 def test_a_product_with_few_tiles_leaves_compute_units_idle() -> None:
-    """Two tiles of 64 x 128 on 132 units, unless work-groups share the terms of the sums."""
+    """Two tiles of 64 x 128 on 132 units, unless the sums are split across work-groups."""
     short, long = product_ns("h200", 128, 128, 128), product_ns("h200", 128, 128 * 128, 128)
     assert long - load_profile("h200").launch_ns < 20 * (short - load_profile("h200").launch_ns)
 
@@ -63,7 +63,7 @@ def test_a_driver_without_command_buffers_submits_each_kernel_again() -> None:
 
 
 @pytest.mark.parametrize("profile", ["h200", "cpu_2core"])
-def test_predictions_of_a_step_are_equal_each_time(profile: str) -> None:
+def test_predictions_of_a_step_are_reproducible(profile: str) -> None:
     device = Device(f"sim:{profile},compute=off")
     first, second = (predict(WORKLOADS["mlp"], device, "highest") for _ in range(2))
     assert first == second > 0

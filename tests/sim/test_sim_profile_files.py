@@ -1,4 +1,4 @@
-"""Profiles of one's own: a device is opened by the path of a file, and each key of the file is checked."""
+"""User profiles: a device is opened by the path of a file, and each key of the file is checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyhal.hal.errors import DeviceUnavailableError
 
 
 def text_of(name: str) -> str:
-    """The text of a profile that comes with Polyhal."""
+    """Return the text of a built-in profile."""
     return resources.files("polyhal.backends.sim.profiles").joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
@@ -42,7 +42,7 @@ def test_a_device_is_opened_by_the_path_of_its_profile(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a/b c.toml", "/x/y.toml*8:3", "C:\\x\\y.toml,compute=off", "y.toml,memory=64MiB"])
-def test_selectors_with_paths_are_read_and_written(text: str) -> None:
+def test_selectors_with_paths_are_parsed_and_formatted(text: str) -> None:
     selector = parse_selector(text)
     assert selector.profile == text.partition(",")[0].partition("*")[0]
     assert parse_selector(str(selector)) == selector
@@ -55,7 +55,7 @@ def test_all_keys_of_the_profiles_are_known(name: str) -> None:
 
 
 @pytest.mark.parametrize(("table", "key"), REQUIRED)
-def test_a_key_that_is_missing_or_no_figure_is_named(table: str, key: str) -> None:
+def test_errors_name_a_key_that_is_missing_or_not_a_number(table: str, key: str) -> None:
     for spoil, problem in [
         (lambda t: t.pop(key), f"[{table}] lacks {key}"),
         (lambda t: t.update({key: [1]}), f"{key} in [{table}] is [1]; expected"),
@@ -90,7 +90,7 @@ def test_all_missing_keys_are_named_at_once() -> None:
         (lambda t: t["device"].update(compute_units=True), "compute_units in [device] is True; expected a whole number"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_profile_is_said(spoil: Any, problem: str) -> None:
+def test_errors_name_the_problem_of_a_profile(spoil: Any, problem: str) -> None:
     tables = copy.deepcopy(TABLES)
     spoil(tables)
     with pytest.raises(ValueError) as error:
@@ -98,14 +98,14 @@ def test_what_is_wrong_with_a_profile_is_said(spoil: Any, problem: str) -> None:
     assert problem in str(error.value)
 
 
-def test_files_that_are_no_profiles_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_profiles_are_rejected(tmp_path: Path) -> None:
     missing, binary, wrong = (str(tmp_path / f"{n}.toml") for n in ("missing", "binary", "wrong"))
     Path(binary).write_bytes(b"\xff\xfe\x00")
     Path(wrong).write_text("[device\n", encoding="utf-8")
     for path, problem in [
         (missing, "missing.toml cannot be read: No such file"),
-        (binary, "binary.toml cannot be read: it is no text"),
-        (wrong, "wrong.toml is no profile: Expected ']'"),
+        (binary, "binary.toml cannot be read: it is not UTF-8 text"),
+        (wrong, "wrong.toml is not a valid profile: Expected ']'"),
     ]:
         with pytest.raises(DeviceUnavailableError, match=problem):
             Device(f"sim:{path}")

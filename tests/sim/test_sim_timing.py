@@ -1,4 +1,4 @@
-"""Virtual time: engines, the roofline of the teaching GPU, and the same times and bits at each run."""
+"""Virtual time: engines, the roofline of the teaching GPU, and equal times and bits in each run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_work_takes_the_first_gap_that_is_long_enough() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 30)), max_size=30))
-def test_an_engine_does_one_thing_at_a_time(work: list[tuple[int, int]]) -> None:
+def test_an_engine_runs_one_command_at_a_time(work: list[tuple[int, int]]) -> None:
     engine = Engine("compute")
     spans = sorted((start, start + n) for ready, n in work for start in [engine.reserve(ready, n, 0)] if start >= ready)
     assert len(spans) == len(work)
@@ -72,7 +72,7 @@ def test_profiles_are_complete_and_plausible(name: str) -> None:
 
 
 def train(device: Device) -> tuple[list[np.ndarray], int]:
-    """Five steps; the parameters, and the virtual time at the end."""
+    """Run five steps; return the parameters and the final virtual time."""
     polyhal.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(device)
     optimizer = optim.AdamW(model.parameters(), lr=0.01)
@@ -84,13 +84,13 @@ def train(device: Device) -> tuple[list[np.ndarray], int]:
     return [p.numpy() for p in model.parameters()], sim_of(device).virtual_time
 
 
-def test_two_runs_give_the_same_bits_and_the_same_virtual_time(open_sim: OpenSim) -> None:
+def test_two_runs_have_equal_bits_and_virtual_times(open_sim: OpenSim) -> None:
     (first, ends), (second, ends_too) = (train(open_sim()) for _ in range(2))
     assert ends == ends_too > 0
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_a_faster_device_takes_less_time_for_the_same_bits(open_sim: OpenSim) -> None:
+def test_a_faster_device_takes_less_time_with_equal_bits(open_sim: OpenSim) -> None:
     (slow, slowly), (fast, quickly) = (train(open_sim(name)) for name in ("raspberry_pi5", "h200"))
     assert quickly < slowly
     assert all(np.array_equal(a, b) for a, b in zip(slow, fast, strict=True))

@@ -1,4 +1,4 @@
-"""Every result of a simulated device can be compared with NumPy's while it works, and wrong ones are found."""
+"""Every result of a simulated device is compared with NumPy's as it runs, and wrong results are found."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from polyhal.hal.device import Device
 
 
 def compute(device: Device) -> float:
-    """A product, a function, a sum and a copy."""
+    """Compute a product, a function, a sum and a copy."""
     x = polyhal.tensor(np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32), device=device)
     return float((x @ x.T).exp().log().sum().item())
 
 
-def test_all_kernels_and_transfers_of_a_run_are_right(sim: Device) -> None:
+def test_all_kernels_and_transfers_of_a_run_are_correct(sim: Device) -> None:
     with sim_of(sim).verify_results() as found:
         compute(sim)
     assert not found.problems
@@ -42,7 +42,7 @@ def test_verification_takes_no_virtual_time(open_sim: OpenSim) -> None:
     assert sim_of(verified).virtual_time == plain.virtual_time
 
 
-def test_a_log_inside_a_log_hides_nothing(sim: Device) -> None:
+def test_a_nested_log_does_not_hide_steps_from_the_outer_log(sim: Device) -> None:
     with sim_of(sim).record_events() as outer:
         with sim_of(sim).record_events() as inner:
             compute(sim)

@@ -1,1 +1,1 @@
-"""What the simulated devices are: one TOML file each. `polyhal.backends.sim.profile` reads them and says what a field means."""
+"""Profiles of simulated devices, one TOML file each. `polyhal.backends.sim.profile` reads them and documents the fields."""
