@@ -10,7 +10,7 @@ from polyhal.hal.protocol import API_VERSION
 
 @hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
-    """The one backend of this package."""
+    """Return the only backend of this package."""
     return [
         BackendSpec(
             name="wgpu",

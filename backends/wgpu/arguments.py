@@ -1,7 +1,7 @@
-"""Arguments given by name, bound to the buffers of a shader and to the members of its struct `Parameters`.
+"""Binding of named arguments to the buffers of a shader and to the members of its struct `Parameters`.
 
-The member `o_x` is the offset of the buffer `x` in elements. A `Tensor` given for `x` fills it at every call; for a
-`Workspace` it is 0 unless `o_x` is given too.
+The member `o_x` is the offset of the buffer `x` in elements. A `Tensor` bound to `x` sets it at every call; for a
+`Workspace` it is 0 unless `o_x` is passed explicitly.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ _OFFSET = "o_"
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """The offset of the tensor at `binding`."""
+    """Offset of the tensor at `binding`."""
 
     binding: int
 
 
 @dataclass(frozen=True, slots=True)
 class BoundArguments:
-    """What the bindings and the members of `Parameters` are bound to, both in the shader's order."""
+    """Values of the bindings and of the members of `Parameters`, both in the shader's order."""
 
     buffers: tuple[Tensor | Workspace, ...]
     tables: tuple[Table, ...]
-    """Bound after all buffers."""
+    """Tables, bound after all buffers."""
     members: tuple[Offset | Number | Constant, ...]
 
 
 def bind(signature: KernelSignature, args: Arguments) -> BoundArguments:
     """Bind every parameter of a shader by name. Raises KernelArgumentError if `args` do not fit.
 
-    Unsigned members take any integer modulo their size, because negative strides wrap.
+    Unsigned members accept any integer modulo their size, because negative strides wrap.
     """
     return _ShaderBinder(signature, args).bound()
 
 
 class _ShaderBinder(ArgumentBinder):
-    """One use of a signature."""
+    """Binder for one launch."""
 
     def bound(self) -> BoundArguments:
         parameters = self.signature.parameters

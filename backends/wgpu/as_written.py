@@ -1,7 +1,7 @@
-"""Messages of WGSL compilers about kernels of users, translated to the source that the user wrote.
+"""Messages of WGSL compilers about user kernels, mapped back to the user's source.
 
-`user_kernel` rewrites a source line by line: the numbers of lines remain, and columns change. A message quotes rewritten
-lines and marks columns under them.
+`user_kernel` rewrites a source line by line: line numbers stay, columns change. A message quotes rewritten lines and
+marks columns below them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _MARKS = re.compile(r"\^+")
 
 
 def as_written(log: str, name: str, rewritten: Sequence[str], written: Sequence[str]) -> str:
-    """Return a compiler's log with the lines of the kernel `name` and the columns in them as the user wrote them."""
+    """Return a compiler's log with lines and columns of the kernel `name` as in the user's source."""
     lines: list[str] = []
-    quoted, start = 0, 0  # the number of the last quoted line, and the beginning of its text
+    quoted, start = 0, 0  # number of the last quoted line, and the start of its text
     for line in log.replace("polyhal_main", "main").split("\n"):
         if (place := _PLACE.search(line)) is not None and int(place[2]) <= len(written):
             number = int(place[2])
@@ -41,7 +41,7 @@ def as_written(log: str, name: str, rewritten: Sequence[str], written: Sequence[
 
 
 def _column(rewritten: str, written: str, column: int) -> int:
-    """Return the column in the written line of a character of the rewritten line, or of the next one that both have."""
+    """Return the column in the written line of a rewritten line's character, or of the next character in both."""
     for block in SequenceMatcher(None, rewritten, written, autojunk=False).get_matching_blocks():
         if column < block.a + block.size:
             return block.b + max(column - block.a, 0)

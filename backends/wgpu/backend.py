@@ -1,4 +1,4 @@
-"""`ComputeBackend` over wgpu, with native kernels, command buffers, and profiling where the device has timestamps."""
+"""`ComputeBackend` over wgpu, with native kernels, command buffers, and profiling if the device has timestamps."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def create(selector: str) -> WGPUBackend:
 def open_adapter(
     adapter: discovery.WGPUAdapter, binding_limit: int = 0, quirks: Mapping[str, bool | int] | None = None
 ) -> WGPUBackend:
-    """Open a device. For tests, `binding_limit` lowers how many bytes of a buffer a kernel can see.
+    """Open a device. For tests, `binding_limit` lowers the maximum size of a binding, in bytes.
 
-    `quirks` switches workarounds on or off. Raises TypeError for a name that is not declared.
+    `quirks` switches workarounds on or off. Raises TypeError for an undeclared name.
     """
     runtime = WGPURuntime(adapter, binding_limit, quirks)
     return ProfilingWGPUBackend(runtime) if runtime.features.timestamps else WGPUBackend(runtime)
@@ -46,11 +46,11 @@ class WGPUBackend(CoreMethods):
 
     @property
     def features(self) -> WGPUFeatures:
-        """The facts that kernels and launches are chosen by."""
+        """Device properties that select kernels and launches."""
         return self.runtime.features
 
     def memory_available(self) -> int:
-        """Return the bytes that are left, considering the allocations of this process only."""
+        """Return the available bytes, counting only allocations of this process."""
         return self._memory.available()
 
     def allocate(self, nbytes: int) -> Allocation:
@@ -58,7 +58,7 @@ class WGPUBackend(CoreMethods):
         return self._memory.allocate(nbytes)
 
     def deallocate(self, handle: Allocation) -> None:
-        """Release an allocation. Raises BackendError if it was released before."""
+        """Release an allocation. Raises BackendError if it was already released."""
         self._memory.deallocate(handle)
 
     def copy_to_device(self, src: memoryview, dst: Allocation, offset: int) -> None:
@@ -70,29 +70,29 @@ class WGPUBackend(CoreMethods):
         self._memory.read(src, offset, dst)
 
     def copy_from_device_async(self, src: Allocation, offset: int, dst: memoryview) -> CompletionEvent:
-        """Start to copy device bytes to the host."""
+        """Start a copy of device bytes to the host."""
         return self.runtime.read_back.start(src, offset, dst)
 
     def synchronize(self) -> None:
-        """Submit everything and wait for it."""
+        """Submit all recorded work and wait for it."""
         self.runtime.finish()
 
     def is_lost(self) -> bool:
-        """Return whether the library has reported that the device is gone."""
+        """Return whether the library has reported the loss of the device."""
         return bool(self.runtime.errors.lost)
 
     def flush(self) -> None:
-        """Submit everything recorded."""
+        """Submit all recorded work."""
         self.runtime.encoder.flush()
 
     def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
-        """Record what `calls` launch."""
+        """Record the launches of `calls`."""
         return record(self.runtime, calls)
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """Return a native kernel for `op`, or the reason why there is none."""
+        """Return a native kernel for `op`, or the reason why it has none."""
         return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
 
     def compile_kernel(
@@ -104,15 +104,15 @@ class WGPUBackend(CoreMethods):
         grid: tuple[int, ...],
         group: tuple[int, ...],
     ) -> Launch | Declined:
-        """Return a launch of a user's kernel, or the reason why there is none. Raises KernelBuildError."""
+        """Return a launch of a user kernel, or the reason why it cannot run. Raises KernelBuildError."""
         return compile_kernel(self.runtime, kernel, inputs, outputs, params, grid, group)
 
 
 class ProfilingWGPUBackend(WGPUBackend):
-    """A device that has timestamps. A class of its own, because optional protocols are recognized by their members."""
+    """A device with timestamps. It is a separate class because optional protocols are recognized by their members."""
 
     def start_profiling(self) -> None:
-        """Time every launch from now on."""
+        """Time all later launches."""
         self.runtime.start_profiling()
 
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:

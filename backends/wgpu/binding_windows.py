@@ -1,4 +1,4 @@
-"""Windows of buffers that are larger than a binding can be."""
+"""Windows of buffers that exceed the maximum binding size."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from polyhal.hal.errors import BackendError, message
 from polyhal.hal.layout import Ref
 
 _ALIGNMENT = 256
-"""Bytes. Bindings start at a multiple of this."""
+"""Alignment of bindings in bytes."""
 
 
 def window_start(ref: Ref, limit: int, kernel: str, device: str) -> int:
-    """Return the byte at which a window of `limit` bytes on an operand starts.
+    """Return the start in bytes of a window of `limit` bytes that covers an operand.
 
-    Raises BackendError, which names kernel and device, if the operand does not fit.
+    Raises BackendError, with kernel and device, if the operand does not fit.
     """
     low, high = _extent(ref)
     start = low // _ALIGNMENT * _ALIGNMENT
@@ -22,7 +22,7 @@ def window_start(ref: Ref, limit: int, kernel: str, device: str) -> int:
                 kernel,
                 f"an operand spans {(high - low) / 2**20:.0f} MiB of one buffer",
                 expected=f"at most {limit / 2**20:.0f} MiB, the size limit of bindings",
-                fix="work on a part of the tensor at a time",
+                fix="process the tensor in parts",
                 device=device,
             )
         )
@@ -30,7 +30,7 @@ def window_start(ref: Ref, limit: int, kernel: str, device: str) -> int:
 
 
 def _extent(ref: Ref) -> tuple[int, int]:
-    """Return the range of bytes that a reference touches in its buffer: first, and one past the last."""
+    """Return the byte range of a reference in its buffer: first, and one past the last."""
     spans = [(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)]
     low = ref.offset + sum(s for s in spans if s < 0)
     high = ref.offset + sum(s for s in spans if s > 0) + 1

@@ -1,4 +1,4 @@
-"""What a wgpu adapter can do, as far as kernels depend on it."""
+"""Capabilities of a wgpu adapter that kernels depend on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTIONAL_FEATURES = (
     "immediates",
     "timestamp-query",
 )  # fmt: skip
-"""Features that are enabled on adapters that have them."""
+"""Features that are enabled if the adapter has them."""
 LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
@@ -32,23 +32,23 @@ LIMITS = (
     "max-compute-workgroups-per-dimension",
     "max-immediate-size",
 )  # fmt: skip
-"""Limits that are raised to what the adapter has."""
+"""Limits that are raised to the adapter's maximum."""
 _NVIDIA, _AMD, _INTEL, _APPLE = 0x10DE, 0x1002, 0x8086, 0x106B
 _SUBGROUP_SIZES = {_NVIDIA: (32, 32), _AMD: (32, 64), _INTEL: (8, 32), _APPLE: (32, 32)}
-"""By the PCI vendor id. wgpu-native reports no sizes."""
+"""Smallest and largest subgroup size by PCI vendor id, because wgpu-native does not report them."""
 _VENDORS = {"nvidia": _NVIDIA, "amd": _AMD, "intel": _INTEL, "apple": _APPLE}
-"""By the first word of a name. On Metal no adapter has a vendor id."""
+"""PCI vendor id by the first word of a device name, because adapters on Metal have no vendor id."""
 _ANY_SUBGROUP_SIZE = (4, 128)
-"""The bounds of the WebGPU specification."""
+"""Bounds of the WebGPU specification."""
 _MAX_IMMEDIATE_SIZE = 128
-"""Bytes that every Vulkan device has."""
+"""Bytes of push constants that every Vulkan device supports."""
 MAX_PARAMETER_WORDS = _MAX_IMMEDIATE_SIZE // 4
-"""Words of 32 bits that the parameters of a launch may take, so that it works on every device."""
+"""Maximum parameters of a launch, in 32-bit words, that every device supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class WGPUFeatures:
-    """Facts about a device that kernels and launches are chosen by. Sizes are in bytes."""
+    """Device properties that select kernels and launches. Sizes are in bytes."""
 
     cpu: bool
     float16: bool
@@ -56,19 +56,19 @@ class WGPUFeatures:
     float_atomics: bool
     subgroups: bool
     immediates: int
-    """Size of the parameters that travel with a dispatch; 0 if they go through a uniform buffer."""
+    """Maximum size of parameters in the command stream; 0 if they need a uniform buffer."""
     timestamps: bool
     subgroup_sizes: tuple[int, int]
     group_size: int
-    """Invocations per group for kernels that have no reason for another size."""
+    """Default invocations per workgroup."""
     max_group_size: int
     local_memory: int
     max_groups: int
-    """Groups per axis of a dispatch."""
+    """Maximum workgroups per axis of a dispatch."""
     max_binding: int
-    """The part of a buffer that one dispatch can see."""
+    """Maximum size of a storage buffer binding."""
     max_buffers: int
-    """Number of buffers that one kernel can see."""
+    """Maximum number of storage buffers per kernel."""
     quirks: WGPUQuirks
     """Workarounds for the driver."""
 
@@ -79,7 +79,7 @@ def required_features(adapter: Any) -> list[str]:
 
 
 def required_limits(adapter: Any, binding: int = 0) -> dict[str, int]:
-    """Return the limits to request of the device: those of the adapter, with bindings of at most `binding` bytes if given."""
+    """Return the limits to request of the device: the adapter's, with bindings of at most `binding` bytes if not 0."""
     limits = {name: int(adapter.limits[name]) for name in LIMITS}
     if binding:
         limits["max-storage-buffer-binding-size"] = min(limits["max-storage-buffer-binding-size"], binding)
@@ -93,9 +93,9 @@ def required_limits(adapter: Any, binding: int = 0) -> dict[str, int]:
 def features(
     adapter: Any, kind: DeviceType, limits: dict[str, int], overrides: Mapping[str, bool | int]
 ) -> WGPUFeatures:
-    """Return the facts about a device that was requested with `limits`. `overrides` switches quirks on or off.
+    """Return the properties of a device that was requested with `limits`. `overrides` switches quirks on or off.
 
-    Raises TypeError for a quirk that is not declared.
+    Raises TypeError for an undeclared quirk.
     """
     available, about = adapter.features, adapter.info
     cpu = kind is DeviceType.CPU
@@ -122,9 +122,9 @@ def features(
 
 
 def _subgroup_sizes(about: Any, workarounds: WGPUQuirks) -> tuple[int, int]:
-    """Return the smallest and largest size: as the adapter reports, else as its vendor documents, else as specified.
+    """Return the smallest and largest size: reported by the adapter, else documented by its vendor, else specified by WebGPU.
 
-    They cannot be measured, because a device may choose another size for each kernel.
+    They cannot be measured, because the driver may choose a different size for each kernel.
     """
     if about.get("subgroup_min_size"):
         return int(about["subgroup_min_size"]), int(about["subgroup_max_size"])
@@ -140,7 +140,7 @@ def _vendor(about: Any) -> int:
 
 
 def capabilities(adapter: Any, facts: WGPUFeatures, limits: dict[str, int]) -> Capabilities:
-    """Return what the framework needs to know of a device.
+    """Return the device's capabilities for the framework.
 
     float64 is left out: most devices lack it, and WGSL has no functions such as exp for it.
     """

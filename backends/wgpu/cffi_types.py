@@ -1,7 +1,7 @@
-"""The C types of wgpu-native, parsed in one go.
+"""The C types of wgpu-native, parsed at once.
 
-cffi parses a type that a string names when it is first used, and each time all 400 names of the header with it: 20 ms each,
-and opening a device uses 20 types. As parameters of one function they are parsed together.
+cffi parses a type name at its first use, and each time also the 400 names of the header: 20 ms each, and opening a
+device uses 20 types. As parameters of one function they are all parsed at once.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 
 def parse_types(ffi: Any) -> None:
-    """Tell wgpu's cffi library what a pointer to each type of its header is.
+    """Fill cffi's type cache with a pointer to each type of wgpu's header.
 
-    That cffi keeps parsed types by their text is its own matter: if it keeps them elsewhere, it parses them as before.
+    The cache is an implementation detail of cffi. If it moves, cffi parses types one by one as before.
     """
     with suppress(AttributeError):
         names = [f"{name} *" for name in ffi.list_types()[0] if name.startswith("WGPU")]

@@ -1,6 +1,6 @@
 """Command buffers: pipelines, bind groups and parameters that are prepared once and encoded again for each submission.
 
-The API has no command buffers that can be submitted twice. What remains per launch is four calls of the native library.
+The API has no reusable command buffers. Each launch of a submission still takes four calls of the native library.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from polyhal.backends.wgpu.launch import DispatchLaunch
 
 DispatchCall = tuple["DispatchLaunch", tuple[Any, ...]]
-"""A launch and the arguments that it was called with."""
+"""A launch and its arguments."""
 
 
 def record(runtime: WGPURuntime, calls: Sequence[Callable[[], None]]) -> WGPUCommandBuffer:
-    """Record what `calls` launch."""
+    """Record the launches of `calls`."""
     return WGPUCommandBuffer(runtime, *record_launches(runtime, calls))
 
 
@@ -38,12 +38,12 @@ class WGPUCommandBuffer:
         origins: Sequence[int],
         kept: Sequence[object] = (),
     ) -> None:
-        """`origins` holds, for each launch, the position of the call that made it; `kept` lives as long as the buffer."""
+        """Index the launches. `origins` holds, for each launch, the index of its call; `kept` is kept alive with the buffer."""
         self._kept = kept
         self._encoder = runtime.encoder
         self.launches = tuple(RecordedLaunch(i, b.name) for i, (b, _) in zip(origins, launches, strict=True))
         self._users: dict[BindingSlot, list[tuple[int, int, Ref]]] = {}
-        """By slot: launch, position among its arguments, and the reference there."""
+        """Launch, argument index and reference of each use, by slot."""
         self._numbers: Numbers[tuple[int, int]] = Numbers()
         self._current = [(launch, list(args)) for launch, args in launches]
         self.dispatches: list[Dispatch | None] = []
@@ -56,12 +56,12 @@ class WGPUCommandBuffer:
             live = [(place, x) for place, x in enumerate(args) if isinstance(x, RuntimeScalar)]
             for place, x in live:
                 self._numbers.follow(x, (i, place))
-            # The first submission tells what is bound to slots, and gives the numbers, which may not exist yet: an optimizer
-            # that is recorded in its first step cannot correct for step 0.
+            # Bindings and numbers are set at the first submission, because numbers may not exist yet: an optimizer that
+            # is recorded in its first step cannot correct for step 0.
             self.dispatches.append(None if bound or live else launch.prepare(self._current[i][1]))
 
     def submit(self, rebound: Collection[BindingSlot]) -> None:
-        """Prepare the launches whose arguments have changed, then encode and submit all of them."""
+        """Prepare launches with changed arguments, then encode and submit all launches."""
         changed: set[int] = set()
         for slot in rebound:
             for i, place, ref in self._users.get(slot, ()):

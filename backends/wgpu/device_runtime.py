@@ -33,7 +33,7 @@ class WGPURuntime(Runtime):
     def __init__(
         self, adapter: WGPUAdapter, binding_limit: int = 0, quirks: Mapping[str, bool | int] | None = None
     ) -> None:
-        """For tests, `binding_limit` lowers how many bytes of a buffer a kernel can see, and `quirks` switches workarounds."""
+        """Open the device. For tests, `binding_limit` lowers the maximum binding size, and `quirks` switches workarounds."""
         import wgpu
 
         parse_types(getattr(wgpu.backends.wgpu_native, "ffi", None))
@@ -55,7 +55,7 @@ class WGPURuntime(Runtime):
         self.memory = WGPUMemory(self)
         self.read_back = ReadBack(self)
         self.recorder: LaunchRecorder[DispatchCall] | None = None
-        """Receives launches instead of the encoder while a command buffer is recorded."""
+        """Recorder that receives launches instead of the encoder while a command buffer is recorded."""
         self.recording = threading.Lock()
         self._fence = self.memory.allocate(4)
 
@@ -67,7 +67,7 @@ class WGPURuntime(Runtime):
         grid: tuple[int, int],
         workspace: tuple[int, ...],
     ) -> DispatchLaunch:
-        """As `Runtime._dispatch`."""
+        """Implement `Runtime._dispatch`."""
         return DispatchLaunch(self, pipeline, writing, bound, grid, workspace)
 
     def patch(self, allocation: Allocation, word: int, mask: int, bits: int) -> None:
@@ -76,11 +76,11 @@ class WGPURuntime(Runtime):
         self.launch("lib/patch", {}, args, 1)(allocation)
 
     def finish(self) -> None:
-        """Submit everything and wait for it."""
+        """Submit all recorded work and wait for it."""
         self.memory.read(self._fence, 0, memoryview(bytearray(4)))
 
     def start_profiling(self) -> None:
-        """Time every launch from now on. Each launch is then a pass of its own."""
+        """Time all later launches. Each launch is then a separate compute pass."""
         self.finish()
         self.encoder.timestamps = Timestamps(self.device)
 

@@ -1,4 +1,4 @@
-"""The expression language of `backends.common.codegen.expressions` in WGSL, on one element at a time."""
+"""The expression language of `backends.common.codegen.expressions` in WGSL, for scalar elements."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SUFFIXES: dict[RegisterClass, str] = {"float": "f", "int": "i", "uint": "u", "l
 
 
 def type_name(cls: RegisterClass) -> str:
-    """The WGSL type of a register class; booleans are u32 of value 0 or 1. Raises KeyError for float64."""
+    """Return the WGSL type of a register class; booleans are u32 of value 0 or 1. Raises KeyError for float64."""
     return _TYPES[cls]
 
 
 class WGSLDialect:
-    """Spells words and remembers which function libraries they need."""
+    """Writer of words in WGSL, which collects the function libraries that they need."""
 
     def __init__(self) -> None:
         self.libraries: set[RegisterClass] = set()
@@ -42,7 +42,7 @@ class WGSLDialect:
 
 
 def convert(register: str, source: DType, target: DType) -> str:
-    """A register of one dtype as one of another, by C's rules; floats outside an integer's range saturate, NaN is 0.
+    """Convert a register to another dtype by C's rules; floats outside an integer's range saturate, NaN is 0.
 
     Small targets go through 32 bits, so that -1.0 becomes 255 as it does on common CPUs.
     """
@@ -50,7 +50,7 @@ def convert(register: str, source: DType, target: DType) -> str:
         return register
     from_class, to_class = register_class(source), register_class(target)
     if target is bool_:
-        # On bits, because WGSL compilers take a NaN for equal to 0.
+        # Compare bits, because WGSL compilers treat a NaN as equal to 0.
         size = f"(bitcast<u32>({register}) & 0x7fffffffu)" if source.kind == "float" else register
         zero = "0u" if source.kind == "float" else f"{_TYPES[from_class]}(0)"
         return f"select(0u, 1u, {size} != {zero})"
@@ -65,9 +65,10 @@ def convert(register: str, source: DType, target: DType) -> str:
 
 
 def _moved(register: str, from_class: RegisterClass, to_class: RegisterClass) -> str:
-    """A conversion between classes that keeps the value where it fits.
+    """Convert between classes; values in range are kept.
 
-    Between signed and unsigned, wgpu's compiler widens by the sign of the result, so it is widened by that of the source first.
+    Between signed and unsigned, wgpu's compiler widens by the sign of the result, so the value is first widened by the
+    sign of the source.
     """
     if _TYPES[from_class] == _TYPES[to_class]:
         return register
@@ -77,7 +78,7 @@ def _moved(register: str, from_class: RegisterClass, to_class: RegisterClass) ->
 
 
 def narrow(register: str, dtype: DType) -> str:
-    """A 32-bit register wrapped to the range of a small integer dtype."""
+    """Wrap a 32-bit register to the range of a small integer dtype."""
     if not dtype.is_integral or dtype.itemsize >= 4:
         return register
     if dtype.kind == "uint":

@@ -1,4 +1,4 @@
-"""The adapters that wgpu finds, each physical device once, through the best graphics API that offers it."""
+"""Adapters found by wgpu: each physical device once, through its best graphics API."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NO_ADAPTER = (
     "wgpu finds no adapter. Install the driver of your GPU's vendor with Vulkan support; for a software device on "
     "Debian or Ubuntu, `apt install mesa-vulkan-drivers libvulkan1`"
 )
-_OPENGL = "POLYHAL_OPENGL=1 lists those that only OpenGL offers"
+_OPENGL = "POLYHAL_OPENGL=1 also lists devices that only OpenGL supports"
 _APIS = ("Vulkan", "Metal", "DX12")
-"""APIs with adapters that are always listed. Adapters of OpenGL are listed on request, because Mesa's OpenGL drivers load an
+"""APIs whose adapters are always listed. Adapters of OpenGL are listed on request, because Mesa's OpenGL drivers load an
 LLVM into the process, and a program that loads another one later, as `import triton` does, crashes."""
 _TYPES = {
     "DiscreteGPU": DeviceType.GPU,
@@ -48,14 +48,14 @@ class WGPUAdapter:
 
 
 def probe() -> list[DeviceInfo]:
-    """Return the descriptions of all devices. Raises RuntimeError, with what to install, if there is none."""
+    """Return the descriptions of all devices. Raises RuntimeError, with installation advice, if there is none."""
     return [a.info for a in devices()]
 
 
 def devices(*, every_api: bool = False) -> list[WGPUAdapter]:
-    """Return each device once, through the best API that offers it with 64-bit integers, or the best one if none does.
+    """Return each device once, through the best API that supports it with 64-bit integers, or else the best one.
 
-    With `every_api`, once for each API that offers it. Raises RuntimeError, with what to install, if there is none.
+    With `every_api`, once for each API that supports it. Raises RuntimeError, with installation advice, if there is none.
     """
     listed = _listed()
     if every_api:
@@ -68,7 +68,7 @@ def devices(*, every_api: bool = False) -> list[WGPUAdapter]:
 
 
 def _is_same_card(a: WGPUAdapter, b: WGPUAdapter) -> bool:
-    """Return whether two adapters are one card. OpenGL has no ids of hardware, so that names are compared there."""
+    """Return whether two adapters are one card. OpenGL has no hardware ids, so names are compared."""
     if a.info.id == b.info.id or not (a.api.startswith("OpenGL") or b.api.startswith("OpenGL")):
         return a.info.id == b.info.id
     first, second = (_SUFFIXES.sub("", x.info.name).lower() for x in (a, b))
@@ -76,7 +76,7 @@ def _is_same_card(a: WGPUAdapter, b: WGPUAdapter) -> bool:
 
 
 def _listed() -> list[WGPUAdapter]:
-    """Return what wgpu lists, best kinds and APIs first. Raises RuntimeError if there is nothing."""
+    """Return all adapters of wgpu, best kinds and APIs first. Raises RuntimeError if there are none."""
     try:
         import wgpu
     except ImportError as error:
@@ -98,7 +98,7 @@ def _numbered(adapters: Iterable[WGPUAdapter]) -> list[WGPUAdapter]:
 def select(selector: str) -> WGPUAdapter:
     """Return the device with that index, or the first one whose API or name contains `selector`.
 
-    A name finds a device through any API. Raises DeviceUnavailableError that lists the candidates.
+    A name matches devices of all APIs. Raises DeviceUnavailableError, which lists the candidates.
     """
     candidates = devices()
     if selector.isdigit():
@@ -112,13 +112,13 @@ def select(selector: str) -> WGPUAdapter:
     listed = ", ".join(f"{a.info.selector} = {a.info.name} ({a.api})" for a in candidates)
     fix = "or part of a name" if env.opengl() else f"or part of a name; {_OPENGL}"
     raise DeviceUnavailableError(
-        message(None, f"no wgpu device {selector!r}", expected=f"one of {listed}", fix=fix)
+        message(None, f"no wgpu device matches {selector!r}", expected=f"one of {listed}", fix=fix)
     )
 
 
 @contextmanager
 def _runtime_dir() -> Iterator[None]:
-    """Set XDG_RUNTIME_DIR while drivers are loaded. Without it, the display library complains on stderr."""
+    """Set XDG_RUNTIME_DIR while drivers are loaded. Without it, the display library prints a warning on stderr."""
     if not sys.platform.startswith("linux") or "XDG_RUNTIME_DIR" in os.environ:
         yield
         return
@@ -136,7 +136,7 @@ def describe(adapter: Any) -> DeviceInfo:
     kind = _TYPES.get(str(about["adapter_type"]))
     software = is_software_renderer(name)
     if software or kind is None:
-        # OpenGL does not report what it runs on. A GPU of unknown kind counts as the weaker one.
+        # OpenGL does not report the kind of device. A GPU of unknown kind counts as integrated, the weaker kind.
         kind = DeviceType.CPU if software else DeviceType.INTEGRATED_GPU
     return DeviceInfo(
         backend="wgpu",

@@ -1,4 +1,4 @@
-"""The command encoder: launches are recorded here and submitted together, one command buffer per flush.
+"""The command encoder: launches are recorded and submitted in batches, one command buffer per flush.
 
 Within a compute pass the API itself orders dispatches that touch the same memory, so recorded launches behave like those in an
 in-order queue.
@@ -18,9 +18,9 @@ from polyhal.backends.wgpu.shader import ComputePipeline
 from polyhal.hal.errors import PolyhalError
 
 MAX_DISPATCHES = 256
-"""Dispatches after which a submission is made, so that the device starts while more are recorded."""
+"""Dispatches per submission, so that the device starts while later ones are recorded."""
 _SLOT = 256
-"""Bytes of the uniform ring per dispatch: the alignment that dynamic offsets need everywhere."""
+"""Bytes of the uniform ring per dispatch: the largest alignment of dynamic offsets on any device."""
 _RING = 512 * _SLOT
 
 Dispatch = tuple[ComputePipeline, Any, bytes, int, int]
@@ -28,7 +28,7 @@ Dispatch = tuple[ComputePipeline, Any, bytes, int, int]
 
 
 class CommandEncoder:
-    """The native encoder that is being filled, and the queue that it is submitted to."""
+    """The native encoder being recorded, and its queue."""
 
     def __init__(self, device: Any, features: WGPUFeatures, errors: AdapterErrors) -> None:
         self._device = device
@@ -42,7 +42,7 @@ class CommandEncoder:
         self._recorded: list[Dispatch] = []
         self.lock = threading.RLock()
         self.timestamps: Timestamps | None = None
-        """Set while profiling. Every dispatch is then a pass of its own."""
+        """Timestamps while profiling. Every dispatch is then a separate compute pass."""
         self.submissions = 0
         self.parameter_layout: Any = None
         """Layout of the bind group with the uniform ring; None if parameters are immediates."""
@@ -53,7 +53,7 @@ class CommandEncoder:
             self._create_ring()
 
     def _create_ring(self) -> None:
-        """Create the uniform buffer through which parameters travel on devices without immediates."""
+        """Create the uniform buffer for parameters on devices without immediates."""
         import wgpu
 
         self.parameter_layout = self._device.create_bind_group_layout(
@@ -135,7 +135,7 @@ class CommandEncoder:
             self._encoder.copy_buffer_to_buffer(source, source_offset, target, target_offset, nbytes)
 
     def flush(self) -> None:
-        """Submit everything recorded. Raises the typed error of the first launch that the API refuses."""
+        """Submit all recorded work. Raises the typed error of the first launch that the API rejects."""
         import wgpu
 
         with self.lock:
@@ -157,7 +157,7 @@ class CommandEncoder:
                 raise self._error_of_culprit(recorded, error) from error
 
     def _error_of_culprit(self, recorded: list[Dispatch], error: Exception) -> PolyhalError:
-        """Return the error of the first launch that fails on its own. Validation reports on submissions as a whole."""
+        """Return the error of the first launch that fails when submitted by itself; validation covers whole submissions."""
         import wgpu
 
         for pipeline, group, parameters, x, y in recorded:

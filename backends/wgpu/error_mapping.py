@@ -1,7 +1,6 @@
-"""Error mapping: wgpu's exceptions as Polyhal's typed errors, each with its cause and what to do.
+"""Error mapping: wgpu's exceptions as Polyhal's typed errors, with cause and remedy.
 
-The library reports by exceptions whose texts are for people. What is looked for in them is what WebGPU's implementations have
-in common.
+The library raises exceptions with free text. The patterns are words that all WebGPU implementations use.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from polyhal.hal.errors import BackendError, DeviceLostError, OutOfMemoryError, 
 
 
 class _Cause(NamedTuple):
-    """What an exception means if its class or text contains one of some words, in lower case."""
+    """Error type and remedy of exceptions whose class or text contains one of `words`, in lower case."""
 
     words: tuple[str, ...]
     error: type[PolyhalError]
@@ -42,16 +41,16 @@ _OTHER = _Cause((), BackendError, "update the driver and wgpu, or report this wi
 
 
 class AdapterErrors:
-    """Makes the errors of one device, and remembers its loss."""
+    """Translates the errors of one device, and records its loss."""
 
     def __init__(self, device: str) -> None:
-        """`device` is its name."""
+        """Translate errors of the device named `device`."""
         self.device = device
         self.lost = ""
-        """What was the first sign that the device is gone; empty as long as it is there."""
+        """First error that reported the loss of the device; empty while it works."""
 
     def translate(self, error: Exception, op: str | None, action: str) -> PolyhalError:
-        """Return the typed error for a failed call. `action` says what was attempted, with sizes."""
+        """Return the typed error for a failed call. `action` describes the attempt, with sizes."""
         text = " ".join(str(error).split())
         kind = type(error).__name__
         problem, searched = f"{action} failed with {kind}: {text}", f"{kind} {text}".lower()

@@ -1,4 +1,4 @@
-"""Forked children release nothing of wgpu: the library would wait for threads that a child does not have."""
+"""Forked children do not release wgpu objects: the library would deadlock on threads that do not survive a fork."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @functools.cache
 def release_nothing_in_children() -> None:
-    """Arrange it for all children of this process. Called when a device is opened."""
+    """Register a fork handler that disables releases in children of this process. Called when a device is opened."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_release_nothing)
 

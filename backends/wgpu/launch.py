@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CODES = {"int": "i", "uint": "I", "long": "q", "ulong": "Q", "float": "f"}
 _MAX_BIND_GROUPS = 512
-"""Bind groups that one launch caches. Few are ever needed, because buffers from the pool recur."""
+"""Maximum bind groups cached per launch. Few are used, because buffers from the pool recur."""
 
 
 def _wrap(bits: int, signed: bool) -> Callable[[Any], int]:
@@ -83,7 +83,10 @@ class DispatchLaunch:
         grid: tuple[int, int],
         workspace: tuple[int, ...] = (),
     ) -> None:
-        """`make_aliased` builds the variant in which one buffer is both read and written. `workspace` is in bytes."""
+        """Prepare a launch.
+
+        `make_aliased` builds the variant for a buffer that is both read and written. `workspace` is in bytes.
+        """
         self._runtime = runtime
         self.name = pipeline.name
         self.workspace = workspace
@@ -182,13 +185,13 @@ class DispatchLaunch:
         return pipeline, group
 
     def _aliases_output(self, allocations: list[Allocation]) -> bool:
-        """Return whether a buffer that the kernel writes is bound a second time."""
+        """Return whether a written buffer is bound more than once."""
         keys = [a.key for a in allocations]
         return any(keys.count(keys[i]) > 1 for i in self._pipeline.written)
 
 
 def _upload(runtime: WGPURuntime, table: Table) -> Allocation:
-    """Memory that holds a table. The launch owns it."""
+    """Allocate and fill the memory of a table. The launch owns it."""
     data = np.array(table.values or (0,), np.int32)
     allocation = runtime.memory.allocate(data.nbytes)
     runtime.memory.write(memoryview(data.tobytes()), allocation, 0)

@@ -16,7 +16,7 @@ _PADDING = 256
 _STAGING_BUFFERS = 3
 _MIN_STAGING = 1 << 16
 _MAX_STAGING = 1 << 26
-"""Bytes. Larger reads are split, so that the ring stays small."""
+"""Maximum bytes of a staging buffer. Larger reads are split, so that the ring stays small."""
 
 
 class Allocation:
@@ -27,10 +27,10 @@ class Allocation:
     def __init__(self, buffer: Any, key: int, nbytes: int, exceeds_binding: bool) -> None:
         self.buffer = buffer
         self.key = key
-        """Unlike an address, never used again."""
+        """Unique identity; unlike an address, it is never reused."""
         self.nbytes = nbytes
         self.exceeds_binding = exceeds_binding
-        """Whether a kernel cannot see all of it at once."""
+        """Whether the buffer exceeds the maximum binding size."""
         self.released = False
 
 
@@ -45,7 +45,7 @@ class WGPUMemory:
         self.allocated = 0
 
     def available(self) -> int:
-        """Return the bytes that are left. wgpu reports no totals, so a GPU's is the size of its largest buffer."""
+        """Return the available bytes. wgpu reports no totals; for a GPU, the size of its largest buffer is used."""
         total = self._runtime.info.memory or self._runtime.capabilities.limits.max_allocation
         return max(0, total - self.allocated)
 
@@ -59,7 +59,7 @@ class WGPUMemory:
             raise OutOfMemoryError(
                 message(
                     None,
-                    f"{nbytes / 2**20:.1f} MiB in one piece",
+                    f"{nbytes / 2**20:.1f} MiB in one buffer",
                     expected=f"at most {limit / 2**20:.1f} MiB on this device",
                     fix="split the tensor",
                     device=self._runtime.info.name,
@@ -74,7 +74,7 @@ class WGPUMemory:
         return Allocation(buffer, next(self._keys), size, size > self._runtime.features.max_binding)
 
     def deallocate(self, allocation: Allocation) -> None:
-        """Release a buffer, after submitting the work recorded on it. Raises BackendError if it was released before."""
+        """Release a buffer, after submitting the work recorded on it. Raises BackendError if it was already released."""
         if allocation.released:
             raise BackendError(message(None, "this memory was released before", device=self._runtime.info.name))
         allocation.released = True
@@ -83,7 +83,7 @@ class WGPUMemory:
         allocation.buffer.destroy()
 
     def write(self, src: memoryview, allocation: Allocation, offset: int) -> None:
-        """Copy `src` to the buffer, after the work recorded before."""
+        """Copy `src` to the buffer, after previously recorded work."""
         if not src.nbytes:
             return
         data = src.cast("B")
@@ -109,7 +109,7 @@ class WGPUMemory:
         self._runtime.patch(allocation, word, mask, bits)
 
     def read(self, allocation: Allocation, offset: int, dst: memoryview) -> None:
-        """Fill `dst` from the buffer, after the work recorded before. Blocks."""
+        """Fill `dst` from the buffer, after previously recorded work. Blocks."""
         target = dst.cast("B")
         done = 0
         while done < target.nbytes:

@@ -1,12 +1,12 @@
-"""Direct calls of the native library, for things that wgpu's Python package makes slow or leaves out.
+"""Direct calls of the native library for features that wgpu's Python package lacks or slows down.
 
-- Shader modules without run-time checks. The checks bound every index and count the iterations of every loop, which keeps web
-  pages safe and halves the speed of a matrix product.
-- Recording a dispatch with four plain calls. The package's own methods check and convert each argument and look for errors
-  after each call, which takes four times as long. An encoder reports its errors when it is finished anyway.
+- Shader modules without run-time checks. The checks bound every index and count the iterations of every loop, to
+  sandbox web pages; they halve the speed of a matrix product.
+- Recording a dispatch with four plain calls. The package's own methods check and convert each argument and poll for
+  errors after each call, which takes four times as long. An encoder reports its errors when it is finished anyway.
 - Bind groups, for the same reason.
 
-All of it goes through the package's own binding. If a release has another one, the public methods are used.
+All calls use the package's own binding. If a release changes it, the public methods are used instead.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _CHECKS = 0
 """WGPUShaderRuntimeChecks_None"""
 
 Record = Callable[[Any, Any, Any, bytes, int, int], None]
-"""(pass, pipeline or None for the one set before, bind group, parameters, groups along x, along y)"""
+"""(pass, pipeline or None for the current one, bind group, parameters, groups along x, along y)"""
 RecordAll = Callable[[Any, Sequence[Any], Any], None]
-"""(pass, dispatches as `encoder.Dispatch`, the pipeline that was set last)"""
+"""(pass, dispatches as `encoder.Dispatch`, the current pipeline)"""
 
 
 def _binding(*names: str) -> Any:
@@ -33,7 +33,7 @@ def _binding(*names: str) -> Any:
 
 
 def limit_apis(apis: Sequence[str]) -> None:
-    """Restrict wgpu to the graphics APIs in `apis`. No-op after adapters were listed, because the first list is final."""
+    """Restrict wgpu to the graphics APIs in `apis`. No-op after adapters were listed, because wgpu caches the first list."""
     try:
         from wgpu.backends.wgpu_native import _helpers, extras
     except ImportError:  # a release with another binding

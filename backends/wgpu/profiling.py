@@ -32,7 +32,7 @@ class Timestamps:
         }
 
     def read(self) -> list[tuple[str, int, int]]:
-        """Return (kernel, start, end) of every pass in nanoseconds. Blocks; everything must be submitted before."""
+        """Return (kernel, start, end) of every pass in nanoseconds. Blocks; all work must be submitted before."""
         import wgpu
 
         usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC

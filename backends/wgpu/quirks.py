@@ -1,6 +1,6 @@
-"""The workarounds for graphics drivers under wgpu: the only file of this backend that knows a driver by its name.
+"""The workarounds for graphics drivers under wgpu: the only file of this backend with conditions on driver names.
 
-To add one, declare a field here and ask for it as `features.quirks.NAME` (see docs/quirks.md).
+To add one, declare a field here and read it as `features.quirks.NAME` (see docs/quirks.md).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from polyhal.backends.common.quirks import DriverId, match_quirks, quirk
 
 
 def _llvmpipe(driver: DriverId) -> bool:
-    """Mesa's software renderer."""
+    """Match Mesa's software renderer."""
     return "llvmpipe" in driver.device.lower()
 
 
 def _llvmpipe_lanes(driver: DriverId) -> int:
-    """The device's name ends in, for example, `(LLVM 15.0.6, 256 bits)`: eight lanes of 32 bits."""
+    """Return the vector lanes from the device's name: `(LLVM 15.0.6, 256 bits)` has eight lanes of 32 bits."""
     bits = re.search(r"llvmpipe.* (\d+) bits", driver.device)
     return int(bits[1]) // 32 if bits else 0
 
@@ -28,14 +28,14 @@ class WGPUQuirks:
 
     loop_limit: int = quirk(
         lambda d: 65535 if _llvmpipe(d) else 0,
-        reason="a loop ends without an error after 65535 iterations, those of inner loops included",
+        reason="a loop ends without an error after 65535 iterations, counting iterations of inner loops",
         evidence="Mesa 22.3: sums over longer rows are too small",
         link="https://gitlab.freedesktop.org/mesa/mesa/-/blob/main/src/gallium/auxiliary/gallivm/lp_bld_limits.h",
     )
     fixed_subgroup_size: int = quirk(
         _llvmpipe_lanes,
-        reason="wgpu-native reports no subgroup sizes, and the vector width of the processor decides",
-        evidence="Mesa 22.3: the name of the device tells the width in bits",
+        reason="wgpu-native reports no subgroup sizes, and the subgroup size is the processor's vector width",
+        evidence="Mesa 22.3: the device's name contains the width in bits",
         link="https://docs.mesa3d.org/drivers/llvmpipe.html",
     )
 

@@ -1,7 +1,7 @@
-"""Asynchronous copies to the host: each goes to a staging buffer that is mapped when the device has filled it.
+"""Asynchronous copies to the host: through a staging buffer that is mapped when the device has filled it.
 
-The library polls the device on a thread of its own while a buffer waits to be mapped. The thread here takes the mapped buffers
-in the order of the copies, moves their bytes to where they belong, and calls back.
+The library polls the device on its own thread while a buffer waits to be mapped. The thread here processes mapped
+buffers in the order of the copies: it moves their bytes to the destination and runs callbacks.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ class WGPURead:
     def __init__(self, staging: Any, mapping: Any, skipped: int, target: memoryview) -> None:
         self.staging = staging
         self.mapping = mapping
-        """The library's promise of the mapped buffer."""
+        """Promise of the mapped buffer."""
         self.skipped = skipped
-        """Bytes in the staging buffer before those that are wanted."""
+        """Bytes in the staging buffer before the requested ones."""
         self.target = target
         self._completion = Completion()
 
     def wait(self) -> None:
-        """Block until the bytes are there. Raises the typed error of work that failed."""
+        """Block until the copy is complete. Raises the typed error of work that failed."""
         self._completion.wait()
 
     def is_complete(self) -> bool:
-        """Return whether the bytes are there, without blocking."""
+        """Return whether the copy is complete, without blocking."""
         return self._completion.is_set()
 
     def add_callback(self, callback: Callback) -> None:
-        """Call `callback` when the bytes are there; at once if they are."""
+        """Call `callback` when the copy is complete; at once if it already is."""
         self._completion.add_callback(callback)
 
     def finish(self) -> None:
-        """Wait for the buffer to be mapped and take the bytes. Raises errors of the library."""
+        """Wait for the buffer to be mapped, and copy the bytes. Raises errors of the library."""
         self.mapping.sync_wait()
         size = round_up(self.skipped + self.target.nbytes, _WORD)
         try:
@@ -67,7 +67,7 @@ class WGPURead:
 
 
 class ReadBack:
-    """The copies to the host of one device that are in flight."""
+    """In-flight copies from one device to the host."""
 
     def __init__(self, runtime: WGPURuntime) -> None:
         self._runtime = runtime
@@ -76,10 +76,10 @@ class ReadBack:
         self._staging: StagingPool[Any] = StagingPool(self._allocate)
         self._started = False
         self._process = os.getpid()
-        """A forked child has no thread that delivers."""
+        """Process that owns the delivery thread, which does not survive a fork."""
 
     def start(self, allocation: Allocation, offset: int, dst: memoryview) -> WGPURead:
-        """Start to fill `dst` from a buffer, after the work recorded before. Submits that work."""
+        """Start to fill `dst` from a buffer, after previously recorded work, which is submitted."""
         import wgpu
 
         target = dst.cast("B")
@@ -101,7 +101,7 @@ class ReadBack:
         return read
 
     def drain(self) -> None:
-        """Wait until all copies are complete, whether or not they failed."""
+        """Wait until all copies have completed or failed."""
         if self._last is not None and os.getpid() == self._process:
             done = threading.Event()
             self._last.add_callback(lambda error: done.set())
@@ -114,7 +114,7 @@ class ReadBack:
             atexit.register(_drain, weakref.ref(self))
 
     def _deliver(self) -> None:
-        """Complete the copies in order. The body of the thread."""
+        """Complete the copies in order. Body of the delivery thread."""
         while True:
             read = self._reads.get()
             try:
@@ -128,7 +128,7 @@ class ReadBack:
                 read.complete(None)
 
     def _allocate(self, size: int) -> Any:
-        """Return a new staging buffer, which is not mapped."""
+        """Return a new, unmapped staging buffer."""
         import wgpu
 
         usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
@@ -138,8 +138,8 @@ class ReadBack:
 def _map(staging: Any, size: int) -> Any:
     """Start to map a buffer whose copy was just submitted.
 
-    The library would submit once more before it maps, and a software renderer runs one submission at a time: the call would
-    wait for the copy. It has a mode without that, which later versions may not have.
+    The library would submit once more before it maps, and a software renderer runs one submission at a time, so the
+    call would wait for the copy. An internal flag avoids it, which later versions may lack.
     """
     import wgpu
 

@@ -1,4 +1,4 @@
-"""The runtime of lowering functions: facts about a device, and launches of shaders, by name, with definitions and arguments."""
+"""The runtime of lowering functions: device properties, and launches of shaders by name, with definitions and arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyhal.hal.protocol import Launch
 
 
 class Runtime(ABC):
-    """A device as lowering functions see it: facts to choose shaders by, and launches of them."""
+    """Interface of a device for lowering functions: properties that select shaders, and launches."""
 
     pipelines: Pipelines
 
@@ -38,8 +38,8 @@ class Runtime(ABC):
         `args` binds every parameter of the kernel by name (see `backends.wgpu.arguments`). Raises KernelBuildError, and
         KernelArgumentError if `args` do not fit the kernel.
 
-        More groups than fit on one axis are spread over two, and some at the end may be superfluous: a kernel numbers groups
-        by `storage.group()` and checks the number.
+        More groups than fit on one axis are spread over two, possibly with surplus groups at the end: a kernel numbers
+        groups by `storage.group()` and checks the number.
         """
 
         def build(access: str) -> ComputePipeline:
@@ -54,7 +54,7 @@ class Runtime(ABC):
         grid: tuple[int, int],
         workspace: tuple[int, ...] = (),
     ) -> Launch:
-        """Return a launch of the pipeline that `build` makes for an access mode of the inputs, over a grid of groups."""
+        """Return a launch over a grid of groups; `build` returns the pipeline for an access mode of the inputs."""
         pipeline = build("read")
         bound = bind(pipeline.signature, args)
         return self._dispatch(pipeline, lambda: build("read_write"), bound, grid, workspace)
@@ -68,7 +68,7 @@ class Runtime(ABC):
         grid: tuple[int, int],
         workspace: tuple[int, ...],
     ) -> Launch:
-        """Return a launch of a pipeline; `writing` makes the one for inputs that are outputs, too."""
+        """Return a launch of a pipeline; `writing` returns the variant whose inputs may alias outputs."""
 
     def spread(self, groups: int) -> tuple[int, int]:
         """Return a grid of two axes with at least `groups` groups."""

@@ -1,4 +1,4 @@
-"""From shader text to pipelines: each template is rendered and compiled once. Failures become typed errors."""
+"""Compilation of shader templates to pipelines, each once. Failures become typed errors."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class ComputePipeline:
         self.name = name
         self.native = native
         self.layout = layout
-        """The layout of bind group 0."""
+        """Layout of bind group 0."""
         self.signature = signature
         self.written = written
-        """The bindings that the kernel writes."""
+        """Bindings that the kernel writes."""
 
 
 class Pipelines(ABC):
@@ -65,7 +65,7 @@ class Pipelines(ABC):
 
     def pipeline(self, source: str, definitions: Definitions) -> ComputePipeline:
         """Return the pipeline of a shader file. Raises KernelBuildError."""
-        fix = "report it with what follows and the output of `polyhal doctor`"
+        fix = "report it with the log below and the output of `polyhal doctor`"
         return self.compiled(source, self.render(source, definitions), fix)
 
     def compiled(self, name: str, text: str, fix: str) -> ComputePipeline:
@@ -123,7 +123,10 @@ class PipelineCache(Pipelines):
 
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
-    """Return the templates of shaders/wgsl, which all devices share. An undefined name without a default is an error."""
+    """Return the environment of the templates in shaders/wgsl, common to all devices.
+
+    An undefined name without a default is an error.
+    """
     return jinja2.Environment(
         loader=jinja2.PackageLoader("polyhal.shaders.wgsl", ""),
         undefined=jinja2.StrictUndefined,
@@ -140,10 +143,10 @@ def build_error(name: str, text: str, log: str, fix: str, device: str) -> Kernel
 
 
 def _gist(log: str) -> str:
-    """Return a log without the leading lines, which only name the call."""
+    """Return a log without the leading lines that only repeat the call."""
     return log.partition("label = ")[2].partition("\n")[2].strip() or log
 
 
 def numbered(text: str) -> str:
-    """Return source with line numbers as compilers count them."""
+    """Return source with line numbers, counted like compilers."""
     return "\n".join(f"{i:4} | {line}" for i, line in enumerate(text.split("\n"), 1))

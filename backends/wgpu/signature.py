@@ -1,6 +1,6 @@
 """The parameters of a shader, read from its rendered text: the buffers of group 0 and the members of the struct `Parameters`.
 
-A 64-bit integer `x` is two members, `x_low` and `x_high`, because WGSL has none without an extension.
+A 64-bit integer `x` is two members, `x_low` and `x_high`, because WGSL has no 64-bit integers without an extension.
 """
 
 from __future__ import annotations

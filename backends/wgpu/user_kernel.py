@@ -1,12 +1,12 @@
-"""Kernels of users in WGSL: the entry point as written, with everything around it that a launch needs.
+"""User kernels in WGSL: the user's entry point, with generated declarations for the launch.
 
-Authors write `main` and use tensors and `parameters.NAME` without declaring them. The text is changed in three places, and
-lines stay where they are, for the compiler's messages:
+Authors write `main` and use tensors and `parameters.NAME` without declaring them. Three parts of the text are changed;
+line numbers stay, for the compiler's messages:
 
 - Declarations of buffers, of the struct `parameters` and of the types `T` and `x_t` follow after the last line.
 - A tensor may start anywhere in its buffer: an index `x[i]` becomes `x[parameters.o_x + u32(i)]`.
-- A dispatch has two axes of limited length: `main` becomes a function that a generated entry point calls with the ids of
-  the grid that the author asked for.
+- A dispatch has two axes of limited length: `main` becomes a function that a generated entry point calls with the ids
+  of the author's grid.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _GENERATED = """
 
 
 class _EntryPoint(NamedTuple):
-    """The author's `main`, made a plain function, and the entry point that calls it."""
+    """The author's `main` as a plain function, and the entry point that calls it."""
 
     text: str
     size: tuple[int, ...]
@@ -67,7 +67,7 @@ class _EntryPoint(NamedTuple):
 
 
 def entry_point(code: str) -> _EntryPoint:
-    """Turn `main` into a function of its builtin values. Raises ValueError if there is no `main` that can be read."""
+    """Convert `main` to a function of its builtin values. Raises ValueError if `main` is missing or cannot be parsed."""
     head = _ENTRY.search(code)
     if head is None:
         raise ValueError("the source has no entry point `@compute @workgroup_size(64) fn main(...)`")
@@ -75,12 +75,12 @@ def entry_point(code: str) -> _EntryPoint:
     try:
         size = tuple(int(n.strip().rstrip("iu")) for n in written.split(","))
     except ValueError:
-        raise ValueError(f"@workgroup_size({written}) is not written in numbers") from None
+        raise ValueError(f"@workgroup_size({written}) is not a list of literal numbers") from None
     end = _closing(code, head.end() - 1)
     parameters = [p for p in re.split(r",(?![^<(]*[>)])", code[head.end() : end]) if p.strip()]
     read = [_PARAMETER.fullmatch(p) for p in parameters]
     if not all(read):
-        raise ValueError("a parameter of `main` is none like `@builtin(global_invocation_id) id: vec3<u32>`")
+        raise ValueError("each parameter of `main` must be like `@builtin(global_invocation_id) id: vec3<u32>`")
     found = [(m[1], m[2], m[3]) for m in read if m is not None]
     lines = "\n" * code.count("\n", head.start(), end)
     text = (
@@ -98,7 +98,7 @@ def entry_point(code: str) -> _EntryPoint:
 
 
 def add_offsets(code: str, tensors: Iterable[str]) -> str:
-    """Return code in which every index of a tensor counts from the tensor's offset. Raises ValueError if a `]` is missing."""
+    """Add the tensor's offset to every index of a tensor. Raises ValueError if a `]` is missing."""
     index = re.compile(rf"(?<![.\w])({'|'.join(tensors)})\s*\[")
     pieces: list[str] = []
     at = 0
@@ -111,7 +111,7 @@ def add_offsets(code: str, tensors: Iterable[str]) -> str:
 
 
 def _closing(code: str, opening: int) -> int:
-    """Where the bracket at `opening` is closed. Raises ValueError."""
+    """Return the position of the bracket that closes the one at `opening`. Raises ValueError."""
     depth = 0
     for at in range(opening, len(code)):
         depth += (code[at] in "([") - (code[at] in ")]")
@@ -129,10 +129,10 @@ def compile_kernel(
     grid: tuple[int, ...],
     group: tuple[int, ...],
 ) -> Launch | Declined:
-    """Return a launch, or why there is none. See `SupportsUserKernels`; the source states the size of a group."""
+    """Return a launch, or the reason why there is none. See `SupportsUserKernels`; the source sets the workgroup size."""
     source = kernel.sources.get("wgsl")
     if source is None:
-        return Declined(f"{kernel.name} has no source in WGSL")
+        return Declined(f"{kernel.name} has no WGSL source")
     named = dict(zip((*kernel.inputs, *kernel.outputs), (*inputs, *outputs), strict=True))
     specs = {name: s for name, s in named.items() if isinstance(s, Spec)}
     for name, spec in specs.items():
@@ -158,7 +158,7 @@ def compile_kernel(
     constants |= {f"polyhal_{axis}": n for axis, n in zip("xyz", groups, strict=True)}
     members += [f"{name}: u32" for name in constants]
     if len(members) > MAX_PARAMETER_WORDS:
-        return Declined(f"{kernel.name} has {len(members)} parameters; this device takes {MAX_PARAMETER_WORDS}")
+        return Declined(f"{kernel.name} has {len(members)} parameter words; this device supports {MAX_PARAMETER_WORDS}")
     rest = _declarations(specs, kernel.outputs, members, params, runtime.features.immediates > 0) + entry.generated
 
     def build(access: str) -> ComputePipeline:
@@ -175,7 +175,7 @@ def compile_kernel(
 
 
 def _translate(code: str, tensors: Iterable[str]) -> tuple[_EntryPoint, str]:
-    """Return the entry point of a source, and its text with the tensors' offsets. Raises ValueError."""
+    """Return the entry point of a source, and the text with the tensors' offsets added. Raises ValueError."""
     if (declared := _BINDING.search(code)) is not None:
         expected = "no bindings: tensors and parameters are declared by name"
         raise ValueError(f"the source declares {declared[0]}; expected {expected}")
@@ -190,7 +190,10 @@ def _declarations(
     params: Mapping[str, Any],
     immediates: bool,
 ) -> str:
-    """Types, constants, buffers and parameters. ACCESS stands for the access mode of inputs."""
+    """Return the declarations of types, constants, buffers and parameters.
+
+    ACCESS is a placeholder for the access mode of inputs.
+    """
     types = {name: _TYPES[s.dtype.name] for name, s in specs.items()}
     lines = [f"alias T = {next(iter(types.values()))};", *(f"alias {name}_t = {t};" for name, t in types.items())]
     lines += [f"const {name} = {_literal(value)};" for name, value in params.items()]

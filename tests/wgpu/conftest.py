@@ -1,4 +1,4 @@
-"""The wgpu devices under test: each physical device through every API that offers it, and with the kernels of a GPU."""
+"""The wgpu devices under test: each physical device through every API that supports it, and with GPU kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GPU_GROUP = 256
 
 
 def _devices() -> list[tuple[discovery.WGPUAdapter, bool]]:
-    """Devices, and whether they are to be treated as GPUs, which takes other kernels than a CPU."""
+    """Return devices, each with a flag to treat it as a GPU, which uses other kernels than a CPU."""
     try:
         found = discovery.devices(every_api=True)
     except RuntimeError:
@@ -54,7 +54,7 @@ def device(request: pytest.FixtureRequest) -> Harness:
 
 @pytest.fixture(scope="session")
 def found() -> discovery.WGPUAdapter:
-    """The best device, for tests that open it in their own way."""
+    """Return the best device, for tests that open it with their own options."""
     if not _DEVICES:
         pytest.skip("wgpu finds no adapter")
     return _DEVICES[0][0]

@@ -1,4 +1,4 @@
-"""Described adapters: what they say of themselves, their limits, and that all ops and training steps lower for each."""
+"""Described adapters: their properties and limits, and the lowering of all ops and training steps for each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 KEYS = description.known()
 TEXT = (Path(description.__file__).parents[1] / "devices" / "rx6800-vulkan.toml").read_text(encoding="utf-8")
 EXPECTED = {
-    # kind, 64-bit integers, half precision, storage buffers: what is known of them
+    # expected kind, 64-bit integers, half precision, storage buffers
     "webgpu": (DeviceType.GPU, False, False, 8),
     "webgpu-int64": (DeviceType.GPU, True, False, 8),
     "webgpu-compat": (DeviceType.INTEGRATED_GPU, False, False, 8),
@@ -47,7 +47,7 @@ DEFAULTS = description.load("webgpu").adapter.limits
 
 
 def opened(key: str) -> tuple[Device, WGPUDescribedBackend]:
-    """A described device of this test's own."""
+    """Open a described device for this test only."""
     return opened_as(description.load(key))
 
 
@@ -57,7 +57,7 @@ def opened_as(described: description.AdapterDescription) -> tuple[Device, WGPUDe
 
 
 def limited(**limits: int) -> description.AdapterDescription:
-    """An adapter with other limits, by their names with `_`."""
+    """Return an adapter with changed limits, by their names with `_`."""
     found = description.load("webgpu-int64")
     changed = {name.replace("_", "-"): value for name, value in limits.items()}
     return replace(
@@ -66,7 +66,7 @@ def limited(**limits: int) -> description.AdapterDescription:
 
 
 def violations(backend: WGPUDescribedBackend) -> list[str]:
-    """What any shader so far asks for that the adapter does not have. Lowering may have caught the error."""
+    """Return the unmet requirements of all shaders so far. Lowering may have caught the error."""
     adapter = backend.description.adapter
     return [f"{s.file}: {v}" for s in backend.kernels.shaders for v in s.violations(adapter.features, adapter.limits)]
 
@@ -91,14 +91,14 @@ def test_descriptions_are_consistent(key: str) -> None:
         (TEXT.replace("max-buffer-size = 2147483647\n", ""), "wrong or missing: max-buffer-size"),
         (TEXT.replace("max-buffer-size = 2147483647", "max-buffer-size = -1"), "negative: max-buffer-size"),
         (TEXT.replace('vendor = ""\n', ""), "wrong or missing: vendor"),
-        (TEXT.replace('"shader-f16"', '"shader-f8"'), "features that nothing depends on: shader-f8"),
+        (TEXT.replace('"shader-f16"', '"shader-f8"'), "unknown features: shader-f8"),
         (TEXT.replace('estimated = ["', 'estimated = ["made_up", "').replace("estimated = [\n", 'estimated = ["made_up",\n'),
-         "none of the device's: made_up"),
+         "not values of the device: made_up"),
         (TEXT.replace("[limits]", "[bounds]"), "limits"),
         ("title =", "TOMLDecodeError"),
     ],
 )  # fmt: skip
-def test_descriptions_that_cannot_be_used_say_why(wrong: str, named: str) -> None:
+def test_errors_of_unusable_descriptions_state_the_reason(wrong: str, named: str) -> None:
     with pytest.raises(ValueError, match=re.escape(named)):
         description.parse("wrong", wrong)
 
@@ -110,7 +110,7 @@ def test_descriptions_that_cannot_be_used_say_why(wrong: str, named: str) -> Non
         ("Apple M1", 0x8086, (8, 32)), ("Pineapple", 0, (4, 128)), ("", 0, (4, 128)),
     ],
 )  # fmt: skip
-def test_sizes_of_subgroups_are_known_by_vendor_or_where_metal_tells_none_by_name(
+def test_subgroup_sizes_follow_from_the_vendor_id_or_on_metal_from_the_name(
     name: str, vendor_id: int, sizes: tuple[int, int]
 ) -> None:
     metal = description.load("m1-metal")
@@ -141,8 +141,8 @@ def test_all_ops_lower_within_the_limits(key: str) -> None:
 @pytest.mark.parametrize(
     ("limit", "value", "op", "said"),
     [
-        ("max_compute_workgroup_storage_size", 64, "matmul", "bytes of workgroup memory, where the adapter has 64"),
-        ("max_storage_buffers_per_shader_stage", 2, "matmul", "3 storage buffers, where the adapter takes 2"),
+        ("max_compute_workgroup_storage_size", 64, "matmul", "bytes of workgroup memory, above the adapter's limit of 64"),
+        ("max_storage_buffers_per_shader_stage", 2, "matmul", "3 storage buffers, above the adapter's limit of 2"),
         ("max_compute_workgroup_size_x", 32, "matmul", "per axis"),
     ],
 )
@@ -166,9 +166,9 @@ def test_groups_of_a_launch_are_spread_over_two_axes_of_limited_length() -> None
     assert backend.runtime.spread(65535) == (65535, 1)
     assert backend.runtime.spread(65536) == (32768, 2)
     args: Arguments = {"words": Workspace(0), "word": 0, "mask": 0, "bits": 0}
-    with pytest.raises(KernelBuildError, match=r"\(65535, 65538\) groups, where the adapter takes 65535 per axis"):
+    with pytest.raises(KernelBuildError, match=r"\(65535, 65538\) groups, above the adapter's limit of 65535 per axis"):
         backend.runtime.launch("lib/patch", {}, args, 1 << 32)
-    with pytest.raises(KernelBuildError, match="a workspace of 134217729 bytes, where a kernel can see 134217728 at once"):
+    with pytest.raises(KernelBuildError, match="a workspace of 134217729 bytes, above the maximum binding size of 134217728"):
         backend.runtime.launch("lib/patch", {}, args, 1, workspace=((128 << 20) + 1,))
 
 
@@ -208,24 +208,24 @@ def test_workgroup_memory_is_read_from_the_text(declared: str, nbytes: int) -> N
 )  # fmt: skip
 def test_features_are_read_from_the_text(code: str, feature: str) -> None:
     shader = NotedShader("a.wgsl", "a", (), f"{code}\n@compute @workgroup_size(8) fn main() {{}}", 0, 0)
-    assert list(shader.violations((), DEFAULTS)) == [f"the feature {feature}, which the adapter does not have"]
+    assert list(shader.violations((), DEFAULTS)) == [f"the feature {feature}, which the adapter lacks"]
     assert list(shader.violations((feature,), {**DEFAULTS, "max-immediate-size": 4})) == []
 
 
 def test_parameters_are_limited() -> None:
     shader = NotedShader("a.wgsl", "a", (), "@compute @workgroup_size(8) fn main() {}", 0, 4 * MAX_PARAMETER_WORDS + 4)
-    assert list(shader.violations((), DEFAULTS)) == ["132 bytes of parameters, where a launch takes 128"]
+    assert list(shader.violations((), DEFAULTS)) == ["132 bytes of parameters, above a launch's limit of 128"]
 
 
 @pytest.mark.parametrize("text", ["fn main() {}", "@workgroup_size(N) fn main() {}"])
 def test_a_shader_without_the_size_of_its_groups_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="no @workgroup_size in numbers"):
+    with pytest.raises(ValueError, match="no @workgroup_size with literal numbers"):
         _ = NotedShader("a.wgsl", "a", (), text, 0, 0).group
-    with pytest.raises(ValueError, match="the type mat2x2<f32> of a variable"):
+    with pytest.raises(ValueError, match="unknown type mat2x2<f32> of a variable"):
         _ = NotedShader("a.wgsl", "a", (), "var<workgroup> x: mat2x2<f32>;", 0, 0).workgroup_memory
 
 
-def test_updates_in_place_take_the_variant_that_reads_and_writes() -> None:
+def test_in_place_updates_use_the_read_write_variant() -> None:
     device, backend = opened("rx6800-vulkan")
     x = polyhal.zeros((64,), device=device)
     before = len(backend.kernels.shaders)
@@ -242,7 +242,7 @@ def test_values_are_zeros_and_memory_is_limited_by_the_largest_buffer() -> None:
         backend.allocate((256 << 20) + 1)
 
 
-def test_described_adapters_are_opened_by_name_beside_those_of_opencl() -> None:
+def test_described_adapters_of_wgpu_and_opencl_are_opened_by_name() -> None:
     listed = {c.name for c in registry().candidates(hidden=True) if c.backend.name == "described"}
     assert {f"described:{key}" for key in KEYS} | {"described:rx6800"} <= listed
     assert Device("described:m1-metal").info.name == "Apple M1, Metal (described)"

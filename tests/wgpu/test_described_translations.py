@@ -1,6 +1,7 @@
-"""Translations of shaders: what is said where a tool is missing or refuses one, what is kept, and what the real tools made.
+"""Translations of shaders: errors of missing or rejecting tools, cached results, and figures of the real tools.
 
-The tools here are scripts. translation_figures.json is what the real ones made; `make vendors` makes it anew and compares.
+The tools here are scripts. translation_figures.json holds results of the real tools; `make vendors` recomputes and compares
+them.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ for nbytes, extension in enumerate(("spv", "hlsl", "metal"), 1):
 READS = "assert '@compute' in sys.stdin.read()\n"
 FIGURES: dict[str, dict[str, int]] = json.loads(translation_figures.PATH.read_text(encoding="utf-8"))
 NOT_TRANSLATED = {"gather/replace_rows.wgsl"}
-"""Shaders that are newer than the figures, which take naga to make."""
+"""Shaders that are newer than the figures, which need naga to be updated."""
 ALL = bool(os.environ.get("POLYHAL_TEST_ALL"))
 _OTHER_VERSION = 0.25
-"""How far sizes may differ: versions of naga write other text. What they refuse is an error, whatever its size."""
+"""Relative tolerance of sizes, because versions of naga write different text. A rejected shader is always an error."""
 
 
 @pytest.fixture
 def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The only folder where programs are found. It has a translator and what checks translations, all content."""
+    """Create the only folder on the search path, with a translator and checkers that accept every shader."""
     folder = tmp_path / "tools"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -52,14 +53,14 @@ def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def script(path: Path, code: str) -> None:
-    """A program that notes its arguments, then does `code`."""
+    """Write a program that records its arguments and runs `code`."""
     note = f"open({str(path)!r} + '.log', 'a').write(' '.join(sys.argv[1:]) + chr(10))"
     path.write_text(f"#!{sys.executable}\nimport sys\n{note}\n{code}")
     path.chmod(0o755)
 
 
 def softmax(key: str) -> WGPUDescribedBackend:
-    """A described adapter that has been asked for softmax."""
+    """Return a described adapter that has lowered softmax."""
     backend = WGPUDescribedBackend(description.load(key))
     lower_samples(Device.opened(f"described:{key}", backend), OPS["softmax"])
     return backend
@@ -74,7 +75,7 @@ def softmax(key: str) -> WGPUDescribedBackend:
         ("webgpu", {"spirv_bytes": 1, "hlsl_bytes": 2, "msl_bytes": 3}, {"spirv-val": "", "dxc": ""}),
     ],
 )
-def test_figures_are_those_of_the_adapters_api_and_are_kept(
+def test_figures_belong_to_the_adapters_api_and_are_cached(
     tools: Path, key: str, figures: dict[str, int], checked: dict[str, str]
 ) -> None:
     backend = softmax(key)
@@ -88,7 +89,7 @@ def test_figures_are_those_of_the_adapters_api_and_are_kept(
         assert options in logs[name].read_text()
     runs = logs[TRANSLATOR].read_text()
     assert backend.kernels.statistics(FILE) == rows
-    assert logs[TRANSLATOR].read_text() == runs, "figures are kept"
+    assert logs[TRANSLATOR].read_text() == runs, "figures are cached"
     assert backend.kernels.statistics("gemm/tiles.wgsl") == []
 
 
@@ -115,19 +116,21 @@ def test_a_missing_tool_is_named_with_its_package(tools: Path, key: str, tool: s
         ("uhd630-d3d12", "dxc", "sys.exit('error: validation errors')", "dxc", "validation errors"),
     ],
 )  # fmt: skip
-def test_a_refusal_shows_what_the_tool_says(tools: Path, key: str, tool: str, code: str, who: str, said: str) -> None:
+def test_a_rejection_shows_the_output_of_the_tool(
+    tools: Path, key: str, tool: str, code: str, who: str, said: str
+) -> None:
     script(tools / tool, code)
     with pytest.raises(KernelBuildError, match=f"{who} refuses the kernel") as caught:
         softmax(key).kernels.statistics(FILE)
     assert said in str(caught.value)
 
 
-def test_what_another_language_cannot_say_is_no_problem(tools: Path) -> None:
+def test_limits_of_other_languages_are_ignored(tools: Path) -> None:
     script(tools / TRANSLATOR, f"print('hlsl: no such atomic', file=sys.stderr)\n{WRITES}")
     assert softmax("rx6800-vulkan").kernels.statistics(FILE)
 
 
-def test_directx_is_not_asked_about_groups_with_more_memory_than_it_has(tools: Path) -> None:
+def test_groups_beyond_the_memory_of_directx_are_not_compiled_for_it(tools: Path) -> None:
     text = "var<workgroup> x: array<f32, {}>;\n@compute @workgroup_size(8) fn main() {{}}"
     small, large = (NotedShader("a.wgsl", "a", (), text.format(n), 0, 0) for n in (8192, 8193))
     sizes: dict[NotedShader, Any] = translate_all([small, large], "", "any")
@@ -135,7 +138,7 @@ def test_directx_is_not_asked_about_groups_with_more_memory_than_it_has(tools: P
     assert set(sizes[large]) == {"spirv_bytes", "msl_bytes"}
 
 
-def test_every_shader_that_graphics_cards_get_was_translated() -> None:
+def test_every_shader_for_graphics_cards_was_translated() -> None:
     files = softmax("webgpu").kernels
     included = {part for name in files.names() for part in files.parts(name) - {name}}
     kernels = set(files.names()) - included

@@ -1,4 +1,4 @@
-"""The adapters that are devices: each card once, with 64-bit integers where an API offers them, without where none does."""
+"""Devices among adapters: each card once, with 64-bit integers if any of its APIs supports them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTEGERS = ["shader-int64"]
 
 
 def listed(name: str, api: str, features: list[str], device_id: int = 0) -> Any:
-    """An adapter as wgpu lists it."""
+    """Return an adapter as listed by wgpu."""
     info = {
         "backend_type": api, "adapter_type": "IntegratedGPU", "device": name, "description": "", "vendor": "",
         "vendor_id": 0x14E4, "device_id": device_id,
@@ -31,7 +31,7 @@ def listed(name: str, api: str, features: list[str], device_id: int = 0) -> Any:
 
 @pytest.fixture
 def adapters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What wgpu lists."""
+    """Return the list that replaces wgpu's adapters."""
     wgpu = pytest.importorskip("wgpu")
     found: list[Any] = []
     monkeypatch.setattr(wgpu.gpu, "enumerate_adapters_sync", lambda: found)
@@ -39,7 +39,7 @@ def adapters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("api", ["Vulkan", "D3D12", "OpenGL"])
-def test_an_adapter_without_64_bit_integers_is_a_device_that_says_so(adapters: list[Any], api: str) -> None:
+def test_an_adapter_without_64_bit_integers_is_a_device_that_reports_it(adapters: list[Any], api: str) -> None:
     adapters[:] = [listed("V3D 4.2", api, []), listed("Good", "Vulkan", INTEGERS, 1)]
     found = {d.name: d for d in discovery.probe()}
     assert (found["Good"].lacks, found["V3D 4.2"].lacks) == ("", "64-bit integers")
@@ -62,7 +62,9 @@ def test_a_card_without_64_bit_integers_is_a_device_once_through_the_best_api(ad
     adapters[:] = [listed("V3D 4.2", "OpenGLES", []), listed("V3D 4.2", "Vulkan", [], 3)]
     assert [a.api for a in discovery.devices()] == ["Vulkan"]
     assert discovery.select("opengles").api == "OpenGLES"
-    with pytest.raises(DeviceUnavailableError, match=r"no wgpu device '1'; expected one of 0 = V3D 4.2 \(Vulkan\)"):
+    with pytest.raises(
+        DeviceUnavailableError, match=r"no wgpu device matches '1'; expected one of 0 = V3D 4.2 \(Vulkan\)"
+    ):
         discovery.select("1")
 
 
@@ -74,20 +76,20 @@ def test_a_card_without_64_bit_integers_is_a_device_once_through_the_best_api(ad
         ("NVIDIA GeForce GT 710/PCIe/SSE2", "NVIDIA GeForce RTX 3080", 2),
     ],
 )
-def test_cards_are_told_apart_by_name_where_an_api_has_no_ids(
+def test_cards_are_distinguished_by_name_if_an_api_has_no_ids(
     adapters: list[Any], name: str, other: str, count: int
 ) -> None:
     adapters[:] = [listed(name, "OpenGL", []), listed(other, "Vulkan", INTEGERS, 5)]
     assert len(discovery.devices()) == count
 
 
-def test_cards_of_similar_names_without_64_bit_integers_stay_apart(adapters: list[Any]) -> None:
+def test_cards_of_similar_names_without_64_bit_integers_are_distinct(adapters: list[Any]) -> None:
     adapters[:] = [listed("Mali-G78", "Vulkan", [], 1), listed("Mali-G78 MC20", "Vulkan", [], 2)]
     assert len(discovery.devices()) == 2
 
 
 class _WithoutFeatures:
-    """An adapter that offers no optional feature."""
+    """An adapter without optional features."""
 
     features: frozenset[str] = frozenset()
 
@@ -99,7 +101,7 @@ class _WithoutFeatures:
 
 
 def _losses(device: Device) -> list[float]:
-    """Train a classifier, whose labels are in int64 on the host."""
+    """Train a classifier, with int64 labels on the host, and return the losses."""
     ph.manual_seed(0)
     rng = np.random.default_rng(0)
     x = ph.tensor(rng.normal(size=(16, 8)).astype(np.float32), device=device)

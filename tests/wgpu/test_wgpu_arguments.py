@@ -1,4 +1,4 @@
-"""Signatures of shaders, as they are read from rendered text, and the arguments that are bound to them by name."""
+"""Signatures of shaders, parsed from rendered text, and arguments bound to them by name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def arguments(**changed: object) -> Arguments:
     return {name: value for name, value in args.items() if value is not None}  # type: ignore[misc]
 
 
-def test_buffers_come_by_binding_then_the_members_of_the_struct() -> None:
+def test_buffers_are_ordered_by_binding_before_members_of_the_struct() -> None:
     assert [(p.name, p.type or p.kind) for p in SIGNATURE.parameters] == [
         ("x", "global"), ("sums", "global"), ("o_x", "uint"), ("o_sums", "uint"), ("rows", "uint"), ("step", "int"),
         ("seed", "ulong"), ("eps", "float"),
@@ -53,7 +53,7 @@ def test_buffers_come_by_binding_then_the_members_of_the_struct() -> None:
         ("@group(0) @binding(1) var<storage, read> x: array<f32>;", r"bindings of a are \[\(1, 'x'\)\]; expected 0, 1"),
     ],
 )
-def test_a_shader_that_cannot_be_read_is_an_error(text: str, problem: str) -> None:
+def test_an_unreadable_shader_is_an_error(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         read_signature("a", text)
 
@@ -68,7 +68,7 @@ def test_every_offset_in_a_shader_belongs_to_a_buffer(name: str) -> None:
             assert p.name.removeprefix("o_") in buffers
 
 
-def test_arguments_come_into_the_order_of_the_shader() -> None:
+def test_arguments_are_ordered_as_in_the_shader() -> None:
     bound = bind(SIGNATURE, arguments())
     assert bound.buffers == (Tensor(3), Workspace(4))
     assert bound.members == (
@@ -76,17 +76,17 @@ def test_arguments_come_into_the_order_of_the_shader() -> None:
     )  # fmt: skip
 
 
-def test_workspace_begins_at_its_start_unless_the_offset_is_given() -> None:
+def test_workspace_has_offset_0_unless_an_offset_is_passed() -> None:
     assert bind(SIGNATURE, arguments(o_sums=5)).members[1] == Constant(5, "uint")
 
 
-def test_strided_memory_brings_its_strides() -> None:
+def test_strided_memory_sets_its_strides() -> None:
     signature = read_signature("f", TEXT.replace("rows", "x_row"))
     plain = bind(signature, arguments(rows=None, x_row=7))
     assert bind(signature, arguments(rows=None, x=Strided(Tensor(3), {"row": 7}))) == plain
 
 
-def test_unsigned_members_take_negative_strides() -> None:
+def test_unsigned_members_accept_negative_strides() -> None:
     assert bind(SIGNATURE, arguments(rows=-5, seed=-1)).members[2::2] == (Constant(-5, "uint"), Constant(-1, "ulong"))
 
 
@@ -95,8 +95,8 @@ def test_unsigned_members_take_negative_strides() -> None:
     [
         ({"eps": None}, "'eps' is missing; expected a number of the type float"),
         ({"x": None}, "'x' is missing; expected memory"),
-        ({"row": 1}, "'row' is no parameter of the kernel; expected rows"),
-        ({"o_x": 1}, "'o_x' is no parameter of the kernel; expected "),
+        ({"row": 1}, "'row' is not a parameter of the kernel; expected rows"),
+        ({"o_x": 1}, "'o_x' is not a parameter of the kernel; expected "),
         ({"x": 3}, "'x' is 3; expected a tensor or workspace"),
         ({"x": LocalMemory(4)}, "'x' is .*; expected a tensor or workspace"),
         ({"rows": 1.5}, "'rows' is 1.5; expected a number of the type uint"),

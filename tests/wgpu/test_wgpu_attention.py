@@ -1,6 +1,6 @@
-"""Attention and its gradient: shapes around the tiles, masks, causality, views, rows that see nothing.
+"""Attention and its gradient: shapes around the tiles, masks, causality, views, fully masked rows.
 
-Few kinds of heads, because each is three compilations.
+Few kinds of heads, because each needs three compilations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CASES = [
 
 
 def _skip_without_subgroups(device: Any) -> None:
-    """Compiling is slow, and the other tests suffice to see that the kernels without subgroup operations work."""
+    """Skip, because compilation is slow and other tests cover the kernels without subgroup operations."""
     if not device.backend.features.subgroups:
         pytest.skip("compiled for devices with subgroups only, to save time")
 
@@ -60,7 +60,7 @@ def test_half_precision(device: Any, rng: Any) -> None:
 
 
 def test_heads_as_views(device: Any, rng: Any) -> None:
-    """Queries, keys and values as a transformer has them: three parts of one tensor, heads beside each other."""
+    """Queries, keys and values of a transformer: three slices of one tensor with interleaved heads."""
     _skip_without_subgroups(device)
     together = rng.uniform(-1, 1, (2, 50, 3, 3, 16))
     q, k, v = (together[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
@@ -69,12 +69,12 @@ def test_heads_as_views(device: Any, rng: Any) -> None:
     check(device, "attention", [q, k, v, None], ulps=32, causal=False)
 
 
-def test_rows_that_see_nothing(device: Any, rng: Any) -> None:
-    """They give 0, a logsumexp of -inf, and no gradient."""
+def test_fully_masked_rows(device: Any, rng: Any) -> None:
+    """Their result is 0, the logsumexp -inf, and the gradient 0."""
     mask = np.ones((9, 20), bool)
     mask[[0, 5]] = False
     _both(device, [*_draw(rng, (2,), 9, 20, 16, 16), mask], causal=False)
-    # More queries than keys: the first ones come before every key.
+    # More queries than keys: the first queries precede every key.
     _both(device, [*_draw(rng, (2,), 20, 9, 16, 16), None], causal=True)
 
 
@@ -90,7 +90,7 @@ def test_large_scores_do_not_overflow(device: Any, rng: Any) -> None:
 
 
 def test_small_tiles(device: Any, rng: Any, monkeypatch: Any) -> None:
-    """For devices with little local memory."""
+    """Tiles for devices with little workgroup memory."""
     if device.backend.features.cpu:
         pytest.skip("the kernels of GPUs")
     monkeypatch.setattr(tiles, "FORWARD", tiles.FORWARD[-1:])
@@ -98,10 +98,10 @@ def test_small_tiles(device: Any, rng: Any, monkeypatch: Any) -> None:
     _both(device, [*_draw(rng, (2,), 70, 90, 16, 16), None], causal=True)
 
 
-def test_what_the_kernels_decline(device: Any, rng: Any) -> None:
+def test_unsupported_calls_are_declined(device: Any, rng: Any) -> None:
     q, k, v = (x.astype(np.float32) for x in _draw(rng, (2,), 5, 6, 8, 6))
     wide = np.zeros((2, 5, 200), np.float32)
-    for inputs, reason in (([wide, wide, q], "200 features"), ([q, k, v.swapaxes(1, 2)], "next to each other")):
+    for inputs, reason in (([wide, wide, q], "200 features"), ([q, k, v.swapaxes(1, 2)], "not contiguous")):
         refs = [upload(device, x) for x in inputs]
         answer, _ = lower(device, "attention", [*refs, None], {"causal": False})
         assert isinstance(answer, Declined)

@@ -1,4 +1,4 @@
-"""The types of wgpu's header that are parsed together are those that cffi parses one by one, and not again."""
+"""The types of wgpu's header that are parsed at once equal the types that cffi parses one by one, and are not parsed again."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def ffi() -> Any:
     return types
 
 
-def test_types_are_those_that_cffi_parses(ffi: Any) -> None:
+def test_types_equal_the_types_that_cffi_parses(ffi: Any) -> None:
     parse_types(ffi)
     for name in ("WGPUOne", "WGPUTwo", "WGPUThree"):
-        assert ffi.typeof(f"{name} *") is ffi.typeof(f" {name} *"), "a text with a blank is parsed anew"
+        assert ffi.typeof(f"{name} *") is ffi.typeof(f" {name} *"), "a text with a blank is not in the cache"
     assert ffi.new("WGPUOne *", {"a": 3}).a == 3
 
 

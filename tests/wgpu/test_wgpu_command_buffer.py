@@ -1,4 +1,4 @@
-"""Launches that are kept and encoded anew at each replay."""
+"""Launches that are prepared once and encoded again at each replay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_replays_follow_numbers_and_memory(device: Any) -> None:
     live, place = RuntimeScalar(lambda: now[0]), BindingSlot()
     moving, sums, added = Ref(place, _SPEC, 0), Ref(total, _SPEC, 0), Ref(scratch, _SPEC, 0)
     calls = [partial(backend.fill, live, added), partial(backend.binary, "add", moving, added, moving)]
-    # More than one submission takes.
+    # More launches than one submission holds.
     calls += [partial(backend.binary, "add", moving, sums, sums)] * 300
     recorded = backend.record(calls)
     assert [x.call for x in recorded.launches] == list(range(302))
@@ -54,8 +54,8 @@ def test_a_short_recording_is_one_submission(device: Any) -> None:
     assert backend.runtime.encoder.submissions == before + 1
 
 
-def test_numbers_are_asked_for_when_a_recording_runs(device: Any) -> None:
-    """Before, they need not exist: an optimizer that is recorded in its first step divides by a correction for step 0."""
+def test_numbers_are_evaluated_when_a_recording_runs(device: Any) -> None:
+    """They need not exist before: an optimizer that is recorded in its first step divides by a correction for step 0."""
     backend = device.backend
     handle = backend.allocate(_SPEC.nbytes)
     step = [0.0]

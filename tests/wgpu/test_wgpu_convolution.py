@@ -1,4 +1,4 @@
-"""Convolution and its gradients: strides, padding, dilation, groups, views, and the plan that makes them products."""
+"""Convolution and its gradients: strides, padding, dilation, groups, views, and their lowering to products."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_half_precision(device: Any, rng: Any, dtype: dtypes.DType) -> None:
 
 
 def test_views(device: Any, rng: Any) -> None:
-    """Images with channels last, and weights that are the transpose of others, take no copy."""
+    """Images with channels last and transposed weights are not copied."""
     image = rng.uniform(-1, 1, (2, 8, 9, 5)).transpose(0, 3, 1, 2)
     weight = rng.uniform(-1, 1, (5, 9, 3, 3)).transpose(1, 0, 2, 3)
     check(device, "conv2d", [image, weight, None], ulps=16, **DEFAULTS)
@@ -60,7 +60,7 @@ def test_views(device: Any, rng: Any) -> None:
     check(device, "conv2d_weight_grad", [g, image], ulps=16, kernel=(3, 3), **DEFAULTS)
 
 
-def test_many_terms_are_shared_out(device: Any, rng: Any) -> None:
+def test_sums_of_many_terms_are_split(device: Any, rng: Any) -> None:
     image, g = rng.uniform(-1, 1, (6, 6, 40, 40)), rng.uniform(-1, 1, (6, 18, 40, 40))
     params = DEFAULTS | {"padding": (1, 1)}
     check(device, "conv2d_weight_grad", [g, image], ulps=100, kernel=(3, 3), **params)
@@ -68,8 +68,8 @@ def test_many_terms_are_shared_out(device: Any, rng: Any) -> None:
     check(device, "conv2d", [image, weight, rng.uniform(-1, 1, 20)], ulps=80, **params)
 
 
-def test_padding_hides_what_is_not_a_number(device: Any) -> None:
-    """What lies around an image in memory does not reach windows that leave it."""
+def test_padding_excludes_nan_outside_of_the_image(device: Any) -> None:
+    """Memory around an image does not affect windows that extend beyond it."""
     image = np.full((3, 2, 4, 4), np.nan, np.float32)
     image[1] = 1
     weight = np.ones((18, 2, 3, 3), np.float32)
@@ -80,7 +80,7 @@ def test_padding_hides_what_is_not_a_number(device: Any) -> None:
 
 @pytest.mark.parametrize("stride", [(1, 1), (2, 3), (4, 1)])
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 1), (3, 4)])
-def test_input_gradients_take_every_tap_once(stride: tuple[int, int], dilation: tuple[int, int]) -> None:
+def test_input_gradients_use_every_tap_once(stride: tuple[int, int], dilation: tuple[int, int]) -> None:
     x, weight = (1, 1, 23, 19), (1, 1, 4, 3)
     params = DEFAULTS | {"stride": stride, "dilation": dilation, "padding": (2, 1)}
     result = _result(x, weight, params)

@@ -1,4 +1,4 @@
-"""Rows gathered and scattered, by native kernels, on tables of every size, split tables among them."""
+"""Gather and scatter of rows by native kernels, on tables of every size, including split tables."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_store_rows(device: Any, rng: Any, dtype: dtypes.DType, position: int) -
     np.testing.assert_array_equal(got.astype(np.float32), whole.astype(np.float32))
 
 
-def test_a_table_that_a_kernel_cannot_see_whole_is_cut(found: discovery.WGPUAdapter, rng: Any) -> None:
+def test_a_table_beyond_the_binding_size_is_split(found: discovery.WGPUAdapter, rng: Any) -> None:
     device = Harness(open_adapter(found, binding_limit=1 << 14))
     table, index = rng.uniform(-1, 1, (300, 32)), rng.integers(-3, 303, 500)
     check(device, "embedding", [table, index.astype(_index_type(device))], ulps=0)
@@ -85,8 +85,8 @@ def test_scatter_rows(device: Any, rng: Any, dtype: dtypes.DType, rows: int, wid
     np.testing.assert_array_equal(got.astype(np.float64), want)
 
 
-def test_more_indices_than_a_loop_may_have_turns(device: Any, rng: Any) -> None:
-    """A software device ends every loop after 65535 turns."""
+def test_more_indices_than_the_limit_of_loop_iterations(device: Any, rng: Any) -> None:
+    """A software device ends every loop after 65535 iterations."""
     index = rng.integers(-9, 9, 70000).astype(np.int32)
     ones = np.ones((70000, 1), np.float32)
     inside = np.bincount(index[index >= 0], minlength=9).astype(np.float32)
@@ -96,7 +96,7 @@ def test_more_indices_than_a_loop_may_have_turns(device: Any, rng: Any) -> None:
     np.testing.assert_array_equal(got, inside + np.bincount(index[index < 0] + 9, minlength=9))
 
 
-def test_scatter_add_keeps_what_is_there(device: Any, rng: Any) -> None:
+def test_scatter_add_keeps_existing_values(device: Any, rng: Any) -> None:
     for rows, count in ((9, 200), (300, 50)):
         start = rng.integers(-9, 9, (rows, 12)).astype(np.float32)
         src = rng.integers(-9, 9, (count, 12)).astype(np.float32)
@@ -112,7 +112,7 @@ def test_scatter_add_keeps_what_is_there(device: Any, rng: Any) -> None:
     ("shape", "axis", "length"), [((4, 50), 1, 70), ((60, 5), 0, 30), ((5000,), 0, 9), ((2, 3, 4), 1, 8)]
 )
 def test_along_an_axis(device: Any, rng: Any, shape: tuple[int, ...], axis: int, length: int) -> None:
-    """Numbers from the end count; the gradient adds up where numbers repeat."""
+    """Negative indices count from the end; the gradient accumulates for repeated indices."""
     index = rng.integers(-length, length, shape).astype(_index_type(device))
     whole = rng.integers(-9, 9, (*shape[:axis], length, *shape[axis + 1 :])).astype(np.float32)
     check(device, "take_along_axis", [whole, index], ulps=0, axis=axis)

@@ -1,4 +1,4 @@
-"""Errors in WGSL kernels refer to the user's source rather than to the text that is compiled."""
+"""Errors in WGSL kernels refer to the user's source, not to the compiled text."""
 
 from __future__ import annotations
 

@@ -47,23 +47,23 @@ def test_no_opengl_driver_is_loaded_unless_it_is_requested() -> None:
         assert "POLYHAL_OPENGL=1" in str(found["problem"])
 
 
-def test_opengl_adapters_are_listed_on_request_where_a_driver_is_installed() -> None:
+def test_opengl_adapters_are_listed_on_request_if_a_driver_is_installed() -> None:
     without, found = listed(), listed(POLYHAL_OPENGL="1")
     assert set(without["apis"]) <= set(found["apis"])  # type: ignore[call-overload]
-    if sys.platform == "linux" and found["egl"]:  # EGL is opened, whether or not it offers an adapter
+    if sys.platform == "linux" and found["egl"]:  # EGL is loaded even if it has no adapter
         assert "POLYHAL_OPENGL" not in str(found["problem"])
 
 
-def test_a_process_that_has_listed_adapters_before_keeps_its_apis() -> None:
+def test_the_apis_are_fixed_by_the_first_listing_of_adapters() -> None:
     code = "import wgpu; wgpu.gpu.enumerate_adapters_sync()\n" + LIST
     assert listed(code)["apis"] == listed(POLYHAL_OPENGL="1")["apis"]
 
 
-def test_an_unknown_name_says_how_to_list_opengl_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_an_unknown_name_explains_how_to_list_opengl_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
     from polyhal.backends.wgpu import discovery
     from polyhal.hal.errors import DeviceUnavailableError
 
     monkeypatch.setattr(discovery, "_listed", list)
     monkeypatch.delenv("POLYHAL_OPENGL", raising=False)
-    with pytest.raises(DeviceUnavailableError, match="POLYHAL_OPENGL=1 lists those that only OpenGL offers"):
+    with pytest.raises(DeviceUnavailableError, match="POLYHAL_OPENGL=1 also lists devices that only OpenGL supports"):
         discovery.select("no such adapter")

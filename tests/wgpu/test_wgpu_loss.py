@@ -15,7 +15,7 @@ from polyhal.hal import dtypes
 
 
 def _logsumexp(x: np.ndarray) -> np.ndarray:
-    """Return the logsumexp of rows as a maximum and a logarithm."""
+    """Return the logsumexp of rows as maximum plus logarithm."""
     top = x.max(1, keepdims=True)
     return np.concatenate([top, np.log(np.exp(x - top).sum(1, keepdims=True))], 1)
 
@@ -55,6 +55,6 @@ def test_gradient_of_a_mean_is_broadcast(device: Any, rng: Any) -> None:
     check(device, "cross_entropy_rows_grad", [g, x, np.arange(7, dtype=np.int32) % 5, lse], ulps=16)
 
 
-def test_operands_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
+def test_operands_beyond_the_binding_size(found: discovery.WGPUAdapter, rng: Any) -> None:
     device = Harness(open_adapter(found, binding_limit=1 << 14))
     _check(device, rng, 300, 65, 0.1, dtypes.float32, np.int32)

@@ -18,7 +18,7 @@ from polyhal.backends.wgpu.lowering.gemm.tiles import Tile
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 
-# Vectors, few rows, few columns, edges of blocks and tiles, terms that are shared out.
+# Vectors, few rows, few columns, edges of blocks and tiles, split sums.
 SHAPES = [(1, 70, 600), (3, 130, 520), (13, 33, 40), (129, 65, 300)]
 
 
@@ -68,7 +68,7 @@ def test_batches(device: Any, rng: Any, x: tuple[int, ...], y: tuple[int, ...]) 
 
 
 def test_heads_as_views(device: Any, rng: Any) -> None:
-    """(batch, time, heads, features) seen as (batch, heads, time, features), without a copy."""
+    """(batch, time, heads, features) viewed as (batch, heads, time, features), without a copy."""
     q, k = (_draw(rng, 2, 40, 3, 16) for _ in range(2))
     check(device, "matmul", [q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1)], ulps=16)
 
@@ -84,8 +84,8 @@ def test_linear(device: Any, rng: Any, lead: tuple[int, ...], inner: int, outer:
     check(device, "linear", [x, weight, None], ulps=8 + inner**0.5)
 
 
-def test_nothing_but_the_terms_spreads_what_is_not_a_number(device: Any, rng: Any) -> None:
-    """Neither the edges of a tile nor those of a strip of terms may reach a result."""
+def test_nan_spreads_only_through_terms_of_a_sum(device: Any, rng: Any) -> None:
+    """Padding at the edges of a tile or of a strip of terms may not affect a result."""
     x, y = _draw(rng, 40, 45).astype(np.float32), _draw(rng, 45, 70).astype(np.float32)
     x[3, 7], y[11, 20] = np.nan, np.inf
     (out,) = run(device, "matmul", [x, y])
@@ -93,8 +93,8 @@ def test_nothing_but_the_terms_spreads_what_is_not_a_number(device: Any, rng: An
         np.testing.assert_array_equal(np.isfinite(out), np.isfinite(x @ y))
 
 
-def test_few_results_share_out_the_terms(device: Any, rng: Any) -> None:
-    """The shape of a weight's gradient: few results, many terms; and the same however often it runs."""
+def test_few_results_use_split_sums(device: Any, rng: Any) -> None:
+    """The shape of a weight's gradient: few results, many terms; results are reproducible."""
     x, y = _draw(rng, 5000, 48).T, _draw(rng, 5000, 40)
     check(device, "matmul", [x, y], ulps=80)
     x, y = x.astype(np.float32), y.astype(np.float32)
@@ -111,7 +111,7 @@ def test_tiles_and_blocks_of_other_shapes(
 ) -> None:
     runtime = device.backend.runtime
     if runtime.features.cpu:
-        pytest.skip("taken by GPUs")
+        pytest.skip("used by GPUs only")
     a, b = _draw(rng, 70, 100).astype(np.float32), _draw(rng, 100, 150).astype(np.float32)
     x, y, out = device.upload(a), device.upload(b), device.empty(dtypes.float32, (70, 150))
     p = describe(x.spec, y.spec, contiguous(dtypes.float32, (70, 150)), (0, 1, None, 2, 3))
@@ -127,7 +127,7 @@ def test_tiles_and_blocks_of_other_shapes(
 
 
 def test_matrices_beyond_the_binding_limit(found: discovery.WGPUAdapter, rng: Any) -> None:
-    """Operands of which a kernel sees 16 KiB at a time are multiplied in parts."""
+    """Operands beyond a maximum binding size of 16 KiB are multiplied in parts."""
     device = Harness(open_adapter(found, binding_limit=1 << 14))
     for m, n, k in ((200, 60, 50), (60, 200, 50), (20, 30, 700)):
         check(device, "matmul", [_draw(rng, m, k), _draw(rng, k, n)], ulps=8 + k**0.5)

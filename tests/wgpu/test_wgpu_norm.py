@@ -54,7 +54,7 @@ def test_rows_of_a_view(device: Any, rng: Any) -> None:
     check(device, "rms_norm", [x[..., 1:], rng.uniform(-1, 1, 50)[3:]], ulps=16, axes=1, eps=1e-5)
 
 
-def test_operands_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
+def test_operands_beyond_the_binding_size(found: discovery.WGPUAdapter, rng: Any) -> None:
     device = Harness(open_adapter(found, binding_limit=1 << 14))
     x, tail = rng.uniform(-1, 1, (90, 3, 65)), rng.uniform(-1, 1, 65)
     check(device, "layer_norm", [x, tail, tail], ulps=16, axes=1, eps=1e-5)

@@ -1,4 +1,4 @@
-"""Steps over more tensors than one launch holds, in place and not, with gradients of any layout."""
+"""Optimizer steps over more tensors than one launch holds, in place and out of place, with gradients of any layout."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_adam(device: Any, rng: Any, decoupled: bool, dtype: dtypes.DType) -> No
     check(device, "adam_step", xs, dtype, ulps=16, **{**FLAGS, "decoupled": decoupled})
 
 
-def test_tensors_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
+def test_tensors_beyond_the_binding_size(found: discovery.WGPUAdapter, rng: Any) -> None:
     device = Harness(open_adapter(found, binding_limit=1 << 16))
     p, g, m, v = (rng.uniform(0.1, 1, (3, 20011)) for _ in range(4))
     check(device, "adam_step", [p, g.reshape(20011, 3).T, m, v, *ADAM], ulps=16, **{**FLAGS, "count": 1})

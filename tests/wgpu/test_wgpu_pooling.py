@@ -28,7 +28,7 @@ def _pooled(op: str, x: np.ndarray, params: dict[str, Any]) -> np.ndarray:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: str(c["kernel"]))
 def test_max(device: Any, rng: Any, dtype: dtypes.DType, case: dict[str, Any]) -> None:
     params = {**case, "dilation": (1, 1)}
-    # Few distinct values, so that windows hold equal ones.
+    # Few distinct values, so that windows contain equal values.
     x = rng.integers(-9, 9, (2, 3, 17, 21)).astype(np.float64)
     check(device, "max_pool2d", [x], dtype, ulps=0, **params)
     g = rng.integers(-9, 9, _pooled("max_pool2d", x, params).shape).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Random bits that agree with the published generator, and what is made of them."""
+"""Random bits that agree with the published generator, and distributions derived from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_dropout(device: Any, rng: Any, dtype: dtypes.DType) -> None:
     check(device, "dropout", [rng.uniform(0.5, 2, (7, 5)), 42, 3], dtype, ulps=1, p=0.3)
 
 
-def test_dropout_of_a_view_drops_what_a_copy_would(device: Any, rng: Any) -> None:
+def test_dropout_of_a_view_equals_dropout_of_a_copy(device: Any, rng: Any) -> None:
     x = rng.uniform(0.5, 2, (8, 9, 10)).astype(np.float32)
     for view in (x.transpose(2, 0, 1), x[1:, :, 3:], x.reshape(-1)[5:]):
         (of_view,), (of_copy,) = (run(device, "dropout", [a, 1, 2], p=0.5) for a in (view, view.copy()))

@@ -1,4 +1,4 @@
-"""Reductions over any axes and layouts, in one pass and two, whole and in pieces, against NumPy in float64."""
+"""Reductions over any axes and layouts, in one pass and two, whole and in windows, against NumPy in float64."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _reduce(device: Any, op: str, x: Any, axes: tuple[int, ...]) -> np.ndarray:
 def _check_sum(device: Any, x: np.ndarray, axes: tuple[int, ...], op: str = "sum") -> None:
     exact, size = x.astype(np.float64).sum(axes), np.abs(x.astype(np.float64)).sum(axes)
     n = math.prod(x.shape[a] for a in axes)
-    # Blocked and split sums: fewer than 64 + sqrt(n) roundings stand in a chain.
+    # Blocked and split sums: a chain has fewer than 64 + sqrt(n) roundings.
     bound = np.finfo(np.float32).eps * (64 + math.sqrt(n)) * size + 1e-30
     got = _reduce(device, op, x, axes)
     divisor = n if op == "mean" else 1
@@ -124,7 +124,7 @@ def test_contract_reduce(device: Any, rng: Any) -> None:
     np.testing.assert_array_equal(device.download(out), x.sum(1))
 
 
-def test_operands_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
+def test_operands_beyond_the_binding_size(found: discovery.WGPUAdapter, rng: Any) -> None:
     device = Harness(open_adapter(found, binding_limit=1 << 14))
     for shape in ((30_001,), (170, 130), (5, 60, 70), (20, 3, 400)):
         x = rng.integers(-99, 99, shape).astype(np.float32)

@@ -58,7 +58,7 @@ def test_reads_larger_than_the_ring(device: Any) -> None:
 
 
 def test_an_upload_waits_for_recorded_readers(device: Any) -> None:
-    """Memory that is used again must keep its old contents for the launches recorded before."""
+    """Reused memory must keep its old contents for launches recorded before."""
     x = device.upload(np.ones(1000, np.float32))
     y = device.empty(dtypes.float32, (1000,))
     device.backend.unary("neg", x, y)
@@ -66,7 +66,7 @@ def test_an_upload_waits_for_recorded_readers(device: Any) -> None:
     assert (device.download(y) == -1).all()
 
 
-def test_memory_given_back_while_in_use(device: Any) -> None:
+def test_memory_released_while_in_use(device: Any) -> None:
     x = device.upload(np.arange(1000, dtype=np.float32))
     y = device.empty(dtypes.float32, (1000,))
     device.backend.unary("neg", x, y)
@@ -88,7 +88,7 @@ def test_too_large_an_allocation_is_a_typed_error(device: Any) -> None:
         device.backend.allocate(device.backend.capabilities.limits.max_allocation + 4096)
 
 
-def test_launches_are_recorded_and_submitted_together(device: Any) -> None:
+def test_launches_are_recorded_and_submitted_as_one_batch(device: Any) -> None:
     x = device.upload(np.ones(10, np.float32))
     device.backend.synchronize()
     before = device.backend.runtime.encoder.submissions
@@ -109,7 +109,7 @@ def test_an_input_that_is_the_output(device: Any, rng: np.random.Generator) -> N
     np.testing.assert_array_equal(device.download(x), data * data)
 
 
-def test_more_groups_than_one_axis_takes(device: Any) -> None:
+def test_more_groups_than_fit_on_one_axis(device: Any) -> None:
     group = device.backend.features.group_size
     for extra in (0, 1, group):
         size = 65535 * group + extra
@@ -126,7 +126,7 @@ def test_more_groups_than_one_axis_takes(device: Any) -> None:
 
 @pytest.fixture(scope="module")
 def narrow(found: discovery.WGPUAdapter) -> Harness:
-    """A device whose kernels see 64 KiB of a buffer at most."""
+    """Open a device with a maximum binding size of 64 KiB."""
     return Harness(open_adapter(found, binding_limit=1 << 16))
 
 
@@ -149,7 +149,7 @@ def test_a_small_view_of_a_large_buffer(narrow: Harness, rng: np.random.Generato
 
 
 def test_parameters_through_the_uniform_ring(found: discovery.WGPUAdapter, rng: np.random.Generator) -> None:
-    """What devices without immediates do; more launches than the ring has room for."""
+    """The path of devices without immediates, with more launches than the ring holds."""
     backend = open_adapter(found)
     plain = Harness(_without_immediates(backend, found))
     data = rng.standard_normal(100).astype(np.float32)
@@ -211,13 +211,13 @@ def test_a_shader_that_does_not_compile_shows_its_text(device: Any) -> None:
 def test_a_launch_with_an_argument_of_no_parameter_is_an_error(device: Any) -> None:
     args = {"a0": Tensor(0), "a1": Tensor(1), "a2": Tensor(2), "inner": 1, "chunk": 1, "chunks": 1, "items": 1}
     with pytest.raises(
-        KernelArgumentError, match=r"\[pointwise_elementwise\] the argument 'chunk' is no parameter .* chunks; see"
+        KernelArgumentError, match=r"\[pointwise_elementwise\] the argument 'chunk' is not a parameter .* chunks; see"
     ):
         device.backend.runtime.launch("pointwise/elementwise", {"GROUP": 32}, args, 1)
 
 
 def test_a_refused_launch_names_its_kernel(device: Any) -> None:
-    """Validation speaks of the whole submission; the error names the one launch that caused it."""
+    """Validation reports the whole submission; the error names the launch that caused it."""
     recorder = device.backend.runtime.encoder
     x = device.upload(np.ones(10, np.float32))
     device.backend.binary("add", x, x, x)
@@ -267,7 +267,7 @@ def test_profiling_times_every_launch(device: Any) -> None:
 
 
 def test_tensors_that_die_in_a_cycle_leave_usable_memory(found: discovery.WGPUAdapter) -> None:
-    """A reference cycle finalises a tensor and what it holds in any order; the pool then gets the memory back."""
+    """A reference cycle finalizes a tensor and its buffer in any order; the pool then reuses the memory."""
     device = Device.opened("wgpu:cycle", open_adapter(found))
     for _ in range(3):
         holder: list[Any] = [device.upload(np.ones(1000, np.float32), dtypes.float32) for _ in range(4)]
@@ -281,7 +281,7 @@ def test_tensors_that_die_in_a_cycle_leave_usable_memory(found: discovery.WGPUAd
 def test_an_unknown_device_lists_the_known_ones() -> None:
     if not discovery.devices():
         pytest.skip("no adapter")
-    with pytest.raises(DeviceUnavailableError, match="no wgpu device 'nonsense'; expected one of 0 = "):
+    with pytest.raises(DeviceUnavailableError, match="no wgpu device matches 'nonsense'; expected one of 0 = "):
         create("nonsense")
 
 
@@ -297,7 +297,7 @@ def test_software_rasterisers_are_cpus() -> None:
             assert f.info.type == "cpu"
 
 
-def test_a_quirk_is_forced_for_a_device_opened_anew(device: Any) -> None:
+def test_a_quirk_is_forced_for_a_reopened_device(device: Any) -> None:
     forced = device.with_quirk(loop_limit=1 << 12, fixed_subgroup_size=8).backend
     assert forced.features.quirks.loop_limit == 1 << 12
     assert "loop_limit = 4096" in forced.capabilities.quirks

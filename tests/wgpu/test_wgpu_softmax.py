@@ -1,4 +1,4 @@
-"""Softmax along any axis of any layout: rows kept in registers, rows walked again, rows in pieces."""
+"""Softmax along any axis of any layout: rows kept in registers, rows read repeatedly, rows in windows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_large_logits_do_not_overflow(device: Any, rng: Any) -> None:
     check(device, "log_softmax", [-np.linspace(0, 1e4, 40_000).reshape(1, -1)], axis=1)
 
 
-def test_operands_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
+def test_operands_beyond_the_binding_size(found: discovery.WGPUAdapter, rng: Any) -> None:
     device = Harness(open_adapter(found, binding_limit=1 << 14))
     for shape, axis in (((70, 130), 1), ((3, 50, 70), 2), ((3, 50, 30), 1)):
         x = rng.uniform(-4, 4, shape)

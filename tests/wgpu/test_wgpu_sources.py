@@ -1,4 +1,4 @@
-"""The shader files themselves: each renders and compiles alone with its defaults, with and without every extra feature."""
+"""The shader files themselves: each renders and compiles by itself with its defaults, with and without every extra feature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHADERS = [name for name in SourceFolder("polyhal.shaders.wgsl").names() if name
 
 
 @pytest.mark.parametrize("name", SHADERS)
-def test_compiles_alone(device: Any, name: str) -> None:
+def test_compiles_with_its_defaults(device: Any, name: str) -> None:
     text = environment().get_template(name).render()
     compile_module(device.backend.runtime.device, text, name, checked=True)
 

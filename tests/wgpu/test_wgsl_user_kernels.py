@@ -1,4 +1,4 @@
-"""Kernels of users in WGSL: how their text is changed, and grids beyond one axis of a dispatch."""
+"""User kernels in WGSL: the rewriting of their text, and grids beyond one axis of a dispatch."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_the_entry_point_becomes_a_function_on_the_same_lines() -> None:
     ("text", "problem"),
     [
         ("fn main() {}", "no entry point"),
-        ("@compute @workgroup_size(N) fn main() {}", "not written in numbers"),
-        ("@compute @workgroup_size(64) fn main(all: Inputs) {}", "none like"),
+        ("@compute @workgroup_size(N) fn main() {}", "not a list of literal numbers"),
+        ("@compute @workgroup_size(64) fn main(all: Inputs) {}", "must be like"),
         ("@compute @workgroup_size(64) fn main(", "never closed"),
     ],
 )
-def test_an_entry_point_that_cannot_be_read(text: str, problem: str) -> None:
+def test_an_unreadable_entry_point_is_an_error(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         entry_point(text)
 

@@ -1,6 +1,6 @@
-"""What naga, spirv-val and dxc make of the shaders of described adapters: python tests/wgpu/translation_figures.py
+"""Results of naga, spirv-val and dxc for the shaders of described adapters: python tests/wgpu/translation_figures.py
 
-Writes translation_figures.json beside this file. The tools that `backends.wgpu.described.translations` names must be installed.
+Writes translation_figures.json to this folder. The tools of `backends.wgpu.described.translations` must be installed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from polyhal.hal.testing.tools.kernel_check import lower_samples
 PATH = Path(__file__).with_suffix(".json")
 ANY_API = ""
 WITHOUT_INTEGERS = ("mlp", "cnn")
-"""Workloads for adapters without 64-bit integers: their labels are not integers of 64 bits."""
+"""Workloads for adapters without 64-bit integers, whose labels have another dtype."""
 
 
 def train(backend: WGPUDescribedBackend, device: Device) -> None:
-    """Take the training steps that the device has the integers for."""
+    """Run the training steps whose integer dtypes the device supports."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*only described")
         for name, workload in WORKLOADS.items():
@@ -34,7 +34,7 @@ def train(backend: WGPUDescribedBackend, device: Device) -> None:
 
 
 def shaders(key: str) -> list[NotedShader]:
-    """What an adapter builds for samples of all ops and for training steps."""
+    """Return the shaders that an adapter builds for samples of all ops and for training steps."""
     backend = WGPUDescribedBackend(description.load(key))
     device = Device.opened(f"described:{key}", backend)
     for op in OPS:
@@ -44,9 +44,9 @@ def shaders(key: str) -> list[NotedShader]:
 
 
 def figures() -> dict[str, dict[str, int]]:
-    """By file: the number of different shaders of all adapters, of those that DirectX 12 takes, and the largest translations.
+    """Return, by file, the number of distinct shaders of all adapters and of DirectX 12, and the largest translations.
 
-    Raises KernelBuildError if a tool refuses a shader, and BackendError if one is missing.
+    Raises KernelBuildError if a tool rejects a shader, and BackendError if one is missing.
     """
     found = {s.text: s for key in description.known() for s in shaders(key)}
     translated = translate_all(found.values(), ANY_API, "any described adapter")

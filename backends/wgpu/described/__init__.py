@@ -1,1 +1,1 @@
-"""Described devices: what the backend would build and launch on an adapter that is not here, from what wgpu reports of it."""
+"""Described devices: shaders and launches for an adapter that is not installed, derived from its wgpu properties."""

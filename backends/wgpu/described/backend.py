@@ -10,7 +10,7 @@ from polyhal.backends.wgpu.described.runtime import DescribedAdapterRuntime
 
 
 class WGPUDescribedBackend(DescribedBackend):
-    """One described device of wgpu."""
+    """A described device of wgpu."""
 
     def __init__(self, described: AdapterDescription) -> None:
         adapter, info = described.adapter, described.info
@@ -23,5 +23,5 @@ class WGPUDescribedBackend(DescribedBackend):
 
     @property
     def features(self) -> probed.WGPUFeatures:
-        """The facts that shaders and launches are chosen by."""
+        """Device properties that select shaders and launches."""
         return self.runtime.features

@@ -1,6 +1,6 @@
-"""Descriptions of adapters: what wgpu reports of them, as data, in the tables of `Catalogue`'s files.
+"""Descriptions of adapters: their properties in wgpu, as tables in the files of a `Catalogue`.
 
-    features = ["shader-f16"]       # those of `capabilities.OPTIONAL_FEATURES` that it has
+    features = ["shader-f16"]       # supported `capabilities.OPTIONAL_FEATURES`
     [adapter]                       # the adapter's `info`
     [limits]                        # `capabilities.LIMITS`
 """
@@ -22,7 +22,7 @@ _INFO = ("adapter_type", "backend_type", "description", "device", "device_id", "
 
 @dataclass(frozen=True, slots=True)
 class DescribedAdapter:
-    """The attributes of a wgpu adapter that the backend asks for."""
+    """The attributes of a wgpu adapter that the backend reads."""
 
     info: Mapping[str, Any]
     features: frozenset[str]
@@ -37,7 +37,7 @@ class AdapterDescription(DescriptionHead):
 
     @property
     def info(self) -> DeviceInfo:
-        """The identity of the device."""
+        """Return the identity of the device."""
         found = discovery.describe(self.adapter)
         return replace(
             found, backend=NAME, name=f"{self.title} (described)", id=f"{NAME}/{self.key}", selector=self.key
@@ -50,7 +50,7 @@ def _build(head: Mapping[str, Any], data: dict[str, Any]) -> AdapterDescription:
         if missing := set(given) ^ set(wanted):
             raise ValueError(f"{what} must be exactly {', '.join(wanted)}; wrong or missing: {', '.join(sorted(missing))}")
     if unknown := set(features) - set(OPTIONAL_FEATURES):
-        raise ValueError(f"features that nothing depends on: {', '.join(sorted(unknown))}")
+        raise ValueError(f"unknown features: {', '.join(sorted(unknown))}")
     if wrong := [name for name, value in limits.items() if value < 0]:
         raise ValueError(f"negative: {', '.join(wrong)}")
     check_estimated(head["estimated"], [*info, "features", *features, *limits])

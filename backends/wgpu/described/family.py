@@ -1,4 +1,4 @@
-"""The described devices of this backend, as `backends.common.described.devices` asks for them. Needs no wgpu."""
+"""The described devices of this backend, for `backends.common.described.devices`. Importable without wgpu."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ known = description.known
 
 
 def probe() -> Sequence[DeviceInfo]:
-    """Return all of them."""
+    """Return all described devices."""
     return [description.load(key).info for key in known()]
 
 
 def create(key: str) -> WGPUDescribedBackend:
-    """Open one of them. Raises DeviceUnavailableError if what renders the shaders is not installed."""
+    """Open a described device. Raises DeviceUnavailableError if the template engine of shaders is not installed."""
     try:
         from polyhal.backends.wgpu.described.backend import WGPUDescribedBackend
     except ImportError as error:

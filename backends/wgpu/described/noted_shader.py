@@ -1,4 +1,4 @@
-"""What a described adapter is asked to launch, and whether it could."""
+"""Shaders launched on a described adapter, checked against its limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ARRAY = re.compile(r"array<(.+),\s*(\d+)\s*>")
 _VECTOR = re.compile(r"vec([234])<(\w+)>")
 _ATOMIC = re.compile(r"atomic<(\w+)>")
 _LATER_AXES = (256, 64)
-"""Invocations along y and z: the defaults of WebGPU, since no more are requested."""
+"""Maximum invocations along y and z: WebGPU's defaults, which are not raised."""
 _NEEDS: dict[str, tuple[Sequence[str], re.Pattern[str]]] = {
     "shader-f16": (("f16",), re.compile(r"\bf16\b")),
     "shader-int64": (
@@ -29,57 +29,57 @@ _NEEDS: dict[str, tuple[Sequence[str], re.Pattern[str]]] = {
     "subgroup": (("subgroup",), re.compile(r"\bsubgroup[A-Z]|\bsubgroup_")),
     "immediates": (("var<immediate>",), re.compile(r"\bvar<immediate>")),
 }
-"""What in a shader's text needs a feature: a pattern, and parts of it that are found faster."""
+"""Pattern of shader text that requires a feature, by feature, with substrings for a fast pre-check."""
 
 
 @dataclass(frozen=True)
 class NotedShader:
-    """One shader as it would be compiled."""
+    """A shader as it would be compiled."""
 
     file: str
     kernel: str
     definitions: tuple[tuple[str, str | int | bool], ...]
     text: str
     buffers: int
-    """In storage."""
+    """Number of storage buffers."""
     parameter_bytes: int
 
     @cached_property
     def group(self) -> tuple[int, ...]:
-        """Invocations along each axis. Raises ValueError where they are not written as numbers."""
+        """Invocations along each axis. Raises ValueError if they are not literal numbers."""
         found = _GROUP.search(self.text)
         if found is None:
-            raise ValueError(f"{self.file} has no @workgroup_size in numbers")
+            raise ValueError(f"{self.file} has no @workgroup_size with literal numbers")
         return tuple(int(n) for n in found[1].split(",") if n.strip())
 
     @cached_property
     def workgroup_memory(self) -> int:
-        """Bytes of all variables that a group shares. Raises ValueError for a type that is not known."""
+        """Bytes of all workgroup variables. Raises ValueError for an unknown type."""
         aliases = dict(_ALIAS.findall(self.text))
         return sum(-(-_size(kind.strip(), aliases) // 16) * 16 for kind in _WORKGROUP.findall(self.text))
 
     def violations(self, features: Collection[str], limits: Mapping[str, int]) -> Iterator[str]:
-        """Yield what an adapter with these features and limits does not take."""
+        """Yield the requirements that an adapter with these features and limits does not meet."""
         group = self.group
         size, along_x = prod(group), limits["max-compute-workgroup-size-x"]
         for needed, (parts, pattern) in _NEEDS.items():
             if needed not in features and any(p in self.text for p in parts) and pattern.search(self.text):
-                yield f"the feature {needed}, which the adapter does not have"
+                yield f"the feature {needed}, which the adapter lacks"
         if size > (most := limits["max-compute-invocations-per-workgroup"]):
-            yield f"a group of {size} invocations, where the adapter takes {most}"
+            yield f"a group of {size} invocations, above the adapter's limit of {most}"
         if any(n > limit for n, limit in zip(group, (along_x, *_LATER_AXES), strict=False)):
-            yield f"a group of {group}, where the adapter takes {(along_x, *_LATER_AXES)} per axis"
+            yield f"a group of {group}, above the adapter's limit of {(along_x, *_LATER_AXES)} per axis"
         if self.workgroup_memory > (most := limits["max-compute-workgroup-storage-size"]):
-            yield f"{self.workgroup_memory} bytes of workgroup memory, where the adapter has {most}"
+            yield f"{self.workgroup_memory} bytes of workgroup memory, above the adapter's limit of {most}"
         if self.buffers > (most := limits["max-storage-buffers-per-shader-stage"]):
-            yield f"{self.buffers} storage buffers, where the adapter takes {most}"
+            yield f"{self.buffers} storage buffers, above the adapter's limit of {most}"
         immediates = limits.get("max-immediate-size", 0) if "immediates" in features else 0
         if self.parameter_bytes > (most := immediates or 4 * MAX_PARAMETER_WORDS):
-            yield f"{self.parameter_bytes} bytes of parameters, where a launch takes {most}"
+            yield f"{self.parameter_bytes} bytes of parameters, above a launch's limit of {most}"
 
 
 def _size(kind: str, aliases: Mapping[str, str]) -> int:
-    """Return the bytes of a type in workgroup memory. A vector of 3 takes the place of 4."""
+    """Return the bytes of a type in workgroup memory. A vector of 3 takes as much as one of 4."""
     if kind in _SIZES:
         return _SIZES[kind]
     if kind in aliases:
@@ -90,4 +90,4 @@ def _size(kind: str, aliases: Mapping[str, str]) -> int:
         return _size(vector[2], aliases) * {"2": 2, "3": 4, "4": 4}[vector[1]]
     if (atomic := _ATOMIC.fullmatch(kind)) is not None:
         return _size(atomic[1], aliases)
-    raise ValueError(f"the type {kind} of a variable in workgroup memory is not known")
+    raise ValueError(f"unknown type {kind} of a variable in workgroup memory")

@@ -22,12 +22,12 @@ _INCLUDED = re.compile(r"\{%-?\s*(?:import|include|from|extends)\s+\"([\w./]+)\"
 
 
 class NotedShaders(Pipelines):
-    """The shader files of a described adapter, and what was built of them."""
+    """The shader files of a described adapter, and the shaders built from them."""
 
     ready_when_built = True
 
     def __init__(self, features: WGPUFeatures, info: DeviceInfo, api: str) -> None:
-        """`api` is the graphics API that the adapter is offered by; empty for any."""
+        """`api` is the adapter's graphics API; empty for any."""
         super().__init__(features, info.name)
         self._api = api
         self._sources = SourceFolder("polyhal.shaders.wgsl")
@@ -39,13 +39,13 @@ class NotedShaders(Pipelines):
 
     @property
     def shaders(self) -> Sequence[NotedShader]:
-        """All different shaders so far, first ones first."""
+        """Distinct shaders so far, in order of first use."""
         with self._lock:
             return list(self._noted.values())
 
     @property
     def program_builds(self) -> Sequence[ProgramBuild]:
-        """All shaders so far. None was compiled."""
+        """Builds of all shaders so far. None was compiled."""
         return [ProgramBuild(s.file, DiskCache.key([s.text]), 0.0, compiled=False) for s in self.shaders]
 
     def pipeline(self, source: str, definitions: Definitions) -> ComputePipeline:
@@ -56,7 +56,7 @@ class NotedShaders(Pipelines):
         return pipeline
 
     def note(self, pipeline: ComputePipeline) -> NotedShader | None:
-        """Remember that a shader is launched, and return it; None if this process is not to build it."""
+        """Record that a shader is launched, and return it; None if this process does not build it."""
         text, signature = pipeline.native, pipeline.signature
         if self.build_filter is not None and not self.build_filter(signature.file, DiskCache.key([text])):
             return None
@@ -73,7 +73,7 @@ class NotedShaders(Pipelines):
         return [name for name in self._sources.names() if name.endswith(".wgsl")]
 
     def shipped(self, name: str) -> str:
-        """Return the original text of a file. Raises FileNotFoundError."""
+        """Return the original text of a shader file. Raises FileNotFoundError."""
         return self._sources.shipped(name)
 
     def parts(self, name: str) -> frozenset[str]:
@@ -91,9 +91,9 @@ class NotedShaders(Pipelines):
         self._pipelines.clear()
 
     def statistics(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """Return what naga and the compilers of the adapter's API make of the shaders of a file, as far as they were launched.
+        """Return statistics of naga and of the API's compilers for the launched shaders of a file.
 
-        Raises BackendError, with what to install, if a tool is missing, and KernelBuildError if one refuses a shader.
+        Raises BackendError, with installation advice, if a tool is missing, and KernelBuildError if a tool rejects a shader.
         """
         shaders = [s for s in self.shaders if s.file == name]
         figures = translate_all(shaders, self._api, self._device_name) if shaders else {}

@@ -1,4 +1,4 @@
-"""The runtime of a described adapter: notes the shaders that lowering functions ask for, and checks launches of them."""
+"""The runtime of a described adapter: records the shaders that lowering functions launch, and checks the launches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyhal.hal.protocol import Launch, SimpleLaunch
 
 
 class DescribedAdapterRuntime(Runtime):
-    """A device without a driver."""
+    """Runtime of a device without a driver."""
 
     pipelines: NotedShaders
 
@@ -38,7 +38,7 @@ class DescribedAdapterRuntime(Runtime):
         grid: tuple[int, int],
         workspace: tuple[int, ...],
     ) -> Launch:
-        """Note the shader. Raises KernelBuildError if the device could not run it."""
+        """Record the shader. Raises KernelBuildError if the device could not run it."""
         self._check(pipeline, grid, workspace)
 
         def launch(*args: Any) -> None:
@@ -54,18 +54,21 @@ class DescribedAdapterRuntime(Runtime):
             return
         problems = [*shader.violations(self.adapter.features, self.adapter.limits), *self._excesses(grid, workspace)]
         if problems:
-            problem = f"{pipeline.name} asks for {' and '.join(problems)}"
+            problem = f"{pipeline.name} requires {' and '.join(problems)}"
             raise KernelBuildError(message(shader.file, problem, device=self.info.name))
 
     def _excesses(self, grid: tuple[int, int], workspace: Sequence[int]) -> Iterator[str]:
-        """Yield what a launch exceeds the limits by."""
+        """Yield the limits that a launch exceeds."""
         if max(grid) > (most := self.features.max_groups):
-            yield f"{grid} groups, where the adapter takes {most} per axis"
+            yield f"{grid} groups, above the adapter's limit of {most} per axis"
         if workspace and max(workspace) > (most := self.features.max_binding):
-            yield f"a workspace of {max(workspace)} bytes, where a kernel can see {most} at once"
+            yield f"a workspace of {max(workspace)} bytes, above the maximum binding size of {most}"
 
     def _bound(self, kernel: str, bound: BoundArguments, args: Sequence[Any]) -> list[int]:
-        """Return the identities of the buffers of a launch. Raises BackendError for an operand that no binding can hold."""
+        """Return the identities of the buffers of a launch.
+
+        Raises BackendError for an operand beyond the maximum binding size.
+        """
         limit, handles = self.features.max_binding, []
         for buffer in bound.buffers:
             given = args[buffer.index]

@@ -1,7 +1,7 @@
-"""What naga makes of shaders for each graphics API, and whether the API's tools accept it, without a device.
+"""Translation of shaders by naga for each graphics API, checked by the API's tools, without a device.
 
 wgpu translates with naga: to SPIR-V for Vulkan, checked here by spirv-val; to HLSL for DirectX 12, compiled here by dxc; and
-to Metal's language, for which there is no compiler outside Apple's systems. Figures are kept in the cache folder.
+to Metal's language, which has no compiler outside Apple's systems. Results are stored in the cache folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from polyhal.hal.errors import BackendError, message
 
 TRANSLATOR = "polyhal-shader-translator"
 _CARGO = f"cargo install --path {Path(__file__).parent / 'translator'} --target-dir {Path(tempfile.gettempdir()) / TRANSLATOR}"
-"""The package's folder may be read-only, and is no place for what is built."""
+"""Installation command. The target folder is temporary because the package's folder may be read-only."""
 _PACKAGES = {
     TRANSLATOR: f"install Rust, then `{_CARGO}`",
     "spirv-val": "install SPIRV-Tools (Debian, Ubuntu: apt install spirv-tools)",
@@ -29,17 +29,17 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class _Language:
-    """What shaders are translated to for one API."""
+    """Target language of shaders for one API."""
 
     name: str
-    """As the translator says it."""
+    """Name in the translator's options."""
     file: str
     tool: str
-    """What checks the translation; empty if nothing can."""
+    """Tool that checks the translation; empty if there is none."""
     options: tuple[str, ...]
     figure: str
     workgroup_memory: int = 1 << 30
-    """Bytes that no group exceeds."""
+    """Maximum bytes of workgroup memory."""
 
 
 _LANGUAGES: Mapping[str, _Language] = {
@@ -50,14 +50,14 @@ _LANGUAGES: Mapping[str, _Language] = {
     ),
     "Metal": _Language("msl", "shader.metal", "", (), "msl_bytes"),
 }  # fmt: skip
-"""By API, as adapters name it."""
+"""Languages by API, as named by adapters."""
 APIS = tuple(_LANGUAGES)
 
 
 def translate_all(
     shaders: Iterable[NotedShader], api: str, device: str
 ) -> dict[NotedShader, dict[str, int]]:
-    """Return, of each shader, the bytes of its translation for an API; for all that take its memory if `api` is none of them.
+    """Return the bytes of each shader's translation for an API; for every API with enough workgroup memory if `api` is unknown.
 
     Raises BackendError, with what to install, if a tool is missing, and KernelBuildError if one refuses a shader.
     """

@@ -2,19 +2,19 @@
 
 To add a kernel:
 
-1. Write `shaders/wgsl/FAMILY/KERNEL.wgsl`, a Jinja2 template that renders and compiles alone (every variable has a
-   default). Declare its buffers and parameters with the macros of `lib/storage.wgsl`. Shapes are parameters, not template
-   variables, because each set of variables is compiled separately. Unroll loops over private arrays in the template:
-   dynamic indexing moves arrays out of registers.
-2. Write `lowering/FAMILY/STRATEGY.py`, which launches the kernel; give it the kernel's name if it serves only that one.
-   The family's table `LOWERINGS`, from op name to `LoweringFunction`, is in that file, or in `dispatch.py` if the family
-   chooses among several strategies.
+1. Write `shaders/wgsl/FAMILY/KERNEL.wgsl`, a Jinja2 template that renders and compiles by itself (every variable has a
+   default). Declare its buffers and parameters with the macros of `lib/storage.wgsl`. Shapes are parameters, not
+   template variables, because each set of variables is compiled separately. Unroll loops over private arrays in the
+   template: dynamic indexing moves arrays out of registers.
+2. Write `lowering/FAMILY/STRATEGY.py`, which launches the kernel; with the kernel's name if it launches only that
+   kernel. The family's table `LOWERINGS`, from op name to `LoweringFunction`, is in that file, or in `dispatch.py` if
+   the family chooses among several strategies.
 3. Add the module with the table to `_FAMILIES` here.
 
 A lowering function inspects specs only. It returns `Declined(reason)`, or a launch made with `runtime.launch(...)`. The
 parameters of a kernel are bound by name to the records of `backends.common.launching.launch`, which hold indices in the
 argument list inputs + outputs + workspace. A tensor `x` also fills the member `o_x`, its offset. `LaunchSequence` combines
-several launches. `runtime.features` describes the device, for choosing among kernels.
+several launches. `runtime.features` describes the device, to choose among kernels.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BUILDERS = Builders(
     gather=gather.gather,
     scatter_add=scatter_add.scatter_add,
 )
-"""What the methods of the contract launch."""
+"""Launches of the contract's methods."""
 
 
 def table() -> dict[str, LoweringFunction]:

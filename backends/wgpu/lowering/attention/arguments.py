@@ -1,4 +1,4 @@
-"""What the attention kernels share: template variables, and the arguments for lengths and strides of a call."""
+"""Common parts of the attention kernels: template variables, and the arguments for lengths and strides of a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyhal.hal.layout import Spec, broadcast_strides
 from polyhal.hal.protocol import Declined
 
 VECTOR = 4
-"""Features of a vector."""
+"""Features per vector."""
 _MAX_FEATURES = 128
 
 
@@ -27,29 +27,29 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What both directions need to know of a call."""
+    """Properties of a call, for both directions."""
 
     shape: AttentionShape
     definitions: Mapping[str, Any]
     axes: int
     """Batch axes that remain after merging: 1 to 3."""
     mask_strides: Mapping[str, int]
-    """By the names of the kernels; empty without a mask."""
+    """Strides of the mask by kernel argument; empty without a mask."""
 
     @property
     def quads(self) -> int:
-        """Vectors of a query or key."""
+        """Vectors per query or key."""
         return ceil_div(self.shape.d, VECTOR)
 
     @property
     def value_quads(self) -> int:
-        """Vectors of a value."""
+        """Vectors per value."""
         return ceil_div(self.shape.e, VECTOR)
 
     def scalars(self, scale: float, operands: Mapping[str, Spec]) -> dict[str, float]:
         """Return the scalar arguments: lengths, scale, batch lengths, and the strides of operands and mask.
 
-        `operands` are those that the call was described with, by name.
+        `operands` are the operands passed to `describe`, by name.
         """
         s = self.shape
         args: dict[str, float] = {"t": s.t, "s": s.s, "d": s.d, "e": s.e, "scale": scale, "heads": s.count}
@@ -68,9 +68,9 @@ def describe(operands: Sequence[Spec], mask: Spec | None, results: Sequence[Spec
     q, _, v = operands[-3:]
     (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
     if max(d, e) > _MAX_FEATURES:
-        return Declined(f"heads of {max(d, e)} features; the kernel takes {_MAX_FEATURES}")
+        return Declined(f"heads of {max(d, e)} features; the kernel supports at most {_MAX_FEATURES}")
     if any(o.strides[-1] != 1 and o.shape[-1] > 1 for o in operands):
-        return Declined("features of a head do not lie next to each other")
+        return Declined("the features of a head are not contiguous")
     shape = merge_batch_axes(operands, mask, t, s, d, e)
     if isinstance(shape, Declined):
         return shape

@@ -10,9 +10,9 @@ from polyhal.backends.wgpu.lowering.attention.arguments import Call, Strategy
 _GROUP = 8
 """Invocations of a workgroup: the lanes of one vector unit of common processors."""
 _FORWARD_ROWS, _BACKWARD_ROWS = 4, 2
-"""Rows per invocation at most; more would take seconds to compile."""
+"""Maximum rows per invocation; more would take seconds to compile."""
 _MAX_VECTORS = 128
-"""Vectors of features per invocation that stay in the first-level cache."""
+"""Maximum vectors of features per invocation that stay in the first-level cache."""
 
 
 def forward(call: Call) -> Strategy:

@@ -62,7 +62,7 @@ def _attention_grad(
     assert isinstance(v, Spec)
     assert isinstance(out, Spec)
     if not isinstance(lse, Spec) or lse.dtype is not dtypes.float32:
-        return Declined("a logsumexp of an unexpected dtype")
+        return Declined("the logsumexp has an unexpected dtype")
     if not out.is_contiguous or not lse.is_contiguous:
         return Declined("the saved results are not contiguous")
     masks = [mask] if isinstance(mask, Spec) else []
@@ -82,10 +82,10 @@ def _attention_grad(
     queries: Arguments = {**shared, "out": Tensor(5), "dq": Tensor(7)}
     keys: Arguments = {**shared, "dk": Tensor(8), "dv": Tensor(9)}
     if sum(not isinstance(value, Workspace) for value in queries.values()) > MAX_PARAMETER_WORDS:
-        return Declined("the strides of a mask over so many axes are more parameters than the kernel takes")
+        return Declined("the strides of the mask exceed the kernel's parameters")
     buffers = sum(isinstance(value, (Tensor, Workspace)) for value in queries.values())
     if buffers > (most := runtime.features.max_buffers):
-        return Declined(f"the kernel has {buffers} buffers with a mask, and the device takes {most}")
+        return Declined(f"the kernel has {buffers} buffers with a mask; the device supports {most}")
     steps = []
     for by_keys, length, args in ((False, call.shape.t, queries), (True, call.shape.s, keys)):
         definitions = {**call.definitions, **strategy.definitions, "KEYS": by_keys}

@@ -35,7 +35,7 @@ class Tiles:
 
 
 FORWARD = (Tiles(64, 64), Tiles(64, 32), Tiles(32, 32), Tiles(32, 16), Tiles(16, 16))
-"""In order of preference; the first that fits into workgroup memory is chosen."""
+"""Forward tiles in order of preference; the first that fits into workgroup memory is chosen."""
 BACKWARD = (Tiles(64, 32), Tiles(32, 32), Tiles(32, 16), Tiles(16, 16))
 
 
@@ -59,7 +59,7 @@ def _choose(
             sizes = {"ROWS": tiles.rows, "COLUMNS": tiles.columns, "R": tiles.height, "C": tiles.width}
             variables = {**group_reduce.definitions(runtime, tiles.lanes, tiles.group), **sizes}
             return Strategy("tiles", variables, tiles.rows)
-    return Declined("the device has too little local memory")
+    return Declined("the device has too little workgroup memory")
 
 
 def _pitch(quads: int) -> int:
@@ -68,7 +68,7 @@ def _pitch(quads: int) -> int:
 
 
 def _padded(quads: int, tiles: Tiles) -> int:
-    """Return the vectors per row if all lanes of a row process equally many."""
+    """Return the vectors per row, padded so that all lanes of a row process the same number."""
     return _pitch(round_up(quads, tiles.lanes))
 
 

@@ -1,4 +1,4 @@
-"""What the convolution kernels share: the arguments of shaders/wgsl/conv/windows.wgsl."""
+"""Arguments of all convolution kernels (shaders/wgsl/conv/windows.wgsl)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyhal.hal.layout import Spec
 
 
 def out_lanes(c: Correlation, out: Spec) -> int:
-    """Return 4 if four columns from any multiple of 4 on are contiguous in the output, else 1."""
+    """Return 4 if each aligned group of four columns is contiguous in the output, else 1."""
     plane = math.prod(c.column_lengths)
     first, *rest = c.out_columns
     merged = first == plane or c.n == plane

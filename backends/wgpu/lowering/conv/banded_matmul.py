@@ -28,7 +28,7 @@ def _banded_matmul(
         return OPERAND_TOO_LARGE
     merged = outer_axis_inner(x, params["axis"])
     if merged is None:
-        return Declined("the axes beside the resampled one cannot be merged")
+        return Declined("the axes other than the resampled one cannot be merged")
     (_, _, inner), strides = merged
     rows, taps = weights.shape
     group = runtime.features.group_size

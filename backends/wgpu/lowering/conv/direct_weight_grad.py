@@ -1,4 +1,4 @@
-"""Convolutions with few results and many terms, as the weight gradient of a depthwise convolution: a workgroup per column.
+"""Convolutions with few results and many terms, such as weight gradients of depthwise ones: one workgroup per column.
 
 Kernel: shaders/wgsl/conv/direct_weight_grad.wgsl.
 """
@@ -18,7 +18,7 @@ _GROUP_CPU = 8
 
 
 def build(runtime: Runtime, c: Correlation, p: Product) -> Launch:
-    """Return the launch of a correlation; `p` is the same product with its arguments."""
+    """Return the launch of a correlation; `p` is its product, with arguments."""
     group = _GROUP_CPU if runtime.features.cpu else _GROUP
     variables = {
         **definitions(p, split=False), **group_reduce.definitions(runtime, group, group), "ROWS": c.m, "OUT_LANES": 1

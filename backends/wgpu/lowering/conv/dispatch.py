@@ -1,6 +1,6 @@
-"""Convolution and its gradients: one or more correlations each, and which strategy takes which of them.
+"""Convolution and its gradients: one or more correlations each, and the strategy for each correlation.
 
-`implicit_gemm` takes all but those with few results and many terms, which `direct_weight_grad` takes.
+`direct_weight_grad` computes correlations with few results and many terms, `implicit_gemm` all others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Places = tuple[int, int, int | None, int, int]
 """Argument indices of the matrix, the images, the bias, the output and the workspace."""
 
 _MAX_LENGTH = 1 << 15
-"""Lengths and steps are 16-bit numbers in the kernels."""
+"""Limit of lengths and steps, which are 16-bit numbers in the kernels."""
 
 
 def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
@@ -78,16 +78,18 @@ def _zeros(runtime: Runtime, out: Spec) -> Launch:
 
 
 def _refusal(runtime: Runtime, c: Convolution) -> str:
-    """Why the kernels cannot take these operands; empty if they can."""
+    """Return the reason why the kernels do not support these operands; empty if they do."""
     g = c.geometry
     windows = (k * d for k, d in zip(g.kernel, g.dilation, strict=True))
     if max(*g.size, *g.result, *g.stride, *g.padding, *windows) >= _MAX_LENGTH:
         return f"an image, stride, padding or window of {_MAX_LENGTH} pixels or more"
-    return "an operand is larger than what a kernel can see" if too_large(runtime, c.first, c.second, c.out) else ""
+    return (
+        "an operand exceeds the device's maximum binding size" if too_large(runtime, c.first, c.second, c.out) else ""
+    )
 
 
 def _correlate(runtime: Runtime, c: Correlation, dtype: DType, out: Spec, places: Places) -> Launch:
-    """Return a launch for operands of `dtype`. It needs no workspace unless the result is dense."""
+    """Return a launch for operands of `dtype`. It requires workspace only for dense results."""
     matrix, images, bias, result, workspace = places
     p = Product(
         (1, 1, c.groups), c.m, c.n, c.k, Matrix(matrix, 0, 0, (0, 0, 0)), Matrix(images, 0, 0, (0, 0, 0)),

@@ -1,7 +1,7 @@
 """Convolutions as implicit GEMMs: products of a matrix and windows of images, without an im2col matrix.
 
 Kernels: shaders/wgsl/conv/implicit_gemm.wgsl in tiles, for GPUs; implicit_gemm_blocks.wgsl in register blocks, for CPUs,
-for groups of few filters, as in depthwise convolution, and for GPUs whose groups are too small for tiles.
+for groups of few filters, as in depthwise convolution, and for GPUs whose workgroups are too small for tiles.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
 FEW_FILTERS = 4
-"""Filters per group up to which most of a tile would be empty."""
+"""Maximum filters per group for which most of a tile would be empty."""
 
 
 def multiply(runtime: Runtime, c: Correlation, p: Product, out: Spec) -> Launch:
-    """Return the launch of a correlation; `p` is the same product with its arguments."""
+    """Return the launch of a correlation; `p` is its product, with arguments."""
     in_blocks = c.m <= FEW_FILTERS or runtime.features.cpu or not tiles.fit(runtime)
     shape: tiles.Tile | blocks.Block = tiles.choose(runtime, p)
     if in_blocks:

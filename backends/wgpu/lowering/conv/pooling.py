@@ -40,8 +40,8 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
         terms = math.prod(ceil_div(k, s) if gradient else k for k, s in zip(params["kernel"], params["stride"], strict=True))
         limit = runtime.features.quirks.loop_limit // _LOOPS
         if limit and terms > limit:
-            return Declined(f"sums of {terms} terms take more iterations than a loop can have")
-        # Elements smaller than a word are stored four at a time: a single one would need two atomic operations.
+            return Declined(f"sums of {terms} terms exceed the driver's limit of loop iterations")
+        # Elements smaller than a word are stored four at a time: storing a single one would need two atomic operations.
         lanes = 4 if out.dtype.itemsize < 4 and out.aligned else 1
         group = runtime.features.group_size
         definitions = {

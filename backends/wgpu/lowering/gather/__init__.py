@@ -1,1 +1,1 @@
-"""Reading and adding by index in WGSL; kernels in shaders/wgsl/gather."""
+"""Gather and scatter in WGSL; kernels in shaders/wgsl/gather."""

@@ -1,4 +1,4 @@
-"""Elements along an axis by index: gathered, or added in index order without atomics on floats.
+"""Gather and scatter-add along an axis by index; sums are in index order and without atomics on floats.
 
 Kernels: shaders/wgsl/gather/take_along_axis.wgsl and scatter_along_axis.wgsl.
 """
@@ -27,13 +27,13 @@ from polyhal.hal.protocol import Declined, Launch
 
 _AXES = ("outer", "axis", "inner")
 _SUMS = 3
-"""Position of the result of scattering in the argument list, behind the data, the index and what it adds to."""
+"""Argument index of the result of scattering, after the data, the index and the base."""
 
 
 def _geometry(name: str, data: Spec, index: Spec, axis: int, length: int) -> dict[str, int] | None:
     """Return the arguments for lengths and strides of the data, the buffer `name`, and of the index.
 
-    None if the axes on one side cannot be merged.
+    None if the axes before or after the indexed one cannot be merged.
     """
     merged_data, merged_index = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
     if merged_data is None or merged_index is None:
@@ -65,7 +65,7 @@ def _take_along_axis(
         return OPERAND_TOO_LARGE
     geometry = _geometry("x", x, index, params["axis"], x.shape[params["axis"]])
     if geometry is None:
-        return Declined("the axes beside the indexed one cannot be merged")
+        return Declined("the axes other than the indexed one cannot be merged")
     definitions = {"BYTES": out.dtype.itemsize, "INDEX": index.dtype.name}
     return _launch(runtime, "take_along_axis", definitions, out.size, {"x": Tensor(0), "out": Tensor(2), **geometry})
 
@@ -76,7 +76,7 @@ def _scatter_along_axis(
     src, index, base = inputs
     (out,) = outputs
     if base is not None:
-        return Declined("the kernel adds to zeros")
+        return Declined("the kernel only adds to zeros")
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
     axis, length = params["axis"], params["length"]
@@ -86,14 +86,14 @@ def _scatter_along_axis(
         return OPERAND_TOO_LARGE
     lines = index.size // index.shape[axis]
     if lines == 1 and not runtime.features.cpu:
-        # One invocation per line would leave a GPU idle: treat the elements of a single line as rows of one column.
+        # One invocation per line would underuse a GPU: treat the elements of a single line as rows of one column.
         column = contiguous(out.dtype, (length, 1))._replace(aligned=out.aligned)
         line = Spec(index.dtype, (index.size,), (index.strides[axis],), index.aligned)
         sums = RowSums(line, src, src.strides[axis], 1, column, (1, 0, _SUMS), wrap=True)
         return add_rows(runtime, sums, accumulate=False)
     geometry = _geometry("source", src, index, axis, length)
     if geometry is None:
-        return Declined("the axes beside the indexed one cannot be merged")
+        return Declined("the axes other than the indexed one cannot be merged")
     definitions = {"DTYPE": out.dtype.name, "INDEX": index.dtype.name}
 
     def launch(first: int, last: int) -> Launch:

@@ -19,7 +19,7 @@ Places = tuple[int, int, int]
 """Argument indices of the index tensor, the data and the output."""
 
 MAX_LENGTH = 1 << 31
-"""Of any axis."""
+"""Limit of the length of an axis."""
 
 
 def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:
@@ -30,7 +30,7 @@ def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:
 
 
 def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: Places) -> Launch | Declined:
-    """Gather rows of `x`. Tables and outputs beyond the binding size limit are split by rows."""
+    """Gather rows of `x`. Tables and outputs beyond the binding size limit are split into parts of rows."""
     step = flat_stride(index)
     if step is None:
         return Declined("the index is not evenly spaced")

@@ -1,4 +1,4 @@
-"""Rows replaced by number, in place. Kernel: shaders/wgsl/gather/replace_rows.wgsl."""
+"""In-place replacement of rows by index. Kernel: shaders/wgsl/gather/replace_rows.wgsl."""
 
 from __future__ import annotations
 

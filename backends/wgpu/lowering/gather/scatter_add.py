@@ -1,4 +1,4 @@
-"""Sums of rows by index, in index order and without atomics on floats, so that results are reproducible.
+"""Scatter-add of rows in index order, without atomics on floats, so that results are reproducible.
 
 Kernels: shaders/wgsl/gather/scatter_add.wgsl on GPUs, cpu_scatter_add.wgsl on CPUs.
 """
@@ -27,32 +27,32 @@ _MAX_LOOP = 1 << 15
 """Indices that an invocation processes per launch, below every driver's limit for loops (`loop_limit` in quirks.py)."""
 _FEW_COLUMNS = 32
 _FEW_OWNERS = 2048
-"""Rows of the output below which each gets more workgroups, to keep the device busy."""
+"""Maximum output rows for which each row is split over several workgroups, to keep the device busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSums:
-    """Rows of `source` that are added to the rows `index` of `out`. `places` are the argument indices of these three."""
+    """Addition of rows of `source` to the rows `index` of `out`. `places` are their argument indices."""
 
     index: Spec
     source: Spec
     row_step: int
     column_step: int
-    """Strides of the source."""
+    """Stride of the source between columns."""
     out: Spec
     places: Places
     wrap: bool = False
     """Whether negative indices count from the end."""
 
     def definitions(self, runtime: Runtime) -> dict[str, Any]:
-        """Return the template variables that all kernels share."""
+        """Return the template variables common to all kernels."""
         return {
             "INDEX": self.index.dtype.name, "DTYPE": self.out.dtype.name, "GROUP": runtime.features.group_size,
             "WRAP": self.wrap,
         }  # fmt: skip
 
     def arguments(self, step: int) -> Arguments:
-        """Return the arguments that all kernels share; `step` is the stride of the index."""
+        """Return the arguments common to all kernels; `step` is the stride of the index."""
         index, source, out = self.places
         return {
             "index": Tensor(index), "source": Tensor(source), "out": Tensor(out), "width": self.out.shape[1],
@@ -79,7 +79,7 @@ def add_rows(runtime: Runtime, sums: RowSums, *, accumulate: bool) -> Launch | D
 
 
 def _group_per_owner(runtime: Runtime, sums: RowSums, step: int, owners: int, **flags: bool) -> Launch:
-    """One workgroup per row of the output, or per index if there are many more rows than indices."""
+    """Return the launch with one workgroup per row of the output, or per index if there are many more rows than indices."""
     width = sums.out.shape[1]
     vectors = (
         sums.source.aligned and sums.out.aligned and sums.column_step == 1 and sums.row_step % _LANES == 0
@@ -96,7 +96,10 @@ def _group_per_owner(runtime: Runtime, sums: RowSums, step: int, owners: int, **
 
 
 def _invocation_per_column(runtime: Runtime, sums: RowSums, step: int) -> Launch:
-    """One invocation per column. Callers exclude half precision, which would be rounded after every addition."""
+    """Return the launch with one invocation per column.
+
+    Callers exclude half precision, which would be rounded after every addition.
+    """
     groups = ceil_div(sums.out.shape[1], runtime.features.group_size)
 
     def launch(first: int, last: int) -> Launch:

@@ -1,4 +1,4 @@
-"""Rows of a tensor replaced from a position on, as in a key-value cache. Kernel: shaders/wgsl/gather/store_rows.wgsl."""
+"""Replacement of consecutive rows at a position, as in a key-value cache. Kernel: shaders/wgsl/gather/store_rows.wgsl."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _store_rows(
     x, value, _ = inputs
     (out,) = outputs
     if not isinstance(x, Spec) or not isinstance(value, Spec) or value.dtype is not x.dtype:
-        return Declined("rows of another dtype")
+        return Declined("the rows have another dtype")
     if value.ndim > _AXES:
         return Declined(f"more than {_AXES} axes")
     if too_large(runtime, value, out):

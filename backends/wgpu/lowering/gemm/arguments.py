@@ -1,4 +1,4 @@
-"""What the product kernels share: template variables and arguments of operands, bias and output."""
+"""Template variables and arguments common to all product kernels: operands, bias and output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.wgpu.dialect import type_name
 
 LANES = 4
-"""Elements of a vector."""
+"""Elements per vector."""
 
 
 def definitions(p: Product, *, split: bool) -> dict[str, object]:
@@ -24,14 +24,14 @@ def _out_lanes(p: Product) -> int:
 
 
 def layouts(p: Product) -> dict[str, object]:
-    """Return along which axis each operand is contiguous, and the lanes per load: A_MAJOR, A_LANES, B_MAJOR and B_LANES."""
+    """Return the contiguous axis of each operand, and the lanes per load: A_MAJOR, A_LANES, B_MAJOR and B_LANES."""
     a_major, a_lanes = _layout(p.left, p.left.column, p.left.row, p.sum_dtype.itemsize)
     b_major, b_lanes = _layout(p.right, p.right.row, p.right.column, p.sum_dtype.itemsize)
     return {"A_MAJOR": a_major, "A_LANES": a_lanes, "B_MAJOR": b_major, "B_LANES": b_lanes}
 
 
 def _layout(matrix: Matrix, k_stride: int, mn_stride: int, itemsize: int) -> tuple[str, int]:
-    """Return "k" or "mn", and how many elements one load moves. The mn axis is m of the left, n of the right operand."""
+    """Return "k" or "mn", and the number of elements per load. The mn axis is m of the left, n of the right operand."""
     major, step, other = ("mn", mn_stride, k_stride) if abs(mn_stride) < abs(k_stride) else ("k", k_stride, mn_stride)
     vectors = step == 1 and matrix.aligned and all(s % LANES == 0 for s in (other, *matrix.batch))
     return major, LANES if vectors and itemsize <= 4 else 1

@@ -1,7 +1,7 @@
-"""Products of matrices beyond the binding size limit, recursively as two smaller products.
+"""Products of matrices beyond the binding size limit, split recursively into two smaller products.
 
-The axis with the largest span of an operand is halved. If that is k, both halves store partial sums in workspace, which a
-third launch adds.
+The axis with the largest span of an operand is halved. If it is k, both halves store partial sums in workspace, and a
+third launch adds them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _widest_axis(operands: Sequence[Spec], last: int) -> int:
 
 
 def _operands(p: Product) -> tuple[Spec, Spec, Spec]:
-    """Return left, right and output on the axes (batch, m, n, k), with stride 0 along axes that they lack."""
+    """Return left, right and output on the axes (batch, m, n, k), with stride 0 along missing axes."""
     shape = (*p.batch, p.m, p.n, p.k)
     return (
         Spec(p.dtype, shape, (*p.left.batch, p.left.row, 0, p.left.column), p.left.aligned),

@@ -18,7 +18,7 @@ from polyhal.hal.protocol import Launch
 
 _FEW_ROWS = 4
 _WORTH_COMPILING = 1 << 24
-"""Multiply-adds from which on a CPU gets a kernel that takes seconds to compile."""
+"""Minimum multiply-adds for which a CPU uses a kernel that takes seconds to compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ def choose(runtime: Runtime, m: int, n: int, k: int) -> Block:
 
 
 def multiply(runtime: Runtime, p: Product) -> Launch:
-    """Return the launch of a product, or of its transpose if that wastes less."""
+    """Return the launch of a product, or of its transpose if it covers fewer results out of range."""
     block, transposed = choose(runtime, p.m, p.n, p.k), choose(runtime, p.n, p.m, p.k)
     if transposed.covered_area(p.n, p.m) < 0.75 * block.covered_area(p.m, p.n):
         p, block = p.transposed(), transposed
     groups = block.count(p.m, p.n) * p.count
     logical = p.dtype.kind == "bool"
-    # The reduction of splits adds, but boolean products need `or`.
+    # Splits are combined by addition, but boolean products need `or`.
     split = SplitK(1, p.k) if logical else split_k.choose(runtime, p, groups, blocks=True)
     layout = layouts(p)
     if layout["A_LANES"] == 1 or p.m == 1:

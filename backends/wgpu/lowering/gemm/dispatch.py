@@ -1,11 +1,11 @@
-"""Matrix products: which strategy takes which shapes.
+"""Matrix products: the choice of a strategy by shape.
 
 - GPU, up to four rows or columns, contiguous along k: `gemv`.
-- GPU, otherwise large enough: `tiles` in workgroup memory, with `split_k` where there are too few of them.
-- CPU, everything small or thin, and GPUs whose groups are too small for tiles: register `blocks`.
+- GPU, other products that are large enough: `tiles` in workgroup memory, with `split_k` if there are too few tiles.
+- CPU, small or thin products, and GPUs whose workgroups are too small for tiles: register `blocks`.
 
-All of them take operands of any strides, so that a transposed view costs no copy. Operands beyond the binding size limit
-are handled by `binding_limit`.
+All of them support operands with any strides, so that transposed views are not copied. Operands beyond the binding size
+limit are handled by `binding_limit`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 _SMALL = 1 << 15
-"""Multiply-adds below which staging in workgroup memory costs more than it saves."""
+"""Minimum multiply-adds for which staging in workgroup memory is faster."""
 _THIN = 16
-"""Rows or columns below which most of a tile would be empty."""
+"""Minimum rows or columns for tiles; for fewer, most of a tile would be empty."""
 
 
 def build(runtime: Runtime, p: Product) -> Launch:

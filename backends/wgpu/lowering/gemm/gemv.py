@@ -13,9 +13,9 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 MAX_VECTORS = 4
-"""Rows or columns up to which a product is bound by reading the matrix."""
+"""Maximum rows or columns for which a product is bound by reading the matrix."""
 _MIN_TERMS = 512
-"""Terms below which a workgroup cannot share them profitably."""
+"""Minimum terms for which splitting them within a workgroup is faster."""
 _GROUP = 128
 _COLUMNS = 4
 

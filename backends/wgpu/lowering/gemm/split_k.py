@@ -1,4 +1,4 @@
-"""Split-K: workgroups share the terms of a product with too few results, and a second launch adds their partial sums.
+"""Split-K: several workgroups compute partial sums of each result if there are too few results; a second launch adds them.
 
 Kernel: shaders/wgsl/gemm/split_k_reduce.wgsl.
 """
@@ -14,15 +14,15 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
 MIN_TERMS = 256
-"""Terms of a split below which it costs more than it saves, for tiles."""
+"""Minimum terms per split for which split-K is faster, for tiles."""
 _MIN_BLOCK_TERMS = 64
-"""The same for register blocks."""
+"""Minimum terms per split for which split-K is faster, for register blocks."""
 BUSY_GROUPS = 192
 """Workgroups that keep a large GPU busy; WebGPU does not report the number of compute units."""
 _BUSY_BLOCKS = 1024
 _BUSY_CPU = 4
 _MULTIPLE = 16
-"""Splits are multiples of this many terms, which the k-tiles of every kernel divide."""
+"""Terms per split are a multiple of this, a common multiple of the k-tiles of all kernels."""
 _GROUP = 64
 _LOOPS = 2
 """Largest number of iterations per term: the loop over terms, and the loops over elements of a block."""

@@ -49,18 +49,18 @@ class Tile:
 _EFFICIENCY = {Tile(2, 2, 8): 1.0, Tile(1, 2, 16): 0.8, Tile(2, 1, 16): 0.8, Tile(1, 1, 16): 0.6}
 """Tiles, with their throughput relative to the largest tile if no part of them is wasted."""
 _WIDE_ELEMENTS = Tile(1, 1, 8, 1)
-"""For elements of 8 bytes."""
+"""Tile for elements of 8 bytes."""
 _GROUP = 256
-"""Invocations of the kernels' groups."""
+"""Invocations per workgroup of the kernels."""
 
 
 def fit(runtime: Runtime) -> bool:
-    """Return whether the device takes groups of the kernels' size. WebGPU's compatibility mode need not."""
+    """Return whether the device supports workgroups of the kernels' size, optional in WebGPU's compatibility mode."""
     return runtime.features.max_group_size >= _GROUP
 
 
 def choose(runtime: Runtime, p: Product) -> Tile:
-    """Choose the tile. Large ones reuse more, unless they exceed the matrix or are too few, even with split-K."""
+    """Choose the tile. Large tiles reuse more, unless they exceed the matrix or leave the device idle even with split-K."""
     itemsize = p.sum_dtype.itemsize
     if itemsize > 4:
         return _WIDE_ELEMENTS
@@ -75,7 +75,7 @@ def choose(runtime: Runtime, p: Product) -> Tile:
 
 
 def multiply(runtime: Runtime, p: Product, tile: Tile) -> Launch:
-    """Return the launch with such tiles."""
+    """Return the launch of a product with this tile."""
     groups = tile.count(p.m, p.n) * p.count
     split = split_k.choose(runtime, p, groups, blocks=False)
     variables = {**definitions(p, split=split.splits > 1), **tile.definitions(), **layouts(p)}

@@ -1,4 +1,4 @@
-"""Optimizer steps and gradient scaling over many tensors: each launch takes as many as its buffers and parameters hold.
+"""Optimizer steps and gradient scaling over many tensors: each launch processes as many as its buffers and parameters hold.
 
 Kernels: shaders/wgsl/optim/scale_all.wgsl and sum_of_squares.wgsl; steps run by pointwise/foreach.wgsl.
 """
@@ -24,7 +24,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
 
 _FILES = {"squares_of_chunks": "sum_of_squares"}
-"""Kernels whose file has another name."""
+"""File names of kernels that differ from the kernel's name."""
 
 
 def _over_slots(

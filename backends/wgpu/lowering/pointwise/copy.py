@@ -1,6 +1,6 @@
 """Copies between any strides and dtypes, and fills: `copy` and `fill` of the contract.
 
-Transpositions have kernels of their own: shaders/wgsl/pointwise/transpose_local.wgsl and cpu_transpose.wgsl.
+Transpositions have separate kernels: shaders/wgsl/pointwise/transpose_local.wgsl and cpu_transpose.wgsl.
 """
 
 from __future__ import annotations

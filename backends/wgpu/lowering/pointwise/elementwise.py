@@ -1,4 +1,4 @@
-"""Elementwise ops, alone or as a fused group, over operands of any layout: one generated kernel per pattern.
+"""Elementwise ops, single or fused, over operands of any layout: one generated kernel per pattern.
 
 A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, its access along the
 innermost axis. Shapes, strides and offsets are parameters, so one pipeline serves every size. Template:
@@ -33,17 +33,17 @@ from polyhal.hal.protocol import InputSpec, Launch
 
 _LANES = 4
 _MIN_INNER = 8
-"""Elements of the innermost axis below which vectors do not pay."""
+"""Minimum elements of the innermost axis for which vectors are faster."""
 
 
 @dataclass(slots=True)
 class ElementBody:
-    """The generated part of a kernel: how one element is computed. A `Writer` of `backends.common.codegen.statements`."""
+    """The generated part of a kernel: the computation of one element. A `Writer` of `backends.common.codegen.statements`."""
 
     dialect: WGSLDialect = field(default_factory=WGSLDialect)
     numbers: list[str] = field(default_factory=list)
     args: dict[str, Argument] = field(default_factory=dict)
-    """Those of `numbers`."""
+    """Arguments of the numbers."""
     prepare: list[str] = field(default_factory=list)
     compute: list[str] = field(default_factory=list)
 
@@ -122,9 +122,9 @@ _FLOAT: frozenset[RegisterClass] = frozenset({"float", "bool"})
 
 
 def _width(axes: tuple[int, ...], operands: Sequence[ElementwiseOperand], inputs: int) -> tuple[int, dict[int, int]]:
-    """Return the elements per invocation and, for each operand by position, the lanes per load or store.
+    """Return the elements per invocation and the lanes per load or store of each operand.
 
-    Vectors pay if all operands are vectorizable, and if outputs are smaller than a word, which would otherwise be
+    Vectors are used if all operands are vectorizable, or if outputs are smaller than a word, which would otherwise be
     written byte by byte.
     """
     scalar = dict.fromkeys((o.position for o in operands), 1)
@@ -141,7 +141,7 @@ def _width(axes: tuple[int, ...], operands: Sequence[ElementwiseOperand], inputs
 
 
 def load_input(body: ElementBody, position: int, spec: InputSpec | None, int64: bool) -> RegisterValue:
-    """Return the register of an input: the element of a tensor, or a number, which is loaded."""
+    """Load an input, the element of a tensor or a number, and return its register."""
     if spec is None:
         return RegisterValue("", dtypes.float32)
     if isinstance(spec, Spec):

@@ -1,4 +1,4 @@
-"""Groups of elementwise ops on each of many tensors, as many of them in a launch as its buffers and parameters hold.
+"""Groups of elementwise ops on each of many tensors; a launch processes as many tensors as its buffers and parameters hold.
 
 Template: shaders/wgsl/pointwise/foreach.wgsl.
 """
@@ -32,7 +32,7 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
     """Return launches that run a group of steps on the tensors of all slots."""
     tensors = [s for s in group.inputs if isinstance(s, Spec)]
     if not all(s.dtype.is_floating_point for s in tensors) or not all(o.dtype.is_floating_point for o in group.operands):
-        return Declined("tensors that are not floating point")
+        return Declined("tensors are not floating point")
     translation = translate(runtime, group.inputs, group.steps)
     if isinstance(translation, Declined):
         return translation
@@ -50,7 +50,7 @@ def over_tensors(runtime: Runtime, group: SlotSteps, slots: Sequence[TensorSlot]
         (f"x{i}" if isinstance(x, Scalar) else f"a{i}"): x for i, x in enumerate(group.shared, group.reads)
     }
     if slots_per_launch(runtime, len(group.operands), arguments) < 1:
-        return Declined(f"{len(group.operands)} tensors and {len(arguments)} numbers of a position do not fit in a launch")
+        return Declined(f"{len(group.operands)} tensors and {len(arguments)} numbers per slot do not fit in a launch")
     definitions: dict[str, Any] = {
         "SHARED": [
             {"name": f"a{i}", "dtype": s.dtype.name}

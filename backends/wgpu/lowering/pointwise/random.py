@@ -54,10 +54,10 @@ def _dropout(
     x, seed, offset = inputs
     (out,) = outputs
     if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(offset, ScalarSpec):
-        return Declined("x is a number, or seed or offset a tensor")
+        return Declined("x is a number, or seed or offset is a tensor")
     lengths, (steps,) = collapse(x.shape, (x.strides,))
     if len(lengths) > _AXES:
-        return Declined(f"{len(lengths)} axes cannot be merged; the kernel takes {_AXES}")
+        return Declined(f"{len(lengths)} axes remain after merging; the kernel supports {_AXES}")
     refusal = _refusal(runtime, out, x)
     if refusal is not None:
         return refusal

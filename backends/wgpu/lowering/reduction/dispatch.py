@@ -1,7 +1,7 @@
 """Reductions over any axes: row or column reductions, in one pass or two.
 
 If there are too few results to fill the device, or an operand exceeds the binding size limit, each result is reduced in
-splits, which a second pass combines. The splits depend on shapes and device only, so results are reproducible.
+splits, and a second pass combines them. The splits depend on shapes and device only, so results are reproducible.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from polyhal.hal.layout import ALIGNMENT, Ref, Spec
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 _MIN_TERMS = 32
-"""Terms per invocation below which a second pass costs more than it saves."""
+"""Minimum terms per invocation for which a second pass is faster."""
 _MAX_PARTIAL_BYTES = 8
-"""Bytes of a partial result at most."""
+"""Maximum bytes of a partial result."""
 
 Window = tuple[int, Axis]
 """The start of a window of an axis, and the window as an axis."""
@@ -67,7 +67,7 @@ def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, out: Spec) -> 
 
 
 def _window_spec(x: Spec, axes: Axes) -> Spec:
-    """Return what a kernel binds of the input."""
+    """Return the spec of the input's window that a kernel binds."""
     all_axes = (*axes.kept, *axes.reduced)
     return Spec(x.dtype, tuple(n for n, _ in all_axes), tuple(s for _, s in all_axes), False)
 

@@ -24,7 +24,7 @@ _VECTOR = 4
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor argument, or workspace from element `start` on."""
+    """A tensor argument, or workspace starting at element `start`."""
 
     memory: Tensor | Workspace
     dtype: DType
@@ -38,13 +38,13 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where results go: the strides of the two kept axes, and the number of splits of each result."""
+    """Destination of results: the strides of the two kept axes, and the number of splits of each result."""
 
     operand: Operand
     strides: tuple[int, int]
     splits: int = 1
     divisor: int = 0
-    """What sums are finally divided by; 0 for nothing."""
+    """Divisor of the final sums; 0 for none."""
 
 
 def reduce(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> Launch:
@@ -53,7 +53,7 @@ def reduce(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Targ
 
 
 def partial_dtype(op: Operation, dtype: DType, out: DType) -> DType:
-    """Return the dtype of partial results: u32 for conditions, and 32 bits for sums that wrap to 32 bits in the end."""
+    """Return the dtype of partial results: u32 for conditions, and 32 bits for sums that finally wrap to 32 bits."""
     if op in ("any", "all"):
         return dtypes.uint32
     partial = accumulator(op, dtype)
@@ -83,7 +83,7 @@ def _common_arguments(x: Operand, axes: Axes, target: Target, split_length: int)
 
 
 def has_two_axes(axes: Axes) -> bool:
-    """Whether the reduced terms need two axes."""
+    """Return whether the reduced terms need two axes."""
     return axes.reduced[0][0] > 1
 
 
@@ -135,7 +135,7 @@ def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Ta
 
 
 def column_width(x: Operand, axes: Axes) -> int:
-    """Return the adjacent results per vector in a column reduction."""
+    """Return the number of adjacent results per vector in a column reduction."""
     steps = (axes.kept[0][1], axes.reduced[0][1], axes.reduced[1][1], axes.kept[1][0])
     return _VECTOR if x.aligned and all(s % _VECTOR == 0 for s in steps) else 1
 

@@ -22,7 +22,7 @@ from polyhal.hal.protocol import Declined, Launch
 
 _VECTOR = 4
 _MIN_TERMS = 32
-"""Elements per invocation below which more splits of a channel cost more than they save."""
+"""Minimum elements per invocation for which more splits of a channel are faster."""
 _REDUCE_LANES = 32
 """Invocations of a GPU that combine the splits of a channel."""
 _PAIR = 8
@@ -33,7 +33,10 @@ class _Launcher:
     """The launches of batch norm over one shape: vector width, lanes and splits of each channel."""
 
     def __init__(self, runtime: Runtime, planes: Mapping[str, ChannelPlanes], large: Sequence[Spec]) -> None:
-        """`large` are all operands of the shape of x; `planes` the layouts, by name, of those that the first launch reads."""
+        """Choose vector width, lanes and splits.
+
+        `large` are all operands of the shape of x; `planes` maps operands of the first launch to layouts.
+        """
         x = planes["x"]
         steps = [s for q in planes.values() for s in q.steps]
         vectorizable = all(s.aligned for s in large) and all(n % _VECTOR == 0 for n in (x.inner, *steps))

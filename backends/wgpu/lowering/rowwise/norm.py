@@ -23,7 +23,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _MIN_ROWS = 16
-"""Rows per invocation below which more splits of the weight's gradient cost more than they save."""
+"""Minimum rows per invocation for which more splits of the weight's gradient are faster."""
 
 
 def _affine(arranged: rows.Rows, **operands: InputSpec | None) -> dict[str, Any]:
@@ -36,12 +36,12 @@ def _affine(arranged: rows.Rows, **operands: InputSpec | None) -> dict[str, Any]
 
 
 def _statistics(centred: bool) -> tuple[str, ...]:
-    """Return the kernels' names of the statistics of a row."""
+    """Return the kernel argument names of a row's statistics."""
     return ("means", "scales") if centred else ("scales",)
 
 
 def _present(names: Sequence[str], specs: Sequence[InputSpec | None]) -> dict[str, Tensor]:
-    """Return the arguments of a launch by name, without those that are absent."""
+    """Return the arguments of a launch by name, without absent ones."""
     return {name: Tensor(i) for i, (name, s) in enumerate(zip(names, specs, strict=True)) if s is not None}
 
 

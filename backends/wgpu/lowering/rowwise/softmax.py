@@ -25,7 +25,7 @@ def _lowering(kernel: str, operands: Sequence[str], log: bool) -> LoweringFuncti
         if len(specs) != len(operands):
             return Declined("an operand is a number")
         if any(s.dtype is not specs[0].dtype for s in specs):
-            return Declined("operands of different dtypes")
+            return Declined("the operands have different dtypes")
         if too_large(runtime, *specs):
             axes = [i for i in range(specs[0].ndim) if i != params["axis"] and specs[0].shape[i] > 1]
             if not axes:

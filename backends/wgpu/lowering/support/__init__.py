@@ -1,1 +1,1 @@
-"""What lowering functions share; the corresponding templates are in shaders/wgsl/lib."""
+"""Helpers of lowering functions; the corresponding templates are in shaders/wgsl/lib."""

@@ -1,4 +1,4 @@
-"""How the invocations of a workgroup share rows and columns that they reduce (shaders/wgsl/lib/group_reduce.wgsl)."""
+"""Assignment of invocations to rows and columns in reductions (shaders/wgsl/lib/group_reduce.wgsl)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _GPU_INVOCATIONS = 1 << 18
 _GPU_GROUP = 128
 _GROUPS_PER_CORE = 4
 _LOOPS = 4
-"""Loops over a row that a kernel contains at most, plus one for its other loops."""
+"""Maximum loops over a row in a kernel, plus one for its other loops."""
 _SHORT = 16
-"""Vectors of a row up to which a CPU gives the whole row to one invocation."""
+"""Maximum vectors of a row that one invocation of a CPU reduces."""
 _MIN_GPU_COLUMNS = 32
-"""Adjacent vectors per workgroup of a GPU in column reductions, if there are so many: whole cache lines."""
+"""Adjacent vectors per workgroup of a GPU in column reductions, if the row has as many: whole cache lines."""
 _CPU_STRIPS = 4
 """Adjacent vectors per invocation of a CPU in column reductions, so that more than one cache line of each row is used."""
 
@@ -72,12 +72,12 @@ class ColumnGroup:
 
     @property
     def group(self) -> int:
-        """Invocations."""
+        """Number of invocations."""
         return self.columns * self.rows
 
     @property
     def vectors(self) -> int:
-        """Adjacent vectors of columns."""
+        """Number of adjacent vectors of columns."""
         return self.columns * self.strips
 
     @property

@@ -1,4 +1,4 @@
-"""Kernels over several tensors at once: how many slots fit in a launch, and windows of tensors that are too large to bind."""
+"""Kernels over several tensors at once: number of slots per launch, and windows of tensors that are too large to bind."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _GPU_CHUNK = 4096
 def over_slots(
     runtime: Runtime, file: str, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: ExtraArguments
 ) -> tuple[list[Launch], int]:
-    """Return the launches of the kernel of a file over all slots, and the number of their workgroups.
+    """Return the launches of a kernel over all slots, and their total number of workgroups.
 
-    Raises KernelBuildError if the buffers and parameters of one slot are too many for a launch.
+    Raises KernelBuildError if the buffers and parameters of one slot exceed the limits of a launch.
     """
     launches: list[Launch] = []
     chunks = 0
@@ -62,7 +62,7 @@ def _launch(
 
 
 def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, start: int) -> Launch:
-    """Return the launch on the elements from `start` on of tensors that are too large to bind whole."""
+    """Return the launch on a window, starting at element `start`, of tensors that are too large to bind whole."""
 
     def run(*args: Any) -> None:
         arguments = list(args)
@@ -78,7 +78,7 @@ def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, st
 
 
 def slots_per_launch(runtime: Runtime, operands: int, extra: Arguments) -> int:
-    """Return how many slots a launch can bind beside other arguments."""
+    """Return how many slots a launch can bind in addition to other arguments."""
     buffers = sum(isinstance(value, (Tensor, Workspace)) for value in extra.values())
     words = sum(not isinstance(value, Workspace) for value in extra.values())
     return min(

@@ -18,12 +18,12 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _VECTOR = 4
 _GPU_ELEMENTS = 32
-"""Elements of a row that an invocation of a GPU keeps in registers."""
+"""Maximum elements of a row per GPU invocation that are kept in registers."""
 _GPU_SCALARS = 16
-"""The same if it loads single elements."""
+"""Maximum elements of a row per GPU invocation if it loads single elements."""
 _CPU_ELEMENTS = 48
 _CPU_SCALARS = 16
-"""The same for CPUs, where more would take long to compile."""
+"""Maximum elements of a row per CPU invocation; more would take long to compile."""
 _COALESCED = 32
 """Invocations of a GPU whose memory accesses coalesce; shorter rows share them."""
 _MANY_ROWS = 4096
@@ -32,7 +32,7 @@ _MANY_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """How a kernel over rows is compiled and launched."""
+    """Template variables and launch parameters of a kernel over rows."""
 
     rows: int
     length: int
@@ -43,7 +43,7 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """Elements of a vector."""
+        """Number of elements per vector."""
         return int(self.definitions["WIDTH"])
 
 
@@ -94,7 +94,7 @@ def _lanes(runtime: Runtime, strided: StridedRows, width: int, kept: int) -> int
     max_row_vectors = _max_row_vectors(runtime, width, kept)
     if features.cpu:
         lanes = group_reduce.cpu_lanes(runtime, vectors)
-        # Rows that do not fit in registers get one invocation each, if that keeps the device busy.
+        # Rows that do not fit in registers use one invocation each, if there are enough rows to keep the device busy.
         alone = (
             vectors > max_row_vectors * lanes and strided.count >= group_reduce.busy_invocations(runtime) // 2
         )  # fmt: skip
@@ -110,7 +110,7 @@ def in_halves(
     runtime: Runtime, lower: LoweringFunction, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...],
     params: Mapping[str, Any], axis: int, whole: frozenset[int] = frozenset(),
 ) -> Launch | Declined:  # fmt: skip
-    """Lower an op over rows beyond the binding size limit: half of `axis` at a time, with the operands `whole` undivided."""
+    """Lower an op over rows beyond the binding size limit as two halves of `axis`; operands in `whole` are not split."""
     launches = []
     for half in halves(inputs, outputs, axis, whole):
         launch = lower(runtime, half.inputs, half.outputs, params)

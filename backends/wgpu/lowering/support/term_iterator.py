@@ -1,4 +1,4 @@
-"""The arguments with which kernels iterate over the terms of a reduction (shaders/wgsl/lib/term_iterator.wgsl)."""
+"""Arguments to iterate over the terms of a reduction (shaders/wgsl/lib/term_iterator.wgsl)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands beyond the binding size limit: a launch is split into sub-launches that each bind a window of the operands."""
+"""Operands beyond the binding size limit: a launch is split into sub-launches, each with a window of the operands."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, broadcast_strides, extent
 from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
-OPERAND_TOO_LARGE = Declined("an operand is larger than a binding can be")
-ROW_TOO_LARGE = Declined("a row is larger than a binding can be")
+OPERAND_TOO_LARGE = Declined("an operand exceeds the device's maximum binding size")
+ROW_TOO_LARGE = Declined("a row exceeds the device's maximum binding size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class SubLaunch:
 
 
 def too_large(runtime: Runtime, *specs: Spec) -> bool:
-    """Return True if an operand spans more bytes than a kernel can bind."""
+    """Return whether an operand spans more bytes than a binding."""
     # Binding offsets are multiples of 256 bytes, so up to 256 bytes of a window may be lost.
     limit = runtime.features.max_binding - 256
     return any(_span(s) * s.dtype.itemsize > limit for s in specs)
@@ -89,6 +89,6 @@ def _halves(specs: Sequence[InputSpec | None], inputs: int, axis: int, whole: fr
 
 
 def _span(spec: Any) -> int:
-    """Elements from the lowest to the highest address of a spec."""
+    """Return the number of elements from the lowest to the highest address of a spec."""
     low, high = extent(spec.shape, spec.strides)
     return int(high - low + 1)
