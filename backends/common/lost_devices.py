@@ -1,4 +1,4 @@
-"""What errors advise when a device is lost, on all backends."""
+"""Remedy in errors about a lost device, for all backends."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Driver quirks: workarounds that are keyed on the driver, each declared once with its reason, evidence and a link.
 
-A backend declares its quirks as fields of a frozen dataclass, one `quirk(...)` per field, and matches them against the driver
-of each device that it opens. Everything else asks for a field by name. So a driver is known by name in one file only, and a
+A backend declares its quirks as fields of a frozen dataclass, one `quirk(...)` per field, and matches them against the
+driver of each device that it opens. All other code reads fields by name. So driver names occur in one file only, and a
 workaround can be searched for, listed by `polyhal doctor`, switched off for a measurement, and removed.
 
-The idea is that of the toggles of Dawn, Chromium's WebGPU: https://dawn.googlesource.com/dawn/+/HEAD/src/dawn/native/Toggles.cpp
+The design follows the toggles of Dawn, Chromium's WebGPU: https://dawn.googlesource.com/dawn/+/HEAD/src/dawn/native/Toggles.cpp
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _METADATA = "quirk"
 
 @dataclass(frozen=True, slots=True)
 class DriverId:
-    """The strings by which a driver and its device are recognized."""
+    """Strings that identify a driver and its device."""
 
     platform: str
-    """The platform or graphics API."""
+    """Platform or graphics API."""
     version: str
-    """The driver's own version."""
+    """Version of the driver."""
     device: str
-    """The name of the device."""
+    """Name of the device."""
     cpu: bool
     """Whether the device is a processor."""
 
     def before(self, major: int, minor: int = 0) -> bool:
-        """Return whether the driver's version is older than `major`.`minor`, the first that is known to be good.
+        """Return whether the driver's version is older than `major`.`minor`, the first version known to be good.
 
-        Compares the first number of the version string and the one after its dot, if any: (22, 3) for "FooCL 22.3.6 (LLVM
-        15.0.6)", (580, 0) for "580". A pre-release counts as its release. True if there is no number: a workaround that
-        is not needed costs time, one that is missing costs results.
+        Compares the first number of the version string and the one after its dot, if any: (22, 3) for "FooCL 22.3.6
+        (LLVM 15.0.6)", (580, 0) for "580". A pre-release counts as its release. True if there is no number: an
+        unnecessary workaround costs time, a missing one causes wrong results.
         """
         numbers = re.search(r"(\d+)(?:\.(\d+))?", self.version)
         return numbers is None or (int(numbers[1]), int(numbers[2] or 0)) < (major, minor)
@@ -47,11 +47,11 @@ class QuirkInfo:
     """The declaration of one quirk."""
 
     when: Callable[[DriverId], bool | int]
-    """Returns the value for a driver; False or 0 if the workaround is not needed."""
+    """Function that returns the value for a driver; False or 0 if the workaround is not needed."""
     reason: str
-    """What the driver does wrong, or badly."""
+    """Defect or slowness of the driver."""
     evidence: str
-    """What was observed: the driver's version and a figure or a failure."""
+    """Observation: the driver's version and a figure or a failure."""
     link: str
     """A bug report or documentation; empty if there is none."""
 
@@ -71,12 +71,12 @@ def declared(kind: type[Any]) -> dict[str, QuirkInfo]:
 
 
 def match_quirks(kind: type[Q], driver: DriverId) -> Q:
-    """Return the quirks that a driver needs."""
+    """Return the quirks for a driver."""
     return kind(**{name: info.when(driver) for name, info in declared(kind).items()})
 
 
 def with_overrides(quirks: Q, values: Mapping[str, bool | int]) -> Q:
-    """Return `quirks` with some values replaced. Raises TypeError for a name that is not declared."""
+    """Return `quirks` with some values replaced. Raises TypeError for an undeclared name."""
     return dataclasses.replace(quirks, **values)  # type: ignore[type-var]
 
 

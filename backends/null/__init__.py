@@ -1,4 +1,4 @@
-"""The null backend: follows the contract and computes nothing, to measure the overhead of the framework itself."""
+"""The null backend: implements the contract without computing anything, to measure the framework's own overhead."""
 
 from __future__ import annotations
 

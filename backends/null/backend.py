@@ -1,4 +1,4 @@
-"""Every member of the contract, without any work: launches return at once, and downloads are zeros."""
+"""Every member of the contract as a no-op: launches return at once, and downloads are zeros."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _INFO = DeviceInfo("null", "computes nothing", DeviceType.CPU, 1 << 40, "none", 
 
 
 def probe() -> Sequence[DeviceInfo]:
-    """Return the one device."""
+    """Return the only device."""
     return [_INFO]
 
 
 def create(selector: str) -> NullBackend:
-    """Open the device, whatever the selector."""
+    """Open the device; the selector is ignored."""
     return NullBackend()
 
 
 class NullLaunch:
-    """A launch that does nothing, named after its op."""
+    """A no-op launch, named after its op."""
 
     __slots__ = ("name",)
     workspace: tuple[int, ...] = ()
@@ -36,7 +36,7 @@ class NullLaunch:
 
 
 class NullBackend:
-    """The null device. A handle is a number, and there is no memory behind it."""
+    """The null device. A handle is a number without memory."""
 
     def __init__(self) -> None:
         self.info = _INFO
@@ -94,5 +94,5 @@ class NullBackend:
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """Accept every op, so that nothing is decomposed."""
+        """Accept every op, so that no op is decomposed."""
         return NullLaunch(op)

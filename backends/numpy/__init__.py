@@ -10,7 +10,7 @@ from polyhal.hal.protocol import API_VERSION
 
 @hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
-    """Return the NumPy backend. Its low priority makes it the default only where there is no other device."""
+    """Return the NumPy backend. Its low priority makes it the default only if no other device is found."""
     return [
         BackendSpec(
             "numpy",

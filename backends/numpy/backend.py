@@ -1,6 +1,6 @@
 """The contract in NumPy: device memory is host memory, and every call computes before it returns.
 
-This is the smallest complete backend with native kernels, and the reference that other backends are compared with.
+It is the smallest complete backend with native kernels, and the reference for all other backends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from polyhal.hal.protocol import (
 
 
 def _total_memory() -> int:
-    """Return the bytes of memory of this machine; 0 if the system does not tell."""
+    """Return the bytes of memory of this machine; 0 if the system does not report them."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system
@@ -63,7 +63,7 @@ def _info(selector: str) -> DeviceInfo:
 
 
 def probe() -> Sequence[DeviceInfo]:
-    """Return the one device, which every machine has."""
+    """Return the only device, which exists on every machine."""
     return [_info("")]
 
 
@@ -79,14 +79,17 @@ def create(selector: str) -> CoreNumpyBackend:
         return NumpyBackend(_info(selector), memory=1 << 20)
     if selector == "small":
         return CoreNumpyBackend(_info(selector), missing=frozenset(dtypes.ALL) - dtypes.REQUIRED, memory=64 << 20)
-    raise ValueError(f"NumPy has no device {selector!r}; expected no_f64, contiguous_only, tiny_mem, small or nothing")
+    raise ValueError(
+        f"NumPy has no device {selector!r}; expected no_f64, contiguous_only, tiny_mem, small or an empty selector"
+    )
 
 
 class CoreNumpyBackend:
-    """The required members of the contract, and no others.
+    """Only the required members of the contract.
 
-    It neither stores nor computes in dtypes that are `missing`, and checks that the arguments of core methods are contiguous
-    and not empty, as the contract promises. `memory` limits the bytes that can be allocated; 0 means that only the host does.
+    It neither stores nor computes in dtypes that are `missing`, and checks that the arguments of core methods are
+    contiguous and not empty, as the contract promises. `memory` limits the bytes that can be allocated; 0: no limit but
+    the host's memory.
     """
 
     _minimal = True
@@ -114,32 +117,34 @@ class CoreNumpyBackend:
         self._memory = memory
         self._allocated = 0
         self._live: set[int] = set()
-        """The `id` of each handle that was not released."""
+        """`id` of each live handle."""
         self._imported: set[int] = set()
-        """Those of handles that stand for memory of others."""
+        """`id` of each handle of imported memory."""
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
     def memory_available(self) -> int:
-        """Return what is left of the limit, or of the whole memory of this machine, whatever other programs use."""
+        """Return the unused bytes of the limit, or else of this machine's total memory, ignoring other programs."""
         return (self._memory or self.info.memory) - self._allocated
 
     def allocate(self, nbytes: int) -> Handle:
         """Allocate an array of bytes. Raises OutOfMemoryError."""
         limit = self.capabilities.limits.max_allocation
         if self._memory and (nbytes > limit or nbytes > self.memory_available()):
-            problem = f"{nbytes} bytes asked for, {self.memory_available()} left"
+            problem = f"{nbytes} bytes requested, {self.memory_available()} available"
             raise OutOfMemoryError(message(None, problem, device=self.info.name))
         try:
             handle = np.empty(nbytes, np.uint8)
         except MemoryError as error:
-            raise OutOfMemoryError(message(None, f"the host has no {nbytes} bytes", device=self.info.name)) from error
+            raise OutOfMemoryError(
+                message(None, f"the host cannot allocate {nbytes} bytes", device=self.info.name)
+            ) from error
         self._live.add(id(handle))
         self._allocated += nbytes
         return handle
 
     def deallocate(self, handle: Handle) -> None:
-        """Forget an allocation; the garbage collector frees its memory. Raises BackendError if it was released before."""
+        """Release an allocation; the garbage collector frees its memory. Raises BackendError if it was already released."""
         if id(handle) not in self._live:
             raise BackendError(message(None, "this memory was released before", device=self.info.name))
         self._live.remove(id(handle))
@@ -155,13 +160,13 @@ class CoreNumpyBackend:
         np.frombuffer(dst, np.uint8)[:] = src[offset : offset + dst.nbytes]
 
     def synchronize(self) -> None:
-        """Return at once: nothing is ever pending."""
+        """No-op: every call completes before it returns."""
 
     # --- core -------------------------------------------------------------------------------------------------------
 
     def fill(self, value: Number, out: Ref) -> None:
         self._check_dtypes(out)
-        with np.errstate(over="ignore"):  # a number beyond half precision is an infinity there
+        with np.errstate(over="ignore"):  # numbers beyond the range of half precision become infinite
             array(out)[...] = in_range(value, out.dtype)
 
     def copy(self, src: Ref, out: Ref) -> None:
@@ -197,13 +202,13 @@ class CoreNumpyBackend:
         members.scatter_add(array(index), array(src), array(out))
 
     def _check(self, *refs: Ref) -> None:
-        """Raise AssertionError if the framework breaks its promises to a minimal device."""
+        """Raise AssertionError if the framework violates its guarantees to a minimal device."""
         if self._minimal:
             self._check_dtypes(*refs)
             for ref in refs:
                 if not ref.is_contiguous or not ref.size:
                     raise AssertionError(
-                        f"a core method received {ref}; the contract promises contiguous and non-empty"
+                        f"a core method received {ref}; the contract guarantees contiguous and non-empty"
                     )
 
     def _check_dtypes(self, *refs: Ref) -> None:
@@ -220,7 +225,7 @@ class NumpyBackend(CoreNumpyBackend):
     _minimal = False
 
     def can_copy_from(self, peer: ComputeBackend) -> bool:
-        """Return whether `peer` is a NumPy device, too."""
+        """Return whether `peer` is also a NumPy device."""
         return isinstance(peer, CoreNumpyBackend)
 
     def copy_from_peer(
@@ -231,11 +236,11 @@ class NumpyBackend(CoreNumpyBackend):
         return Finished()
 
     def device_address(self, handle: Handle) -> DeviceAddress:
-        """Return where an allocation lies in the host's memory."""
+        """Return the address of an allocation in the host's memory."""
         return DeviceAddress(1, 0, handle.ctypes.data)
 
     def allocate_addressable(self, nbytes: int) -> Handle:
-        """Allocate memory: all has an address."""
+        """Allocate memory. All memory of this device is addressable."""
         return self.allocate(nbytes)
 
     def import_memory(self, address: int, nbytes: int) -> Handle:
@@ -248,13 +253,13 @@ class NumpyBackend(CoreNumpyBackend):
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """Run any op by its reference function. Half precision is computed in float32 and rounded once, when it is stored."""
+        """Run any op by its reference function. Half precision is computed in float32 and rounded once, when stored."""
         definition = OPS[op]
         if op in ROW_UPDATES:
             return row_update(op)
         plain = definition.family in ("elementwise", "movement", "creation") or op == "add_rows"
         if plain and definition.strategy(OnHost) is None:
-            return Declined("the core methods are as fast")
+            return Declined("the core methods are equally fast")
         return _launch(op, definition.reference, inputs, params)
 
     def compile_kernel(
@@ -266,7 +271,7 @@ class NumpyBackend(CoreNumpyBackend):
         grid: tuple[int, ...],
         group: tuple[int, ...],
     ) -> Launch | Declined:
-        """Run a user's kernel by its NumPy function."""
+        """Run a user kernel by its NumPy function."""
         function = kernel.sources.get("numpy")
         if function is None:
             return Declined(f"{kernel.name} has no NumPy function")
@@ -276,7 +281,7 @@ class NumpyBackend(CoreNumpyBackend):
 def _launch(
     name: str, function: Callable[..., Any], inputs: tuple[InputSpec | None, ...], params: Mapping[str, Any]
 ) -> SimpleLaunch:
-    """Return a launch that stores what a function of arrays returns."""
+    """Return a launch that stores the results of a function of arrays."""
     is_tensor = [isinstance(spec, Spec) for spec in inputs]
     count = len(inputs)
 

@@ -1,4 +1,4 @@
-"""Rows replaced by number in place, where the reference functions make a new array."""
+"""In-place replacement of rows by index; the reference functions return a new array instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW_UPDATES = frozenset({"replace_rows", "write_rows"})
 
 
 def row_update(op: str) -> SimpleLaunch:
-    """Return the launch of one of `ROW_UPDATES`: it copies the table, unless that is the result, and replaces rows."""
+    """Return the launch of one of `ROW_UPDATES`: it copies the table, unless the result aliases it, and replaces rows."""
     wraps = op == "write_rows"
 
     def run(x: Ref, index: Ref, src: Ref, out: Ref) -> None:

@@ -127,7 +127,7 @@ def test_descriptions_are_consistent(key: str) -> None:
         (TEXT.replace("max_compute_units = 36\n", ""), "max_compute_units"),
         (TEXT.replace("max_compute_units = 36", "max_compute_units = -1"), "negative: max_compute_units"),
         (TEXT.replace("max_compute_units = 36", "compute_units = 36"), "compute_units"),
-        (TEXT.replace('estimated = ["', 'estimated = ["made_up", "'), "none of the device's: made_up"),
+        (TEXT.replace('estimated = ["', 'estimated = ["made_up", "'), "not values of the device: made_up"),
         (TEXT.replace('"denorm", ', '"sometimes", ', 1), "SOMETIMES"),
         (TEXT.replace('type = "gpu"', 'type = "toaster"'), "TOASTER"),
         (TEXT.replace("[compiler]", "[assembler]"), "assembler"),

@@ -179,7 +179,7 @@ def test_definitions_may_be_macros_with_parameters_and_lists() -> None:
         ("__kernel void f(size_t x) {}", "'size_t' of the parameter x"),
         ("typedef struct { bool b; } S;\n__kernel void f(S s) {}", "member 'bool b' of the struct S"),
         ("typedef struct { uint n; long m; } S;\n__kernel void f(S s) {}", "8 bytes must come first"),
-        ("#define P(a, b) int a\n__kernel void f(P(x)) {}", "P has 2 parameters and gets 1"),
+        ("#define P(a, b) int a\n__kernel void f(P(x)) {}", "P has 2 parameters, but the call has 1"),
         ("__kernel void f(\n#if 0\nint a) {\n#else\nint b) {\n#endif\n}", "must end outside of #if"),
     ],
 )  # fmt: skip
@@ -255,7 +255,7 @@ def test_memory_that_is_no_tensor_begins_at_its_start() -> None:
         ({"count": None}, "'count' is missing; expected a number of the type int"),
         ({"rows": None}, "'rows' is missing; expected a number of the type uint"),
         ({"a": None}, "'a' is missing; expected memory"),
-        ({"conut": 1, "count": 1}, "'conut' is no parameter of the kernel; expected count"),
+        ({"conut": 1, "count": 1}, "'conut' is not a parameter of the kernel; expected count"),
         ({"a": 3}, "'a' is 3; expected memory"),
         ({"shared": Workspace(2)}, "'shared' is .*; expected local memory"),
         ({"sums": LocalMemory(4)}, "'sums' is .*; expected memory"),

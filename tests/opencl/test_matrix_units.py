@@ -224,7 +224,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.usefixtures("site")
 def test_a_process_that_does_not_answer_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     device = opened("dot264")
-    assert certify_units.certify_units(device, timeout=0.1)[0].problem == "the checks did not end in 0.1 seconds"
+    assert certify_units.certify_units(device, timeout=0.1)[0].problem == "the checks did not end within 0.1 seconds"
     monkeypatch.setenv("PYTHONPATH", os.environ["PYTHONPATH"].partition(os.pathsep)[2])  # without the plug-in
     (lost,) = certify_units.certify_units(device)
     assert "the process ended with code 1" in lost.problem

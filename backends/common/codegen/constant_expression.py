@@ -1,4 +1,4 @@
-"""The integer expressions of `#if`, evaluated. Source: ISO/IEC 9899:1999, 6.6 and 6.10.1."""
+"""Evaluation of the integer expressions of `#if`. Source: ISO/IEC 9899:1999, 6.6 and 6.10.1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
     {"+": operator.add, "-": operator.sub},
     {"*": operator.mul, "/": lambda a, b: a // b if b else 0, "%": lambda a, b: a % b if b else 0},
 )
-"""Binary operators, those that bind weakest first. A division by zero stands only where C would not evaluate it."""
+"""Binary operators, lowest precedence first. A division by zero yields 0 and only occurs in operands that C skips."""
 _UNARY: dict[str, Callable[[int], int]] = {
     "!": operator.not_, "-": operator.neg, "+": operator.pos, "~": operator.invert,
 }  # fmt: skip
@@ -26,14 +26,14 @@ _UNARY: dict[str, Callable[[int], int]] = {
 
 @lru_cache(maxsize=1024)
 def evaluate(tokens: tuple[str, ...]) -> int:
-    """The value of an expression whose macros are expanded; names that are left count as 0. Raises ValueError."""
+    """Evaluate an expression after macro expansion; remaining names are 0. Raises ValueError."""
     rest = list(reversed(tokens))
     try:
         value = _ternary(rest)
     except IndexError:
         raise ValueError(f"the expression {' '.join(tokens)!r} is incomplete") from None
     if rest:
-        raise ValueError(f"cannot read {' '.join(reversed(rest))!r} in the expression {' '.join(tokens)!r}")
+        raise ValueError(f"cannot parse {' '.join(reversed(rest))!r} in the expression {' '.join(tokens)!r}")
     return value
 
 
@@ -68,7 +68,7 @@ def _operand(rest: list[str]) -> int:
         return value
     if token[0].isdigit():
         return _number(token)
-    if rest[-1:] == ["("]:  # such as __has_builtin(...), of which nothing is known here
+    if rest[-1:] == ["("]:  # such as __has_builtin(...), whose value is unknown and 0
         while rest.pop() != ")":
             pass
     return 0

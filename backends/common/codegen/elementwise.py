@@ -1,6 +1,6 @@
 """Elementwise ops as groups of expression steps, and the access pattern of their operands.
 
-The generators of all shader languages share this. A generator is a function
+All shader languages use it. A generator is a function
 `group(runtime, inputs, outputs, steps, results)`: it evaluates `steps` over operands of any strides, broadcasts the
 inputs to the common shape of the outputs, and writes value `results[i]` to output i.
 """
@@ -22,7 +22,7 @@ from polyhal.hal.ops.pointwise.promotion import operand_dtype
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Access = Literal["contiguous", "broadcast", "strided"]
-"""Along the innermost axis: stride 1, stride 0, or any other stride."""
+"""Access along the innermost axis: stride 1, stride 0, or any other stride."""
 
 GroupGenerator = Callable[..., Launch]
 ReductionGenerator = Callable[..., Launch | Declined]
@@ -36,7 +36,7 @@ class ExpressionStep:
     op: str
     arguments: tuple[int, ...]
     dtype: DType
-    """What the operands are cast to; the condition of `where` stays bool."""
+    """Dtype that operands are cast to; the condition of `where` stays bool."""
     params: tuple[float, ...] = ()
 
 
@@ -51,11 +51,11 @@ class ElementwiseOperand:
     aligned: bool
 
     def span(self, axes: Sequence[int]) -> int:
-        """Distance in elements between the lowest and the highest address."""
+        """Return the distance in elements between the lowest and the highest address."""
         return sum(abs(step) * (n - 1) for n, step in zip(axes, self.strides, strict=True))
 
     def vectorizable(self, width: int) -> bool:
-        """Whether aligned vectors of `width` neighbours cover the innermost axis."""
+        """Return whether aligned vectors of `width` elements cover the innermost axis."""
         return self.access == "contiguous" and self.aligned and all(s % width == 0 for s in self.strides[:-1])
 
 
@@ -108,7 +108,7 @@ def lower_fused(
 ) -> LoweringFunction:
     """Return the lowering function of `fused_elementwise`; `reduce_group` adds support for a final reduction.
 
-    `max_tensors(runtime)` limits the tensors of one launch, inputs and outputs together.
+    `max_tensors(runtime)` limits the total inputs and outputs of one launch.
     """
 
     def lower(
@@ -116,7 +116,7 @@ def lower_fused(
     ) -> Launch | Declined:
         tensors = sum(isinstance(s, Spec) for s in inputs) + len(outputs)
         if tensors > max_tensors(runtime):
-            return Declined(f"{tensors} tensors; a launch takes {max_tensors(runtime)}")
+            return Declined(f"{tensors} tensors; a launch supports {max_tensors(runtime)}")
         translation = translate(runtime, inputs, params["steps"])
         if isinstance(translation, Declined):
             return translation
@@ -126,7 +126,7 @@ def lower_fused(
         if params["reduction"] is None:
             return group(runtime, specs, outputs, steps, results)
         if reduce_group is None:
-            return Declined("no kernel reduces a group")
+            return Declined("no kernel for a group with a reduction")
         operation, axes, _ = params["reduction"]
         if not axes:
             return Declined("no axis is reduced")
@@ -136,14 +136,14 @@ def lower_fused(
 
 
 _INTERNAL = frozenset({"clip_low", "clip_high", "gelu_tanh", "gelu_tanh_grad", *RELAXED.values()})
-"""Expressions that are halves or variants of an op, not ops."""
+"""Expressions that are parts or variants of an op."""
 _TANH_VARIANTS = {"gelu": "gelu_tanh", "gelu_grad": "gelu_tanh_grad"}
 
 
 def translate(
     runtime: Any, inputs: Sequence[InputSpec | None], group: Sequence[GroupStep]
 ) -> tuple[list[ExpressionStep], list[int]] | Declined:
-    """Translate a group of ops to expression steps, with the new number of each value of the group."""
+    """Translate a group of ops to expression steps, with the value number of each value of the group."""
     specs = values_of(tuple(inputs), group)
     steps: list[ExpressionStep] = []
     renumbered = list(range(len(inputs)))
@@ -164,7 +164,7 @@ def translate(
 def _expand(
     op: str, numbers: tuple[int, ...], dtype: DType, params: Mapping[str, Any], first: int
 ) -> list[ExpressionStep]:
-    """Expand one op to steps; the last gives its value. Without steps the value is the first operand itself.
+    """Expand one op to steps; the last step is its value. Without steps, the value is the first operand.
 
     `numbers` are the operands' value numbers, -1 for an absent one; `first` is the number of the first step's result.
     """
@@ -182,17 +182,17 @@ def _expand(
 
 
 def _refusal(runtime: Any, step: ExpressionStep) -> str:
-    """Why a step cannot run on the device; empty when it can."""
+    """Return the reason why a step cannot run on the device; empty if it can."""
     expression = expression_of(step.op)
     if expression is None:
         return f"no expression for {step.op}"
     if step.dtype.kind not in expression.templates:
-        return f"{step.op} has no form for {step.dtype.name}"
+        return f"{step.op} has no expression for {step.dtype.name}"
     return "" if step.dtype in runtime.capabilities.compute else f"the device does not compute in {step.dtype.name}"
 
 
 def scalars_in_precision(inputs: Sequence[InputSpec | None], steps: Sequence[ExpressionStep]) -> list[InputSpec | None]:
-    """The inputs, whose Python floats keep their precision where steps compute in float64."""
+    """Return the inputs; Python floats keep float64 precision if steps compute in float64."""
     return [_scalar_precision(s, _widest(steps)) for s in inputs]
 
 
@@ -201,14 +201,14 @@ def _widest(steps: Sequence[ExpressionStep]) -> DType:
 
 
 def _scalar_precision(spec: InputSpec | None, dtype: DType) -> InputSpec | None:
-    """Keep the precision of a Python float beside float64 tensors."""
+    """Return the spec with float64 precision for a Python float used with float64 tensors."""
     if isinstance(spec, ScalarSpec) and spec.dtype.kind == "float" and dtype is dtypes.float64:
         return ScalarSpec(dtypes.float64)
     return spec
 
 
 def _lower_op(group: GroupGenerator, op: str) -> LoweringFunction:
-    """Lower one op as a group of that op alone."""
+    """Lower one op as a group of one."""
 
     def lower(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -224,7 +224,7 @@ def _lower_op(group: GroupGenerator, op: str) -> LoweringFunction:
 
 
 def _lower_cast(group: GroupGenerator) -> LoweringFunction:
-    """Lower `cast` as a load and a store, so that the device need not compute in either dtype."""
+    """Lower `cast` as a load and a store, which does not require arithmetic in either dtype."""
 
     def lower(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The formula of each elementwise op, in a small expression language that every shader language can spell.
+"""The formula of each elementwise op, in a small expression language with a translation to every shader language.
 
 A template uses the operands `x`, `y`, `z`, op parameters by name, C operators, and these functions, which a `Dialect`
 translates to its language:
@@ -12,8 +12,8 @@ translates to its language:
 - any other function name refers to the dialect's runtime library.
 
 Comparisons follow IEEE 754: a NaN makes `<`, `>` and `==` false. A choice between the operands of a comparison is an
-exception: compilers of WGSL turn it into `min` or `max`, which return the operand that is no NaN. Where a NaN has to
-pass through such a choice, `isnan` makes the last one.
+exception: WGSL compilers replace it by `min` or `max`, which return the operand that is not NaN. To propagate a NaN
+through such a choice, a final `isnan` selects it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 
 RegisterClass = Literal["float", "double", "int", "uint", "long", "ulong", "bool"]
-"""The type of a register: half precision computes in float, small integers in 32 bits."""
+"""Type of a register: half precision computes in float, small integers in 32 bits."""
 
 _CLASSES: dict[DType, RegisterClass] = {
     dtypes.bool_: "bool",
@@ -58,7 +58,7 @@ class Expression:
     """One op: a template per kind of operand, the number of operands, and the names of op parameters."""
 
     templates: Mapping[str, str]
-    """By kind of operand: float, int, uint, bool."""
+    """Templates by kind of operand: float, int, uint, bool."""
     arity: int
     predicate: bool = False
     """Whether the result is a condition, stored as bool."""
@@ -81,13 +81,13 @@ def _predicate(template: str, arity: int, **special: str) -> Expression:
 
 
 _GUARDED = "select(y, K(1), (y == K(0)) | (y == K(-1)))"
-"""A divisor that cannot trap: x / 0 and INT_MIN / -1 kill the process on some CPUs."""
+"""Divisor that cannot trap: x / 0 and INT_MIN / -1 kill the process on some CPUs."""
 _SAFE = "select(y, K(1), y == K(0))"
 
 _RELU6 = "select(select(x, K(0), x < K(0)), K(6), x > K(6))"
 _SIGMOID = "K(1) / (K(1) + exp(-x))"
 _GELU_TANH_INNER = "((x + K(0.044715) * x * x * x) * K(1.5957691216057308))"
-"""2 sqrt(2/pi) (x + 0.044715 x^3). With tanh(u) = 2 sigmoid(2u) - 1, gelu(x) = x sigmoid of this."""
+"""2 sqrt(2/pi) (x + 0.044715 x^3). With tanh(u) = 2 sigmoid(2u) - 1, gelu(x) = x sigmoid(this)."""
 
 RELAXED = {"divide": "divide_relaxed"}
 """Expressions of ops on floats that are rounded as the device does, by name of the op."""
@@ -189,7 +189,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "logical_or": Expression({"bool": "x | y"}, 2),
     "logical_xor": Expression({"bool": "x != y"}, 2, predicate=True),
     "logical_not": Expression({"bool": "x == K(0)"}, 1, predicate=True),
-    # Bits. A shift by BITS or more gives the result of repeated shifts by one.
+    # Bits. A shift by BITS or more equals repeated shifts by one.
     "bitwise_and": Expression({"int": "x & y", "uint": "x & y", "bool": "x & y"}, 2),
     "bitwise_or": Expression({"int": "x | y", "uint": "x | y", "bool": "x | y"}, 2),
     "bitwise_xor": Expression({"int": "x ^ y", "uint": "x ^ y", "bool": "x ^ y"}, 2),
@@ -267,13 +267,13 @@ EXPRESSIONS: dict[str, Expression] = {
 
 
 def expression_of(op: str) -> Expression | None:
-    """Return the expression of an op, or of a core method of the contract; None if there is none."""
+    """Return the expression of an op, or of a core method of the contract; None if it has none."""
     name = OP_NAMES.get(op, op)
     return EXPRESSIONS.get(name) or _declared(name)
 
 
 def _declared(op: str) -> Expression | None:
-    """The expression that the declaration of an op of another package states."""
+    """Return the expression in the declaration of a third-party op; None if it has none."""
     if op not in OPS or not OPS[op].expression:
         return None
     schema = OPS[op].schema
@@ -281,22 +281,22 @@ def _declared(op: str) -> Expression | None:
 
 
 class Dialect(Protocol):
-    """How one shader language spells the functions of a template."""
+    """Translation of the functions of a template to one shader language."""
 
     def constant(self, text: str, cls: RegisterClass) -> str:
-        """Spell a constant of a register class; `text` is a number or a constant expression."""
+        """Write a constant of a register class; `text` is a number or a constant expression."""
 
     def select(self, no: str, yes: str, condition: str) -> str:
-        """Spell a componentwise choice."""
+        """Write a componentwise choice."""
 
     def truth(self, register: str, cls: RegisterClass) -> str:
-        """Spell a bool register as a condition that selects between values of `cls`."""
+        """Write a bool register as a condition that selects between values of `cls`."""
 
     def function(self, name: str, cls: RegisterClass) -> str:
         """Return the name of a library function for operands of `cls`."""
 
     def predicate(self, condition: str, cls: RegisterClass) -> str:
-        """Spell a condition over operands of `cls` as the value of a bool register."""
+        """Write a condition over operands of `cls` as the value of a bool register."""
 
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -305,7 +305,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 def render(
     expression: Expression, dtype: DType, operands: Sequence[str], params: Mapping[str, str], dialect: Dialect
 ) -> str:
-    """Spell an expression over registers named `operands`, which hold `dtype`, in one language.
+    """Translate an expression over registers named `operands`, of `dtype`, to one language.
 
     Raises KeyError if the op has no template for that kind of operand.
     """
@@ -340,7 +340,7 @@ def _rewrite(text: str, words: Mapping[str, str], cls: RegisterClass, dialect: D
 
 
 def _argument_text(text: str, opening: int) -> tuple[str, int]:
-    """Return the text inside the parenthesis at `opening`, and the position after its closing one."""
+    """Return the text inside the parenthesis at `opening`, and the position after the closing one."""
     depth = 0
     for i in range(opening, len(text)):
         depth += (text[i] == "(") - (text[i] == ")")

@@ -1,8 +1,8 @@
 """A small C preprocessor for kernel files: conditionals, macros with and without parameters, and `##`.
 
-It finds the declarations that the host needs, kernels and the types of their parameters, without asking a driver: drivers keep
-no names of parameters, or only with an option that changes the program. Each file is scanned once; a set of definitions then
-costs one walk over the directives. What compilers predefine is unknown here, so signatures must not depend on it.
+It finds the declarations of kernels and of their parameter types without a driver: drivers do not keep parameter names,
+or only with an option that changes the program. Each file is scanned once; each set of definitions then costs one walk
+over the directives. Macros predefined by compilers are unknown, so signatures must not depend on them.
 
 Source: ISO/IEC 9899:1999, 6.10. Macros expand by D. Prosser's algorithm with hide sets (X3J11/86-196).
 """
@@ -21,7 +21,7 @@ _TOKEN = re.compile(r'[A-Za-z_]\w*|\d[\w.]*|"(?:\\.|[^"\\])*"|##|&&|\|\||<<|>>|[
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _DIRECTIVE = r"^[ \t]*\#[ \t]*(?P<directive>\w+)[ \t]*(?P<rest>[^\\\n]*(?:\\[\s\S][^\\\n]*)*)$"
 _INSIDE = re.compile(rf"{_DIRECTIVE}|(?P<mark>[{{}};])", re.MULTILINE)
-"""Where a declaration may be interrupted or end."""
+"""Pattern of positions where a declaration may be interrupted or end."""
 _DIRECTIVES = re.compile(_DIRECTIVE, re.MULTILINE)
 _DEFINE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
@@ -29,7 +29,7 @@ _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A macro. `parameters` is None for one without parentheses."""
+    """A macro. `parameters` is None for an object-like macro."""
 
     name: str
     parameters: tuple[str, ...] | None
@@ -48,9 +48,9 @@ class _Item:
     macro: Macro | None = None
     last: bool = False
     following: int = 0
-    """Of a conditional directive: where its next branch, or else its `#endif` is."""
+    """Index of a conditional directive's next branch, or else of its `#endif`."""
     end: int = 0
-    """Of a conditional directive: where its `#endif` is."""
+    """Index of a conditional directive's `#endif`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Declaration:
     _macros: Macros
 
     def typedef(self, name: str) -> list[str]:
-        """The tokens of the typedef of that name, with the kernel's macros expanded; none where there is no such typedef."""
+        """Return the tokens of the typedef of that name, with the kernel's macros expanded; none if it does not exist."""
         text = self._types.get(name)
         return [] if text is None else expand(text, self._macros)
 
@@ -71,19 +71,19 @@ class Declarations:
     """The declarations in a folder of kernel files: typedefs, and kernels up to their bodies."""
 
     def __init__(self, read: Callable[[str], str], kernel_words: str) -> None:
-        """`read` gives a file's text; the pattern `kernel_words` matches the words that begin a kernel."""
+        """Read files with `read(name)`; the pattern `kernel_words` matches the words that begin a kernel."""
         self._read = read
         self._outside = re.compile(rf"{_DIRECTIVE}|\b(?P<mark>{kernel_words}|typedef)\b", re.MULTILINE)
         self._files: dict[str, list[_Item]] = {}
 
     def forget(self) -> None:
-        """Read all files again."""
+        """Drop the cached scans, so that files are read again."""
         self._files.clear()
 
     def of(self, name: str, definitions: Definitions, kernel: str = "") -> Iterator[Declaration]:
-        """The kernels that are active in a file and its headers; with a name, at most the kernel of that name and others.
+        """Yield the active kernels of a file and its headers; with `kernel`, only declarations that contain it.
 
-        Raises ValueError where the file cannot be read.
+        Raises ValueError if the file cannot be parsed.
         """
         macros = _macros(definitions)
         types: dict[str, str] = {}
@@ -94,9 +94,9 @@ class Declarations:
                 yield Declaration(expand(text, macros), types, macros)
 
     def _walk(self, name: str, macros: Macros, within: tuple[str, ...] = ()) -> Iterator[str]:
-        """Yield the declarations of a file; `macros` are then the macros that apply to it.
+        """Yield the declarations of a file; `macros` is updated to the macros that apply to each.
 
-        `within` are the files that include it. Raises ValueError for a file that includes itself.
+        `within` lists the files that include it. Raises ValueError for a file that includes itself.
         """
         if name in within:
             raise ValueError(f"{' includes '.join([*within, name])}; expected files that do not include themselves")
@@ -119,7 +119,7 @@ class Declarations:
                     at = item.following
                     item = items[at]
                     at += 1
-            elif kind in ("elif", "else"):  # the end of the branch before, which was active
+            elif kind in ("elif", "else"):  # the end of the previous, active branch
                 at = item.end
             elif kind == "include":
                 yield from self._walk(item.text.strip('"'), macros, (*within, name))
@@ -137,7 +137,7 @@ class Declarations:
         return items
 
     def _scan(self, text: str) -> Iterator[_Item]:
-        """The directives of a text without comments, and its declarations, in pieces where directives interrupt them."""
+        """Yield the directives and declarations of a text without comments; directives split declarations into pieces."""
         at, depth, declared = 0, 0, ""
         while match := (_INSIDE if declared else self._outside).search(text, at):
             start, at, mark = at, match.end(), match["mark"]
@@ -156,14 +156,14 @@ class Declarations:
 
 
 class ActiveText(Declarations):
-    """All text of kernel files that conditionals let in."""
+    """All text of kernel files in active branches."""
 
     def __init__(self, read: Callable[[str], str]) -> None:
-        """`read` gives a file's text."""
+        """Read files with `read(name)`."""
         super().__init__(read, "")
 
     def pieces(self, name: str, definitions: Definitions) -> Iterator[tuple[str, Macros]]:
-        """The text between directives of a file and its headers, each with the macros that hold for it."""
+        """Yield the text between directives of a file and its headers, each piece with its active macros."""
         macros = _macros(definitions)
         for text in self._walk(name, macros):
             yield text, macros
@@ -178,7 +178,7 @@ class ActiveText(Declarations):
 
 
 def _macros(definitions: Definitions) -> Macros:
-    """The macros of a program's definitions."""
+    """Return the macros of a program's definitions."""
     macros = [_macro(f"{k} {int(v) if isinstance(v, bool) else v}") for k, v in definitions.items()]
     return {macro.name: macro for macro in macros}
 
@@ -198,7 +198,7 @@ def _link(items: list[_Item]) -> None:
 
 
 def _holds(item: _Item, macros: Macros) -> bool:
-    """Whether a conditional directive lets the lines after it in."""
+    """Return whether the branch after a conditional directive is active."""
     if item.kind in ("else", "endif"):
         return True
     if item.kind in ("ifdef", "ifndef"):
@@ -215,16 +215,16 @@ def _directive(kind: str, rest: str) -> _Item:
 
 
 def _macro(text: str) -> Macro:
-    """The macro of a `#define`."""
+    """Parse the macro of a `#define`."""
     match = _DEFINE.match(text)
     if match is None:
-        raise ValueError(f"cannot read the macro {text!r}")
+        raise ValueError(f"cannot parse the macro {text!r}")
     name, parameters, body = match.groups()
     return Macro(name, None if parameters is None else tuple(p.strip() for p in parameters.split(",")), body.strip())
 
 
 def expand(text: str, macros: Macros) -> list[str]:
-    """The tokens of a text after macro expansion. Raises ValueError where a macro lacks arguments."""
+    """Return the tokens of a text after macro expansion. Raises ValueError if a macro lacks arguments."""
     tokens = _tokens(text)
     if not any(t in macros for t in tokens):
         return list(tokens)
@@ -237,7 +237,7 @@ def _tokens(text: str) -> tuple[str, ...]:
 
 
 _Token = tuple[str, frozenset[str]]
-"""A token's text and its hide set: the macros that it results from, which do not expand in it again."""
+"""Text and hide set of a token. The macros of the hide set, from which it results, are not expanded in it again."""
 
 
 class _Expansion:
@@ -246,7 +246,7 @@ class _Expansion:
     def __init__(self, macros: Macros) -> None:
         self._macros = macros
         self._calls: dict[tuple[object, ...], list[_Token]] = {}
-        """By hide set and arguments. Many calls are alike: STORAGE(DTYPE) for each operand."""
+        """Cached calls by hide set and arguments. Many calls are equal: STORAGE(DTYPE) for each operand."""
 
     def expand(self, tokens: list[_Token]) -> list[_Token]:
         done: list[_Token] = []
@@ -267,7 +267,7 @@ class _Expansion:
         return done
 
     def _called(self, macro: Macro, hidden: frozenset[str], rest: list[_Token]) -> list[_Token]:
-        """What becomes of the call of a macro, whose arguments are taken from `rest`."""
+        """Expand the call of a macro, with arguments popped from `rest`."""
         arguments, closing = _arguments(macro, rest)
         hidden = (hidden & closing) | {macro.name}
         key = (hidden, *map(tuple, arguments.values()))
@@ -278,7 +278,7 @@ class _Expansion:
         return tokens
 
     def _substituted(self, macro: Macro, arguments: dict[str, list[_Token]]) -> list[_Token]:
-        """The body with arguments in place of parameters: expanded, but as they are beside `##`, which joins two tokens."""
+        """Substitute arguments for parameters in the body. They are expanded, except next to `##`, which joins two tokens."""
         body = _tokens(macro.body)
         out: list[_Token] = []
         paste = False
@@ -299,7 +299,10 @@ class _Expansion:
 
 
 def _arguments(macro: Macro, rest: list[_Token]) -> tuple[dict[str, list[_Token]], frozenset[str]]:
-    """The arguments of a call, by parameter, taken from `rest` with their parentheses; the closing one's hide set."""
+    """Pop the arguments of a call and their parentheses from `rest`.
+
+    Return them by parameter, with the hide set of the closing one.
+    """
     found: list[list[_Token]] = [[]]
     depth = 0
     while rest:
@@ -313,8 +316,10 @@ def _arguments(macro: Macro, rest: list[_Token]) -> tuple[dict[str, list[_Token]
         elif text != "(" or depth > 1:
             found[-1].append(token)
     else:
-        raise ValueError(f"the call of the macro {macro.name} has no end")
+        raise ValueError(f"the call of the macro {macro.name} has no closing parenthesis")
     parameters = macro.parameters or ()
     if len(found) != len(parameters):
-        raise ValueError(f"the macro {macro.name} has {len(parameters)} parameters and gets {len(found)} arguments")
+        raise ValueError(
+            f"the macro {macro.name} has {len(parameters)} parameters, but the call has {len(found)} arguments"
+        )
     return dict(zip(parameters, found, strict=True)), token[1]

@@ -22,11 +22,11 @@ class RegisterValue:
 
 
 class Writer(Protocol):
-    """What a generator provides to spell statements and to keep them."""
+    """Interface of a generator that formats and collects statements."""
 
     @property
     def dialect(self) -> Dialect:
-        """The spelling of the target language."""
+        """Dialect of the target language."""
 
     def convert(self, register: str, source: DType, target: DType) -> str:
         """Return an expression that converts a register between dtypes."""
@@ -38,7 +38,7 @@ class Writer(Protocol):
         """Append a statement that declares the register `name` with the value of an expression."""
 
     def parameter(self, name: str, value: float, dtype: DType) -> str:
-        """Declare a scalar kernel parameter for operands of `dtype`, and return how to read it."""
+        """Declare a scalar kernel parameter for operands of `dtype`, and return the expression that reads it."""
 
 
 def cast(writer: Writer, value: RegisterValue, target: DType) -> str:
@@ -52,7 +52,7 @@ def evaluate(
 ) -> list[RegisterValue]:
     """Write the statements of all steps. Return the inputs and the results of steps, by value number.
 
-    Values `within` the only step that uses them have no statement of their own, so that compilers may fuse both.
+    Values in `within` are inlined into the only step that uses them, so that compilers may fuse both.
     """
     values = list(inputs)
     for step in steps:
@@ -70,7 +70,7 @@ def _evaluate(
         dtype = dtypes.bool_ if step.op == "where" and position == 0 else step.dtype
         operand = cast(writer, values[argument], dtype)
         if not operand.isidentifier() and argument not in within:
-            # A register of its own: a template that uses the operand twice would convert it twice.
+            # A separate register, because a template that uses the operand twice would convert it twice.
             name = f"a{number}_{position}"
             writer.declare(name, dtype, operand)
             operand = name

@@ -1,6 +1,6 @@
-"""Program text: a kernel file with its headers inlined and its constants defined in front.
+"""Program text: a kernel file with its headers inlined, after definitions of its constants.
 
-Kernel files are valid on their own. Resolving `#include "name"` here means that drivers need no search path. Every
+Kernel files compile without definitions. `#include "name"` is resolved here, so drivers need no search path. Every
 constant has an `#ifndef` default in the file, which a definition overrides.
 """
 
@@ -41,23 +41,23 @@ class SourceFolder:
         return self._texts[name]
 
     def is_replaced(self, name: str) -> bool:
-        """Whether an override is in use for this file."""
+        """Return whether an override replaces this file."""
         return name in self._texts and self._texts[name] != self.shipped(name)
 
     def closure(self, name: str) -> frozenset[str]:
-        """Return the names of a file and of everything that it includes."""
+        """Return the names of a file and of all files that it includes."""
         names = {name}
         for included in _INCLUDE.findall(self.read(name)):
             names |= self.closure(included)
         return frozenset(names)
 
     def forget(self) -> None:
-        """Forget all texts, so that files are read again."""
+        """Drop all cached texts, so that files are read again."""
         self._texts.clear()
         self._inlined.clear()
 
     def assemble(self, name: str, definitions: Definitions) -> str:
-        """Return a file with headers inlined, after one `#define` per definition (True is 1, False is 0)."""
+        """Return a file with headers inlined, after one `#define` per definition (True is written as 1, False as 0)."""
         lines = [f"#define {key} {_text(value)}" for key, value in definitions.items()]
         return "\n".join([*lines, self._inline(name)])
 

@@ -1,1 +1,1 @@
-"""Described devices: what a backend would build and launch on a device that is not here, from what its driver reports."""
+"""Described devices: kernels and launches for a device that is not installed, derived from its driver's properties."""

@@ -1,4 +1,4 @@
-"""`ComputeBackend` for described devices: real plans, memory that holds nothing, launches of nothing."""
+"""`ComputeBackend` for described devices: real plans, memory without storage, no-op launches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NAME = "described"
 
 
 class LaunchFacts(Protocol):
-    """What launches are built with, and what they are checked against."""
+    """Device properties that launches are built from and checked against."""
 
     info: DeviceInfo
     capabilities: Capabilities
 
 
 class DescribedMemory:
-    """An allocation that holds nothing."""
+    """An allocation without storage."""
 
     __slots__ = ("nbytes",)
 
@@ -34,10 +34,10 @@ class DescribedMemory:
 
 
 class DescribedBackend(CoreMethods):
-    """One described device. What is read from it is zeros, which it says once."""
+    """A described device. Reads return zeros, with a warning at the first read."""
 
     def __init__(self, runtime: LaunchFacts, builders: Builders, table: Mapping[str, LoweringFunction]) -> None:
-        """`table` holds the lowering functions, by op."""
+        """Create the device; `table` maps ops to lowering functions."""
         super().__init__(runtime, builders)
         self.info = runtime.info
         self.capabilities = runtime.capabilities
@@ -47,22 +47,22 @@ class DescribedBackend(CoreMethods):
         self._has_warned = False
 
     def memory_available(self) -> int:
-        """Return the bytes that the device would have left; of a device that does not tell, those of its largest buffer."""
+        """Return the remaining bytes of device memory; of the largest buffer if the memory size is unknown."""
         return (self.info.memory or self.capabilities.limits.max_allocation) - self._in_use
 
     def allocate(self, nbytes: int) -> DescribedMemory:
-        """Count an allocation. Raises OutOfMemoryError if it is more than the device has, or gives in one piece."""
+        """Count an allocation. Raises OutOfMemoryError if it exceeds the device's memory or largest buffer."""
         with self._lock:
             largest, total = self.capabilities.limits.max_allocation, self.info.memory
             if nbytes > largest or (total and nbytes > total - self._in_use):
                 problem = f"allocating {nbytes} bytes, with {self._in_use} in use"
-                limit = f"at most {largest} in one piece" + (f" and {total} in all" if total else "")
+                limit = f"at most {largest} in one piece" + (f" and {total} in total" if total else "")
                 raise OutOfMemoryError(message(None, problem, expected=limit, device=self.info.name))
             self._in_use += nbytes
         return DescribedMemory(nbytes)
 
     def deallocate(self, handle: DescribedMemory) -> None:
-        """Release an allocation. Raises BackendError if it was released before."""
+        """Release an allocation. Raises BackendError if it was already released."""
         with self._lock:
             if handle.nbytes < 0:
                 raise BackendError(message(None, "this memory was released before", device=self.info.name))
@@ -70,10 +70,10 @@ class DescribedBackend(CoreMethods):
             handle.nbytes = -1
 
     def copy_to_device(self, src: memoryview, dst: DescribedMemory, offset: int) -> None:
-        """Forget the bytes."""
+        """No-op: the memory has no storage."""
 
     def copy_from_device(self, src: DescribedMemory, offset: int, dst: memoryview) -> None:
-        """Fill `dst` with zeros, and warn at the first time."""
+        """Fill `dst` with zeros, and warn at the first read."""
         if not self._has_warned:
             self._has_warned = True
             problem = "this device is only described and computes nothing: all values read from it are 0"
@@ -81,10 +81,10 @@ class DescribedBackend(CoreMethods):
         dst.cast("B")[:] = bytes(dst.nbytes)
 
     def synchronize(self) -> None:
-        """Return at once."""
+        """No-op: no work is ever pending."""
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """Return the launch of the kernel that the device would get, or the reason why there is none."""
+        """Return the launch of the kernel for this device, or the reason why it has none."""
         return lower(self._lowerings, self._runtime, op, inputs, outputs, params)

@@ -1,9 +1,9 @@
-"""Descriptions of devices as data: a package with one TOML file per device, and what all of them say.
+"""Descriptions of devices as data: a package with one TOML file per device, and their common fields.
 
     title = "Radeon RX 480"
-    sources = ["..."]               # where the values are from
-    estimated = ["extensions"]      # those values that no source states for this very device
-    ...                             # tables of the backend: what the driver reports
+    sources = ["..."]               # sources of the values
+    estimated = ["extensions"]      # values without a source for this exact device
+    ...                             # tables of the backend: properties reported by the driver
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _SUFFIX = ".toml"
 
 @dataclass(frozen=True, slots=True)
 class DescriptionHead:
-    """What is known of a device that is not here. Backends add what its driver reports."""
+    """Common fields of a described device. Backends add properties reported by its driver."""
 
     key: str
-    """Its name behind `described:`."""
+    """Name after `described:`."""
     title: str
     sources: tuple[str, ...]
     estimated: tuple[str, ...]
@@ -38,9 +38,9 @@ class Catalogue(Generic[D]):
     """The descriptions of one backend."""
 
     def __init__(self, package: str, build: Callable[[Mapping[str, Any], dict[str, Any]], D]) -> None:
-        """`build` makes a description of the fields of `DescriptionHead` and the rest of the file.
+        """Load files of a package. `build` converts the fields of `DescriptionHead` and the rest of a file to a description.
 
-        It may raise AttributeError, KeyError, TypeError or ValueError.
+        `build` may raise AttributeError, KeyError, TypeError or ValueError.
         """
         self._package = package
         self._build = build
@@ -51,13 +51,13 @@ class Catalogue(Generic[D]):
         return sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX))
 
     def load(self, key: str) -> D:
-        """Return the description of a device. Raises DeviceUnavailableError that lists all if there is none of that name."""
+        """Return the description of a device. Raises DeviceUnavailableError, which lists all names, for an unknown name."""
         if key not in self.known():
             raise unknown(key, self.known())
         return self.parse(key, resources.files(self._package).joinpath(key + _SUFFIX).read_text(encoding="utf-8"))
 
     def parse(self, key: str, text: str) -> D:
-        """Parse a description from TOML. Raises ValueError that says what cannot be used."""
+        """Parse a description from TOML. Raises ValueError for invalid values."""
         try:
             data = toml.parse(text)
             head = {
@@ -72,13 +72,13 @@ class Catalogue(Generic[D]):
 
 
 def unknown(key: str, names: Iterable[str]) -> DeviceUnavailableError:
-    """Return the error for a name that no device has."""
+    """Return the error for an unknown name."""
     return DeviceUnavailableError(
         message(None, f"no device is described as {key!r}", expected=f"one of {', '.join(sorted(names))}")
     )
 
 
 def check_estimated(estimated: Iterable[str], values: Iterable[str]) -> None:
-    """Raise ValueError if an estimated value is none of the device's."""
+    """Raise ValueError if an estimated value is not a value of the device."""
     if strange := set(estimated) - set(values):
-        raise ValueError(f"estimated values are none of the device's: {', '.join(sorted(strange))}")
+        raise ValueError(f"estimated values are not values of the device: {', '.join(sorted(strange))}")

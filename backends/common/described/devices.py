@@ -10,7 +10,7 @@ from polyhal.backends.common.described.catalogue import unknown
 from polyhal.hal.capabilities import DeviceInfo
 
 _FAMILIES = ("polyhal.backends.opencl.described.family", "polyhal.backends.wgpu.described.family")
-"""Modules with `known`, `probe` and `create`, imported when a described device is asked for."""
+"""Modules with `known`, `probe` and `create`, imported when a described device is requested."""
 
 
 def probe() -> Sequence[DeviceInfo]:
@@ -19,9 +19,9 @@ def probe() -> Sequence[DeviceInfo]:
 
 
 def create(selector: str) -> Any:
-    """Open the described device of that name, with an option of its backend behind a comma.
+    """Open a described device by name, with an optional option of its backend after a comma.
 
-    Raises DeviceUnavailableError that lists all if there is none.
+    Raises DeviceUnavailableError, which lists all names, for an unknown name.
     """
     for family in _families():
         if selector.partition(",")[0] in family.known():

@@ -1,4 +1,4 @@
-"""Compilers and validators that need no device: where they are, their runs, and figures that are kept on disk."""
+"""Compilers and validators that do not need a device: lookup, runs, and results cached on disk."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.settings import env
 
 _TIMEOUT = 300.0
-"""Seconds. The largest kernels take a few."""
+"""Timeout in seconds. The largest kernels take a few seconds."""
 _LOG_LINES = 20
 
 
 class CompilerRefusalError(Exception):
-    """A compiler did not accept a program; the message is what it printed."""
+    """A compiler rejected a program; the message is its output."""
 
 
 def run(executable: Path, arguments: Sequence[str], folder: Path, text: str = "") -> tuple[str, str]:
     """Run a compiler in a folder, with a text on standard input. Return its output, and its messages.
 
-    Raises CompilerRefusalError if it fails, does not start, or takes minutes.
+    Raises CompilerRefusalError if it fails, does not start, or exceeds the timeout.
     """
     try:
         done = subprocess.run(
@@ -41,7 +41,7 @@ def run(executable: Path, arguments: Sequence[str], folder: Path, text: str = ""
 
 
 def find(tool: str) -> Path | None:
-    """Return a program, or its newest version, such as clang-19. None if it is not installed."""
+    """Return the path of a program, or of its newest version, such as clang-19. None if it is not installed."""
     versions = (int(m[1]) for f in _on_path() if (m := re.fullmatch(rf"{tool}-(\d+)", f)))
     for name in (tool, *(f"{tool}-{n}" for n in sorted(versions, reverse=True))):
         if found := shutil.which(name):
@@ -50,7 +50,7 @@ def find(tool: str) -> Path | None:
 
 
 def kept(backend: str, tools: Iterable[Path], key: Iterable[str], make: Callable[[], Any]) -> Any:
-    """Return what `make` returns, kept in the cache folder as JSON for the same key and the same files of the tools."""
+    """Return the result of `make`, cached as JSON by key and by the tools' files."""
     cache = DiskCache(env.cache_dir() / backend / "offline")
     name = DiskCache.key([part for tool in tools for part in _identity(tool)] + list(key))
     if (stored := cache.load(name)) is not None:
@@ -61,19 +61,19 @@ def kept(backend: str, tools: Iterable[Path], key: Iterable[str], make: Callable
 
 
 def refusal(file: str, tool: str, device: str, error: CompilerRefusalError, options: Sequence[str]) -> KernelBuildError:
-    """Return the error for a kernel that a tool refuses, with the end of what it printed."""
+    """Return the error for a kernel that a tool rejects, with the end of its output."""
     log = "\n".join(str(error).strip().splitlines()[-_LOG_LINES:])
     problem = message(file, f"{tool} refuses the kernel", device=device)
     return KernelBuildError(f"{problem}\noptions: {' '.join(options)}\nlog:\n{log}")
 
 
 def _on_path() -> set[str]:
-    """Return the names of all files in folders where programs are."""
+    """Return the names of all files in folders of the search path."""
     folders = (Path(f) for f in os.get_exec_path())
     return {f.name for folder in folders if folder.is_dir() for f in folder.iterdir()}
 
 
 def _identity(executable: Path) -> tuple[str, ...]:
-    """Return what changes when a tool does."""
+    """Return the identity of a tool's file, which changes with its version."""
     status = executable.resolve().stat()
     return str(executable.resolve()), str(status.st_size), str(status.st_mtime_ns)

@@ -10,7 +10,7 @@ Callback = Callable[[BaseException | None], None]
 
 
 class Completion:
-    """Whether something is complete, with what error, and whom to tell. May be used from any thread."""
+    """Completion flag, error and callbacks of some work. Thread-safe."""
 
     __slots__ = ("_callbacks", "_complete", "_error", "_lock")
 
@@ -42,7 +42,7 @@ class Completion:
             raise self._error
 
     def add_callback(self, callback: Callback) -> None:
-        """Call `callback` with the error when the work is complete; at once if it is."""
+        """Call `callback` with the error when the work is complete; at once if it already is."""
         with self._lock:
             if not self._complete.is_set():
                 self._callbacks.append(callback)
@@ -51,10 +51,10 @@ class Completion:
 
 
 class Finished:
-    """The event of work that was done when it was asked for. Implements `polyhal.hal.protocol.CompletionEvent`."""
+    """Event of work that is already complete. Implements `polyhal.hal.protocol.CompletionEvent`."""
 
     def wait(self) -> None:
-        """Return at once."""
+        """No-op: the work is complete."""
 
     def is_complete(self) -> bool:
         """Return True."""
@@ -66,7 +66,7 @@ class Finished:
 
 
 def run_callback(callback: Callback, error: BaseException | None) -> None:
-    """Call a callback. An error that it raises is printed, because there is nobody else to tell."""
+    """Call a callback. An error that it raises is printed, because it has no caller to propagate to."""
     try:
         callback(error)
     except Exception:

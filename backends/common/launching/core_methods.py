@@ -24,31 +24,31 @@ class Builders:
 
     group: GroupGenerator
     copy: Builder
-    """(runtime, source, target)"""
+    """Builder (runtime, source, target)."""
     fill: Builder
-    """(runtime, target), called with (number, target)"""
+    """Builder (runtime, target) of a launch (number, target)."""
     reduce: Builder
-    """(runtime, op, x, out, axes)"""
+    """Builder (runtime, op, x, out, axes)."""
     matmul: Builder
-    """(runtime, a, b, out), three axes each"""
+    """Builder (runtime, a, b, out); all have three axes."""
     gather: Builder
-    """(runtime, index, x, out)"""
+    """Builder (runtime, index, x, out)."""
     scatter_add: Builder
-    """(runtime, index, src, out)"""
+    """Builder (runtime, index, src, out)."""
 
 
 class CoreMethods(ABC):
     """The arithmetic members of `ComputeBackend`. A backend inherits them and adds memory and submission."""
 
     def __init__(self, runtime: Any, builders: Builders) -> None:
-        """`runtime` is passed to the builders."""
+        """Pass `runtime` to the builders."""
         self._runtime = runtime
         self._builders = builders
         self._launches: BoundedCache[Launch] = BoundedCache()
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Handle:
-        """Allocate device memory; launches that need workspace get it from here."""
+        """Allocate device memory; also used for the workspace of launches."""
 
     @abstractmethod
     def deallocate(self, handle: Handle) -> None:
@@ -140,7 +140,7 @@ class _Temporary:
 
 
 def _as_number(value: Any, dtype: DType) -> Any:
-    """Cast a Python number to `dtype`; a runtime scalar gives a derived runtime scalar."""
+    """Cast a Python number to `dtype`; a runtime scalar becomes a derived runtime scalar."""
     if isinstance(value, RuntimeScalar):
         return DerivedScalar(lambda: _as_number(value.value, dtype))
     if dtype.kind == "bool":

@@ -1,4 +1,4 @@
-"""Compiled programs on disk, shared by all processes.
+"""Disk cache of compiled programs, shared by all processes.
 
 An entry is one file, named by a hash of everything that the program depends on. The file begins with a hash of its
 content, so a truncated or altered file is detected and deleted. Writers replace files atomically, so no lock is needed.
@@ -32,7 +32,7 @@ class DiskCache:
         self._swept = False
         self._trusted: bool | None = None
         self.failure = ""
-        """Why the last write failed, for `doctor`; empty if none failed."""
+        """Reason why the last write failed, for `doctor`; empty if none failed."""
 
     @staticmethod
     def key(parts: Iterable[str]) -> str:

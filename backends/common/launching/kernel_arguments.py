@@ -1,4 +1,4 @@
-"""Arguments given by name, checked against a kernel's signature and brought into its order."""
+"""Binding of named arguments: checked against a kernel's signature and sorted into its order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class KernelArgumentError(BackendError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Argument `index` of each call, a Python number, as a scalar of this type."""
+    """Argument `index` of each call, a Python number passed as a scalar of this type."""
 
     index: int
     type: ScalarType
@@ -56,25 +56,25 @@ class Struct:
 
 
 Bound = Tensor | Workspace | Table | LocalMemory | Number | Constant | Struct
-"""What a kernel parameter is bound to; a Tensor stands for the parameter of its offset too."""
+"""Binding of a kernel parameter; a Tensor also binds the parameter of its offset."""
 
 
 def bind(signature: KernelSignature, args: Arguments, *, offsets: bool) -> list[Bound]:
-    """What each parameter of a kernel is bound to, in the kernel's order.
+    """Return the binding of each parameter of a kernel, in the kernel's order.
 
-    With `offsets`, a Tensor `x` needs a parameter `ulong x_offset` after `x`; other memory begins at 0 where there is one.
+    With `offsets`, a Tensor `x` needs a parameter `ulong x_offset` after `x`; for other memory that parameter is 0.
     Raises KernelArgumentError.
     """
     return _KernelBinder(signature, args).bound(offsets)
 
 
 class ArgumentBinder:
-    """Takes the arguments of one launch by name, and checks each against the signature of its kernel."""
+    """Binds the arguments of one launch by name, and checks each against the signature of its kernel."""
 
     def __init__(self, signature: KernelSignature, args: Arguments) -> None:
         self.signature = signature
         self.args: dict[str, Argument] = {}
-        """Those that are not taken yet."""
+        """Arguments that are not bound yet."""
         for name, value in args.items():
             if isinstance(value, Strided):
                 self.args[name] = value.memory
@@ -90,7 +90,7 @@ class ArgumentBinder:
             raise self.error(parameter.name, "is missing", _described(parameter)) from None
 
     def scalar(self, parameter: KernelParameter | StructMember, value: Argument) -> Number | Constant:
-        """Return a number in the declared type. Raises KernelArgumentError if the value is none of that type."""
+        """Return a number in the declared type. Raises KernelArgumentError if the value does not fit it."""
         kind = parameter.type
         assert kind is not None
         if isinstance(value, Scalar):
@@ -107,13 +107,13 @@ class ArgumentBinder:
         return isinstance(value, int) and least <= value <= most
 
     def check_all_taken(self) -> None:
-        """Raise KernelArgumentError if an argument is left."""
+        """Raise KernelArgumentError if an argument is not bound."""
         if not self.args:
             return
         name = next(iter(self.args))
         known = list(self.signature.names)
         close = difflib.get_close_matches(name, known, 3)
-        raise self.error(name, "is no parameter of the kernel", " or ".join(close) or f"one of {', '.join(known)}")
+        raise self.error(name, "is not a parameter of the kernel", " or ".join(close) or f"one of {', '.join(known)}")
 
     def error(self, name: str, problem: str, expected: str) -> KernelArgumentError:
         """Return the error about an argument."""

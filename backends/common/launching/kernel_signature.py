@@ -1,7 +1,8 @@
-"""The parameters of kernels, read from their source: names, and what each may be bound to.
+"""The parameters of kernels, parsed from their source: names, and kinds of bindings.
 
-OpenCL C and CUDA C are read alike. A struct that is passed by value is written `typedef struct { ... } Name;` with scalar
-members, which the host fills by name. So that every compiler lays it out alike, members of 8 bytes come first.
+OpenCL C and CUDA C are parsed by the same rules. A struct that is passed by value is written `typedef struct { ... }
+Name;` with scalar members, which the host fills by name. Members of 8 bytes come first, so that every compiler uses the
+same layout.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class StructMember:
 
 @dataclass(frozen=True, slots=True)
 class KernelParameter:
-    """A parameter. `type` is that of scalars, else None; `members` are those of a struct."""
+    """A parameter. `type` is the type of a scalar, else None; `members` are the members of a struct, else empty."""
 
     name: str
     kind: Literal["global", "local", "scalar", "struct"]
@@ -59,13 +60,13 @@ class KernelSignature:
 
     @cached_property
     def names(self) -> dict[str, KernelParameter | StructMember]:
-        """Parameters and the members of structs by name."""
+        """Return parameters and members of structs by name."""
         members: dict[str, KernelParameter | StructMember] = {m.name: m for p in self.parameters for m in p.members}
         return members | {p.name: p for p in self.parameters}
 
     @cached_property
     def structs(self) -> dict[str, np.dtype[np.void]]:
-        """The layout of each struct, by the parameter's name."""
+        """Return the layout of each struct, by the parameter's name."""
         return {p.name: struct_layout(p.members) for p in self.parameters if p.members}
 
 
@@ -73,22 +74,25 @@ class KernelSignatures:
     """The signatures of the kernels in a folder."""
 
     def __init__(self, read: Callable[[str], str], kernel_words: str = "__kernel") -> None:
-        """`read` gives a file's text; the pattern `kernel_words` matches the words that begin a kernel."""
+        """Read files with `read(name)`; the pattern `kernel_words` matches the words that begin a kernel."""
         self._declarations = Declarations(read, kernel_words)
 
     def forget(self) -> None:
-        """Read all files again."""
+        """Drop the cached signatures, so that files are read again."""
         self._declarations.forget()
 
     def of(self, file: str, kernel: str, definitions: Definitions) -> KernelSignature:
-        """The signature of a kernel with these definitions. Raises ValueError where it cannot be read."""
+        """Return the signature of a kernel with these definitions. Raises ValueError if it cannot be parsed."""
         for signature in self.kernels(file, definitions, kernel):
             if signature.kernel == kernel:
                 return signature
         raise ValueError(f"{file} has no kernel {kernel}")
 
     def kernels(self, file: str, definitions: Definitions, kernel: str = "") -> Iterator[KernelSignature]:
-        """The signatures of a file's kernels, or of those that may be `kernel`. Raises ValueError where one cannot be read."""
+        """Yield the signatures of a file's kernels, or of candidates for `kernel`.
+
+        Raises ValueError if one cannot be parsed.
+        """
         for declaration in self._declarations.of(file, definitions, kernel):
             tokens = declaration.tokens
             opening = _opening(tokens)
@@ -96,7 +100,7 @@ class KernelSignatures:
 
 
 def struct_layout(members: Sequence[StructMember]) -> np.dtype[np.void]:
-    """The struct's layout, without padding but at its end."""
+    """Return the struct's layout, padded only at its end."""
     fields = [
         (m.name, NUMPY_TYPES[m.type], (m.length,)) if m.length else (m.name, NUMPY_TYPES[m.type]) for m in members
     ]
@@ -104,7 +108,7 @@ def struct_layout(members: Sequence[StructMember]) -> np.dtype[np.void]:
 
 
 def _opening(tokens: Sequence[str]) -> int:
-    """Where the parameter list begins: the last parenthesis that is in no other."""
+    """Return the start of the parameter list: the last parenthesis that is not nested."""
     depth = 0
     for at in range(len(tokens) - 1, -1, -1):
         depth += (tokens[at] == ")") - (tokens[at] == "(")
@@ -130,7 +134,7 @@ def _parameters(tokens: Sequence[str], declaration: Declaration) -> Iterator[Ker
                 raise ValueError(f"members of 8 bytes must come first in {kind}, the struct of the parameter {name}")
             yield KernelParameter(name, "struct", members=members)
         else:
-            raise ValueError(f"the type {kind!r} of the parameter {name} is no scalar or struct of scalars")
+            raise ValueError(f"the type {kind!r} of the parameter {name} is not a scalar or a struct of scalars")
 
 
 def _unqualified(words: Sequence[str]) -> str:
@@ -138,14 +142,14 @@ def _unqualified(words: Sequence[str]) -> str:
 
 
 def _scalar(kind: str, declaration: Declaration) -> ScalarType | None:
-    """The scalar that a type is, by itself or through typedefs; None for other types."""
+    """Return the scalar type of a type name, resolving typedefs; None for other types."""
     while kind not in _SCALARS and (typedef := declaration.typedef(kind)):
         kind = _unqualified(typedef[1:-1])
     return _SCALARS.get(kind)
 
 
 def _members(typedef: Sequence[str], declaration: Declaration) -> Iterator[StructMember]:
-    """The members of a typedef of a struct of scalars; none for others."""
+    """Yield the members of a typedef of a struct of scalars; none for other typedefs."""
     if "{" not in typedef:
         return
     for declared in _separated(typedef[typedef.index("{") + 1 : -2], ";"):
@@ -153,13 +157,13 @@ def _members(typedef: Sequence[str], declaration: Declaration) -> Iterator[Struc
         array = first.index("[") if "[" in first else len(first)
         kind = _scalar(" ".join(first[: array - 1]), declaration)
         if kind is None:
-            raise ValueError(f"the member {' '.join(declared)!r} of the struct {typedef[-1]} is no scalar")
+            raise ValueError(f"the member {' '.join(declared)!r} of the struct {typedef[-1]} is not a scalar")
         for words in (first[array - 1 :], *others):
             yield StructMember(words[0], kind, evaluate(tuple(words[2:-1])) if len(words) > 1 else 0)
 
 
 def _separated(tokens: Sequence[str], separator: str) -> list[list[str]]:
-    """The pieces between separators that are in no parentheses."""
+    """Return the pieces between separators that are not in parentheses."""
     found: list[list[str]] = [[]]
     depth = 0
     for token in tokens:

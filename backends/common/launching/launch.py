@@ -1,4 +1,4 @@
-"""What kernel parameters are bound to, and several launches as one: the same for every shader language.
+"""Bindings of kernel parameters, and sequences of launches, for every shader language.
 
 `index` is a position in the argument list of a launch: inputs, outputs, workspace.
 """
@@ -20,7 +20,7 @@ class Tensor:
 
     index: int
     start: int = 0
-    """Elements from there to where the kernel begins. Launches of OpenCL alone know it."""
+    """Elements between the tensor's and the kernel's first element. Only supported by launches of OpenCL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class LocalMemory:
-    """So many bytes of memory that a work-group shares."""
+    """Local memory of a work-group, in bytes."""
 
     nbytes: int
 
@@ -60,18 +60,18 @@ class Strided:
 
 
 Argument = Tensor | Workspace | Strided | Table | LocalMemory | Scalar | int | float | tuple[int, ...]
-"""What a kernel parameter is bound to by name. Numbers take the declared type; tuples fill arrays in structs."""
+"""Argument of a named kernel parameter. Numbers are converted to the declared type; tuples fill arrays in structs."""
 Arguments = Mapping[str, Argument]
 
 
 def joint_name(steps: Sequence[Callable[..., None]]) -> str:
-    """Return the names of several launches, each once and in their order. A plain function among them has none."""
+    """Return the distinct names of several launches, in order. Plain functions have no name."""
     names = (name for step in steps if isinstance(step, Launch) for name in step.name.split(", "))
     return ", ".join(dict.fromkeys(names))
 
 
 class LaunchSequence:
-    """Several launches as one, which has the names of all. They receive the same argument list, workspace included."""
+    """Several launches as one, with their joint name. All receive the same argument list, including workspace."""
 
     __slots__ = ("_steps", "name", "workspace")
 

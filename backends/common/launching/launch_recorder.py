@@ -1,6 +1,6 @@
-"""Recording launches for a command buffer: what calls launch is kept instead of enqueued.
+"""Recording of launches for a command buffer, instead of enqueueing them.
 
-The launches of a device ask its recorder, if there is one, before they enqueue anything.
+Launches check for a recorder of their device before they enqueue work.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ L = TypeVar("L")
 
 
 class LaunchRecorder(Generic[L]):
-    """Receives the launches of one thread. Other threads continue to launch."""
+    """Receives the launches of one thread. Other threads keep enqueueing."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self.launches: list[L] = []
         self.kept: list[object] = []
-        """Memory of temporaries, which must live as long as the launches."""
+        """Temporaries, which must live as long as the launches."""
 
     def accepts(self) -> bool:
-        """Return whether launches of the current thread are to be recorded."""
+        """Return whether launches of the current thread are recorded."""
         return threading.get_ident() == self._thread
 
     def add(self, launch: L) -> None:
@@ -36,13 +36,13 @@ class _RecordsLaunches(Protocol[L]):
 
     recorder: LaunchRecorder[L] | None
     recording: threading.Lock
-    """Held while `recorder` is set: threads record one after the other."""
+    """Lock held while `recorder` is set, so that threads record one after the other."""
 
 
 def record_launches(
     runtime: _RecordsLaunches[L], calls: Sequence[Callable[[], None]]
 ) -> tuple[list[L], list[int], list[object]]:
-    """Run `calls`. Returns their launches, the position of the call of each launch, and the memory of temporaries."""
+    """Run `calls`. Returns their launches, the index of each launch's call, and the temporaries."""
     origins: list[int] = []
     recorder: LaunchRecorder[L] = LaunchRecorder()
     with runtime.recording:

@@ -1,4 +1,4 @@
-"""Live numbers among the arguments of recorded launches, and who has to be told when one is another than before."""
+"""Live numbers among the arguments of recorded launches, and their followers, to update after a change."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class Numbers(Generic[T]):
-    """Live numbers with their followers. Numbers that one function computes together are looked at together."""
+    """Live numbers with their followers. Numbers computed by one function are compared at once."""
 
     def __init__(self) -> None:
         self._sources: dict[int, _Source[T]] = {}
 
     def follow(self, live: RuntimeScalar, follower: T) -> None:
-        """Have `changed` give `follower` whenever `live` has another value."""
+        """Register `follower`, which `changed` yields when the value of `live` changes."""
         if isinstance(live, ScalarElement):
             self._add(live.derivation, live.derivation.results, live.index, follower)
         else:
@@ -31,11 +31,11 @@ class Numbers(Generic[T]):
         source.followers.setdefault(place, []).append(follower)
 
     def __iter__(self) -> Iterator[T]:
-        """All followers."""
+        """Iterate over all followers."""
         return (f for source in self._sources.values() for found in source.followers.values() for f in found)
 
     def changed(self) -> Iterator[tuple[Any, Sequence[T]]]:
-        """Each number that is another than at the last call, with its followers; at first all of them."""
+        """Yield each number that has changed since the last call, with its followers; at the first call, all numbers."""
         for source in self._sources.values():
             now, last = source.look(), source.last
             if now is last:
@@ -48,10 +48,10 @@ class Numbers(Generic[T]):
 
 @dataclass(slots=True)
 class _Source(Generic[T]):
-    """What computes some numbers, which `look` gives, and their followers by place."""
+    """A source of numbers, read by `look`, with the followers of each by index."""
 
     kept: object
-    """So that its identity stays its own."""
+    """Source object, kept alive so that its `id` stays unique."""
     look: Callable[[], Sequence[Any]]
     last: Sequence[Any] | None = None
     followers: dict[int, list[T]] = field(default_factory=dict)

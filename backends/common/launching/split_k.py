@@ -1,4 +1,4 @@
-"""Split-K: dividing the terms of reductions among workers where there are too few results to occupy a device.
+"""Split-K: dividing the terms of reductions among workers if there are too few results to occupy a device.
 
 Each split computes a partial result from consecutive terms; a second launch reduces these in a fixed order, so that results are
 reproducible. The split depends on shapes and the device only.
@@ -24,9 +24,9 @@ class SplitK:
 
 
 def split_count(tasks: int, workers: int, *limits: int, fill: bool = False) -> int:
-    """Return how many splits each of `tasks` tasks gets, at least 1 and at most each of `limits`.
+    """Return the number of splits for each of `tasks` tasks, at least 1 and at most each of `limits`.
 
-    There are at most `workers` splits in all, or with `fill` at least as many.
+    The total is at most `workers`, or with `fill` at least `workers`.
     """
     splits = ceil_div(workers, tasks) if fill else workers // tasks
     return max(1, min((splits, *limits)))
@@ -37,8 +37,7 @@ def split_k(
 ) -> SplitK:
     """Split `terms` terms of each task, see `split_count`.
 
-    A split has at least `min_terms` terms, below which its partial result costs more than it saves; all but the last have a
-    multiple of `multiple`.
+    A split has at least `min_terms` terms, since shorter splits are slower; all but the last have a multiple of `multiple`.
     """
     splits = split_count(tasks, workers, terms // min_terms, *limits, fill=fill)
     each = round_up(ceil_div(terms, splits), multiple)

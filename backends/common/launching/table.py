@@ -33,7 +33,7 @@ def lower(
     """Lower `op` with a backend's table. Declines ops without an entry and dtypes that the device does not store."""
     function = table.get(op)
     if function is None and op in OPS and OPS[op].expression:
-        # An elementwise op of another package is a group of one.
+        # A third-party elementwise op is a group of one.
         function = table["fused_elementwise"]
         arguments = tuple(None if s is None else i for i, s in enumerate(inputs))
         steps = ((op, arguments, tuple(params[name] for name in OPS[op].schema.params)),)
@@ -42,5 +42,5 @@ def lower(
         return Declined(f"{runtime.info.backend} has no kernel for {op}")
     missing = {s.dtype for s in (*inputs, *outputs) if isinstance(s, Spec)} - runtime.capabilities.storage
     if missing:
-        return Declined(f"the device has no {', '.join(sorted(d.name for d in missing))}")
+        return Declined(f"the device does not store {', '.join(sorted(d.name for d in missing))}")
     return function(runtime, inputs, outputs, params)

@@ -1,4 +1,4 @@
-"""What kernels of users are given in every language: the sizes of tensors by name."""
+"""Parameters of user kernels in every language: the sizes of tensors by name."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def sizes(specs: Mapping[str, Spec]) -> dict[str, int]:
 
 
 def without_comments(source: str) -> str:
-    """Return source with comments blanked, so that positions stay the same."""
+    """Replace comments by blanks, so that positions do not change."""
     return _COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), source)

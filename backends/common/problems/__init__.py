@@ -1,1 +1,1 @@
-"""Ops in the form that kernels take, in any shader language: merged axes, strides, and which operands are supported."""
+"""Ops in canonical form for the kernels of any shader language: merged axes, strides, and checks of operands."""

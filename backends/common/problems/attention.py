@@ -25,11 +25,11 @@ class AttentionShape:
     d: int
     e: int
     batch_strides: tuple[Triple, ...]
-    """Per operand, in argument order."""
+    """Batch strides per operand, in argument order."""
 
     @property
     def count(self) -> int:
-        """Heads, of all sequences together."""
+        """Total number of heads of all sequences."""
         return math.prod(self.batch)
 
 
@@ -43,7 +43,7 @@ def merge_batch_axes(
         strides.append(broadcast_strides(mask.shape, mask.strides, (*lead, t, s))[:-2])
     lengths, merged = collapse(lead, tuple(strides))
     if len(lengths) > _BATCH_AXES:
-        return Declined(f"{len(lengths)} leading axes cannot be merged; the kernels take {_BATCH_AXES}")
+        return Declined(f"{len(lengths)} leading axes remain after merging; the kernels support {_BATCH_AXES}")
     fill = _BATCH_AXES - len(lengths)
     batch = (1,) * fill + lengths
     padded = [(0,) * fill + st for st in merged]
@@ -53,13 +53,13 @@ def merge_batch_axes(
 
 
 def refusal(tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
-    """Why the kernels cannot take these operands; empty if they can."""
+    """Return the reason why the kernels do not support these operands; empty if they do."""
     if any(not isinstance(s, Spec) for s in tensors):
         return "an operand is a number"
     if any(s is not None and s.dtype is not tensors[0].dtype for s in tensors):  # type: ignore[union-attr]
-        return "operands of different dtypes"
+        return "the operands have different dtypes"
     if mask is not None and mask.dtype.kind not in ("bool", "float"):
-        return f"a mask of {mask.dtype.name}"
+        return f"the mask is {mask.dtype.name}"
     return ""
 
 

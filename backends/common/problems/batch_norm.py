@@ -1,4 +1,4 @@
-"""Batch norm operands as (images, channels, inner), and which of them the kernels support."""
+"""Batch norm operands as (images, channels, inner), checked for support by the kernels."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def backward(inputs: Inputs, *, relu: bool = False) -> tuple[ChannelPlanes, Chan
     if refusal:
         return Declined(refusal)
     if not isinstance(g, Spec) or not isinstance(x, Spec) or g.dtype is not x.dtype:
-        return Declined("operands of different dtypes")
+        return Declined("the operands have different dtypes")
     if any(s is None or s.dtype is not accumulator(x.dtype) for s in statistics):
-        return Declined("statistics of an unexpected dtype")
+        return Declined("the statistics have an unexpected dtype")
     g_planes, x_planes = _planes(g), _planes(x)
     if isinstance(g_planes, Declined):
         return g_planes

@@ -17,7 +17,7 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 Pair = tuple[int, int]
 
 MAX_ELEMENTS = 1 << 31
-"""Number of elements of an operand or a result from which kernels' indices overflow."""
+"""Minimum number of elements of an operand or a result for which kernels' indices overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Geometry:
 
     @property
     def taps(self) -> int:
-        """Terms of each result."""
+        """Number of terms of each result."""
         return self.channels * math.prod(self.kernel)
 
     @property
     def pixels(self) -> int:
-        """Pixels of an output plane."""
+        """Number of pixels of an output plane."""
         return math.prod(self.result)
 
 
@@ -58,21 +58,21 @@ def geometry(
 
 
 def refusal(g: Geometry, *specs: InputSpec | None) -> str:
-    """Why no kernel takes these operands; empty if one may."""
+    """Return the reason why no kernel supports these operands; empty if one may."""
     if not all(isinstance(s, Spec) for s in specs):
         return "an operand is a number"
     if any(s is not None and specs[0] is not None and s.dtype is not specs[0].dtype for s in specs):
-        return "operands of different dtypes"
+        return "the operands have different dtypes"
     if 0 in (g.images, g.channels, g.filters):
-        return "nothing to multiply"
+        return "an operand is empty"
     if g.images * g.groups * max(g.channels * math.prod(g.size), g.filters * g.pixels) >= MAX_ELEMENTS:
-        return "2^31 elements or more"
+        return "an operand or the result has 2^31 elements or more"
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution, or one of its gradients, on operands that kernels support. All have one dtype.
+    """A convolution, or one of its gradients, on supported operands of one dtype.
 
     `first` and `second` are the inputs of the op: images and weight; for the input gradient, the output's gradient and
     the weight; for the weight gradient, the output's gradient and the images.
@@ -90,13 +90,13 @@ class Convolution:
 
 
 Build = Callable[[Any, Convolution], Launch | Declined]
-"""`build(runtime, convolution)` returns the launch, or why there is none."""
+"""`build(runtime, convolution)` returns the launch, or the reason why there is none."""
 
 
 def describe(
     op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Convolution | Declined:
-    """Describe the op `op` on these operands, or say why no kernel takes them."""
+    """Describe `op` on these operands, or decline with the reason why no kernel supports them."""
     first, second, *rest = inputs
     (out,) = outputs
     if not isinstance(first, Spec) or not isinstance(second, Spec):
@@ -120,7 +120,7 @@ def describe(
 def lowerings(
     forward: Build, input_grad: Build, weight_grad: Build, add_up: AddUp | None = None
 ) -> dict[str, LoweringFunction]:
-    """Return the lowering functions of convolution and its two gradients, in pieces where all images are too large."""
+    """Return the lowering functions of convolution and its two gradients; batches that are too large are split."""
     return {
         "conv2d": _lowering("conv2d", forward),
         "conv2d_input_grad": _lowering("conv2d_input_grad", input_grad),
@@ -151,11 +151,11 @@ class Correlation:
     """A convolution, or one of its gradients, as an implicit GEMM: a matrix (m, k) times windows of images (k, n), per group.
 
     The terms (axis k) and the columns of the result (axis n) are multi-indices of three digits. The lengths of the last
-    two digits are given; the first digit is unbounded. Term t of row r of the matrix lies at
-    `group * a_group + r * a_row + sum(t[i] * a_terms[i])`; result (r, c) goes to
-    `group * out_group + r * out_row + sum(c[i] * out_columns[i])`. The right operand at (t, c) is the pixel at
-    `origin + t[1:] * term_step + c[1:] * column_step` of an image of `size`, or 0 outside it. That image lies at
-    `group * x_group + t[0] * x_term + c[0] * x_column` and has strides `x_down` and `x_across`.
+    two digits are fields; the first digit is unbounded. Term t of row r of the matrix is at `group * a_group + r *
+    a_row + sum(t[i] * a_terms[i])`; result (r, c) goes to `group * out_group + r * out_row + sum(c[i] *
+    out_columns[i])`. The right operand at (t, c) is the pixel at `origin + t[1:] * term_step + c[1:] * column_step` of
+    an image of `size`, or 0 outside it. That image is at `group * x_group + t[0] * x_term + c[0] * x_column` and has
+    strides `x_down` and `x_across`.
 
     `a_offset` and `out_offset` are the offsets of the matrix and of the result in their tensors.
     """
@@ -186,7 +186,7 @@ class Correlation:
 
     @property
     def dense(self) -> bool:
-        """Whether the result is a contiguous (groups, m, n)."""
+        """Return whether the result is a contiguous (groups, m, n)."""
         lengths = self.column_lengths
         first, *rest = self.out_columns
         single = self.n == math.prod(lengths)
@@ -212,7 +212,10 @@ def forward(g: Geometry, x: Spec, weight: Spec, out: Spec) -> Correlation:
 
 
 def weight_gradient(g: Geometry, grad: Spec, x: Spec, out: Spec) -> Correlation:
-    """Rows are filters, columns (channel, tap row, tap column), terms (image, row, column) of the output's gradient."""
+    """Return the weight gradient.
+
+    Rows are filters, columns (channel, tap row, tap column), terms (image, row, column) of the output's gradient.
+    """
     a, s, o = grad.strides, x.strides, out.strides
     return Correlation(
         groups=g.groups, m=g.filters, n=g.taps, k=g.images * g.pixels,
@@ -225,10 +228,10 @@ def weight_gradient(g: Geometry, grad: Spec, x: Spec, out: Spec) -> Correlation:
 
 
 def input_gradient(g: Geometry, grad: Spec, weight: Spec, out: Spec) -> list[Correlation]:
-    """Return one product per phase: the pixels with the same remainder by the stride share a set of taps.
+    """Return one product per phase: pixels with equal remainder by the stride share a set of taps.
 
     Rows are channels, columns (image, row, column) of the pixels of the phase, terms (filter, tap row, tap column).
-    Phases without taps are left out: the gradient is 0 there.
+    Phases without taps are omitted: their gradient is 0.
     """
     a, w, o = grad.strides, weight.strides, out.strides
     products = []

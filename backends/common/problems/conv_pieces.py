@@ -13,9 +13,9 @@ from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous
 from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 MAX_WORKSPACE = 1 << 30
-"""Bytes of workspace above which a batch is split."""
+"""Maximum bytes of workspace; larger batches are split."""
 _LARGE = 1 << 26
-"""Elements of an operand above which a refusal may be due to its size."""
+"""Minimum elements of an operand for which its size may be the reason to decline."""
 
 AddUp = Callable[[Any, Spec, int, int, int], Launch]
 """`add_up(runtime, out, parts, workspace, target)` returns the launch that sums consecutive results in a workspace into the
@@ -47,7 +47,7 @@ def _too_large(launch: Launch | Declined, *specs: Spec) -> bool:
 def _image_by_image(
     lower: Lower, inputs: tuple[InputSpec | None, ...], out: Spec, params: Mapping[str, Any]
 ) -> Launch | None:
-    """Return the launches of a convolution, or of an input gradient, for some images after others; None if there are none."""
+    """Return the launches of a convolution, or of an input gradient, by chunks of images; None if no chunk is supported."""
     first, target = inputs[0], len(inputs)
     assert isinstance(first, Spec)
 
@@ -77,7 +77,7 @@ def _added_up(
     lower: Lower, inputs: tuple[InputSpec | None, ...], out: Spec, params: Mapping[str, Any],
     add_up: Callable[[Spec, int, int, int], Launch],
 ) -> Launch | None:  # fmt: skip
-    """Return the launches of a weight gradient that add up parts for some images each; None if there are none."""
+    """Return the launches of a weight gradient that sum the results of chunks of images; None if no chunk is supported."""
     g, x = inputs
     assert isinstance(g, Spec)
     assert isinstance(x, Spec)
@@ -124,11 +124,11 @@ def _divided(images: int, piece: Callable[[int, int], Launch | Declined]) -> tup
 
 
 def _images(spec: Spec, images: int, each: int) -> Spec:
-    """Return the spec of a chunk of images that begins at a multiple of `each`."""
+    """Return the spec of a chunk of images that starts at a multiple of `each`."""
     aligned = spec.aligned and each * spec.strides[0] % ALIGNMENT == 0
     return Spec(spec.dtype, (images, *spec.shape[1:]), spec.strides, aligned)
 
 
 def _workspace(launches: list[Launch]) -> tuple[int, ...]:
-    """Return the sizes of workspaces that launches share, in bytes: they run one after another."""
+    """Return the sizes of workspaces, in bytes, that consecutive launches share."""
     return tuple(max(sizes) for sizes in zip_longest(*(launch.workspace for launch in launches), fillvalue=1))

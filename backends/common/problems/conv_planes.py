@@ -1,8 +1,8 @@
 """Padded layouts of images in which every tap of a convolution is a constant offset, for any stride, padding and dilation.
 
-Each channel becomes one or more planes with rows of `pitch` pixels. Result (y, x) is column y * pitch + x of the product;
-the input of a tap lies that many pixels after the offset of the tap. So a vector of results needs one unaligned load per
-tap, and no im2col matrix.
+Each channel becomes one or more planes with rows of `pitch` pixels. Result (y, x) is column y * pitch + x of the
+product; the input of a tap is that many pixels after the offset of the tap. So a vector of results needs one unaligned
+load per tap, without an im2col matrix.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TapPlanes:
         return len(self.tops) * len(self.lefts) * self.length
 
     def matches(self, images: Spec) -> bool:
-        """Whether images already have this layout, so that no copy is needed."""
+        """Return whether images already have this layout, so that they need not be copied."""
         return (
             (self.stride, self.tops, self.lefts) == ((1, 1), (0,), (0,))
             and (self.rows, self.pitch) == self.size
@@ -48,7 +48,7 @@ class TapPlanes:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """The `down` by `across` results that share a set of taps: every stride-th pixel of the output, beginning at `first`.
+    """The `down` by `across` results that share a set of taps: every stride-th pixel of the output, starting at `first`.
 
     `taps` are the taps' (row, column) in the kernel, `places` their offsets in the planes, and `shifts` the (row, column)
     of the pixel that each reads for the first result.
@@ -65,8 +65,8 @@ class Phase:
 def input_planes(g: Geometry, slack: int, *, gapless: bool = False) -> tuple[TapPlanes, Phase]:
     """Lay out the input for the convolution and for its weight gradient, with at least `slack` zeros after each plane.
 
-    With `gapless`, every kernel column has planes of its own, as wide as the result. Then no columns are wasted between
-    the rows of small results, at the price of more planes.
+    With `gapless`, every kernel column has separate planes, as wide as the result. This avoids unused columns between
+    the rows of small results, at the cost of more planes.
     """
     down, across = _shared_planes(g, 0), _separate_planes(g, 1) if gapless else _shared_planes(g, 1)
     rows, pitch = down.length, across.length
@@ -82,7 +82,7 @@ def input_planes(g: Geometry, slack: int, *, gapless: bool = False) -> tuple[Tap
 def output_grad_planes(g: Geometry, pitch: int, slack: int) -> TapPlanes:
     """Lay out the output's gradient with the pitch of the input's planes, so that zeros follow each row.
 
-    A single row needs none, so that it may be what is in memory already.
+    A single row needs no zeros, so that existing contiguous data may be used.
     """
     pitch = pitch if g.result[0] > 1 else g.result[1]
     return TapPlanes(g.result, (1, 1), (0,), (0,), g.result[0], pitch, _length(g.result[0], pitch, slack))
@@ -124,15 +124,15 @@ class _Axis:
     """Planes along one axis."""
 
     origins: tuple[int, ...]
-    """Where each plane begins in the image."""
+    """Start of each plane in the image."""
     length: int
-    """Of every plane."""
+    """Length of every plane."""
     taps: tuple[Pair, ...]
-    """Per tap: its plane and its offset there."""
+    """Plane of each tap, and its offset in the plane."""
 
 
 def _shared_planes(g: Geometry, axis: int) -> _Axis:
-    """One plane for each remainder of the taps by the stride."""
+    """Return one plane for each remainder of the taps by the stride."""
     kernel, stride, dilation, padding = g.kernel[axis], g.stride[axis], g.dilation[axis], g.padding[axis]
     count = min(kernel, stride // math.gcd(stride, dilation))
     origins = tuple(i * dilation % stride - padding for i in range(count))
@@ -141,13 +141,13 @@ def _shared_planes(g: Geometry, axis: int) -> _Axis:
 
 
 def _separate_planes(g: Geometry, axis: int) -> _Axis:
-    """One plane for each tap."""
+    """Return one plane for each tap."""
     origins = tuple(t * g.dilation[axis] - g.padding[axis] for t in range(g.kernel[axis]))
     return _Axis(origins, g.result[axis], tuple((t, 0) for t in range(g.kernel[axis])))
 
 
 _AxisPhases = list[tuple[int, list[tuple[int, int]]]]
-"""Per remainder by the stride: the number of pixels, and (tap, first output) for each tap that contributes to them."""
+"""Number of pixels, and (tap, first output) of each contributing tap, by remainder by the stride."""
 
 
 def _phases(g: Geometry, axis: int) -> _AxisPhases:

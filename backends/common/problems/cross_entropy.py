@@ -1,4 +1,4 @@
-"""Which operands the cross entropy kernels support."""
+"""Checks of operands for the cross entropy kernels."""
 
 from __future__ import annotations
 

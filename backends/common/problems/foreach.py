@@ -19,11 +19,11 @@ from polyhal.hal.protocol import Declined, InputSpec
 def slots_of(
     inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any]
 ) -> tuple[SlotSteps, list[TensorSlot]] | Declined:
-    """Return the steps and slots of a call: a slot has the tensors at one position of the lists, then of the results."""
+    """Return the steps and slots of a call: a slot has the tensors at one index of the lists, then of the results."""
     lists, count = params["lists"], params["count"]
     tensors = [s for s in (*inputs[: lists * count], *outputs) if isinstance(s, Spec)]
     if not all(s.is_contiguous for s in tensors) or too_large(tensors):
-        return Declined("tensors that are not contiguous, or too large")
+        return Declined("a tensor is not contiguous, or too large")
     first = next(rows(inputs, lists, count))
     single = single_lists(tuple(inputs), lists, count)
     read = [SlotOperand(f"q{i}", s.dtype, True, i in single) for i, s in enumerate(first[:lists]) if isinstance(s, Spec)]
@@ -37,7 +37,7 @@ def slots_of(
 def _slot(
     inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: Mapping[str, Any], i: int, single: Collection[int]
 ) -> TensorSlot:
-    """The tensors at position `i` of the lists, then of the results."""
+    """Return the tensors at index `i` of the lists, then of the results."""
     lists, count = params["lists"], params["count"]
     read = range(i, lists * count, count)
     written = range(i, len(outputs), count)
@@ -48,7 +48,7 @@ def _slot(
 
 
 def leading(steps: Sequence[ExpressionStep], of_elements: Collection[int]) -> int:
-    """Return how many of the first steps depend on none of the inputs `of_elements`: once computed, they serve all elements."""
+    """Return the number of leading steps that do not depend on the inputs `of_elements`, and can be hoisted out of the loop."""
     for number, step in enumerate(steps):
         if not set(of_elements).isdisjoint(step.arguments):
             return number
@@ -56,9 +56,9 @@ def leading(steps: Sequence[ExpressionStep], of_elements: Collection[int]) -> in
 
 
 def products_in_sums(steps: Sequence[ExpressionStep], inputs: int, kept: Collection[int]) -> set[int]:
-    """Return the products that one sum alone takes, which a processor may compute together with a single rounding.
+    """Return the products with a single consumer, a sum, which a processor may fuse with a single rounding (FMA).
 
-    Not the product from which another is subtracted; nor values that are `kept`.
+    A product from which another is subtracted is excluded, and so are values in `kept`.
     """
     uses = Counter(a for step in steps for a in step.arguments)
     taken = {a for step in steps if step.op in ("add", "subtract") for a in step.arguments[step.op == "subtract" :]}

@@ -17,7 +17,7 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 def lowerings(build: ProductBuilder, excluded: Callable[[Any], Collection[str]]) -> dict[str, LoweringFunction]:
     """Return the lowering function of `fused_matmul` on a builder that supports epilogues.
 
-    `excluded(runtime)` names the ops that are faster in a launch of their own.
+    `excluded(runtime)` returns the names of ops that are faster in a separate launch.
     """
 
     def fused_matmul(
@@ -28,10 +28,10 @@ def lowerings(build: ProductBuilder, excluded: Callable[[Any], Collection[str]])
         if not isinstance(x, Spec) or not isinstance(y, Spec) or any(not isinstance(s, Spec) for s in others):
             return Declined("an operand is a number")
         if any(s.dtype is not out.dtype for s in (x, y, *others) if s is not None):
-            return Declined("operands of different dtypes")
+            return Declined("the operands have different dtypes")
         slow = {step[0] for step in params["steps"]}.intersection(excluded(runtime))
         if slow:
-            return Declined(f"{', '.join(sorted(slow))} in a launch of its own is faster")
+            return Declined(f"{', '.join(sorted(slow))} is faster in a separate launch")
         p = describe(x, y, out, (0, 1, None, len(inputs), len(inputs) + 1))
         if isinstance(p, Declined):
             return p
@@ -62,4 +62,4 @@ def _addend(p: Product, out: Spec, index: int, spec: Spec) -> Addend | Declined:
         return Addend(Matrix(index, 0, 0, (0, 0, 0)), spec.dtype)
     if spec.size == spec.shape[-1] == out.shape[-1]:
         return Addend(Matrix(index, 0, spec.strides[-1], (0, 0, 0), spec.aligned), spec.dtype)
-    return Declined(f"an operand of shape {spec.shape} beside a product of {out.shape}")
+    return Declined(f"an operand of shape {spec.shape} does not broadcast to rows of the product of shape {out.shape}")

@@ -8,7 +8,7 @@ from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined, InputSpec
 
 _MAX_COMPARED = 128
-"""Largest number of indices for a kernel that compares each one with all later ones, to find the last that names a row."""
+"""Largest number of indices for a kernel that compares each one with all later ones, to find the last index of each row."""
 
 
 def flat_stride(spec: Spec) -> int | None:
@@ -24,7 +24,7 @@ def row_stride(spec: Spec) -> int | None:
 
 
 def outer_axis_inner(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
-    """Return lengths and strides as (outer, axis, inner), or None if the axes on one side cannot be merged."""
+    """Return lengths and strides as (outer, axis, inner), or None if the axes before or after `axis` cannot be merged."""
     outer, (outer_steps,) = collapse(spec.shape[:axis], (spec.strides[:axis],))
     inner, (inner_steps,) = collapse(spec.shape[axis + 1 :], (spec.strides[axis + 1 :],))
     if len(outer) > 1 or len(inner) > 1:
@@ -33,22 +33,22 @@ def outer_axis_inner(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple
 
 
 class RowUpdate(NamedTuple):
-    """The operands of a kernel that replaces rows of a table in place, by number, by the rows of a source."""
+    """Operands of a kernel that replaces rows of a table in place, by index, with the rows of a source."""
 
     numbers: Spec
-    """The index."""
+    """Indices of the replaced rows."""
     step: int
     """Stride of the index."""
     source: Spec
     row: int
     column: int
-    """Strides of the source."""
+    """Stride of the source between columns."""
     distinct: bool
-    """True if no row is named twice."""
+    """Whether all indices are distinct."""
 
     @property
     def items(self) -> int:
-        """Elements that are written."""
+        """Number of written elements."""
         return self.source.size
 
     @classmethod
@@ -58,6 +58,6 @@ class RowUpdate(NamedTuple):
         if not isinstance(index, Spec) or not isinstance(source, Spec):
             return Declined("an operand is a number")
         if not distinct and index.size > _MAX_COMPARED:
-            return Declined(f"more than {_MAX_COMPARED} indices, which may name a row twice")
+            return Declined(f"more than {_MAX_COMPARED} indices, which may contain a row twice")
         (step,), (row, column) = index.strides, source.strides
         return cls(index, step, source, row, column, distinct or index.size == 1)

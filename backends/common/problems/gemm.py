@@ -28,7 +28,7 @@ SUM_DTYPES: dict[RegisterClass, DType] = {
     "ulong": dtypes.uint64,
     "bool": dtypes.uint32,
 }
-"""The dtype in which partial sums of a register class are stored."""
+"""Dtype of stored partial sums, by register class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Addend:
 class Epilogue:
     """Elementwise steps applied to each sum before it is stored.
 
-    Value 0 is the sum, then come the operands, then the results of steps; the last is stored.
+    Value 0 is the sum; operands and results of steps follow; the last value is stored.
     """
 
     steps: tuple[ExpressionStep, ...]
@@ -96,21 +96,21 @@ class Product:
     precision: Precision = "highest"
     """Precision of products of float32 operands."""
     row_sums: int | None = None
-    """Argument that receives the row sums of the left operand; only for builders that support it."""
+    """Index of the argument that receives the row sums of the left operand; only for builders that support it."""
 
     @property
     def count(self) -> int:
-        """Products in the batch."""
+        """Number of products in the batch."""
         return math.prod(self.batch)
 
     @property
     def sum_class(self) -> RegisterClass:
-        """The register class of accumulators."""
+        """Register class of accumulators."""
         return register_class(self.out_dtype)
 
     @property
     def sum_dtype(self) -> DType:
-        """The dtype of partial sums in memory."""
+        """Dtype of partial sums in memory."""
         return SUM_DTYPES[self.sum_class]
 
     def transposed(self) -> Product:
@@ -122,7 +122,7 @@ class Product:
         )  # fmt: skip
 
     def merged_epilogue(self) -> Epilogue | None:
-        """Return the epilogue, or the bias as one."""
+        """Return the epilogue, or the bias as an epilogue."""
         if self.bias is None:
             return self.epilogue
         bias = Matrix(self.bias, self.bias_row, self.bias_column, (0, 0, 0), self.bias_aligned)
@@ -147,7 +147,7 @@ def describe(x: Spec, y: Spec, out: Spec, places: tuple[int, int, int | None, in
     else:
         batch, (a, b) = collapse(batch, (a, b))
     if len(batch) > BATCH_AXES:
-        return Declined(f"the batch has {len(batch)} axes that cannot be merged; the kernels take {BATCH_AXES}")
+        return Declined(f"the batch has {len(batch)} axes that cannot be merged; the kernels support {BATCH_AXES}")
     if max(m, n, k) >= 1 << 31:
         return Declined("an axis is longer than 2^31")
     left, right, bias, result, workspace = places
@@ -168,7 +168,7 @@ def padded(values: tuple[int, ...], fill: int) -> Triple:
 
 
 ProductBuilder = Callable[[Any, Product], Launch | Declined]
-"""`build(runtime, product)` returns the launch, or why there is none."""
+"""`build(runtime, product)` returns the launch, or the reason why there is none."""
 
 
 def batched(build: ProductBuilder, runtime: Any, a: Spec, b: Spec, out: Spec) -> Launch:
@@ -194,9 +194,9 @@ def lowerings(build: ProductBuilder, *, wide: bool = False, epilogues: bool = Fa
         if not isinstance(x, Spec) or not isinstance(y, Spec):
             return Declined("an operand is a number")
         if x.dtype is not y.dtype:
-            return Declined(f"operands of {x.dtype.name} and {y.dtype.name}")
+            return Declined(f"the operands are {x.dtype.name} and {y.dtype.name}")
         if out.dtype is not x.dtype and not wide:
-            return Declined(f"sums of {x.dtype.name} as {out.dtype.name}")
+            return Declined(f"the operands are {x.dtype.name}, the output is {out.dtype.name}")
         return _built(build, runtime, describe(x, y, out, (0, 1, None, 2, 3)), params)
 
     def linear(
@@ -243,7 +243,7 @@ def weight_grad(build: ProductBuilder) -> LoweringFunction:
         assert isinstance(grad, Spec)
         assert isinstance(x, Spec)
         if outputs[1].dtype is not outputs[0].dtype:
-            return Declined(f"gradients of {outputs[0].dtype.name} and {outputs[1].dtype.name}")
+            return Declined(f"the gradients are {outputs[0].dtype.name} and {outputs[1].dtype.name}")
         transposed = Spec(grad.dtype, grad.shape[::-1], grad.strides[::-1], grad.aligned)
         p = describe(transposed, x, outputs[0], (0, 1, None, 2, 4))
         return _built(build, runtime, p if isinstance(p, Declined) else replace(p, row_sums=3), params)
@@ -256,11 +256,11 @@ def _built(build: ProductBuilder, runtime: Any, p: Product | Declined, params: M
 
 
 def _refusal(x: InputSpec | None, weight: InputSpec | None, *added: InputSpec | None) -> str:
-    """Why no kernel takes this weight and these addends; empty if one may."""
+    """Return the reason why no kernel supports this weight and these addends; empty if one may."""
     if not isinstance(x, Spec) or not isinstance(weight, Spec):
         return "an operand is a number"
     if any(s is not None and s.dtype is not x.dtype for s in (weight, *added)):
-        return "operands of different dtypes"
+        return "the operands have different dtypes"
     if any(isinstance(s, Spec) and not s.is_contiguous for s in added):
         return "an addend is not contiguous"
     return ""

@@ -1,7 +1,7 @@
-"""Kernels over many tensors at once, as in fused optimizers: how tensors are grouped into slots and brought into place.
+"""Kernels over many tensors at once, as in fused optimizers: grouping of tensors into slots, and copies to contiguous memory.
 
-Kernels update the outputs in place. Where the framework passes outputs that do not alias their inputs, the inputs are
-copied first. Inputs that are not contiguous are copied to workspace.
+Kernels update the outputs in place. If outputs do not alias their inputs, the inputs are first copied to them. Inputs
+that are not contiguous are copied to workspace.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 Inputs = tuple[InputSpec | None, ...]
 LaunchStep = Callable[..., None]
-"""Called with the argument list of the whole launch."""
+"""Function of the argument list of the whole launch."""
 ExtraArguments = Callable[[int], Arguments]
-"""The arguments besides those of the slots, by name, given the number of chunks of the launches before."""
+"""Function from the number of chunks of previous launches to the named arguments in addition to the slots'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class SlotOperand:
     dtype: DType
     read_only: bool = False
     single: bool = False
-    """Whether it has one element, which all elements of the slot's other tensors share."""
+    """Whether it has one element, broadcast to the slot's other tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class MultiTensorKernel:
     operands: tuple[SlotOperand, ...]
     definitions: Mapping[str, str | bool]
     real: ScalarType = "float"
-    """The type that it computes in: float or double."""
+    """Type of the computation: float or double."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +60,22 @@ class SlotSteps:
 
     operands: tuple[SlotOperand, ...]
     inputs: tuple[InputSpec | None, ...]
-    """The operands that are read, in their order, then the inputs that all slots share."""
+    """Read operands in order, then the inputs shared by all slots."""
     shared: tuple[Tensor | Scalar, ...]
-    """The arguments that are bound to these."""
+    """Arguments bound to the shared inputs."""
     steps: tuple[GroupStep, ...]
     writes: tuple[tuple[int, int], ...]
-    """(operand, value that is written to it, cast to its dtype)"""
+    """Pairs of an operand and the value written to it, cast to its dtype."""
     relaxed: bool = False
     """Whether compilers may round a product and the sum that takes it once, and quotients and roots as the device does."""
 
     @property
     def reads(self) -> int:
-        """How many operands are read: the first ones."""
+        """Number of read operands, the first ones."""
         return len(self.inputs) - len(self.shared)
 
     def position(self, operand: int) -> int:
-        """The number of an operand in generated text: that of the input, or after all inputs."""
+        """Return the number of an operand in generated text: the input's, or a number after all inputs."""
         return operand if operand < self.reads else operand + len(self.shared)
 
 
@@ -84,19 +84,21 @@ class MultiTensorBuilders:
     """A backend's builders of launches."""
 
     copy: Callable[[Any, Spec, Spec], Launch]
-    """(runtime, source, target)"""
+    """Builder (runtime, source, target)."""
     over_slots: Callable[[Any, MultiTensorKernel, Sequence[TensorSlot], ExtraArguments], tuple[list[Launch], int]]
-    """(runtime, kernel, slots, extra arguments): launches, and the number of chunks that they divide the tensors into."""
+    """Builder (runtime, kernel, slots, extra arguments) of launches, with the number of chunks of the tensors."""
     total: Callable[[Any, Workspace, Tensor, int], Launch]
-    """(runtime, partial sums in float32, output, count)"""
+    """Builder (runtime, partial sums in float32, output, count)."""
     fill: Callable[[Any, Spec], Launch] | None = None
-    """(runtime, target); absent if the kernel `scale_all` has no variant CHECK, which reports infinities and NaN."""
+    """Builder (runtime, target); absent if the kernel `scale_all` has no variant CHECK, which reports infinities and NaN."""
     chunk_ranges: Callable[[Any, Sequence[TensorSlot]], list[tuple[int, int]]] | None = None
-    """(runtime, slots): the first chunk of each slot as `over_slots` counts them, and the number of its chunks."""
+    """Function (runtime, slots) that returns the first chunk of each slot, counted as in `over_slots`, and its number
+    of chunks."""
     norms: Callable[[Any, Workspace, Tensor, Sequence[tuple[int, int]]], Launch] | None = None
-    """(runtime, partial sums in float32, output, chunks of each tensor): a root of a sum for each. It needs `chunk_ranges`."""
+    """Builder (runtime, partial sums in float32, output, chunks of each tensor): the root of each sum. Requires
+    `chunk_ranges`."""
     elementwise: Callable[[Any, SlotSteps, Sequence[TensorSlot]], list[Launch] | Declined] | None = None
-    """(runtime, steps, slots); absent if no kernel computes groups of steps."""
+    """Builder (runtime, steps, slots); absent if no kernel computes groups of steps."""
 
 
 def copy_unless_aliased(
@@ -106,7 +108,7 @@ def copy_unless_aliased(
     inputs: Inputs,
     outputs: tuple[Spec, ...],
 ) -> LaunchStep:
-    """Return a step that copies input to output for each pair of indices, except where both are the same memory."""
+    """Return a step that copies input to output for each pair of indices, unless they alias."""
     first_output = len(inputs)
     launches: dict[tuple[Spec, Spec], Launch] = {}
     copies = []
@@ -129,13 +131,13 @@ def copy_unless_aliased(
 
 @dataclass(frozen=True, slots=True)
 class ContiguousInputs:
-    """Inputs that are contiguous after some copies to workspace."""
+    """Inputs made contiguous by copies to workspace."""
 
     copies: tuple[LaunchStep, ...]
     workspace: tuple[int, ...]
-    """Sizes in bytes."""
+    """Workspace sizes in bytes."""
     arguments: Mapping[int, Tensor | Workspace]
-    """By index of the input: what a kernel binds instead."""
+    """Argument that a kernel binds instead, by index of the input."""
 
 
 def make_contiguous(
@@ -165,7 +167,7 @@ def _copy_to_workspace(copy: Launch, index: int, workspace_index: int, target: S
 
 
 def group_by_dtypes(keys: Sequence[tuple[DType, ...]]) -> dict[tuple[DType, ...], list[int]]:
-    """Group slot indices by the dtypes of the slots' tensors: each combination needs a program of its own."""
+    """Group slot indices by the dtypes of the slots' tensors: each combination needs a separate program."""
     groups: dict[tuple[DType, ...], list[int]] = {}
     for i, key in enumerate(keys):
         groups.setdefault(key, []).append(i)
@@ -178,10 +180,10 @@ def tensors_of(inputs: Inputs) -> list[Spec]:
 
 
 def too_large(specs: Sequence[Spec]) -> bool:
-    """Whether a tensor has more elements than the kernels can index."""
+    """Return whether a tensor has more elements than the kernels can index."""
     return any(s.size >= 1 << 31 for s in specs)
 
 
 def always(arguments: Arguments) -> ExtraArguments:
-    """Return extra arguments that are the same for every launch."""
+    """Return extra arguments that are equal for every launch."""
     return lambda _: arguments

@@ -1,4 +1,4 @@
-"""Layer norm and RMS norm operands with the normalised axes merged, and which of them the kernels support."""
+"""Layer norm and RMS norm operands with the normalised axes merged, checked for support by the kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def forward(inputs: Inputs, outputs: tuple[Spec, ...], axes: int) -> tuple[Spec,
     """Return x and output with the last `axes` axes merged; `inputs` are x, weight and, for layer norm, bias."""
     x = inputs[0]
     if not isinstance(x, Spec) or outputs[0].dtype is not x.dtype:
-        return Declined("operands of different dtypes")
+        return Declined("the operands have different dtypes")
     refusal = parameter_refusal(*inputs[1:])
     flat, out = _flatten(x, axes), _flatten(outputs[0], axes)
     if refusal or flat is None or out is None:
@@ -42,10 +42,10 @@ def backward(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any
     """Return the large operands; `inputs` are g, x, weight and the statistics."""
     g, x = inputs[:2]
     if not isinstance(g, Spec) or not isinstance(x, Spec) or g.dtype is not x.dtype:
-        return Declined("operands of different dtypes")
+        return Declined("the operands have different dtypes")
     refusal = parameter_refusal(*inputs[2:])
     if any(s is None or s.dtype is not accumulator(x.dtype) for s in inputs[3:]):
-        refusal = "statistics of an unexpected dtype"
+        refusal = "the statistics have an unexpected dtype"
     flat = [_flatten(s, params["axes"]) for s in (g, x, outputs[0])]
     if refusal or flat[0] is None or flat[1] is None or flat[2] is None:
         return Declined(refusal or "the normalised axes are not contiguous")
@@ -56,7 +56,7 @@ def backward(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any
 
 
 def parameter_refusal(*parameters: InputSpec | None) -> str:
-    """Why weights, biases or statistics cannot be used; empty if they can."""
+    """Return the reason why weights, biases or statistics are not supported; empty if they are."""
     for s in parameters:
         if s is not None and not (isinstance(s, Spec) and s.is_contiguous and s.dtype.is_floating_point):
             return "a weight, bias or statistic is not contiguous"

@@ -53,15 +53,15 @@ def _bind(builders: MultiTensorBuilders, function: Callable[..., Launch | Declin
 
 
 def _refusal(inputs: Inputs) -> str:
-    """Why the kernels cannot take these tensors; empty if they can."""
+    """Return the reason why the kernels do not support these tensors; empty if they do."""
     tensors = tensors_of(inputs)
     if len(tensors) != len(inputs) or too_large(tensors):
         return "a tensor has 2^31 elements or more, or is a number"
-    return "" if all(s.dtype.is_floating_point for s in tensors) else "tensors that are not floating point"
+    return "" if all(s.dtype.is_floating_point for s in tensors) else "a tensor is not floating point"
 
 
 def _unless_refused(function: Callable[..., Launch | Declined]) -> Callable[..., Launch | Declined]:
-    """Lower only tensors that the kernels can take."""
+    """Decline tensors that the kernels do not support."""
 
     def lower(
         builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -86,7 +86,7 @@ def _unscale_all(
     builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     if builders.fill is None:
-        return Declined("no kernel looks for infinities and NaN")
+        return Declined("no kernel checks for infinities and NaN")
     *scaled, flag = outputs
     clear = builders.fill(runtime, flag)
     flag_index = len(inputs) + len(scaled)
@@ -98,7 +98,7 @@ def _scale(
     builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...],
     flag: Tensor | None = None,
 ) -> Launch:  # fmt: skip
-    """Multiply the inputs by the last of them; set `flag` if there is one and a product is infinite or NaN."""
+    """Multiply the inputs by the last of them; set `flag`, if given, when a product is infinite or NaN."""
     count = len(outputs)
     factor = tensors_of(inputs)[-1]
     steps: list[LaunchStep] = [
@@ -117,7 +117,7 @@ def _scale(
 
 
 def _partial_sums(partial: Workspace, before: int) -> ExtraArguments:
-    """Return where a launch writes its partial sums, after the `before` sums of earlier kernels."""
+    """Return the arguments of a launch that writes its partial sums after the `before` sums of earlier kernels."""
     return lambda chunks: {"partial": partial, "first": before + chunks}
 
 
@@ -130,12 +130,12 @@ class _Squares:
     workspace: tuple[int, ...]
     chunks: int
     ranges: list[tuple[int, int]]
-    """The first chunk of each tensor, and their number, if the backend can tell."""
+    """First chunk and number of chunks of each tensor, if the backend provides `chunk_ranges`."""
 
 
 def _squares(builders: MultiTensorBuilders, runtime: Any, inputs: Inputs) -> _Squares:
     tensors = tensors_of(inputs)
-    # The partial sums are the first workspace.
+    # The first workspace holds the partial sums.
     partial = Workspace(len(inputs) + 1)
     contiguous = make_contiguous(builders, runtime, dict(enumerate(tensors)), partial.index + 1)
     steps: list[LaunchStep] = list(contiguous.copies)
@@ -165,7 +165,7 @@ def _norms(
     builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     if builders.norms is None:
-        return Declined("no kernel adds up the chunks of each tensor")
+        return Declined("no kernel sums the chunks of each tensor")
     squares = _squares(builders, runtime, inputs)
     roots = builders.norms(runtime, squares.partial, Tensor(len(inputs)), squares.ranges)
     return LaunchSequence([*squares.steps, roots], squares.workspace)

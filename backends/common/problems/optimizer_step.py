@@ -27,7 +27,7 @@ from polyhal.hal.ops.optim.update_rule import UpdateRule
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 _GRADIENT = 1
-"""The group of tensors that a step only reads; group 0 are parameters, 2 and above states."""
+"""Group of the gradients, which a step only reads; group 0 are parameters, 2 and above states."""
 
 
 def lower_step(
@@ -69,31 +69,31 @@ class _Call:
         self._count, self._groups = params["count"], len(groups)
         self._tensors = tensors_of(inputs[: self._count * self._groups])
         self._counts = tensors_of(tuple(steps))
-        """The numbers of the step in device memory: none, one, or one for each parameter."""
+        """Step numbers in device memory: none, one, or one for each parameter."""
         self.first_number = self._count * self._groups + len(self._counts)
         """Index of the first number that is an argument."""
 
     def refusal(self) -> str:
-        """Why kernels cannot take the operands; empty if they can."""
+        """Return the reason why kernels do not support the operands; empty if they do."""
         if len(self._tensors) < self._count * self._groups or too_large(self._tensors):
             return "a parameter has 2^31 elements or more, or is a number"
-        return "" if all(s.dtype.is_floating_point for s in self._tensors) else "tensors that are not floating point"
+        return "" if all(s.dtype.is_floating_point for s in self._tensors) else "a tensor is not floating point"
 
     def gradients(self) -> dict[int, Spec]:
-        """The gradients, by index of the input."""
+        """Return the gradients by index of the input."""
         return {i: self._tensors[i] for i in range(self._count, 2 * self._count)}
 
     def updates(self) -> list[tuple[int, int]]:
-        """The inputs that are updated, and the outputs that they become."""
+        """Return pairs of an updated input and its output."""
         indices = [i for i in range(len(self._tensors)) if i // self._count != _GRADIENT]
         return [(i, o) for o, i in enumerate(indices)]
 
     def kinds(self) -> list[tuple[DType, ...]]:
-        """The dtypes of each parameter, its gradient and its states."""
+        """Return the dtypes of each parameter, its gradient and its states."""
         return [tuple(s.dtype for s in self._tensors[i :: self._count]) for i in range(self._count)]
 
     def slot(self, i: int, gradients: Mapping[int, Tensor | Workspace]) -> TensorSlot:
-        """The slot of parameter `i`: gradients are bound to `gradients`, others to the outputs."""
+        """Return the slot of parameter `i`: gradients are bound to `gradients`, other operands to the outputs."""
         arguments: list[Tensor | Workspace] = []
         aligned = True
         for index in range(i, len(self._tensors), self._count):
@@ -107,7 +107,7 @@ class _Call:
         return TensorSlot((*arguments, *own), self._tensors[i].size, aligned)
 
     def steps(self, kinds: tuple[DType, ...], first_number: int) -> tuple[RuleProgram, SlotSteps]:
-        """The rule for these dtypes; the numbers that the host computes are arguments from `first_number` on."""
+        """Return the rule for these dtypes; numbers computed on the host are arguments starting at `first_number`."""
         count = self._counts[0] if self._counts else None
         program = self._rule.program(kinds, None if count is None else count.dtype, self._params)
         operands = [SlotOperand(f"q{k}", kind, k == _GRADIENT) for k, kind in enumerate(kinds)]

@@ -1,4 +1,4 @@
-"""Pooling problems: the lengths and strides that the kernels take."""
+"""Pooling problems: lengths and strides for the kernels."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Pooling:
     """The output has `planes` planes of `pixels` elements, `channels` of them per image of the batch."""
 
     dtype: DType
-    """The dtype of the images."""
+    """Dtype of the images."""
     planes: int
     pixels: int
     channels: int
     lengths: tuple[int, ...]
-    """Height and width of: image, pooled image, kernel, stride, padding and dilation."""
+    """Height and width of image, pooled image, kernel, stride, padding and dilation."""
     strides: tuple[int, ...]
-    """Four per input: image, channel, row, column."""
+    """Four strides per input: image, channel, row, column."""
 
 
 def describe(
@@ -33,15 +33,15 @@ def describe(
     """Describe a pooling. With `gradient`, the first input is the output's gradient, and `out` has the shape of the image."""
     tensors = [s for s in inputs if isinstance(s, Spec)]
     if len(tensors) != len(inputs) or any(s.dtype is not tensors[0].dtype for s in tensors):
-        return Declined("operands of different dtypes")
+        return Declined("the operands have different dtypes")
     if not tensors[0].dtype.is_floating_point:
-        return Declined("the kernels are for floats")
+        return Declined("the kernels only support floating point")
     if params.get("divisor") is not None:
-        return Declined("the kernels divide by the size of the window")
+        return Declined("the kernels only divide by the size of the window")
     image, pooled = (out, tensors[0]) if gradient else (tensors[0], out)
     planes, pixels = math.prod(out.shape[:2]), math.prod(out.shape[2:])
     if max(pixels, planes) >= 1 << 31:
-        return Declined("2^31 elements or more")
+        return Declined("an operand has 2^31 elements or more")
     lengths = (
         *image.shape[2:], *pooled.shape[2:], *params["kernel"], *params["stride"], *params["padding"],
         *params.get("dilation", (1, 1)),

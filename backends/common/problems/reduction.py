@@ -26,10 +26,10 @@ POSITIONS = ("argmax", "argmin")
 COMBINE: Mapping[Operation, str] = {
     "sum": "sum", "mean": "sum", "prod": "prod", "max": "largest", "min": "smallest", "any": "either", "all": "both",
 }  # fmt: skip
-"""The shader function that combines two partial results."""
+"""Shader function that combines two partial results."""
 
 Axis = tuple[int, int]
-"""Length and stride."""
+"""Length and stride of an axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Axes:
 
     @property
     def results(self) -> int:
-        """Elements of the output."""
+        """Number of elements of the output."""
         return self.kept[0][0] * self.kept[1][0]
 
     @property
     def length(self) -> int:
-        """Terms of each result."""
+        """Number of terms of each result."""
         return self.reduced[0][0] * self.reduced[1][0]
 
     @property
@@ -60,11 +60,11 @@ class ReductionBuilders:
     """A backend's builders of launches (x, out); `out` is contiguous and holds the kept axes in order."""
 
     copy: Callable[[Any, Spec, Spec], Launch]
-    """(runtime, source, target)"""
+    """Builder (runtime, source, target)."""
     values: Callable[[Any, Operation, Spec, Axes, Spec], Launch]
-    """(runtime, op, x, axes, out)"""
+    """Builder (runtime, op, x, axes, out)."""
     positions: Callable[[Any, str, Spec, Axes, Spec], Launch | Declined]
-    """(runtime, "argmax" or "argmin", x, axes, out)"""
+    """Builder (runtime, "argmax" or "argmin", x, axes, out)."""
 
 
 def accumulator(op: Operation, dtype: DType) -> DType:
@@ -90,7 +90,7 @@ def build(
     `op` is one of OPERATIONS, which are never declined, or of POSITIONS. Raises UnsupportedOpError for others.
     """
     if op not in OPERATIONS and op not in POSITIONS:
-        raise UnsupportedOpError(message(op, "there is no such reduction", expected=", ".join(OPERATIONS)))
+        raise UnsupportedOpError(message(op, "unknown reduction", expected=", ".join(OPERATIONS)))
     merged = _merge(x, axes, ordered=op in POSITIONS)
     if merged is None:
         order = (*(i for i in range(x.ndim) if i not in axes), *axes)
@@ -118,7 +118,7 @@ def _after_copy(copy: Launch, view: Spec, flat: Spec, inner: Launch) -> Launch:
 def _merge(x: Spec, axes: tuple[int, ...], ordered: bool) -> Axes | None:
     """Merge the axes of `x` to two kept and two reduced ones; None if more remain.
 
-    `ordered` keeps the order of the reduced axes, which argmax and argmin need.
+    `ordered` keeps the order of the reduced axes, which argmax and argmin require.
     """
     kept_axes = [i for i in range(x.ndim) if i not in axes]
     kept_shape = tuple(x.shape[i] for i in kept_axes)

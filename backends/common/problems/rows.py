@@ -21,9 +21,9 @@ class StridedRows:
     outer: tuple[int, int, int]
     """Lengths of the outer axes, padded in front with 1."""
     strides: tuple[tuple[int, int, int], ...]
-    """Per operand, of the outer axes."""
+    """Strides of the outer axes, per operand."""
     steps: tuple[int, ...]
-    """Per operand, the stride along a row."""
+    """Stride along a row, per operand."""
 
     @property
     def contiguous(self) -> bool:
@@ -40,7 +40,7 @@ def rows_along(specs: Sequence[Spec], axis: int) -> StridedRows | Declined:
     outer = tuple(n for i, n in enumerate(shape) if i != axis)
     lengths, steps = collapse(outer, tuple(tuple(t for i, t in enumerate(s) if i != axis) for s in strides))
     if len(lengths) > _AXES:
-        return Declined(f"{len(lengths)} outer axes cannot be merged; the kernels take {_AXES}")
+        return Declined(f"{len(lengths)} outer axes remain after merging; the kernels support {_AXES}")
     if length >= 1 << 31:
         return Declined("the axis is longer than 2^31")
     fill = _AXES - len(lengths)

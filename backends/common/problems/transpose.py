@@ -8,7 +8,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.hal.layout import Spec, collapse
 
 _SHORTEST_SIDE = 8
-"""Sides below which tiling does not pay."""
+"""Minimum side for which tiling is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Transposition:
         return ceil_div(self.rows, size) * ceil_div(self.columns, size) * self.batch[0] * self.batch[1]
 
     def vectorizable(self, width: int) -> bool:
-        """Whether vectors of `width` neighbours are aligned on both sides, given aligned memory."""
+        """Return whether vectors of `width` elements are aligned on both sides, given aligned memory."""
         steps = (self.rows, self.columns, self.source_step, self.target_step, *self.source_batch, *self.target_batch)
         return all(step % width == 0 for step in steps)
 

@@ -1,1 +1,1 @@
-"""The reference computation in NumPy, on arrays. Backends that keep device memory in arrays share it, so their bits agree."""
+"""The reference computation in NumPy, on arrays. Backends that keep device memory in arrays share it and agree bit for bit."""

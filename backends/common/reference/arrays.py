@@ -1,4 +1,4 @@
-"""Device memory as arrays: views of the bytes of an allocation, half precision on the way in, casts on the way out."""
+"""Device memory as arrays: views of the bytes of an allocation, conversion of half precision on load, casts on store."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ def upcast(x: np.ndarray) -> np.ndarray:
 
 
 def store(value: Any, out: np.ndarray) -> None:
-    """Cast a result to the dtype of `out` and store it there."""
+    """Cast a result to the dtype of `out` and store it in `out`."""
     with np.errstate(all="ignore"):
         np.copyto(out, value, casting="unsafe")
 
 
 def in_range(value: Number, dtype: DType) -> Number:
-    """Wrap an integer to the range of an integer dtype; NumPy refuses it outside. Raises NumberRangeError beyond 64 bits."""
+    """Wrap an integer to the range of an integer dtype, outside of which NumPy raises.
+
+    Raises NumberRangeError beyond 64 bits.
+    """
     if type(value) is int:
         in_64_bits(value)
     if type(value) is int and dtype.is_integral:

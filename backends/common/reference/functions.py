@@ -1,4 +1,4 @@
-"""The functions of the contract, required and optional, by name: what `unary`, `binary` and `reduce` compute."""
+"""The functions of the contract, required and optional, by name, for `unary`, `binary` and `reduce`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _divide(a: np.ndarray, b: np.ndarray) -> Any:
     quotient = np.floor_divide(a, b)
     if a.dtype.kind == "u":
         return quotient
-    # One more than the floor where the floor is negative and inexact.
+    # Round up by one if the floor is negative and inexact.
     return quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype)
 
 
@@ -39,7 +39,7 @@ def _not(x: np.ndarray) -> Any:
 
 
 def _sign(x: np.ndarray) -> Any:
-    """The sign of numbers; bool is its own."""
+    """Return the sign of numbers; for bool, the value itself."""
     return x if x.dtype.kind == "b" else np.sign(x)
 
 

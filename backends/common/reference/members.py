@@ -43,13 +43,13 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
 
 
 def gather(index: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
-    """Copy the rows of `x` that `index` names; zeros where it is out of range."""
+    """Copy the rows of `x` selected by `index`; zeros for indices out of range."""
     in_range = (index >= 0) & (index < len(x))
     out[...] = np.where(in_range[:, None], x[np.where(in_range, index, 0)], x.dtype.type(0))
 
 
 def scatter_add(index: np.ndarray, src: np.ndarray, out: np.ndarray) -> None:
-    """Add the rows of `src` to the rows of `out` that `index` names, except where it is out of range."""
+    """Add the rows of `src` to the rows of `out` selected by `index`; indices out of range are skipped."""
     in_range = (index >= 0) & (index < len(out))
     np.add.at(out, index[in_range], src[in_range])
 
@@ -57,7 +57,7 @@ def scatter_add(index: np.ndarray, src: np.ndarray, out: np.ndarray) -> None:
 def run_function(
     function: Callable[..., Any], params: Mapping[str, Any], inputs: list[Any], outs: list[np.ndarray]
 ) -> None:
-    """Store what a function of arrays and numbers returns: the reference of an op, or a kernel of the user's."""
+    """Store the results of a function of arrays and numbers: the reference of an op, or a user kernel."""
     arrays = [upcast(x) if isinstance(x, np.ndarray) else x for x in inputs]
     with np.errstate(all="ignore"):
         result = function(*arrays, **params)
