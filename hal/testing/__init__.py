@@ -1,16 +1,16 @@
-"""The conformance kit: the requirements of the backend contract as checks that anyone can run on their own device.
+"""The conformance kit: the requirements of the backend contract as checks that anyone can run on a device.
 
     pytest --pyargs polyhal.hal.testing --polyhal-device=NAME
 
 runs all checks; `verify(device)` does the same without pytest, and `certify(device)`, behind `polyhal verify`, also
-quarantines kernels that fail. The checks are derived from the contract and the op declarations, so that a new op or dtype
-is covered once it is declared. Unlike the rest of `polyhal.hal`, this package may import the public `polyhal` package: it
-is a client of tensors and of the tape, like any test.
+quarantines kernels that fail. The checks are derived from the contract and the op declarations, so that a new op or
+dtype is covered by its declaration. Unlike the rest of `polyhal.hal`, this package may import the public `polyhal`
+package: it uses tensors and the tape, like any test.
 
-- `kit`: `cases` lists the checks; `contract`, `forward` and `gradients` hold them; `tolerances` derives the error bounds.
+- `kit`: `cases` lists the checks of `contract`, `forward` and `gradients`; `tolerances` derives the error bounds.
 - `certification`: `runner` runs cases, `diagnosis` finds the kernels behind failures, `certificate` is the result.
-- `tools`: `generate` and `coverage` write the checkout's generated files; `tuning` and `kernel_check` serve the commands
-  `polyhal tune` and `polyhal kernels`.
+- `tools`: `generate` and `coverage` write the checkout's generated files; `tuning` and `kernel_check` implement the
+  commands `polyhal tune` and `polyhal kernels`.
 - `plugin`: the pytest plug-in.
 """
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from polyhal.hal.testing.kit.expectations import Expectations
 
 DEVICES = pytest.StashKey[list[str]]()
-"""Devices that a `conftest.py` puts here are checked if the command line names none."""
+"""Devices set by a `conftest.py`, checked if the command line names none."""
 OPS_UNDER_TEST = pytest.StashKey[list[Any]]()
-"""Ops that a `conftest.py` puts here are checked, alone, if the command line names none: see `--polyhal-ops`. They may be
-functions of ops, such as kernels of `polyhal.kernel`, too."""
+"""Ops set by a `conftest.py`, the only ones checked if the command line names none: see `--polyhal-ops`. They may also be
+functions of ops, such as kernels of `polyhal.kernel`."""
 _FREEZE_EVERY = 100
 _FINISHED = itertools.count(1)
 
@@ -35,7 +35,7 @@ class KitHookSpecs:
 
     @pytest.hookspec
     def pytest_polyhal_expectations(self, device: str) -> Expectations | None:
-        """The known gaps of that device; None if the backend is not yours."""
+        """Return the known gaps of a device; None for a device of another backend."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="check only these: an op, or an installed package that offers ops; comma-separated or repeated",
+        help="check only these: an op, or an installed package with ops; comma-separated or repeated",
     )
     group.addoption(
         "--polyhal-small", action="store_true", help="only calls with few elements, for kernel interpreters"
@@ -69,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--polyhal-few-shapes",
         action="store_true",
-        help="every op on few shapes that ops share, for runtimes that compile a program per shape",
+        help="every op on few shared shapes, for runtimes that compile a program per shape",
     )
     group.addoption(
         "--polyhal-expectations", type=Path, metavar="FILE", help="TOML file of unsupported cases and expected failures"
@@ -77,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def devices(config: pytest.Config) -> list[str]:
-    """The names of the devices to check: those of the command line, else those of a `conftest.py`."""
+    """Return the names of the devices to check, from the command line, else from a `conftest.py`."""
     return _named(config, "polyhal_device") or config.stash.get(DEVICES, [])
 
 
@@ -86,7 +86,7 @@ def _named(config: pytest.Config, option: str) -> list[str]:
 
 
 def _ops(config: pytest.Config) -> list[Any] | None:
-    """The ops to check alone: those of the command line, else those of a `conftest.py`; None for all and the contract."""
+    """Return the only ops to check, from the command line, else from a `conftest.py`; None for all ops and the contract."""
     from polyhal.hal.discovery.op_plugins import declared, op_plugins
     from polyhal.hal.discovery.plugins import PluginError
 
@@ -100,7 +100,7 @@ def _ops(config: pytest.Config) -> list[Any] | None:
             raise pytest.UsageError(f"{item}: {error}; {error.fix}") from error
         if None in found:
             reasons = "".join(f"\n  {f.source}: {f.reason}" for f in op_plugins().failures)
-            raise pytest.UsageError(f"no op and no installed package that offers ops is called {item!r}{reasons}")
+            raise pytest.UsageError(f"{item!r} is neither an op nor an installed package with ops{reasons}")
         out += found
     return out or None
 
@@ -137,7 +137,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Collect the cases without scanning those that are there for garbage, again and again: that takes a third of the time."""
+    """Collect the cases without repeated garbage collections of existing cases, which take a third of the time."""
     if not devices(session.config):
         return (yield)
     gc.disable()
@@ -149,7 +149,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Keep what a case left alive out of later garbage collections."""
+    """Exclude objects left alive by a case from later garbage collections."""
     if "polyhal_case" in getattr(item, "fixturenames", ()):
         freeze_garbage()
 
@@ -157,7 +157,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 def freeze_garbage() -> None:
     """After every hundredth call, exempt all live objects from garbage collection.
 
-    A device keeps a plan per call, and a plan is hundreds of objects: scanning them all again and again takes longer than
+    A device keeps a plan per call, and a plan is hundreds of objects: scanning all of them repeatedly takes longer than
     many cases.
     """
     if next(_FINISHED) % _FREEZE_EVERY == 0:
@@ -195,5 +195,5 @@ def _expectations(config: pytest.Config, name: str) -> Expectations:
 
 @pytest.fixture
 def polyhal_scope(request: pytest.FixtureRequest) -> Any:
-    """The `Scope` of the command line: how much of the kit runs."""
+    """Return the `Scope` of the command line."""
     return _scope(request.config)

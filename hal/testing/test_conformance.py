@@ -18,5 +18,5 @@ def test_conformance(polyhal_case: Case) -> None:
         except AssertionError as error:
             failure = error
     if failure is not None:
-        # The kit's own traceback helps nobody; exceptions of drivers keep theirs.
+        # The kit's own traceback is not helpful; exceptions of drivers keep theirs.
         pytest.fail(failure_text(polyhal_case.id, polyhal_case.device, failure), pytrace=False)

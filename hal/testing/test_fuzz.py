@@ -34,7 +34,7 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max}
 
 
 def _run(body: Any, scope: Scope, *strategies: Any) -> None:
-    """Call `body` with drawn values, which are the same in every run, so that a failure can be reproduced."""
+    """Call `body` with drawn values, which are equal in every run, so that a failure can be reproduced."""
     if scope.few_shapes:
         pytest.skip("the shapes are random")
     settings = hypothesis.settings(
@@ -62,7 +62,7 @@ def _shape(draw: Any, min_axes: int = 0) -> tuple[int, ...]:
 
 
 def _view(draw: Any, array: np.ndarray, tensor: Tensor) -> tuple[np.ndarray, Tensor]:
-    """Apply the same few random views to an array and a tensor."""
+    """Apply equal random views to an array and a tensor."""
     for _ in range(draw(st.integers(0, 3))):
         kind = draw(st.sampled_from(["permute", "slice", "new axis", "broadcast", "index"]))
         if kind == "permute":
@@ -92,7 +92,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def test_views(polyhal_device: Device, polyhal_scope: Scope) -> None:
-    """Chains of views, copied to the host."""
+    """Check chains of views, copied to the host."""
 
     def body(data: Any) -> None:
         array = _array(data.draw, _shape(data.draw), _dtype(data.draw, polyhal_device))
@@ -104,7 +104,7 @@ def test_views(polyhal_device: Device, polyhal_scope: Scope) -> None:
 
 
 def test_elementwise(polyhal_device: Device, polyhal_scope: Scope) -> None:
-    """Binary ops on views of broadcastable shapes."""
+    """Check binary ops on views of broadcastable shapes."""
 
     def body(data: Any) -> None:
         dtype = _dtype(data.draw, polyhal_device)
@@ -128,7 +128,7 @@ def test_elementwise(polyhal_device: Device, polyhal_scope: Scope) -> None:
 
 
 def test_reductions(polyhal_device: Device, polyhal_scope: Scope) -> None:
-    """Reductions of views over random axes."""
+    """Check reductions of views over random axes."""
 
     def body(data: Any) -> None:
         x = _array(data.draw, _shape(data.draw, 1), _dtype(data.draw, polyhal_device))
@@ -156,7 +156,7 @@ def test_reductions(polyhal_device: Device, polyhal_scope: Scope) -> None:
 
 
 def test_matmul(polyhal_device: Device, polyhal_scope: Scope) -> None:
-    """Matrix products of transposed, sliced and broadcast operands."""
+    """Check matrix products of transposed, sliced and broadcast operands."""
     max_length = 9 if polyhal_scope.small else 40
 
     def body(data: Any) -> None:

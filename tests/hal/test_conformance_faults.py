@@ -289,7 +289,7 @@ def test_a_host_fallback_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_expected_failure_that_passes_is_a_failure() -> None:
     known = Expectations(expected_failure={"forward/add/*": "wrong in the driver"})
     report = verify("numpy", only="forward/add/float32", expectations=known)
-    assert [o.problem for o in report.failed] == ["passed, though it is listed as an expected failure"]
+    assert [o.problem for o in report.failed] == ["passed, but it is listed as an expected failure"]
 
 
 def test_expectations_file(tmp_path: Any) -> None:

@@ -20,17 +20,17 @@ from polyhal.hal.testing.kit.isolation import isolated
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.tools.resolution_steps import resolution_steps
 
-_RIGHT = "right without the kernels that other failures put in quarantine"
-_STILL_USED = "still wrong: the kernels that other failures found are in use; run polyhal verify without --no-quarantine"
+_RIGHT = "correct without the kernels quarantined for other failures"
+_STILL_USED = "still wrong: kernels found by other failures are in use; run polyhal verify without --no-quarantine"
 _BEST_STEPS = frozenset({ResolutionStep.NATIVE, ResolutionStep.VIEW})
-"""An op that takes one of these on any tensor takes it on contiguous ones too: there are no better steps."""
-_FLAKY = "flaky: right when it was repeated, and no kernel could be identified as the cause"
+"""Best steps: an op that uses one of them on any layout also uses it on contiguous tensors."""
+_FLAKY = "flaky: correct when repeated, and no kernel could be identified as the cause"
 _REPLACEMENTS = {
     ResolutionStep.COMPOSED: "as its decomposition",
     ResolutionStep.CORE: "as a core method",
     ResolutionStep.NATIVE: "on another native kernel",
 }
-"""What replaces a quarantined kernel, the most informative step first."""
+"""Replacements of a quarantined kernel, the most informative step first."""
 
 
 @dataclass(slots=True)
@@ -39,16 +39,16 @@ class KitRun:
 
     first: KitReport
     last: KitReport
-    """The report of the repeated cases; the first one if none were repeated."""
+    """Report of the repeated cases; the first report if none were repeated."""
     quarantine: Quarantine
-    """The final quarantine."""
+    """Final quarantine."""
     diagnoses: dict[str, Diagnosis]
-    """By case, for failed cases."""
+    """Diagnoses of failed cases, by case."""
     crashed: str
-    """A case that was skipped because an earlier process ended in it; empty if there is none."""
+    """Skipped case in which an earlier process ended; empty if there is none."""
     complete: bool
     kept: bool = True
-    """True if the quarantine remains in force after the run. If not, the verdict is about the first report."""
+    """Whether the quarantine stays in effect after the run. If not, the verdict applies to the first report."""
 
 
 def build_certificate(device: Device, scope: Scope, only: str, run: KitRun) -> Certificate:
@@ -74,7 +74,7 @@ def build_certificate(device: Device, scope: Scope, only: str, run: KitRun) -> C
 
 
 def _results(device: Device, scope: Scope, outcomes: Iterable[Outcome], run: KitRun) -> dict[str, dict[str, OpResult]]:
-    """The measurements of the last run of each case, and the numbers of cases."""
+    """Return the measurements of the last run of each case, and the numbers of cases."""
     cells = run.first.record.cells | (run.last.record.cells if run.kept else {})
     counts: dict[tuple[str, str], list[int]] = {key: [0, 0] for key in cells}
     for outcome in outcomes:
@@ -92,12 +92,12 @@ def _results(device: Device, scope: Scope, outcomes: Iterable[Outcome], run: Kit
 
 
 def _how(device: Device, op: str, dtype: str, scope: Scope) -> Counter[ResolutionStep]:
-    """How the op runs on contiguous tensors: the checks may have used other layouts only."""
+    """Return the resolution steps of the op on contiguous tensors, because the checks may only have used other layouts."""
     return resolution_steps(device, OPS[op], None if dtype == ANY else as_dtype(dtype), scope)
 
 
 def _finding(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, run: KitRun) -> Finding:
-    """Describe a failed case. `right` is true if it passed without the kernels that were found to be wrong."""
+    """Describe a failed case. `right`: whether it passed without the kernels found to be wrong."""
     error, case = outcome.error, outcome.case
     result = error if isinstance(error, ResultError) else None
     return Finding(
@@ -117,8 +117,8 @@ def _finding(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, run: Ki
 
 def _crash(case: str) -> Finding:
     op, dtype = (*case.split("/")[1:], "", "")[:2] if not case.startswith("contract/") else ("", "")
-    problem = "the process ended during this check, the last time"
-    now = "skipped this time; no kernel can be quarantined to prevent it"
+    problem = "the process ended during this check in an earlier run"
+    now = "skipped in this run; no kernel can be quarantined to prevent it"
     return Finding(case, op, dtype, "", problem, "", "", "", "", now, right=False)
 
 
@@ -126,7 +126,7 @@ def _now(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, run: KitRun
     """Return the state after the run, in a sentence."""
     kernels = "; ".join(e.kernel for e in diagnosis.entries) if diagnosis is not None else ""
     if outcome.lost:
-        rest = "run polyhal verify again for the rest"
+        rest = "run polyhal verify again for the remaining cases"
         state = "quarantined" if run.kept else "still in use"
         return f"{state}: {kernels}; {rest}" if kernels else f"the device was lost; {rest}"
     if diagnosis is None:
@@ -136,12 +136,12 @@ def _now(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, run: KitRun
     if right:
         return f"quarantined: {kernels}{_replacement(outcome, run.last.record)}" if kernels else _RIGHT
     if not failed_op(outcome):
-        return "still wrong: nothing can replace a required member of the contract"
+        return "still wrong: a required member of the contract cannot be replaced"
     return "still wrong: no kernel that could be quarantined is the cause" if diagnosis.reproducible else _FLAKY
 
 
 def _replacement(outcome: Outcome, after: RunRecord) -> str:
-    """How the op of a case runs with the quarantine in force; empty if that is unknown."""
+    """Return how the op of a case runs with the quarantine in effect; empty if unknown."""
     case = outcome.case
     cell = after.cells.get((case.op, case.dtype)) if case is not None else None
     way = next((text for step, text in _REPLACEMENTS.items() if cell is not None and step in cell.steps), "")

@@ -1,4 +1,4 @@
-"""Certificates: the results of a run of the kit on one device, which `polyhal verify` prints and stores."""
+"""Certificates: the results of a run of the kit on one device, printed and stored by `polyhal verify`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """One op in one dtype."""
+    """Result of one op in one dtype."""
 
     how: Mapping[ResolutionStep, int]
-    """The number of checked calls per resolution step, on contiguous tensors."""
+    """Number of checked calls per resolution step, on contiguous tensors."""
     worst_ulp: float | None
-    """The largest error against the float64 reference (see `tolerances.largest_error`); None if nothing is rounded."""
+    """Largest error against the float64 reference (see `tolerances.largest_error`); None if results are not rounded."""
     passed: int
     failed: int
-    """Number of cases."""
+    """Number of failed cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,69 +41,69 @@ class Finding:
     op: str
     dtype: str
     call: str
-    """The op with the dtypes, shapes and memory layouts of its inputs, and its parameters."""
+    """Op with the dtypes, shapes and memory layouts of its inputs, and its parameters."""
     problem: str
     place: str
-    """The index of the first wrong element; empty if there is no result or its shape is wrong."""
+    """Index of the first wrong element; empty if there is no result or its shape is wrong."""
     got: str
     expected: str
     how: str
-    """How the call was resolved, if that is known."""
+    """Resolution of the call, if known."""
     now: str
-    """What happens from now on."""
+    """State after the run."""
     right: bool
-    """Whether the case passes with the quarantine in force."""
+    """Whether the case passes with the quarantine in effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The device, the scope and all results of a run."""
+    """Device, scope and all results of a run."""
 
     name: str
-    """The name that users know the device by, such as `opencl:1`."""
+    """Name by which users open the device, such as `opencl:1`."""
     identity: Fingerprint
     info: Mapping[str, Any]
-    """Its `DeviceInfo`."""
+    """`DeviceInfo` of the device."""
     limits: Mapping[str, int]
     storage: tuple[str, ...]
-    """Dtypes that it can store."""
+    """Dtypes that the device can store."""
     compute: tuple[str, ...]
-    """Dtypes that it computes in."""
+    """Dtypes that the device computes in."""
     date: str
-    """UTC, ISO 8601."""
+    """Time in UTC, ISO 8601."""
     python: str
     system: str
     scope: Mapping[str, Any]
-    """`small`, `full`, and the pattern `only`."""
+    """Scope of the run: `small`, `full`, and the pattern `only`."""
     seconds: float
     passed: int
     unsupported: int
     expected_failures: int
     complete: bool
-    """False if the device was lost before the last case."""
+    """Whether all cases ran; False if the device was lost before the last case."""
     results: Mapping[str, Mapping[str, OpResult]]
-    """By op and dtype; `any` stands for checks that concern no particular dtype."""
+    """Results by op and dtype; `any` for checks without a particular dtype."""
     findings: tuple[Finding, ...] = ()
     quarantined: tuple[QuarantineEntry, ...] = field(default=())
 
     @property
     def failed(self) -> int:
-        """The number of cases that fail with the quarantine in force."""
+        """Return the number of cases that fail with the quarantine in effect."""
         return sum(not f.right for f in self.findings)
 
     @property
     def correct(self) -> bool:
-        """Whether every case passes with the quarantine in force, and no case is missing because the device was lost."""
+        """Return whether every case passes with the quarantine in effect, and none is missing because the device was lost."""
         return self.complete and not self.failed
 
     @property
     def whole(self) -> bool:
-        """Whether all cases were selected."""
+        """Return whether all cases were selected."""
         return bool(self.scope["only"] == "*")
 
     @property
     def day(self) -> str:
-        """The date without the time."""
+        """Return the date without the time."""
         return self.date[:10]
 
     def to_json(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Certificate:
-        """Parse what `to_json` returned. Raises CorruptFileError for anything else."""
+        """Parse the result of `to_json`. Raises CorruptFileError for anything else."""
         try:
             members = {f.name: value[f.name] for f in fields(cls)}
             certificate = cls(
@@ -136,7 +136,9 @@ class Certificate:
             )
             _check(certificate)
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-            raise CorruptFileError(message(None, f"this is no certificate: {type(error).__name__}: {error}")) from error
+            raise CorruptFileError(
+                message(None, f"this is not a certificate: {type(error).__name__}: {error}")
+            ) from error
         return certificate
 
 
@@ -157,16 +159,16 @@ def _check(certificate: Certificate) -> None:
     texts += (*(c.info[key] for key in ("name", "type", "driver")), c.scope["only"])
     numbers += (c.info["memory"],)
     if not isinstance(c.info.get("features", {}), Mapping):
-        raise ValueError("the features are no mapping")
+        raise ValueError("the features are not a mapping")
     for f in c.findings:
         if not all(isinstance(getattr(f, x.name), bool if x.name == "right" else str) for x in fields(Finding)):
-            raise ValueError(f"{f} is no finding")
+            raise ValueError(f"{f} is not a finding")
     if not all(isinstance(t, str) for t in texts) or not all(isinstance(n, (int, float)) for n in numbers):
-        raise ValueError("a text or a number is of another type")
+        raise ValueError("a text or a number has another type")
 
 
 def describe(device: Device, scope: Scope, only: str) -> dict[str, Any]:
-    """The members of a certificate that are known before the run."""
+    """Return the fields of a certificate that are known before the run."""
     info, capabilities = device.info, device.capabilities
     return {
         "name": device.name,
@@ -196,12 +198,12 @@ def write(certificate: Certificate, path: Path) -> None:
 
 
 def certificate_path(device: Device) -> Path:
-    """The file in the cache for the certificate of a device with its current driver and versions."""
+    """Return the cache file of the certificate for a device with its current driver and versions."""
     return env.cache_dir() / "certificates" / f"{fingerprint(device).key}.json"
 
 
 def stored(device: Device) -> tuple[Certificate | None, str]:
-    """The stored certificate; or None and the reason why there is no usable one."""
+    """Return the stored certificate; or None and the reason why there is no usable one."""
     path = certificate_path(device)
     try:
         certificate = read(path)
@@ -211,5 +213,5 @@ def stored(device: Device) -> tuple[Certificate | None, str]:
         return None, f"the certificate is ignored: {error}"
     if certificate.identity != fingerprint(device):
         other = certificate.identity
-        return None, f"{path} is ignored: it is about {other.device} with the driver {other.driver}"
+        return None, f"{path} is ignored: it was issued for {other.device} with the driver {other.driver}"
     return certificate, ""

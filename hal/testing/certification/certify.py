@@ -21,7 +21,7 @@ from polyhal.hal.testing.kit.isolation import isolated
 from polyhal.hal.testing.kit.scope import Scope
 
 _ORDER = ("forward", "gradient", "second_order", "decomposition", "errors", "contract")
-"""The order in which failed cases are diagnosed, by kind: kernels found by a forward case explain other failures."""
+"""Order in which failed cases are diagnosed, by kind: kernels found by a forward case explain other failures."""
 
 
 class KitObserver(Protocol):
@@ -61,9 +61,10 @@ def certify(
 ) -> Certificate:
     """Run the kit on a device, quarantine the kernels that fail, and repeat the cases that they affect.
 
-    With `keep`, the quarantine is stored and takes effect immediately, in this process too. Otherwise it serves the
-    diagnosis only, and the certificate reports its kernels as wrong and in use. Kernels that ended the device or a process
-    earlier are not tried again. Raises DeviceUnavailableError; failed cases and a lost device are in the certificate.
+    With `keep`, the quarantine is stored and takes effect immediately, also in this process. Otherwise it only serves
+    the diagnosis, and the certificate reports its kernels as wrong and in use. Kernels that ended the device or a
+    process in an earlier run are not run again. Raises DeviceUnavailableError; failed cases and a lost device are in
+    the certificate.
     """
     target, scope, observer = Device(device), scope or Scope(), observer or SilentObserver()
     known, crashed, journal = _fatal_entries(target, keep), "", Journal(target)
@@ -73,7 +74,7 @@ def certify(
     trial, record = isolated(target, known), RunRecord()
     selected = select_cases(trial, scope, only, record)
     if crashed and not any(e.case == crashed for e in known.entries):
-        selected = [c for c in selected if c.id != crashed]  # no kernel could be quarantined to spare the process
+        selected = [c for c in selected if c.id != crashed]  # no kernel could be quarantined to protect the process
     else:
         crashed = ""
     observer.started(len(selected))
@@ -101,7 +102,7 @@ def _quarantine_failures(
     device: Device, run: KitRun, scope: Scope, expectations: Expectations | None, observer: KitObserver
 ) -> None:
     """Find the kernels behind the failures and repeat the affected cases without them. Raises DeviceLostError."""
-    failed = [o for o in run.first.failed if o.error is not None]  # the rest are expected failures that passed
+    failed = [o for o in run.first.failed if o.error is not None]  # the others are expected failures that passed
     observer.stage(f"looking for the kernels behind {_count(len(failed), 'failed case')}")
     before = run.quarantine
     for outcome in sorted(failed, key=lambda o: _ORDER.index(o.id.partition("/")[0])):
@@ -113,12 +114,12 @@ def _quarantine_failures(
 
 
 def _fatal_entries(device: Device, keep: bool) -> Quarantine:
-    """The kernels that must not run again."""
+    """Return entries of the kernels that must not run again."""
     return Quarantine(tuple(e for e in quarantine.load(device).entries if e.fatal)) if keep else EMPTY
 
 
 def _merged(entries: Quarantine) -> Quarantine:
-    """One entry per kernel, for all layouts in which it failed."""
+    """Merge entries to one per kernel, for all layouts in which it failed."""
     by_kernel: dict[tuple[str, str, str], QuarantineEntry] = {}
     for e in entries.entries:
         first = by_kernel.setdefault((e.step, e.op, e.dtype), e)
@@ -130,7 +131,7 @@ def _merged(entries: Quarantine) -> Quarantine:
 def _repeat_affected(
     device: Device, before: KitReport, entries: Quarantine, scope: Scope, expectations: Expectations | None
 ) -> KitReport:
-    """Run the failed cases and all others of the quarantined ops again, with the quarantine in force."""
+    """Run the failed cases and all others of the quarantined ops again, with the quarantine in effect."""
     target, record = isolated(device, entries), RunRecord()
     failed, ran = {o.id for o in before.failed}, {o.id for o in before.outcomes}
     ops = {e.op for e in entries.entries}
@@ -141,7 +142,7 @@ def _repeat_affected(
 
 
 def _store(device: Device, entries: Quarantine, ran: set[str]) -> Quarantine:
-    """Store the quarantine, with the earlier entries of cases that did not run this time. Returns all of it."""
+    """Store the quarantine, with earlier entries of cases that did not run now. Returns the merged quarantine."""
     before = quarantine.load(device)
     earlier = (e for e in before.entries if e.fatal or e.case not in ran)
     merged = _merged(entries | earlier)

@@ -1,4 +1,4 @@
-"""`polyhal verify --units`: check the units of a device that are off without a certificate, each in a process of its own."""
+"""`polyhal verify --units`: check the units of a device that are disabled without a certificate, each in a separate process."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from polyhal.hal.testing.kit.product_samples import large_product, product_ops
 from polyhal.hal.testing.kit.scope import Scope
 
 _TIMEOUT = 1800.0
-"""Seconds. On a GPU all checks take about one minute, most of it in the driver's compiler."""
+"""Timeout in seconds. On a GPU all checks take about one minute, most of it in the driver's compiler."""
 _LAST_WORDS = 300
-"""Characters of what a process said before it ended."""
+"""Maximum characters of the last output of a failed process."""
 
 
 def units_of(device: Device) -> Units | None:
-    """Return the units of a device that need a certificate; None if it has none."""
+    """Return the units of a device that require a certificate; None if it has none."""
     found = device.backend.units if isinstance(device.backend, HasUnits) else None
     return found if found is not None and found.available else None
 
@@ -38,7 +38,7 @@ def units_of(device: Device) -> Units | None:
 def certify_units(
     device: Device, started: Callable[[str], None] = lambda unit: None, timeout: float = _TIMEOUT
 ) -> list[UnitCertificate]:
-    """Check each unit of a device and keep the certificates, upon which processes act that begin later. Raises OSError.
+    """Check each unit of a device and store the certificates, which take effect in processes started later. Raises OSError.
 
     `started` is called with the name of each unit. A process that ends or takes longer than `timeout` seconds is a failure.
     """
@@ -59,20 +59,20 @@ def _in_own_process(device: str, unit: str, found: Units, timeout: float) -> Uni
     try:
         done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
-        return _certificate(unit, found, f"the checks did not end in {timeout:g} seconds")
+        return _certificate(unit, found, f"the checks did not end within {timeout:g} seconds")
     try:
         return UnitCertificate.from_json(json.loads(done.stdout.splitlines()[-1]))
     except (IndexError, ValueError):
         said = done.stderr.strip()[-_LAST_WORDS:].splitlines()
-        last = said[-1] if said else "it said nothing"
+        last = said[-1] if said else "without output"
         return _certificate(unit, found, f"the process ended with code {done.returncode}: {last}")
 
 
 def check_unit(device: Device, unit: str) -> UnitCertificate:
-    """Check a unit that is in use in this process, by comparing products with the reference; stops at the first failure.
+    """Check a unit in use in this process: compare products with the reference, up to the first failure.
 
-    A kernel that the driver refuses is a failure, and so is a unit whose kernels no product has used. Raises ValueError if the
-    unit is not in use.
+    A kernel that the driver rejects is a failure, and so is a unit whose kernels were not used by any product. Raises
+    ValueError if the unit is not in use.
     """
     found = units_of(device)
     if found is None or unit not in found.in_use:
@@ -82,7 +82,7 @@ def check_unit(device: Device, unit: str) -> UnitCertificate:
     target = isolated(device)
     before = len(_builds(target, found))
     with strict(), warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)  # a slower kernel would take the place of one that is refused
+        warnings.simplefilter("error", RuntimeWarning)  # a slower kernel would replace a rejected one
         for op, dtype in _checks():
             try:
                 check_forward(target, op, dtype, Scope())
@@ -101,7 +101,7 @@ def _checks() -> Iterator[tuple[OpDef, dtypes.DType]]:
 
 
 def _builds(device: Device, found: Units) -> list[str]:
-    """The programs of the units' kernels that this process has built."""
+    """Return the programs of the units' kernels that this process has built."""
     return [b.digest for b in library(device).program_builds if b.kernel in found.kernels]
 
 

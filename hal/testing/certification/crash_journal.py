@@ -1,6 +1,6 @@
-"""A file that names the running case, so that the next run knows which case ended the process.
+"""Journal file with the running case, so that the next run can identify the case that ended the process.
 
-Drivers do end processes: compilers crash, and kernels hang until somebody kills them.
+Drivers can end processes: compilers crash, and hanging kernels force the user to kill them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from polyhal.hal.settings import env, processes
 from polyhal.hal.settings.trust import read_regular
 
 _FRESH = 30.0
-"""Seconds without a new case after which a run counts as dead, on systems that cannot query processes."""
+"""Seconds without a new case after which a run is considered dead, on systems that cannot query processes."""
 
 
 class Journal:
-    """The journal of one device. While entered, it names the running case; an orderly exit deletes it."""
+    """Journal of one device. While entered, it records the running case; a regular exit deletes it."""
 
     def __init__(self, device: Device) -> None:
         self._path = env.cache_dir() / "quarantine" / f"{device_key(device)}.running"
@@ -29,11 +29,11 @@ class Journal:
         self._writable = True
 
     def crashed(self) -> str:
-        """The case in which an earlier run with this driver and these versions ended; empty if there is none."""
+        """Return the case in which an earlier run with this driver and these versions ended; empty if there is none."""
         try:
             key, process, case = read_regular(self._path).decode().splitlines()
             alive = _alive(int(process), self._path)
-        except (OSError, ValueError):  # missing, or torn by the crash
+        except (OSError, ValueError):  # missing, or incomplete because of the crash
             return ""
         return case if key == self._key and not alive else ""
 
@@ -45,7 +45,7 @@ class Journal:
         return self
 
     def running(self, case: str) -> None:
-        """Record that `case` begins."""
+        """Record that `case` starts."""
         if self._writable:
             try:
                 self._path.write_text(f"{self._key}\n{os.getpid()}\n{case}\n", encoding="utf-8")

@@ -1,8 +1,8 @@
 """Diagnosis of a failed case: find the kernel without which the case passes.
 
-The case is repeated with one more kernel quarantined each time, until it passes or none is left; then the set is reduced
-as far as possible. This delta debugging needs no knowledge of the case, and also finds a wrong kernel inside a gradient or
-a decomposition.
+The case is repeated with one more kernel quarantined each time, until it passes or all kernels are quarantined; then
+the set is minimized. This delta debugging treats the case as a black box, and also finds a wrong kernel inside a
+gradient or a decomposition.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from polyhal.hal.testing.kit.scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The kernels to quarantine for a case to pass. No entries: no kernel that could be quarantined is the cause."""
+    """Kernels to quarantine for a case to pass. Without entries, no kernel that could be quarantined is the cause."""
 
     entries: tuple[QuarantineEntry, ...] = ()
     reproducible: bool = True
-    """False if the case passes when it is simply repeated."""
+    """Whether the case fails again when repeated."""
 
 
 def diagnose(device: Device, failed: Outcome, scope: Scope, known: Quarantine) -> Diagnosis:
@@ -38,7 +38,7 @@ def diagnose(device: Device, failed: Outcome, scope: Scope, known: Quarantine) -
     with strict():
         passed, used = trial.run(known)
         if passed:
-            # A race may not show again; the kernel of a forward case is suspect all the same.
+            # A race may not recur; the kernel of a forward case is suspect anyway.
             own = _own(used, failed) if _kind(failed) == "forward" and not _spared(used, known) else None
             return Diagnosis((trial.entry(own),) if own is not None else (), reproducible=False)
         culprits: list[QuarantineEntry] = []
@@ -50,7 +50,7 @@ def diagnose(device: Device, failed: Outcome, scope: Scope, known: Quarantine) -
             if alone is not None:
                 culprits.append(alone)
             else:
-                # The op of the case may show its next kernel only when the first one is out of the way.
+                # The op of the case may use its next kernel only after the first one is quarantined.
                 culprits += [e for e in suspects if e.op == failed_op(failed)] or suspects
             passed, used = trial.run(known | culprits)
         for entry in tuple(culprits):
@@ -64,21 +64,21 @@ def diagnose(device: Device, failed: Outcome, scope: Scope, known: Quarantine) -
 
 
 def failed_op(outcome: Outcome) -> str:
-    """The op that a case tests; empty for cases of the contract."""
+    """Return the op that a case tests; empty for cases of the contract."""
     return outcome.case.op if outcome.case is not None else ""
 
 
 def loss_suspect(device: Device, failed: Outcome) -> QuarantineEntry | None:
-    """The entry for the kernel of a forward case in which the device was lost. Runs nothing."""
+    """Return the entry for the kernel of a forward case in which the device was lost. Does not run kernels."""
     resolutions = (plan.resolution for key, plan in device.plans.items() if key[0].name == failed_op(failed))
     own = _own((r for r in resolutions if failed.case is not None and r.dtype == failed.case.dtype), failed)
     return replace(_entry(own, failed), fatal=True) if own is not None and _kind(failed) == "forward" else None
 
 
 def crash_suspects(device: Device, case: str, known: Quarantine) -> tuple[QuarantineEntry, ...]:
-    """The entry for the kernel of a forward case during which a process ended; none for other cases.
+    """Return the entry for the kernel of a forward case during which a process ended; none for other cases.
 
-    That is the native kernel, if there may be one, or the core member if the native kernel is quarantined already.
+    It is the native kernel, if there may be one, or the core member if the native kernel is already quarantined.
     """
     kind, op, dtype = (*case.split("/"), "", "")[:3]
     if kind != "forward" or op not in OPS:
@@ -106,7 +106,7 @@ class _Trial:
         self._scope = scope
 
     def run(self, quarantine: Quarantine) -> tuple[bool, list[Resolution]]:
-        """Run the case: whether it passes, and all resolutions that it used."""
+        """Run the case. Returns whether it passes, and all resolutions that it used."""
         target = isolated(self._device, quarantine)
         used: list[Resolution] = []
         target.planner.record = used
@@ -115,7 +115,7 @@ class _Trial:
             next((c for c in op_cases(target, OPS[op], self._scope) if c.id == self._failed.id), None) if op else None
         )
         if case is None:
-            return False, []  # a case of the contract runs no op
+            return False, []  # a case of the contract does not run ops
         outcome = run_case(case)
         if outcome.lost:
             assert outcome.error is not None
@@ -123,10 +123,10 @@ class _Trial:
         return not outcome.problem, used
 
     def suspects(self, used: Iterable[Resolution], known: Quarantine) -> list[QuarantineEntry]:
-        """Entries for all kernels in use, those of the case's own op first."""
+        """Return entries for all kernels in use, kernels of the tested op first."""
         suspects: dict[tuple[ResolutionStep, str, str], QuarantineEntry] = {}
         for resolution in used:
-            # If resolving raised, the step is unknown: it may have been either.
+            # If the resolution raised, the step is unknown and may be either.
             for step in (resolution.step,) if resolution.step else (ResolutionStep.NATIVE, ResolutionStep.CORE):
                 quarantined = known.find(step, resolution.op, resolution.dtype, resolution.layout)
                 if step in (ResolutionStep.NATIVE, ResolutionStep.CORE) and quarantined is None:
@@ -138,7 +138,7 @@ class _Trial:
         return _entry(resolution, self._failed)
 
     def narrowed(self, entry: QuarantineEntry, others: Quarantine, used: Iterable[Resolution]) -> QuarantineEntry:
-        """`entry` without the layouts in which its kernel works."""
+        """Return `entry` without the layouts in which its kernel works."""
         tried = {r.layout for r in used if (r.op, r.dtype) == (entry.op, entry.dtype)}
         if len(tried) < 2 or entry.step is not ResolutionStep.NATIVE:
             return entry
@@ -155,7 +155,7 @@ def _own(used: Iterable[Resolution], outcome: Outcome) -> Resolution | None:
 
 
 def _spared(used: Iterable[Resolution], known: Quarantine) -> bool:
-    """Whether a known entry replaced a kernel, which explains why the case passes now."""
+    """Return whether a known entry replaced a kernel, which explains why the case now passes."""
     return any(
         known.find(s, r.op, r.dtype, r.layout) for r in used for s in (ResolutionStep.NATIVE, ResolutionStep.CORE)
     )

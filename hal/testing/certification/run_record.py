@@ -1,4 +1,4 @@
-"""What a run of the kit measures per op and dtype: how the op ran, and the largest error."""
+"""Measurements of a run of the kit per op and dtype: resolution steps, and the largest error."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.kit.tolerances import Measure
 
 ANY = "any"
-"""The key of checks that concern no particular dtype."""
+"""Key of checks without a particular dtype."""
 
 
 @dataclass(slots=True)
 class OpRecord:
-    """One op in one dtype."""
+    """Record of one op in one dtype."""
 
     steps: Counter[ResolutionStep] = field(default_factory=Counter)
-    """The number of calls per resolution step, without calls on empty tensors."""
+    """Number of calls per resolution step, without calls on empty tensors."""
     worst_ulp: float | None = None
-    """The largest error of a float result (see `tolerances.largest_error`); None before the first."""
+    """Largest error of a float result (see `tolerances.largest_error`); None before the first."""
 
     def add_error(self, ulp: float) -> None:
         """Record the largest error of one result."""
@@ -35,7 +35,7 @@ class RunRecord:
         self.cells: dict[tuple[str, str], OpRecord] = {}
 
     def cell(self, op: str, dtype: str) -> OpRecord:
-        """The measurements of an op in a dtype, created if missing."""
+        """Return the measurements of an op in a dtype, created if missing."""
         return self.cells.setdefault((op, dtype), OpRecord())
 
     def ran(self, op: OpDef, dtype: DType | None, step: ResolutionStep | None) -> None:
@@ -44,10 +44,10 @@ class RunRecord:
             self.cell(op.name, dtype_key(dtype)).steps[step] += 1
 
     def measure(self, op: OpDef, dtype: DType | None) -> Measure:
-        """The function that receives the errors of the op's results."""
+        """Return a function that records the errors of the op's results."""
         return self.cell(op.name, dtype_key(dtype)).add_error
 
 
 def dtype_key(dtype: DType | None) -> str:
-    """The key of a dtype: its name, or `ANY`."""
+    """Return the key of a dtype: its name, or `ANY`."""
     return dtype.name if dtype is not None else ANY

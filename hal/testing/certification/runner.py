@@ -1,4 +1,4 @@
-"""The runner of the kit without pytest. It reports outcomes and acts on none; `certify` does that."""
+"""The runner of the kit without pytest. It only reports outcomes; `certify` acts on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def lost(self) -> bool:
-        """Whether the device was lost, so that later cases cannot run."""
+        """Return whether the device was lost, so that later cases cannot run."""
         return isinstance(self.error, DeviceLostError)
 
 
@@ -47,15 +47,15 @@ class KitReport:
     """Failures, and expected failures that passed."""
     seconds: float = 0.0
     record: RunRecord = field(default_factory=RunRecord)
-    """How the ops ran, and their errors."""
+    """Resolution steps of the ops, and their errors."""
     outcomes: list[Outcome] = field(default_factory=list)
     """Outcomes of all cases that ran and were not expected to fail, in order."""
     lost: bool = False
-    """The run ended early because the device was lost."""
+    """Whether the run ended early because the device was lost."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
+        """Return whether no case failed."""
         return not self.failed
 
 
@@ -67,7 +67,7 @@ def verify(
     expectations: Expectations | None = None,
     progress: Callable[[Outcome], None] | None = None,
 ) -> KitReport:
-    """Run every case whose id matches the glob `only`, with host fallbacks refused and nothing quarantined.
+    """Run every case whose id matches the glob `only`, with host fallbacks disabled and no quarantine.
 
     `progress` is called after every case. Raises DeviceUnavailableError; failed cases are in the report. The run ends early
     if the device is lost.
@@ -77,7 +77,7 @@ def verify(
 
 
 def select_cases(device: Device, scope: Scope, only: str, record: RunRecord) -> list[Case]:
-    """The cases whose id matches the glob `only`."""
+    """Return the cases whose id matches the glob `only`."""
     return list(cases(device, scope, record, wanted=lambda name: fnmatchcase(name, only)))
 
 
@@ -104,7 +104,7 @@ def run_cases(
                 if outcome.problem:
                     report.known.append(outcome)
                 else:
-                    problem = "passed, though it is listed as an expected failure"
+                    problem = "passed, but it is listed as an expected failure"
                     report.failed.append(Outcome(case.id, problem, outcome.seconds, case=case))
             else:
                 report.outcomes.append(outcome)
@@ -122,7 +122,7 @@ def run_cases(
 
 
 def run_case(case: Case) -> Outcome:
-    """Run one case; the outcome holds whatever it raises."""
+    """Run one case; the outcome holds its exception."""
     start = time.perf_counter()
     try:
         case.run()

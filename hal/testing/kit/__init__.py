@@ -1,1 +1,1 @@
-"""The checks of the conformance kit: contract, forward, gradients, and what they share."""
+"""The checks of the conformance kit: contract, forward, gradients, and common helpers."""

@@ -1,4 +1,4 @@
-"""The list of all checks of the kit, as named cases that can be run one by one."""
+"""The list of all checks of the kit, as named cases that can be run individually."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from polyhal.hal.testing.kit.scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One check. `run` raises AssertionError if the device is wrong, and passes on whatever the device raises."""
+    """A check. `run` raises AssertionError if the device is wrong, and propagates exceptions of the device."""
 
     id: str
     run: Callable[[], None]
     op: str = ""
-    """Empty for checks of the contract."""
+    """Name of the op; empty for checks of the contract."""
     dtype: str = ANY
     device: str = ""
 
     @property
     def kind(self) -> str:
-        """The kind of check: contract, forward, decomposition, errors, gradient or second_order."""
+        """Return the kind of check: contract, forward, decomposition, errors, gradient or second_order."""
         return self.id.partition("/")[0]
 
 
@@ -48,10 +48,10 @@ def cases(
     ops: Sequence[OpDef] | None = None,
     wanted: Callable[[str], bool] = lambda name: True,
 ) -> Iterator[Case]:
-    """All cases for `device`: the contract's members, then every op in every dtype that the device stores.
+    """Yield all cases for `device`: the contract's members, then every op in every dtype that the device stores.
 
-    Ops of installed packages are among them. `ops` are those to check instead, without the contract. `record` receives
-    what forward cases measure. Cases whose id is not `wanted` are left out, and cost next to nothing.
+    Ops of installed packages are included. `ops` are the only ops to check, without the contract. `record` receives the
+    measurements of forward cases. Cases whose id is not `wanted` are skipped at almost no cost.
     """
     if ops is None:
         for name, check in contract.checks(device, scope):
@@ -65,21 +65,21 @@ def cases(
 
 
 def op_cases(device: Device, op: OpDef, scope: Scope, record: RunRecord | None = None) -> Iterator[Case]:
-    """The cases of one op."""
+    """Yield the cases of one op."""
     return _op_cases(device, core_only(device), op, scope, record, lambda name: True)
 
 
 def check(op: OpFunction | str, device: Device | str | None = None, scope: Scope | None = None) -> int:
-    """Run all cases of one op on a device, by default the default one, and return how many there are.
+    """Run all cases of one op on a device, by default the default device, and return their number.
 
-    `op` is the name of an op, or the function of one that has samples, such as a kernel of `polyhal.kernel`. There are none
-    for a kernel that has no source in the device's language. Raises ValueError for an op without samples, and the
+    `op` is the name of an op, or the function of one that has samples, such as a kernel of `polyhal.kernel`. A kernel
+    without source in the device's language has no cases. Raises ValueError for an op without samples, and the
     AssertionError of the first case that fails.
     """
     target = isolated(Device(device))
     definition = declared(op) if isinstance(op, str) else op.op
     if definition is None or definition.tests.samples is None:
-        raise ValueError(message(definition.name if definition else str(op), "there are no samples to check it with"))
+        raise ValueError(message(definition.name if definition else str(op), "the op has no samples to check"))
     count = 0
     with strict():
         for case in op_cases(target, definition, scope or Scope()):
@@ -89,7 +89,7 @@ def check(op: OpFunction | str, device: Device | str | None = None, scope: Scope
 
 
 def _has_kernel(device: Device, op: OpDef) -> bool:
-    """Whether the device runs an op that is nothing but its own kernel, in one of the languages that have its source."""
+    """Return whether the device can run an op that consists of a user kernel, in one of the kernel's source languages."""
     strategy = op.strategy(SourceKernel)
     if strategy is None or op.decompose is not None:
         return True
@@ -102,7 +102,7 @@ def _has_kernel(device: Device, op: OpDef) -> bool:
     try:
         answer = source_launch(device, strategy, specs_of(call.values), call.outputs(), call.params)
     except PolyhalError:
-        return True  # the cases show it
+        return True  # errors occur in the cases
     return not isinstance(answer, Declined)
 
 
@@ -114,7 +114,7 @@ def _op_cases(
     listed: list[tuple[str, DType | None, Callable[..., None], tuple[Any, ...]]] = []
     if op.tests.samples is not None:
         listed += [("forward", d, forward.check_forward, (device, op, d, scope, record)) for d in kinds]
-        # Without anything else, the forward cases run through the decomposition already, in more layouts.
+        # On a device without native kernels, the forward cases already use the decomposition, in more layouts.
         if op.decompose is not None and has_more(device):
             listed += [("decomposition", d, forward.check_core_only, (reduced, op, d, scope)) for d in kinds]
     if op.tests.errors:
@@ -140,7 +140,7 @@ def _id(kind: str, op: OpDef, dtype: DType | None) -> str:
 
 
 def _kinds(device: Device, op: OpDef) -> tuple[DType | None, ...]:
-    """The dtypes that `op` and `device` have in common; a single None for ops whose samples fix the dtype."""
+    """Return the dtypes common to `op` and `device`; a single None for ops whose samples fix the dtype."""
     if not op.tests.dtypes:
         return (None,)
     return tuple(d for d in op.tests.dtypes if d in device.capabilities.storage)

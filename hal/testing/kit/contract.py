@@ -1,8 +1,8 @@
-"""Checks of the required members of the contract, called directly with refs as the framework calls them.
+"""Checks of the required members of the contract, called directly with refs, like in the framework.
 
 Every check writes to guarded outputs, most of them at an offset, which reveals a member that ignores `Ref.offset` or
-writes a whole block. The offsets rotate from dtype to dtype rather than within one, so that kernels built for a layout are
-used again. Expected values come from NumPy in float64, or in the integer dtype itself.
+writes a whole block. The offsets rotate from dtype to dtype rather than within one, so that kernels built for a layout
+are reused. Expected values come from NumPy in float64, or in the integer dtype itself.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from polyhal.hal.testing.kit.tolerances import EXACT, Bound
 
 _FLOAT_UNARY = frozenset({"exp", "log", "sqrt", "sin", "floor"})
 _SIZES = (1, 5, 2053)
-"""One element, less than a vector, and many vectors with a remainder. Dtypes other than float32 get the last size alone."""
+"""One element, less than a vector, and many vectors with a remainder. Dtypes other than float32 only use the last size."""
 _ULP = {"exp": 4.0, "log": 4.0, "sqrt": 4.0, "sin": 4.0, "div": 4.0}
-"""Units in the last place allowed to single functions. OpenCL's full profile requires 3 for exp, log and sqrt, 4 for sin
+"""Units in the last place allowed for single functions. OpenCL's full profile requires 3 for exp, log and sqrt, 4 for sin
 and 2.5 for division."""
 
 
 def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
-    """All checks of the contract, by name."""
+    """Yield all checks of the contract, by name."""
 
     def case(function: Callable[..., None], *args: Any) -> MemberCheck:
         return functools.partial(function, device, *args)
@@ -93,7 +93,7 @@ def _sizes(dtype: DType, scope: Scope) -> tuple[int, ...]:
 
 
 def _in_turn(have: list[DType], turn: int, scope: Scope) -> list[DType]:
-    """In a small run float32, int32 and a third of the others, another one in each `turn`; else all."""
+    """Return all dtypes; in a small run float32, int32 and a third of the others, which rotates with `turn`."""
     if not scope.small:
         return have
     return [d for i, d in enumerate(have) if d in (dtypes.float32, dtypes.int32) or (i + turn) % 3 == 0]
@@ -119,7 +119,7 @@ _UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def unary(device: Device, name: str, scope: Scope) -> None:
-    """Check `unary(name)` on every dtype that has it, in several sizes and alignments."""
+    """Check `unary(name)` on every supported dtype, in several sizes and alignments."""
     low, high = {"log": (0.01, 50.0), "sqrt": (0.0, 50.0)}.get(name, (-8.0, 8.0))
     for turn, dtype in enumerate(_unary_dtypes(device, name)):
         for n in _sizes(dtype, scope):
@@ -163,7 +163,7 @@ def _binary_dtypes(device: Device, name: str) -> list[DType]:
 
 
 def binary(device: Device, name: str, scope: Scope) -> None:
-    """Check `binary(name)` on the dtypes that have it, in a small run on some of them.
+    """Check `binary(name)` on the supported dtypes, in a small run on some of them.
 
     Integers wrap; shifts and divisors stay in their domains.
     """
@@ -217,7 +217,7 @@ def special_values(device: Device) -> None:
             call_member(device.backend.binary, name, as_input(a, device, 0), as_input(b, device, 0), out.tensor)
             with np.errstate(all="ignore"):
                 expected = _BINARY[name](widened(a), widened(b))
-            # IEEE 754 leaves the sign of max(0, -0) open.
+            # IEEE 754 does not specify the sign of max(0, -0).
             check_output(
                 out,
                 expected,
@@ -306,13 +306,13 @@ _TABLES = ((5, 3, 7), (1, 1, 1), (9, 33, 40), (4, 64, 5))
 
 
 def _index(rng: np.random.Generator, rows: int, count: int, turn: int, device: Device) -> np.ndarray:
-    """Draw numbers of rows, some out of range: in int32, and in every second turn in int64 if the device stores that."""
+    """Draw row indices, some out of range: in int32, and in every second turn in int64 if the device stores it."""
     wide = not turn % 2 and dtypes.int64 in device.capabilities.storage
     return np.asarray(rng.integers(-2, rows + 2, count).astype(np.int64 if wide else np.int32))
 
 
 def gather(device: Device, scope: Scope) -> None:
-    """Check rows by int32 and int64 index; an index out of range gives zeros."""
+    """Check rows by int32 and int64 index; an index out of range yields zeros."""
     for dtype in (d for d in dtypes.ALL if d in device.capabilities.storage):
         for turn, (rows, width, count) in enumerate(_TABLES[:1] if scope.few_shapes else _TABLES):
             rng = np.random.default_rng(SEED + turn)
@@ -333,7 +333,7 @@ def gather(device: Device, scope: Scope) -> None:
 
 
 def scatter_add(device: Device, scope: Scope) -> None:
-    """Check rows added by index, several to one; an index out of range is skipped."""
+    """Check rows added by index, with repeated indices; an index out of range is skipped."""
     for dtype in (
         d for d in compute_dtypes(device) if d in (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
     ):

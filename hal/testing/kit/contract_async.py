@@ -1,4 +1,4 @@
-"""Checks of asynchronous copies to the host: their place in the device's work, their events and their callbacks."""
+"""Checks of asynchronous copies to the host: their order in the device's work, events and callbacks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from polyhal.hal.testing.kit.scope import Scope
 _TIMEOUT = 60.0
 """Seconds after which a callback counts as lost."""
 _SIZE = 4096
-"""Elements of the arrays that are read, fewer in a small scope."""
+"""Elements of the read arrays; fewer in a small scope."""
 _SMALL_SIZE = 128
 
 
 class _Read:
-    """One copy to the host, with what its callback received and what the destination held at that moment."""
+    """A copy to the host, with the arguments of its callback and the destination's bytes at that time."""
 
     def __init__(self, backend: SupportsAsyncRead, handle: Handle, offset: int, nbytes: int) -> None:
         self._out = bytearray(nbytes)
@@ -40,7 +40,7 @@ class _Read:
         self._called.set()
 
     def check(self, expected: bytes, what: str) -> None:
-        """Wait for the callback. Raise AssertionError unless it was called once, in time, with the expected bytes there."""
+        """Wait for the callback. Raise AssertionError unless it was called once, in time, with the expected bytes in place."""
         assert self._called.wait(_TIMEOUT), f"{what}: the callback was not called within {_TIMEOUT:.0f} s"
         self.event.wait()
         assert self.errors == [None], f"{what}: the callback was called with {self.errors}, expected one call with None"
@@ -51,7 +51,7 @@ class _Read:
 
 
 class _Counter:
-    """An array on the device that counts up: each step is work that depends on the step before."""
+    """A counter array on the device: each step is work that depends on the previous step."""
 
     def __init__(self, device: Device, scope: Scope) -> None:
         self._backend = device.backend
@@ -80,7 +80,7 @@ class _Counter:
 
 
 def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
-    """The checks by name; none if the device does not support asynchronous copies to the host."""
+    """Yield the checks by name; none if the device does not support asynchronous copies to the host."""
     backend = device.backend
     if not isinstance(backend, SupportsAsyncRead):
         return
@@ -92,7 +92,7 @@ def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
 
 
 def order(device: Device, backend: SupportsAsyncRead, scope: Scope) -> None:
-    """Check that a copy sees the work enqueued before it and none that was enqueued later."""
+    """Check that a copy is ordered after work enqueued before it and before later work."""
     counter = _Counter(device, scope)
     try:
         expected = counter.count(100)
@@ -112,13 +112,13 @@ def ranges(device: Device, backend: SupportsAsyncRead) -> None:
         device.backend.copy_to_device(memoryview(content), handle, 0)
         for offset, nbytes in ((0, 1024), (3, 5), (1020, 4), (1023, 1), (255, 513)):
             read = _Read(backend, handle, offset, nbytes)
-            read.check(content[offset : offset + nbytes], f"{nbytes} bytes from byte {offset} on")
+            read.check(content[offset : offset + nbytes], f"{nbytes} bytes from byte {offset}")
     finally:
         device.backend.deallocate(handle)
 
 
 def outstanding(device: Device, backend: SupportsAsyncRead, scope: Scope) -> None:
-    """Check many copies that are in flight at once, from two threads, with work between them."""
+    """Check many copies in flight at once, from two threads, with work between them."""
 
     def run() -> None:
         try:
@@ -146,7 +146,7 @@ def outstanding(device: Device, backend: SupportsAsyncRead, scope: Scope) -> Non
 
 
 def late_callbacks(device: Device, backend: SupportsAsyncRead, scope: Scope) -> None:
-    """Check that every callback of an event is called once, those that are added after its completion too."""
+    """Check that every callback of an event is called once, including callbacks added after completion."""
     counter = _Counter(device, scope)
     try:
         expected = counter.count(3)
@@ -166,7 +166,7 @@ def late_callbacks(device: Device, backend: SupportsAsyncRead, scope: Scope) -> 
 
 
 def released_memory(device: Device, backend: SupportsAsyncRead, scope: Scope) -> None:
-    """Check that memory may be released while it is copied, and what is allocated then be overwritten."""
+    """Check that memory may be released during a copy, and that newly allocated memory may then be overwritten."""
     counter = _Counter(device, scope)
     expected = counter.count(50)
     read = _Read(backend, counter.handle, 0, len(expected))
@@ -174,6 +174,6 @@ def released_memory(device: Device, backend: SupportsAsyncRead, scope: Scope) ->
     again = device.backend.allocate(len(expected))
     try:
         device.backend.copy_to_device(memoryview(b"\xff" * len(expected)), again, 0)
-        read.check(expected, "a copy from memory that was released")
+        read.check(expected, "a copy from released memory")
     finally:
         device.backend.deallocate(again)

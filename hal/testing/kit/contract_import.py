@@ -1,4 +1,4 @@
-"""Checks of imported host memory: what each side sees of the other's writes, and what a release leaves alone."""
+"""Checks of imported host memory: visibility of writes on both sides, and releases."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from polyhal.hal.testing.kit.member_calls import MemberCheck
 from polyhal.hal.testing.kit.scope import Scope
 
 _SIZES = (300_000, 1000)
-"""Elements; in a small scope the last alone."""
+"""Numbers of elements; in a small scope only the last."""
 _SHIFTS = (0, 1, 5)
-"""Elements by which memory misses the start of a block."""
+"""Offsets of the memory from the start of a block, in elements."""
 _STEPS = 20
 
 
 def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
-    """The checks by name; none if the device does not support imports, or takes none on this driver."""
+    """Yield the checks by name; none if the device or its driver does not support imports."""
     backend = device.backend
     if not isinstance(backend, SupportsMemoryImport) or not _imports(backend):
         return
@@ -48,14 +48,14 @@ def _handle(backend: Any, memory: np.ndarray) -> Handle | None:
 
 
 def _ref(backend: Any, memory: np.ndarray) -> Ref:
-    """A reference to all elements of an array of float32, in its memory."""
+    """Return a reference to all elements of a float32 array, in its memory."""
     handle = _handle(backend, memory)
-    assert handle is not None, f"import_memory takes some memory, but not {memory.nbytes} bytes at another address"
+    assert handle is not None, f"import_memory accepted other memory, but not {memory.nbytes} bytes at another address"
     return Ref(handle, contiguous(dtypes.float32, memory.shape)._replace(aligned=False), 0)
 
 
 def both_ways(backend: Any, sizes: tuple[int, ...]) -> None:
-    """Check that work sees what the host wrote before it was enqueued, and the host what work wrote, again and again."""
+    """Check repeatedly that work reads the host's earlier writes, and that the host reads the results of work."""
     for size in sizes:
         for shift in _SHIFTS:
             memory = np.zeros(size + shift, np.float32)[shift:]
@@ -80,7 +80,7 @@ def both_ways(backend: Any, sizes: tuple[int, ...]) -> None:
 
 
 def borders(backend: Any) -> None:
-    """Check that nothing beside the imported bytes is touched."""
+    """Check that memory outside of the imported bytes is not accessed."""
     for size in (1, 3, 17, 257):
         for shift in _SHIFTS:
             whole = np.full(size + shift + 40, -1, np.float32)
@@ -90,7 +90,7 @@ def borders(backend: Any) -> None:
             backend.deallocate(x.handle)
             expected = np.full_like(whole, -1)
             expected[shift : shift + size] = 7
-            assert (whole == expected).all(), f"a fill of {size} imported elements wrote beside them"
+            assert (whole == expected).all(), f"a fill of {size} imported elements wrote outside of them"
 
 
 def transfers(backend: Any) -> None:
@@ -105,13 +105,15 @@ def transfers(backend: Any) -> None:
     out = bytearray(1000)
     backend.copy_from_device(handle, 24, memoryview(out))
     backend.synchronize()
-    assert (np.frombuffer(out, np.uint8) == expected[24:]).all(), "copy_from_device gives other bytes than were written"
-    assert (memory == expected).all(), "the host does not see what copy_to_device wrote to imported memory"
+    assert (np.frombuffer(out, np.uint8) == expected[24:]).all(), (
+        "copy_from_device returned other bytes than were written"
+    )
+    assert (memory == expected).all(), "bytes written to imported memory by copy_to_device are not visible to the host"
     backend.deallocate(handle)
 
 
 def release(backend: Any) -> None:
-    """Check that memory can be imported again after a release, and takes nothing from the device."""
+    """Check that memory can be imported again after a release, and does not use device memory."""
     memory = np.zeros(100_000, np.float32)
     before = backend.memory_available()
     for step in range(_STEPS):
@@ -126,4 +128,4 @@ def release(backend: Any) -> None:
         assert (memory[:half] == -1).all(), "work on imported memory was lost when it was released"
         assert (memory[half:] == step + 1).all(), "work on imported memory was lost when it was released"
     after = backend.memory_available()
-    assert after >= before, f"memory_available fell from {before} to {after} by memory that was imported and released"
+    assert after >= before, f"memory_available fell from {before} to {after} after memory was imported and released"

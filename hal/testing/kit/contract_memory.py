@@ -48,7 +48,7 @@ def memory(device: Device) -> None:
             out = bytearray(n)
             backend.copy_from_device(handle, 0, memoryview(out))
             assert set(out) == {k + 1 if k == 0 else k + 2}, (
-                f"an allocation of {n} bytes does not hold what was written"
+                f"an allocation of {n} bytes does not hold the written bytes"
             )
     finally:
         for handle in handles:
@@ -67,12 +67,12 @@ def transfers(device: Device) -> None:
             source = bytearray((offset * 7 + i) % 251 for i in range(n))
             expected[offset : offset + n] = source
             backend.copy_to_device(memoryview(source), handle, offset)
-            source[:] = bytes(n)  # a backend that still needs it must have copied it
+            source[:] = bytes(n)  # a backend that still reads it must have copied it
         for offset, n in ((0, 1024), (3, 5), (1020, 4), (255, 513)):
             out = bytearray(n)
             backend.copy_from_device(handle, offset, memoryview(out))
             assert out == expected[offset : offset + n], (
-                f"{n} bytes from byte {offset} on differ; offsets count bytes, and the source of copy_to_device changes as "
+                f"{n} bytes from byte {offset} differ; offsets count bytes, and the source of copy_to_device changes as "
                 "soon as the call returns"
             )
     finally:
@@ -120,7 +120,7 @@ def copy_layouts(device: Device, scope: Scope) -> None:
 
 
 def copy_casts(device: Device, scope: Scope) -> None:
-    """Check that `copy` between dtypes casts as C does: truncation towards zero, wrapping integers, non-zero is True."""
+    """Check that `copy` between dtypes casts by C's rules: truncation towards zero, wrapping integers, non-zero is True."""
     storage = [d for d in dtypes.ALL if d in device.capabilities.storage]
     for i, source in enumerate(storage):
         # Two targets for each source; the op `cast` is tested on all pairs.
@@ -137,7 +137,7 @@ def copy_casts(device: Device, scope: Scope) -> None:
 
 
 def _castable(source: DType, target: DType) -> np.ndarray:
-    """Values of `source` whose cast to `target` is defined in C."""
+    """Return values of `source` whose cast to `target` is defined in C."""
     if source.is_floating_point:
         values = np.array(
             [0.0, -0.0, 0.5, 1.5, 2.75, 100.0, 3.999]

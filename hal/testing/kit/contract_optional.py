@@ -1,4 +1,4 @@
-"""Checks of members that the contract does not require: every name in `Capabilities`, against the reference of its op."""
+"""Checks of optional members of the contract: every name in `Capabilities`, against the reference of its op."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def optional_names(device: Device) -> None:
 def elementwise(device: Device, family: str, name: str, scope: Scope) -> None:
     """Check a member on the samples of its op, all in one call, in the dtypes that the op and the device compute in.
 
-    A device with kernels of its own rarely uses members: there, float32 and one more dtype are checked, and all in a full
-    scope.
+    Devices with native kernels rarely use members, so float32 and one more dtype are checked on them, and all dtypes in
+    a full scope.
     """
     op = OPS[OP_NAMES.get(name, name)]
     have = [d for d in op.tests.dtypes if d in device.capabilities.compute]

@@ -1,4 +1,4 @@
-"""Checks of copies from the memory of another device: their place in both devices' work, their ranges and their events."""
+"""Checks of copies from the memory of another device: their order in both devices' work, ranges and events."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from polyhal.hal.testing.kit.scope import Scope
 _TIMEOUT = 60.0
 """Seconds after which a callback counts as lost."""
 _SIZES = (300_000, 4096)
-"""Elements that are copied; in a small scope the last alone."""
+"""Numbers of copied elements; in a small scope only the last."""
 _STEPS = 50
 _ROOM = 32 << 20
-"""Bytes: some devices have little memory, in order that it ends."""
+"""Bytes of memory required of a peer: some test devices have little memory on purpose."""
 
 
 def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
-    """The checks by name, within the device and from another one; none if the device does not support such copies."""
+    """Yield the checks by name, within the device and from another one; none if the device does not support such copies."""
     backend = device.backend
     if not isinstance(backend, SupportsPeerCopy):
         return
@@ -55,7 +55,7 @@ def _from_others(check: Callable[..., None], device: Device, scope: Scope) -> Me
 
 
 def peers(device: Device) -> list[ComputeBackend]:
-    """Return other devices to copy from: open ones with room for the checks, and the same device opened a second time."""
+    """Return other devices to copy from: open devices with enough memory, and the same device opened a second time."""
     known = registry()
     others = [d.backend for d in known.opened() if d.backend is not device.backend and d.pool.available >= _ROOM]
     spec = known.backends.get(device.info.backend)
@@ -72,14 +72,14 @@ def peers(device: Device) -> list[ComputeBackend]:
 
 
 def accepted(backend: Any) -> None:
-    """Check which peers the device says that it accepts."""
+    """Check the peers that the device accepts."""
     assert backend.can_copy_from(backend) is True, "can_copy_from is not True for the backend itself"
     stranger = CoreOnlyBackend(backend)
     assert backend.can_copy_from(stranger) is False, f"can_copy_from is not False for a {type(stranger).__name__}"
 
 
 class _Array:
-    """float32 numbers in an allocation of their own."""
+    """An array of float32 numbers in a separate allocation."""
 
     def __init__(self, backend: ComputeBackend, size: int, value: float) -> None:
         self._backend = backend
@@ -114,7 +114,7 @@ def _sizes(scope: Scope) -> tuple[int, ...]:
 
 
 def order(target: Any, source: Any, scope: Scope) -> None:
-    """Check that a copy comes between the work before and the work after it, on both devices."""
+    """Check that a copy is ordered between earlier and later work, on both devices."""
     for size in _sizes(scope):
         total, one, last = (_Array(source, size, value) for value in (0.0, 1.0, 0.0))
         received, half, result = (_Array(target, size, value) for value in (-1.0, 0.5, 0.0))
@@ -128,9 +128,9 @@ def order(target: Any, source: Any, scope: Scope) -> None:
             total.fill(-7.0)
             total.add(one, last)
             received.add(half, result)
-            result.check(2 * _STEPS + 0.5, "work that was enqueued after a copy, on the device that received it")
-            received.check(2 * _STEPS, "a copy of what 100 steps have computed")
-            last.check(-6.0, "work that was enqueued after a copy, on the device that it came from")
+            result.check(2 * _STEPS + 0.5, "work that was enqueued after a copy, on the receiving device")
+            received.check(2 * _STEPS, "a copy of the result of 100 steps")
+            last.check(-6.0, "work that was enqueued after a copy, on the sending device")
         finally:
             for array in (total, one, last, received, half, result):
                 array.release()
@@ -156,7 +156,7 @@ def ranges(target: Any, source: Any, scope: Scope) -> None:
 
 
 def released_memory(target: Any, source: Any, scope: Scope) -> None:
-    """Check that memory may be released while it is copied, and what is allocated then be overwritten."""
+    """Check that memory may be released during a copy, and that newly allocated memory may then be overwritten."""
     for size in _sizes(scope):
         total = _Array(source, size, 0.0)
         received, abandoned = _Array(target, size, 0.0), _Array(target, size, 0.0)
@@ -168,15 +168,15 @@ def released_memory(target: Any, source: Any, scope: Scope) -> None:
         abandoned.release()
         arrays = [_Array(source, size, -5.0), _Array(target, size, -6.0), received]
         try:
-            received.check(_STEPS, "a copy from memory that was released")
-            arrays[1].check(-6.0, "memory that was allocated after the target of a copy was released")
+            received.check(_STEPS, "a copy from released memory")
+            arrays[1].check(-6.0, "memory allocated after the release of a copy's target")
         finally:
             for array in arrays:
                 array.release()
 
 
 def streams(target: Any, source: Any, scope: Scope) -> None:
-    """Check that a copy on streams of its own waits for both devices where it is told to, and they for its event."""
+    """Check that a copy on separate streams waits for events of both devices, and that they can wait for its event."""
     backends: list[Any] = [target] if source is target else [target, source]
     if not all(isinstance(b, SupportsStreams) for b in backends):
         return

@@ -107,7 +107,7 @@ def numbers(device: Device, backend: Any) -> None:
 
 
 def origins(device: Device, backend: Any) -> None:
-    """Check that the launches of a command buffer name the calls that made them, in order."""
+    """Check that the launches of a command buffer refer to their calls, in order."""
     x, y = (_tensor(np.ones(_SHAPE), device) for _ in range(2))
     calls = [
         partial(backend.fill, 2.0, x.ref),
@@ -116,11 +116,11 @@ def origins(device: Device, backend: Any) -> None:
     ]
     commands = backend.record(calls)
     made = [launch.call for launch in commands.launches]
-    assert sorted(set(made)) == [0, 1, 2], f"three calls were recorded, and the launches name {made}"
+    assert sorted(set(made)) == [0, 1, 2], f"three calls were recorded, but the launches refer to {made}"
     assert made == sorted(made), f"the launches are out of order: {made}"
     for _ in range(2):
         commands.submit([])
-    assert (x.numpy() == 4).all(), "calls of a command buffer run in another order than recorded"
+    assert (x.numpy() == 4).all(), "calls of a command buffer ran in another order than recorded"
 
 
 def _tensor(array: np.ndarray, device: Device, dtype: dtypes.DType = dtypes.float32) -> Tensor:

@@ -20,14 +20,14 @@ from polyhal.hal.protocol import (
 
 
 class CoreOnlyBackend:
-    """Another backend without its native kernels and without the names that the contract does not require.
+    """A wrapper of a backend without its native kernels and optional names of the contract.
 
-    It may also have fewer dtypes, and checks that no member is called with others. Both backends use the same handles, so that
+    It may also have fewer dtypes, and checks that no member is called with others. Both backends share handles, so that
     tensors can be passed between them.
     """
 
     def __init__(self, inner: ComputeBackend, storage: frozenset[DType] | None = None) -> None:
-        """`storage` are the remaining dtypes; None for all."""
+        """Wrap `inner`; `storage` are the remaining dtypes, None for all."""
         self.inner = inner
         self.info = inner.info
         capabilities = inner.capabilities
@@ -42,10 +42,10 @@ class CoreOnlyBackend:
         )
 
     def _check(self, *refs: Ref) -> None:
-        """Raise AssertionError for a dtype that the framework must not use here."""
+        """Raise AssertionError for a dtype that the framework must not use on this device."""
         for ref in refs:
             if ref.dtype not in self.capabilities.storage:
-                raise AssertionError(f"a member received {ref.spec}; the contract promises a dtype of the storage")
+                raise AssertionError(f"a member received {ref.spec}; the contract guarantees a dtype in `storage`")
 
     def memory_available(self) -> int:
         return self.inner.memory_available()
@@ -103,7 +103,7 @@ class CoreOnlyBackend:
 
 
 def has_more(device: Device) -> bool:
-    """Whether a device has kernels of its own, or names that the contract does not require."""
+    """Return whether a device has native kernels, or optional names of the contract."""
     capabilities = device.capabilities
     optional = capabilities.unary | capabilities.binary | capabilities.reduce
     return bool(device.features & Feature.LOWERING or optional - REQUIRED_UNARY - REQUIRED_BINARY - REQUIRED_REDUCE)

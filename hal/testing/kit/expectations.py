@@ -1,7 +1,7 @@
 """Known gaps of a backend: cases that are unsupported, and cases that are expected to fail.
 
-*Unsupported* is permanent and has a reason; the case is skipped. *Expected failure* is a known bug; the case runs, and
-passing is an error, so that the list cannot rot (pytest's strict xfail). Both name cases by glob pattern.
+**Unsupported*: a permanent gap with a reason; the case is skipped. **Expected failure*: a known bug; the case runs, and
+passing is an error, so that the list stays up to date (pytest's strict xfail). Cases are selected by glob patterns.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Expectations:
     expected_failure: Mapping[str, str] = field(default_factory=dict)
 
     def is_unsupported(self, case: str) -> str | None:
-        """Why `case` is not supported; None if it is."""
+        """Return the reason why `case` is not supported; None if it is supported."""
         return _find(self.unsupported, case)
 
     def is_expected_failure(self, case: str) -> str | None:
-        """Why `case` is expected to fail; None if it is not."""
+        """Return the reason why `case` is expected to fail; None if it is not."""
         return _find(self.expected_failure, case)
 
     def __or__(self, other: Expectations) -> Expectations:

@@ -1,4 +1,4 @@
-"""Failures of checks: the exception with its parts, and its texts for people and reports."""
+"""Failures of checks: the exception with its parts, and texts for users and reports."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from polyhal.hal.errors import KernelBuildError
 _DURING = "while checking "
 _HOW = "which ran as "
 _MAX_LINE = 200
-"""Characters of a failure that is listed with others."""
+"""Maximum characters of a failure in a list."""
 
 
 class ResultError(AssertionError):
-    """A device's result is not the expected one. The text says everything in one line; reports use the parts."""
+    """A device's result differs from the expected one. The text is complete in one line; reports use the parts."""
 
     def __init__(self, what: str, summary: str, place: str = "", got: str = "", expected: str = "") -> None:
         text = f"{what}: {summary}"
         super().__init__(f"{text}; first at {place}: got {got}, expected {expected}" if place else text)
         self.what = what
-        """The call, with the dtypes, shapes and memory layouts of its inputs."""
+        """Call, with the dtypes, shapes and memory layouts of its inputs."""
         self.summary = summary
         self.place = place
-        """The index of the first wrong element; empty if shape or dtype is wrong."""
+        """Index of the first wrong element; empty if shape or dtype is wrong."""
         self.got = got
         self.expected = expected
 
 
 @contextmanager
 def failure_context(call: str, resolution: Callable[[], str] | None = None) -> Iterator[None]:
-    """Add to any exception raised inside the block which call it was, and how it was resolved."""
+    """Add the call and its resolution to any exception raised inside the block."""
     try:
         yield
     except Exception as error:
@@ -42,12 +42,12 @@ def failure_context(call: str, resolution: Callable[[], str] | None = None) -> I
 
 
 def failed_call(error: BaseException) -> str:
-    """The call that failed; empty if the exception does not know."""
+    """Return the failed call; empty if the exception does not contain it."""
     return error.what if isinstance(error, ResultError) else _note(error, _DURING)
 
 
 def failed_resolution(error: BaseException) -> str:
-    """How the failed call was resolved; empty if the exception does not know."""
+    """Return the resolution of the failed call; empty if the exception does not contain it."""
     return _note(error, _HOW)
 
 
@@ -57,7 +57,7 @@ def _note(error: BaseException, prefix: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What went wrong, in one line of bounded length."""
+    """Describe an exception in one line of bounded length."""
     if isinstance(error, ResultError):
         text = f"wrong result, {error.summary}"
         if error.place:
@@ -71,7 +71,7 @@ def one_line(error: BaseException) -> str:
 
 
 def failure_text(case: str, device: str, error: AssertionError) -> str:
-    """A failed check explained to the author of the backend or the owner of the device."""
+    """Return an explanation of a failed check for the author of the backend or the owner of the device."""
     result = error if isinstance(error, ResultError) else None
     rows = {
         "call": failed_call(error),
@@ -81,6 +81,6 @@ def failure_text(case: str, device: str, error: AssertionError) -> str:
         "ran as": failed_resolution(error),
         "repeat": f"polyhal verify {device} --no-quarantine --only '{case}'",
         "to do": "fix the kernel; or, for good reasons, list the check as unsupported or as an expected failure in a file for "
-        "--polyhal-expectations; on a machine that has to use it as it is, `polyhal verify` finds another way",
+        "--polyhal-expectations; on a machine that cannot update it, `polyhal verify` replaces the kernel",
     }
     return "\n".join([f"{case} on {device}", *(f"  {name:9} {value}" for name, value in rows.items() if value)])

@@ -1,7 +1,7 @@
-"""The calls of a run with few shapes, for runtimes that compile a program per shape, which takes seconds.
+"""Calls of a run with few shapes, for runtimes that compile a program per shape, which takes seconds.
 
-Pointwise ops run on the values of all their samples as vectors of one length, reductions on matrices of one shape. Their
-decompositions therefore call the same members on the same shapes, so that each program is compiled once. Other ops keep one
+Pointwise ops run on the values of all their samples as vectors of one length, reductions on matrices of one shape.
+Their decompositions therefore call members on equal shapes, so that each program is compiled once. Other ops keep one
 sample, and one more of special values.
 """
 
@@ -20,14 +20,14 @@ from polyhal.hal.testing.kit.op_calls import OpCall
 LENGTH = 64
 """Elements of every operand of a pointwise op."""
 ROWS, COLUMNS = 4, 16
-"""The shape of every operand of a reduction, over its last axis."""
+"""Shape of every operand of a reduction, over its last axis."""
 _LARGE = 128
-"""Number of elements beyond which a smaller sample is preferred."""
+"""Maximum number of elements of a preferred sample."""
 
 
 def few(calls: Sequence[OpCall]) -> list[OpCall]:
-    """Reduce the calls of one op in one dtype to fewer calls, with shapes that other ops use, too."""
-    empty = [c for c in calls if not c.computes]  # nothing is compiled for them
+    """Reduce the calls of one op in one dtype to fewer calls, with shapes shared by other ops."""
+    empty = [c for c in calls if not c.computes]  # they do not compile programs
     computing = [c for c in calls if c.computes]
     if not computing:
         return empty
@@ -35,7 +35,7 @@ def few(calls: Sequence[OpCall]) -> list[OpCall]:
     if Trait.POINTWISE in op.traits and all(_is_pointwise(c) for c in computing):
         return empty + [_joined(group, (LENGTH,)) for group in _groups(computing)]
     if op.family == "reduction" and "axis" in op.schema.params and len(op.schema.inputs) == 1:
-        # Only samples that need no repetition of values: an extremum of repeated ones is not differentiable.
+        # Only samples without repeated values: an extremum of repeated values is not differentiable.
         large = [replace(c, params={**c.params, "axis": -1}) for c in computing if c.elements >= ROWS * COLUMNS]
         if large:
             return empty + [_joined(group, (ROWS, COLUMNS)) for group in _groups(large)]
@@ -55,7 +55,7 @@ def _preference(call: OpCall) -> tuple[bool, bool, int]:
 
 
 def _groups(calls: Sequence[OpCall]) -> list[list[OpCall]]:
-    """Group the calls that can be joined: equal parameters, equal numbers in equal places, and equally special samples."""
+    """Group the calls that can be joined: equal parameters, equal numbers at equal positions, and equally special samples."""
     groups: dict[Any, list[OpCall]] = {}
     for call in calls:
         numbers = tuple(None if isinstance(x, np.ndarray) else (type(x), repr(x)) for x in call.values)

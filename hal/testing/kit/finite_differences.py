@@ -1,4 +1,4 @@
-"""Directional derivatives by central differences in float64 on the host: what gradients are tested against."""
+"""Directional derivatives by central differences in float64 on the host, the reference of gradient tests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 _STEP = 1e-5
-"""The truncation error is about step^2 and the rounding error 1e-16 / step: both near 1e-10."""
+"""Step size: the truncation error is about step^2, the rounding error 1e-16 / step, both near 1e-10."""
 _MAX_EXHAUSTIVE = 24
-"""Elements up to which each is checked alone."""
+"""Maximum number of elements for which each is checked individually."""
 _SAMPLED = 8
 
 ScalarFunction = Callable[[Sequence[np.ndarray]], float]
@@ -25,7 +25,7 @@ class Direction:
 
 
 def directions(points: Sequence[np.ndarray], rng: np.random.Generator, sampled: int = _SAMPLED) -> list[Direction]:
-    """Every single element if there are few, else a sample of them; and one direction that moves all elements."""
+    """Return one direction per element if there are few, else for a sample of them; and one that moves all elements."""
     places = [(i, tuple(int(k) for k in index)) for i, p in enumerate(points) for index in np.ndindex(p.shape)]
     if len(places) > max(_MAX_EXHAUSTIVE, sampled):
         places = [places[int(k)] for k in rng.choice(len(places), sampled, replace=False)]
@@ -39,12 +39,12 @@ def directions(points: Sequence[np.ndarray], rng: np.random.Generator, sampled: 
 
 
 def central_difference(function: ScalarFunction, points: Sequence[np.ndarray], direction: Direction) -> float:
-    """The derivative of `function` along `direction`, measured."""
+    """Measure the derivative of `function` along `direction`."""
     ahead = function([np.asarray(p + _STEP * s) for p, s in zip(points, direction.steps, strict=True)])
     behind = function([np.asarray(p - _STEP * s) for p, s in zip(points, direction.steps, strict=True)])
     return (ahead - behind) / (2 * _STEP)
 
 
 def directional_derivative(gradients: Sequence[np.ndarray], direction: Direction) -> float:
-    """The derivative along `direction` that `gradients` predict."""
+    """Return the derivative along `direction` predicted by `gradients`."""
     return float(sum(np.sum(g * s) for g, s in zip(gradients, direction.steps, strict=True)))

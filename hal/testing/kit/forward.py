@@ -30,7 +30,7 @@ from polyhal.hal.testing.kit.tolerances import Measure, check_close
 from polyhal.tensor import Tensor
 
 Layouts = tuple[InputLayout, ...]
-"""One layout per input."""
+"""Layouts, one per input."""
 
 
 # --- calls ----------------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def run_call(call: OpCall, inputs: tuple[Any, ...], device: Device) -> tuple[Ten
 
 
 def place_inputs(call: OpCall, layouts: Layouts, device: Device) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The call's values as they are in the layouts, and the inputs on the device."""
+    """Return the call's values in the layouts, and the inputs on the device."""
     values: list[Any] = []
     inputs: list[Any] = []
     for value, layout in zip(call.values, layouts, strict=True):
@@ -54,31 +54,31 @@ def place_inputs(call: OpCall, layouts: Layouts, device: Device) -> tuple[tuple[
 
 
 def contiguous_layouts(call: OpCall) -> Layouts:
-    """The contiguous layout for every input."""
+    """Return the contiguous layout for every input."""
     return (InputLayout.CONTIGUOUS,) * len(call.values)
 
 
 def rotated_layouts(call: OpCall, start: int) -> Layouts:
-    """A different layout for every input, moving on with the sample and `start`."""
+    """Return a different layout for every input, rotated by the sample number and `start`."""
     n = len(INPUT_LAYOUTS)
     return tuple(INPUT_LAYOUTS[(call.number + start + 3 * i) % n] for i in range(len(call.values)))
 
 
 def rotation_rounds(op: OpDef, dtype: DType | None, samples: int, scope: Scope) -> int:
-    """How often samples are repeated, so that even few of them meet every layout in the primary dtype."""
+    """Return the number of repetitions of the samples, so that even few samples cover every layout in the primary dtype."""
     if scope.full:
         return len(INPUT_LAYOUTS)
     return -(-len(INPUT_LAYOUTS) // max(samples, 1)) if dtype is primary(op) and not scope.small else 1
 
 
 def rotation_start(op: OpDef, dtype: DType | None) -> int:
-    """Where the rotation starts: the same on every machine, different for each op and dtype."""
+    """Return the start of the rotation: equal on every machine, different for each op and dtype."""
     position = op.tests.dtypes.index(dtype) if dtype in op.tests.dtypes else 0
     return zlib.crc32(op.name.encode()) + position * 2
 
 
 def placed_calls(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Iterator[tuple[OpCall, Layouts]]:
-    """The calls of the forward check, each with the layouts of its inputs."""
+    """Yield the calls of the forward check, each with the layouts of its inputs."""
     calls = runnable_calls(device, op, dtype, scope)
     if scope.few_shapes:
         yield from ((call, contiguous_layouts(call)) for call in calls)
@@ -90,13 +90,13 @@ def placed_calls(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -
 
 
 def plan_of(call: OpCall, inputs: tuple[Any, ...], device: Device) -> OpPlan:
-    """The plan by which a call ran. Raises KeyError if it did not run."""
+    """Return the plan by which a call ran. Raises KeyError if it did not run."""
     specs = tuple(dispatch.input_spec(x) for x in inputs)
     return device.plans[dispatch.plan_key(call.op, dispatch.freeze(tuple(call.params.values())), specs)]
 
 
 def _resolution(call: OpCall, inputs: tuple[Any, ...], device: Device) -> str:
-    """How a call was resolved, in a few words; empty if it failed before that."""
+    """Describe the resolution of a call; empty if it failed before."""
     try:
         return plan_of(call, inputs, device).resolution.how
     except KeyError:
@@ -116,9 +116,9 @@ def check_forward(
 ) -> None:
     """Check every sample of `op` in `dtype`, in layouts that rotate with the sample and the dtype.
 
-    The results of each call are also written between guard zones, and the results of the first one in every placement.
+    The results of each call are also written between guard zones, and the results of the first call in every placement.
 
-    `record` receives how the op ran and how far it was off. Raises ResultError, which names the call, the layouts and the
+    `record` receives the resolution of the op and its error. Raises ResultError with the call, the layouts and the
     first wrong element.
     """
     measure = record.measure(op, dtype) if record is not None else None
@@ -155,7 +155,8 @@ def check_results(
     """Raise ResultError unless dtypes, shapes and values are as expected; `measure` receives the errors."""
     if len(results) != len(expected.outputs) or len(results) != len(expected.values):
         raise ResultError(
-            what, f"{len(results)} results; the rule says {len(expected.outputs)}, the reference {len(expected.values)}"
+            what,
+            f"{len(results)} results; {len(expected.outputs)} by the rule, {len(expected.values)} by the reference",
         )
     declared = call.op.schema.outputs
     names = declared if len(declared) == len(results) else tuple(map(str, range(len(results))))
@@ -168,7 +169,7 @@ def check_results(
 
 
 def _check_in_place(call: OpCall, device: Device) -> None:
-    """Let an op that mutates replace its own inputs."""
+    """Check an op that mutates with outputs that replace its inputs."""
     _, inputs = place_inputs(call, contiguous_layouts(call), device)
     expected = expected_results(call)
     targets = tuple(inputs[i] for i in replaced_inputs(call))
@@ -177,7 +178,7 @@ def _check_in_place(call: OpCall, device: Device) -> None:
 
 
 def replaced_inputs(call: OpCall) -> tuple[int, ...]:
-    """The input that each output replaces.
+    """Return the input that each output replaces.
 
     Inputs come in groups of `count` tensors: parameters, gradients, then states. The outputs are the parameters and the
     states.
@@ -211,7 +212,7 @@ def check_errors(device: Device, op: OpDef) -> None:
             if not re.search(sample.match, text):
                 raise AssertionError(f"{what}: the message {text!r} does not match {sample.match!r}") from error
             if op.name not in text:
-                raise AssertionError(f"{what}: the message {text!r} does not name the op") from error
+                raise AssertionError(f"{what}: the message {text!r} does not contain the op's name") from error
         else:
             raise AssertionError(f"{what}: expected {sample.error.__name__}, but nothing was raised")
         if device.memory_stats().used != used:

@@ -1,8 +1,8 @@
 """Gradient checks: the tape against central differences, hand-written rules against decompositions, second derivatives.
 
 Bounds: a gradient rule is a short chain of ops, each within its own tolerance. `_CHAIN_UNITS` units of the dtype at the
-largest gradient are allowed, and as many again per doubling of the elements that are summed. Central differences in float64
-add about 1e-8 of the same magnitude.
+largest gradient are allowed, and as many more per doubling of the summed elements. Central differences in float64 add
+about 1e-8 of the same magnitude.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from polyhal.tensor import Tensor
 _CHAIN_UNITS = 64.0
 _DIFFERENCE_ERROR = 1e-7
 _HALF_UNITS = 8
-"""Units allowed to a half-precision gradient: its intermediate results are rounded to half precision too."""
+"""Units allowed for a half-precision gradient, whose intermediate results are also rounded to half precision."""
 _SECOND_ORDER_SAMPLES = 3
 _SECOND_ORDER_DIRECTIONS = 5
 _SECOND_ORDER_ELEMENTS = 400
 
 Weights = dict[int, np.ndarray]
-"""Weights of the outputs in the scalar that is differentiated, by output."""
+"""Weights of the outputs in the differentiated scalar, by output."""
 
 
 def is_differentiable(device: Device, op: OpDef, scope: Scope) -> bool:
-    """Whether the tape records `op`, and some sample says that the derivative exists."""
+    """Return whether the tape records `op`, and it has a differentiable sample."""
     if (op.gradient is None and op.decompose is None) or op.schema.mutates or op.tests.samples is None:
         return False
     if dtypes.float32 not in op.tests.dtypes:
@@ -50,7 +50,7 @@ def is_differentiable(device: Device, op: OpDef, scope: Scope) -> bool:
 
 
 def differentiable_calls(device: Device, op: OpDef, dtype: DType, scope: Scope) -> list[OpCall]:
-    """The calls with float inputs that have elements, a float result, and no special values."""
+    """Return the calls with non-empty float inputs, a float result, and no special values."""
     return [c for c in runnable_calls(device, op, dtype, scope) if _is_differentiable_call(c)]
 
 
@@ -66,12 +66,12 @@ def _is_float_array(value: Any) -> bool:
 
 
 def _differentiated(call: OpCall) -> tuple[int, ...]:
-    """The inputs with respect to which derivatives are taken."""
+    """Return the inputs with respect to which derivatives are taken."""
     return tuple(i for i, v in enumerate(call.values) if _is_float_array(v) and v.size)
 
 
 def _weights(call: OpCall) -> Weights:
-    """Random weights for the outputs through which gradients flow: the first, and those that the rule names."""
+    """Return random weights for the outputs with gradients: the first one, and outputs that the rule names."""
     op, outputs = call.op, call.outputs()
     rng = np.random.default_rng(SEED + call.number)
     if op.gradient is None:
@@ -92,7 +92,7 @@ def tape_gradients(
     derived: bool = False,
     create_graph: bool = False,
 ) -> list[Tensor | None]:
-    """Gradients of the weighted sum of the results; `derived` differentiates the decomposition instead of the op."""
+    """Return gradients of the weighted sum of the results; `derived` differentiates the decomposition instead of the op."""
     leaves = [inputs[i] for i in _differentiated(call)]
     for x in leaves:
         x.requires_grad_()
@@ -109,14 +109,14 @@ def tape_gradients(
 
 
 def _normalized_params(call: OpCall) -> dict[str, Any]:
-    """The parameters as the op's rule normalizes them, which is how a decomposition receives them."""
+    """Return the parameters normalized by the op's rule, as passed to a decomposition."""
     params = dict(call.params)
     dispatch.infer(call.op, specs_of(call.values), params, call.stand_ins)
     return params
 
 
 def _arrays(gradients: Sequence[Tensor | None], call: OpCall, what: str) -> list[np.ndarray]:
-    """Gradients in float64, zeros for absent ones. Raises ResultError for a wrong shape or dtype."""
+    """Return gradients in float64, zeros for absent ones. Raises ResultError for a wrong shape or dtype."""
     out = []
     for i, g in zip(_differentiated(call), gradients, strict=True):
         value = call.values[i]
@@ -131,7 +131,7 @@ def _arrays(gradients: Sequence[Tensor | None], call: OpCall, what: str) -> list
 
 
 def _limit(dtype: DType, arrays: Sequence[np.ndarray], elements: float) -> float:
-    """The allowed error of a directional derivative that sums `elements` products with such gradients."""
+    """Return the allowed error of a directional derivative that sums `elements` products with these gradients."""
     count = max(elements, 1)
     largest = max([1.0, *(float(np.abs(a).max(initial=0.0)) for a in arrays)])
     units = _CHAIN_UNITS * (1 + math.log2(count))
@@ -139,7 +139,7 @@ def _limit(dtype: DType, arrays: Sequence[np.ndarray], elements: float) -> float
 
 
 def _moving(direction: Direction) -> float:
-    """The number of elements that a direction moves."""
+    """Return the number of elements that a direction moves."""
     return sum(float(np.count_nonzero(s)) for s in direction.steps)
 
 
@@ -149,7 +149,7 @@ def _moving(direction: Direction) -> float:
 def check_first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> None:
     """Check the tape against central differences of the reference, and the rule against the decomposition's gradient.
 
-    Half-precision gradients are compared with the device's own float32 gradients at the same, rounded, inputs.
+    Half-precision gradients are compared with the device's own float32 gradients at equal, rounded inputs.
     """
     for call in differentiable_calls(device, op, dtype, scope):
         rotated = call.number % 2 and not scope.few_shapes
@@ -200,7 +200,7 @@ def _compare_with_differences(
 
 
 def _disagreement(what: str, direction: Direction, predicted: float, measured: float, limit: float) -> ResultError:
-    values = f"the tape says {predicted:.9g}, differences say {measured:.9g}; {limit:.3g} apart allowed"
+    values = f"{predicted:.9g} by the tape, {measured:.9g} by central differences; allowed difference {limit:.3g}"
     return ResultError(what, f"along {direction.name} {values}")
 
 
@@ -226,7 +226,7 @@ def _compare_with_float32(
 def check_second_order(device: Device, op: OpDef, scope: Scope) -> None:
     """Check gradients of gradients against central differences of first-order gradients in float64 on the host.
 
-    These are the gradients of the NumPy device, which the first-order check compares with the reference.
+    The first-order gradients are the NumPy device's, which the first-order check compares with the reference.
     """
     precise = scope.full and dtypes.float64 in device.capabilities.compute and dtypes.float64 in op.tests.dtypes
     dtype = dtypes.float64 if precise else dtypes.float32
@@ -246,7 +246,7 @@ def _check_second_order(device: Device, call: OpCall, dtype: DType, what: str) -
     points = [call.values[i].astype(np.float64) for i in differentiated]
 
     def first_gradients(at: Sequence[np.ndarray]) -> float:
-        """The product of the first-order gradients at a point with the cotangents."""
+        """Return the product of the first-order gradients at a point with the cotangents."""
         values = [
             v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype == np.float32 else v for v in call.values
         ]
@@ -268,7 +268,7 @@ def _check_second_order(device: Device, call: OpCall, dtype: DType, what: str) -
 def _second_gradients(
     call: OpCall, weights: Weights, cotangents: list[np.ndarray], device: Device, what: str
 ) -> list[np.ndarray]:
-    """The gradient of the product of the gradients with `cotangents`, in float64."""
+    """Return the gradient of the product of the gradients with `cotangents`, in float64."""
     _, inputs = place_inputs(call, contiguous_layouts(call), device)
     leaves = [inputs[i] for i in _differentiated(call)]
     gradients = tape_gradients(call, inputs, weights, device, create_graph=True)

@@ -18,12 +18,12 @@ from polyhal.tensor import Tensor
 
 
 class GuardedPlacement(NamedTuple):
-    """A place for an output in a larger buffer."""
+    """Placement of an output in a larger buffer."""
 
     lead: int
-    """Elements between the start of the buffer and the output."""
+    """Number of elements between the start of the buffer and the output."""
     strided: bool
-    """True for gaps between the elements."""
+    """Whether there are gaps between the elements."""
     name: str
 
 
@@ -32,7 +32,7 @@ PLACEMENTS = (
     GuardedPlacement(ALIGNMENT + 1, False, f"an output at offset {ALIGNMENT + 1}"),
     GuardedPlacement(ALIGNMENT, True, "a strided output"),
 )
-"""On a vector boundary, one element past it, and with gaps between the elements."""
+"""Placements on a vector boundary, one element past it, and with gaps between the elements."""
 
 
 def guarded_outputs(
@@ -40,7 +40,7 @@ def guarded_outputs(
 ) -> list[GuardedOutput]:
     """Run a call into guarded outputs, and its kernel once more with guarded temporaries, if it has any.
 
-    Raises AssertionError for a write outside of them. Returns the outputs, whose elements are not checked here.
+    Raises AssertionError for a write outside of them. Returns the outputs, with unchecked elements.
     """
     label = f"{what} into {placement.name}"
     outs = [GuardedOutput(s, device, placement.lead, strided=placement.strided) for s in expected.outputs]
@@ -56,7 +56,7 @@ def guarded_outputs(
 
 
 def _dense(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return copies of tensors in contiguous memory, as arguments of an op's own kernel."""
+    """Return copies of tensors in contiguous memory, as arguments of a user kernel's op."""
     return tuple(contiguous_copy(x) if isinstance(x, Tensor) else x for x in inputs)
 
 

@@ -1,7 +1,7 @@
-"""Guard zones: poisoned memory around outputs, in which any stray write is found.
+"""Guard zones: poisoned memory around outputs, to detect stray writes.
 
-A kernel that reads beside its input meets NaN (or an outlandish integer) and gives a wrong result. One that writes beside
-its output, or leaves an element unwritten, changes or keeps poison that is checked afterwards.
+A kernel that reads outside its input reads NaN (or an extreme integer) and produces a wrong result. A kernel that
+writes outside its output, or leaves an element unwritten, changes or keeps poison that is checked afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from polyhal.tensor import wrap
 
 
 def poison(dtype: DType, size: int) -> np.ndarray:
-    """Elements that no correct result holds: NaN, a far-off integer, or alternating bools."""
+    """Return elements that no correct result contains: NaN, an extreme integer, or alternating bools."""
     if dtype.is_floating_point:
         return np.full(size, np.nan).astype(dtype.numpy)
     if dtype.kind == "bool":
@@ -29,7 +29,7 @@ def poison(dtype: DType, size: int) -> np.ndarray:
 
 
 _PAYLOAD = {1: 0xA5, 2: 0x0015, 4: 0x0000A5A5, 8: 0x0000A5A5A5A5A5A5}
-"""Bits, by size of element, in which the NaN of a guard zone differs from the NaN around inputs."""
+"""Bits, by element size, in which the NaN of a guard zone differs from the NaN around inputs."""
 
 
 def guard_zone(dtype: DType, size: int) -> np.ndarray:
@@ -60,7 +60,7 @@ class GuardedOutput:
         self.tensor = wrap(device, buffer, Ref(ref.handle, output, lead))
 
     def check(self, what: str) -> None:
-        """Raise AssertionError, naming the first element, if anything outside the output was written."""
+        """Raise AssertionError, with the first element, if memory outside the output was written."""
         after = self._whole.numpy()
         outside = np.ones(len(after), bool)
         if self.tensor.size:
@@ -79,7 +79,7 @@ class GuardedOutput:
 
 
 class GuardedTemporary:
-    """A temporary of a launch in a block of its own, followed by a guard zone."""
+    """A temporary of a launch in a separate block, followed by a guard zone."""
 
     _ZONE = 256
     """Bytes of the guard zone."""
@@ -92,7 +92,7 @@ class GuardedTemporary:
         device.backend.copy_to_device(memoryview(b"\xa5" * (nbytes + self._ZONE)), self.handle, 0)
 
     def check(self, what: str) -> None:
-        """Raise AssertionError if anything past the temporary was written."""
+        """Raise AssertionError if memory past the temporary was written."""
         zone = np.empty(self._ZONE, np.uint8)
         self._device.backend.copy_from_device(self.handle, self._nbytes, byte_view(zone))
         if (zone != 0xA5).any():

@@ -1,4 +1,4 @@
-"""Placing inputs on a device in every kind of memory layout, with poison in all memory that is not theirs."""
+"""Placement of inputs on a device in every kind of memory layout, surrounded by poison."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INPUT_LAYOUTS: tuple[InputLayout, ...] = tuple(InputLayout)
 
 
 def values_in_layout(array: np.ndarray, layout: InputLayout) -> np.ndarray:
-    """The values that `array` has in `layout`: its own, except that BROADCAST repeats the first slice."""
+    """Return the values of `array` in `layout`: unchanged, except that BROADCAST repeats the first slice."""
     axis = _first_long_axis(array.shape)
     if layout is not InputLayout.BROADCAST or axis is None or not array.size:
         return array
@@ -44,7 +44,7 @@ def values_in_layout(array: np.ndarray, layout: InputLayout) -> np.ndarray:
 
 
 def place_input(array: np.ndarray, layout: InputLayout, device: Device) -> Tensor:
-    """A tensor with the elements of `array`, which are `values_in_layout`, in that layout."""
+    """Return a tensor with the elements of `array`, a result of `values_in_layout`, in that layout."""
     dtype, (strides, offset) = as_dtype(array.dtype), _strides_and_offset(array.shape, layout)
     if not offset and strides == contiguous_strides(array.shape):
         buffer, ref = device.upload(array, dtype)
@@ -65,7 +65,7 @@ def _first_long_axis(shape: tuple[int, ...]) -> int | None:
 
 
 def _strides_and_offset(shape: tuple[int, ...], layout: InputLayout) -> tuple[tuple[int, ...], int]:
-    """The strides of an input of `shape`, and its offset into the buffer, in elements."""
+    """Return the strides of an input of `shape`, and its offset in the buffer, in elements."""
     strides, offset = contiguous_strides(shape), 0
     if 0 in shape:
         return strides, offset

@@ -1,4 +1,4 @@
-"""Isolation of the kit from the program: devices with plans and pools of their own, and policies for the time of a run."""
+"""Isolation of the kit from the program: devices with separate plans and pools, and policies during a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from polyhal.hal.planning.quarantine import EMPTY, Quarantine
 
 
 def isolated(device: Device, quarantine: Quarantine = EMPTY) -> Device:
-    """Another device around the same backend, with `quarantine` in force and nothing else."""
+    """Return another device around the same backend, with only `quarantine` in effect."""
     own = Device.opened(device.name, device.backend)
     own.planner.quarantine = quarantine
     return own
 
 
 def strict() -> AbstractContextManager[None]:
-    """Refuse host fallbacks that are not declared, and raise errors of kernels that do not build, in the whole process."""
+    """Reject undeclared host fallbacks, and raise errors of kernels that do not build, in the whole process."""
     return policies(POLYHAL_FALLBACK="declared", POLYHAL_STRICT="1")
 
 

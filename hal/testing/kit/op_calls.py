@@ -1,4 +1,4 @@
-"""Concrete calls of ops: samples cast to the dtype under test, and the results that the float64 reference expects."""
+"""Concrete calls of ops: samples cast to the dtype under test, and expected results by the float64 reference."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class OpCall:
     """All parameters by name."""
     sample: Sample
     number: int
-    """The position of the sample among those of its op."""
+    """Index of the sample among the op's samples."""
     stand_ins: Mapping[DType, DType] = field(default_factory=dict)
     """Stand-ins of the device (see `Device.stand_ins`)."""
 
     @property
     def elements(self) -> int:
-        """The number of elements in all arrays."""
+        """Return the number of elements in all arrays."""
         return sum(v.size for v in self.values if isinstance(v, np.ndarray))
 
     @property
     def computes(self) -> bool:
-        """Whether inputs and outputs have elements, so that a kernel runs."""
+        """Return whether inputs and outputs are not empty, so that a kernel runs."""
         return bool(self.elements) and any(s.size for s in self.outputs())
 
     def outputs(self) -> tuple[Spec, ...]:
-        """The specs that the op's rule infers."""
+        """Return the specs inferred by the op's rule."""
         return tuple(contiguous(d, s) for d, s in self._inferred())
 
     def _inferred(self) -> list[tuple[DType, tuple[int, ...]]]:
@@ -65,7 +65,7 @@ class OpCall:
 
 
 def is_number(x: Any) -> bool:
-    """Whether `x` is a Python number, which an op receives as such; NumPy scalars count as arrays."""
+    """Return whether `x` is a Python number, which is passed to an op unchanged; NumPy scalars count as arrays."""
     return type(x) in _NUMBERS
 
 
@@ -83,7 +83,7 @@ def cast_sample(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def sample_calls(op: OpDef, dtype: DType | None) -> list[OpCall]:
-    """Every sample of `op` in `dtype`; None leaves the samples as they are."""
+    """Return every sample of `op` in `dtype`; None leaves the samples unchanged."""
     if op.tests.samples is None:
         return []
     samples = op.tests.samples(np.random.default_rng(SEED))
@@ -100,11 +100,11 @@ def sample_calls(op: OpDef, dtype: DType | None) -> list[OpCall]:
 
 
 def _sample_value(x: Any, op: OpDef, dtype: DType | None, number: int) -> Any:
-    """An input of sample `number` for a test in `dtype`.
+    """Convert an input of sample `number` for a test in `dtype`.
 
-    Arrays of float64 are cast to `dtype`; those of float32, which are statistics, to the dtype that `dtype` accumulates
-    in. Integer arrays are operands of pointwise ops and cast too; elsewhere they are indices, which alternate between int64
-    and int32. Others stay as they are, and so do those of an op's own kernel, which states the types that it takes.
+    Arrays of float64 are cast to `dtype`; arrays of float32 are statistics and cast to the accumulation dtype of
+    `dtype`. Integer arrays of pointwise ops are operands and also cast; of other ops they are indices, which alternate
+    between int64 and int32. Other arrays, and arrays of user kernels, which declare their types, are unchanged.
     """
     if x is None or is_number(x):
         return x
@@ -119,7 +119,7 @@ def _sample_value(x: Any, op: OpDef, dtype: DType | None, number: int) -> Any:
 
 
 def specs_of(values: Sequence[Any]) -> tuple[Any, ...]:
-    """The specs that an op's rules get: contiguous ones of arrays, scalar ones of numbers, None for absent inputs."""
+    """Return the specs for an op's rules: contiguous ones for arrays, scalar ones for numbers, None for absent inputs."""
     return tuple(_spec_of(v) for v in values)
 
 
@@ -132,13 +132,13 @@ def _spec_of(value: Any) -> Spec | ScalarSpec | None:
 
 
 def runnable_calls(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> list[OpCall]:
-    """The calls of `op` in `dtype` that are in scope and whose inputs and outputs the device can store."""
+    """Return the calls of `op` in `dtype` that are in scope and whose inputs and outputs the device can store."""
     calls = [_stored(c, device) for c in sample_calls(op, dtype)]
     if scope.few_shapes:
         from polyhal.hal.testing.kit.few_shapes import few
 
         return few([c for c in calls if _fits(c, device, scope)])
-    # Empty calls build no kernels, and special values are where half precision fails first: both always run.
+    # Empty calls build no kernels, and special values fail first in half precision: both always run.
     sampled = frozenset(c.number for c in calls if not c.sample.special and c.computes)
     chosen = scope.sampled(op, dtype, sorted(sampled))
     return [c for c in calls if (c.number in chosen or c.number not in sampled) and _fits(c, device, scope)]
@@ -167,7 +167,7 @@ def _fits(call: OpCall, device: Device, scope: Scope) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedResults:
-    """What a call must return: dtypes and shapes by the op's own rule, values and bounds by its reference."""
+    """Expected results of a call: dtypes and shapes by the op's rule, values and bounds by its reference."""
 
     outputs: tuple[Spec, ...]
     values: tuple[np.ndarray, ...]
@@ -175,12 +175,12 @@ class ExpectedResults:
 
 
 def expected_results(call: OpCall, *, values: tuple[Any, ...] | None = None) -> ExpectedResults:
-    """Evaluate the reference in float64 (exactly on integers) and derive the bounds. `values` replaces those of the call."""
+    """Evaluate the reference in float64 (exactly on integers) and derive the bounds. `values` replaces the call's values."""
     op = call.op
     values = call.values if values is None else values
     specs, params = specs_of(values), dict(call.params)
     outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, params, call.stand_ins))
-    # Where integers become floats, NumPy would compute in a dtype of its own choice.
+    # If integers become floats, NumPy would choose the dtype of the computation.
     floating = bool(outputs) and outputs[0].dtype.is_floating_point and op.family in ("elementwise", "reduction")
     wide = tuple(_widened(v, floating) for v in values)
     results = evaluate(op.reference, wide, call.params)
@@ -191,7 +191,7 @@ def expected_results(call: OpCall, *, values: tuple[Any, ...] | None = None) -> 
 
 
 def _magnitudes(call: OpCall, wide: tuple[Any, ...], results: tuple[np.ndarray, ...]) -> list[np.ndarray | None]:
-    """The reference of the inputs' absolute values: what the terms of each result add up to in magnitude."""
+    """Return the reference of the inputs' absolute values: the sum of the terms' magnitudes for each result."""
     absolute = tuple(np.abs(v) if isinstance(v, np.ndarray) and v.dtype == np.float64 else v for v in wide)
     sums = evaluate(call.op.reference, absolute, call.params)
     return [s if s.shape == r.shape and s.dtype.kind == "f" else None for s, r in zip(sums, results, strict=True)]

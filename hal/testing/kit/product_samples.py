@@ -1,4 +1,4 @@
-"""Samples of matrix products for units that multiply in tiles: whole and ragged tiles, batches, many terms, epilogues.
+"""Samples of matrix products for matrix units: whole and ragged tiles, batches, many terms, epilogues.
 
 The samples of the ops themselves are mostly too small for such units.
 """
@@ -18,7 +18,7 @@ from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.samples import Sample
 
 _WIDE = {"out_dtype": dtypes.float32}
-"""Sums that are stored as they are: only rounding within the unit is between them and the reference."""
+"""Sums stored without rounding: they differ from the reference only by rounding within the unit."""
 _MATMUL: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ((64, 64), (64, 64), _WIDE),
     ((130, 70), (70, 90), _WIDE),
@@ -29,7 +29,7 @@ _MATMUL: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ((48, 2100), (2100, 40), _WIDE),
 )
 _LARGE: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]] = ((1540, 72), (72, 1288), _WIDE)
-"""Enough tiles of every size for the largest GPUs, and with them the largest tiles."""
+"""A product with enough tiles of every size for the largest GPUs, so that the largest tiles are used."""
 
 
 def product_ops(dtype: DType) -> Iterator[OpDef]:
@@ -58,7 +58,7 @@ def product_ops(dtype: DType) -> Iterator[OpDef]:
 
 
 def large_product(dtype: DType) -> OpDef:
-    """A product of many tiles, to be checked once: it has another dtype, in which all samples would run in all layouts."""
+    """Return a product of many tiles, to be checked once: as an op of another primary dtype, in which all layouts would run."""
 
     def samples(rng: np.random.Generator) -> list[Sample]:
         a, b, params = _LARGE

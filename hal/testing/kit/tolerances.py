@@ -1,14 +1,14 @@
-"""Error bounds: how far a device's result may be from the float64 reference. The only place where they are derived.
+"""Error bounds: the allowed difference of a device's result from the float64 reference. All of them are derived here.
 
 Let `u(d, m)` be the unit in the last place of dtype d at magnitude m: eps(d) * 2^floor(log2 m), at least that of the
 smallest normal number. An op's `Tolerance` has these parts:
 
-- `ulp`: a fixed number of operations, each of which rounds once, is off by at most `ulp * u(c, max(|reference|,
+- `ulp`: a fixed number of operations that round once each has an error of at most `ulp * u(c, max(|reference|,
   floor))`, where c is the dtype in which the op computes: the result's own, or float32 for half-precision results.
-- `terms`: a sum of n terms of magnitudes m_i, in any order, is off by at most n * eps(c)/2 * sum(m_i) (Higham, Accuracy
+- `terms`: a sum of n terms of magnitudes m_i, in any order, has an error of at most n * eps(c)/2 * sum(m_i) (Higham, Accuracy
   and Stability of Numerical Algorithms, 2002, section 4.2). With independent roundings it is within 4 sqrt(n) *
   eps(c)/2 * sum(m_i) with a probability above 0.999 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019); the smaller of
-  the two is allowed. sum(m_i) is the reference of the absolute values of the inputs, where that is finite.
+  the two is allowed. sum(m_i) is the reference of the inputs' absolute values, if that is finite.
 - Half-precision results are rounded once, at the end, and so is the reference before the comparison. Numbers that differ
   by less than a unit may round to neighbouring ones, so one unit of the half dtype is allowed in addition.
 - A tolerance of 0 requires the correctly rounded reference, bit for bit, including the sign of zeros.
@@ -33,42 +33,42 @@ from polyhal.hal.testing.kit.failures import ResultError
 EXACT = Tolerance(0.0)
 _PROBABILISTIC_FACTOR = 4.0
 _MAX_UNITS = 1e300
-"""The error of a result that should be almost 0 can overflow when it is counted in units."""
+"""Maximum error in units: the error of a result near 0 could overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The allowed error of one result: an op's tolerance, and the number and magnitudes of accumulated terms."""
+    """Allowed error of one result: an op's tolerance, and the number and magnitudes of accumulated terms."""
 
     tolerance: Tolerance
     terms: int = 0
     magnitudes: np.ndarray | None = None
-    """Sums of the absolute terms, of the result's shape; None where they equal the result."""
+    """Sums of the absolute terms, of the result's shape; None if they equal the result."""
 
 
 Measure = Callable[[float], None]
-"""Receives the largest error of a comparison, in units in the last place."""
+"""Function that receives the largest error of a comparison, in units in the last place."""
 
 
 def computing(dtype: DType) -> DType:
-    """The dtype in which a result of float `dtype` is computed: at least float32."""
+    """Return the dtype in which a result of float `dtype` is computed: at least float32."""
     return dtype if dtype.itemsize >= 4 else dtypes.float32
 
 
 def unit(dtype: DType, magnitude: np.ndarray) -> np.ndarray:
-    """The unit in the last place of float `dtype` at each magnitude, in float64."""
+    """Return the unit in the last place of float `dtype` at each magnitude, in float64."""
     info = finfo(dtype)
     clipped = np.clip(np.nan_to_num(np.abs(magnitude), nan=0.0, posinf=info.max), info.smallest_normal, info.max)
     return np.asarray(info.eps * np.exp2(np.frexp(clipped)[1] - 1.0))
 
 
 def accumulated(terms: int) -> float:
-    """The allowed error of a sum of `terms`, in eps/2 times the sum of magnitudes."""
+    """Return the allowed error of a sum of `terms`, in eps/2 times the sum of magnitudes."""
     return min(float(terms), _PROBABILISTIC_FACTOR * float(np.sqrt(terms)))
 
 
 def allowed(dtype: DType, expected: np.ndarray, bound: Bound) -> np.ndarray:
-    """The largest allowed absolute error of each element of a float result. `expected` is in float64."""
+    """Return the largest allowed absolute error of each element of a float result. `expected` is in float64."""
     tolerance, inner = bound.tolerance, computing(dtype)
     if not tolerance.ulp and not bound.terms:
         return np.zeros(expected.shape)
@@ -86,32 +86,32 @@ def allowed(dtype: DType, expected: np.ndarray, bound: Bound) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class FloatErrors:
-    """A float result beside its reference, element by element, in float64."""
+    """A float result and its reference, elementwise, in float64."""
 
     value: np.ndarray
-    """The result."""
+    """Result."""
     near: np.ndarray
-    """The reference, rounded to the dtype of the result."""
+    """Reference, rounded to the dtype of the result."""
     target: np.ndarray
-    """What the error is measured from: the rounded reference of half precision and of overflows, else the unrounded one."""
+    """Reference of the error: rounded for half precision and overflows, else unrounded."""
     error: np.ndarray
     limit: np.ndarray
-    """The largest allowed error."""
+    """Largest allowed error."""
     dtype: DType
 
     @property
     def rounded(self) -> np.ndarray:
-        """Which elements are the correctly rounded reference, up to the sign of zeros."""
+        """Return the mask of elements equal to the correctly rounded reference, up to the sign of zeros."""
         return np.asarray((self.value == self.near) | (np.isnan(self.value) & np.isnan(self.near)))
 
     @property
     def flushed(self) -> np.ndarray:
-        """Which elements are zero for a reference below the smallest normal number."""
+        """Return the mask of elements that are zero for a reference below the smallest normal number."""
         return np.asarray((self.value == 0) & (np.abs(self.target) < finfo(self.dtype).smallest_normal))
 
 
 def float_errors(got: np.ndarray, expected: np.ndarray, dtype: DType, bound: Bound) -> FloatErrors:
-    """How far the float result `got` is from `expected`, and how far it may be."""
+    """Return the errors of the float result `got` against `expected`, and the allowed errors."""
     with np.errstate(all="ignore"):
         near = expected.astype(dtype.numpy).astype(np.float64)
         # An overflow in the dtype is infinite; otherwise float32 and float64 are compared with the unrounded reference.
@@ -123,7 +123,7 @@ def float_errors(got: np.ndarray, expected: np.ndarray, dtype: DType, bound: Bou
 def check_close(
     got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what: str, measure: Measure | None = None
 ) -> None:
-    """Raise ResultError, naming the first wrong element, unless `got` is within `bound` of the float64 `expected`.
+    """Raise ResultError, with the first wrong element, unless `got` is within `bound` of the float64 `expected`.
 
     `measure` receives the error of float results, whether it is allowed or not (see `largest_error`).
     """
@@ -155,9 +155,9 @@ def check_close(
 
 
 def largest_error(dtype: DType, expected: np.ndarray, error: np.ndarray, bound: Bound) -> float:
-    """The largest finite error in units in the last place, at the magnitude for which the bound is stated.
+    """Return the largest finite error in units in the last place, at the magnitude of the bound.
 
-    That is the result's own, the tolerance's floor if that is larger, and for sums the sum of the terms' magnitudes.
+    The magnitude is the result's, the tolerance's floor if that is larger, and for sums the sum of the terms' magnitudes.
     """
     finite = np.isfinite(error)
     if not finite.any():

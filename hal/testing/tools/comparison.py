@@ -1,9 +1,9 @@
-"""Is one kernel faster than another? A verdict from timings on a machine that does other things as well.
+"""Comparison of the speed of two kernels by timings on a busy machine.
 
-Three things make equal kernels look different. A busy machine slows down for a while: timings are interleaved, in another
-order each round, and a sign test asks how often each side won. The memory and the code of a kernel lie somewhere, and may lie
-badly for as long as the process runs: each side is built and timed twice, and a difference counts if it is larger than that
-between the twins. And small differences mean little: those below 3 % are not reported.
+Three effects make equal kernels look different. A busy machine slows down for a while: timings are interleaved, in a
+different order each round, and a sign test counts the wins of each side. The addresses of a kernel's memory and code
+may be unfavourable for the life of a process: each side is built and timed twice, and a difference counts only if it
+exceeds the difference between the twins. And small differences are irrelevant: differences below 3 % are not reported.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 _CHANCE = 0.005
-"""For 21 rounds, 17 of which must agree."""
+"""Significance level: of 21 rounds, 17 must agree."""
 _SMALLEST = 1.03
-"""The least speedup, or slowdown, that is worth a word."""
+"""Minimum speedup, or slowdown, that is reported."""
 ROUNDS = 21
 TWINS = 2
-"""How many times each side is built."""
+"""Number of builds of each side."""
 
 
 class Timed(Protocol):
-    """Something that can be timed."""
+    """Interface of work that can be timed."""
 
     def sample(self) -> float:
         """Return seconds per call."""
@@ -32,18 +32,18 @@ class Timed(Protocol):
 
 
 class Comparison(NamedTuple):
-    """Seconds per call of two sides, at the lower quartile, which other work on the machine hardly moves; and the verdict."""
+    """Seconds per call of two sides, at the lower quartile, which is robust against other load; and the verdict."""
 
     before: float
     after: float
     speedup: float
-    """The median ratio; 1.0 if no difference was seen."""
+    """Median ratio; 1.0 if no difference was found."""
 
 
 def interleaved(runners: Sequence[Timed], rounds: int = ROUNDS) -> list[list[float]]:
-    """One timing of each runner per round, so that a slow phase of the machine affects all alike.
+    """Time each runner once per round, so that a slow phase of the machine affects all runners equally.
 
-    The order changes from round to round: what ran before a kernel may leave caches and clocks in another state.
+    The order changes from round to round: earlier work may leave caches and clocks in another state.
     """
     order = random.Random(rounds)
     positions = list(range(len(runners)))
@@ -56,10 +56,10 @@ def interleaved(runners: Sequence[Timed], rounds: int = ROUNDS) -> list[list[flo
 
 
 def significant_speedup(before: Sequence[float], after: Sequence[float]) -> float:
-    """The median ratio of interleaved timings, round by round; 1.0 if chance may explain it.
+    """Return the median ratio of interleaved timings, round by round; 1.0 if chance may explain it.
 
-    That is a sign test: were both equally fast, each would win half of the rounds. The winner must have won so many that a
-    fair coin does so with a probability below `_CHANCE`.
+    This is a sign test: if both were equally fast, each would win half of the rounds. The winner must win so many
+    rounds that a fair coin would do so with a probability below `_CHANCE`.
     """
     ratios = _ratios(before, after)
     wins = max(sum(r > 1 for r in ratios), sum(r < 1 for r in ratios))
@@ -68,10 +68,10 @@ def significant_speedup(before: Sequence[float], after: Sequence[float]) -> floa
 
 
 def compare(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> Comparison:
-    """Compare two sides by the interleaved timings of the twins of each.
+    """Compare two sides by the interleaved timings of each side's twins.
 
-    A difference is seen if each twin of one side is significantly faster than each of the other, by more than twins differ,
-    and by 3 % at least.
+    A difference is reported if each twin of one side is significantly faster than each twin of the other, by more than
+    the twins differ, and by at least 3 %.
     """
     first, second = (statistics.quantiles([x for s in side for x in s])[0] for side in (before, after))
     speedups = [math.log(significant_speedup(a, b)) for a in before for b in after]
@@ -83,7 +83,7 @@ def compare(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]])
 
 
 def _distance(twins: Sequence[Sequence[float]]) -> float:
-    """The largest difference between twins, as the logarithm of a ratio."""
+    """Return the largest difference between twins, as the logarithm of a ratio."""
     pairs = [(a, b) for i, a in enumerate(twins) for b in twins[:i]]
     return max((abs(math.log(statistics.median(_ratios(a, b)))) for a, b in pairs), default=0.0)
 

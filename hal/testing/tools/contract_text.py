@@ -1,8 +1,8 @@
 """The backend contract as text, pinned in `tests/hal/contract_v*.txt`, so that third-party backends keep working.
 
-The text lists everything that a backend sees: members with their parameters, records with their fields and defaults, names.
-A record may grow at its end by fields that have a default, and optional protocols, names, records, errors and features may be
-added. Any other change breaks a backend of another package and needs a new API_VERSION.
+The text lists the whole interface of a backend: members with their parameters, records with their fields and defaults,
+names. Fields with a default may be appended to a record, and optional protocols, names, records, errors and features
+may be added. Any other change breaks third-party backends and requires a new API_VERSION.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limit
 from polyhal.hal.protocol import BindingSlot, CommandBuffer, CompletionEvent, Event, Launch, RecordedLaunch
 
 _OBJECTS = (Event, Launch, CommandBuffer, CompletionEvent)
-"""What backends return."""
+"""Types that backends return."""
 _HEAD = """\
 # What a backend sees of contract version {version}. Written by `make generate`. Sections marked + may grow, records at the
 # end and by fields with a default; nothing else may change without a new API_VERSION.
@@ -25,7 +25,7 @@ _HEAD = """\
 
 
 def contract_text() -> str:
-    """The contract as the code has it now: sections, each a title and indented lines."""
+    """Return the contract of the current code: sections, each with a title and indented lines."""
     optional = protocol.PROTOCOLS
     sections = {
         "names": [
@@ -82,7 +82,7 @@ def contract_text() -> str:
 
 
 def _plain(function: Any) -> str:
-    """The parameters with kinds and defaults, and without annotations and `self`."""
+    """Return the parameters with kinds and defaults, without annotations and `self`."""
     parameters = inspect.signature(function).parameters.values()
     plain = [p.replace(annotation=p.empty) for p in parameters if p.name != "self"]
     return str(inspect.Signature(plain))
@@ -97,7 +97,7 @@ def _methods(owner: type) -> list[str]:
 
 
 def _members(owner: type) -> list[str]:
-    """Attributes, properties and methods of a protocol, in order."""
+    """Return attributes, properties and methods of a protocol, in order."""
     properties = [name for name, member in vars(owner).items() if isinstance(member, property)]
     return [*inspect.get_annotations(owner), *properties, *_methods(owner)]
 
@@ -114,7 +114,7 @@ def _default(field: Field[Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A default in a form that does not depend on the order of sets."""
+    """Format a default independently of the order of sets."""
     if isinstance(value, frozenset):
         return "all dtypes" if value == frozenset(dtypes.ALL) else f"{{{', '.join(sorted(map(str, value)))}}}"
     return (
@@ -137,14 +137,14 @@ def _parameters(owner: type) -> list[str]:
 
 
 def _attributes(owner: type) -> list[str]:
-    """Public properties and methods of a class that is no protocol, beyond what tuples have."""
+    """Return public properties and methods of a class that is not a protocol, without a tuple's methods."""
     public = [n for n in vars(owner) if not n.startswith("_") and n not in ("count", "index")]
     known = set(getattr(owner, "_fields", ())) | set(getattr(owner, "__dataclass_fields__", ()))
     return sorted(n for n in public if n not in known)
 
 
 def breaking_changes(pinned: str, current: str) -> list[str]:
-    """The differences that take a new API_VERSION, one line each."""
+    """Return the differences that require a new API_VERSION, one line each."""
     before, after = _sections(pinned), _sections(current)
     breaking = []
     for title, lines in before.items():
@@ -160,7 +160,7 @@ def breaking_changes(pinned: str, current: str) -> list[str]:
 
 
 def _continues(title: str, before: list[str], after: list[str]) -> bool:
-    """Whether `after` is `before`, or an allowed extension of it."""
+    """Return whether `after` is `before`, or an allowed extension of it."""
     if not title.endswith("+"):
         return after == before
     if title.startswith(("attributes", "errors", "optional")):

@@ -1,9 +1,9 @@
-"""The command that asks devices how ops run on them and writes the coverage page.
+"""Command that resolves ops on devices and writes the coverage page.
 
     python -m polyhal.hal.testing.tools.coverage docs/coverage.md --device numpy --certificate h200.json
 
-It resolves every op on the devices named, takes over certificates of `polyhal verify`, and keeps all other columns. For a
-new op `make generate` is enough.
+It resolves every op on the named devices, imports certificates of `polyhal verify`, and keeps all other columns. For a
+new op, `make generate` is sufficient.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def columns_folder(page: Path) -> Path:
-    """The folder of the columns, beside the page."""
+    """Return the folder of the columns, next to the page."""
     return page.parent / "data" / "coverage"
 
 
 def read_columns(folder: Path) -> list[Column]:
-    """All columns, in the order in which the page shows them. Raises CorruptFileError."""
+    """Return all columns, in the order of the page. Raises CorruptFileError."""
     return [Column.from_file(p) for p in sorted(folder.glob("*.json"))]
 
 
 def _label(folder: Path, name: str, labels: Mapping[str, str], default: str) -> str:
-    """The title of a column: from the command line, else the one that its file has."""
+    """Return the title of a column, from the command line, else from its file."""
     path = folder / f"{name}.json"
     return labels.get(name) or (Column.from_file(path).label if path.exists() else default)
 
@@ -58,15 +58,17 @@ def _write(folder: Path, column: Column) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m polyhal.hal.testing.tools.coverage", description="Write the page that says how ops run where."
+        prog="python -m polyhal.hal.testing.tools.coverage", description="Write the page of how ops run on each device."
     )
-    parser.add_argument("page", type=Path, help="the page; its data is beside it, in data/coverage")
-    parser.add_argument("--device", action="append", default=[], metavar="NAME", help="ask this device; repeatable")
+    parser.add_argument("page", type=Path, help="the page; its data are in data/coverage next to it")
     parser.add_argument(
-        "--certificate", action="append", default=[], type=Path, metavar="FILE", help="take over a certificate"
+        "--device", action="append", default=[], metavar="NAME", help="resolve ops on this device; repeatable"
     )
     parser.add_argument(
-        "--label", action="append", default=[], metavar="FILE=TEXT", help="the title of the column from that file"
+        "--certificate", action="append", default=[], type=Path, metavar="FILE", help="import a certificate"
+    )
+    parser.add_argument(
+        "--label", action="append", default=[], metavar="FILE=TEXT", help="title of the column from that file"
     )
     return parser
 

@@ -1,6 +1,6 @@
-"""Columns of the coverage page: how every op runs on one device, kept as JSON files in docs/data/coverage.
+"""Columns of the coverage page: how every op runs on one device, stored as JSON files in docs/data/coverage.
 
-A file per device lets the page be rendered where most of the devices are missing.
+With one file per device, the page can be rendered on a machine without most of the devices.
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ _LETTERS = {
 
 
 def step_letters(steps: Iterable[ResolutionStep]) -> str:
-    """One letter per resolution step, each once, best first."""
+    """Return the distinct letters of resolution steps, best first."""
     present = set(steps)
     return "".join(letter for step, letter in _LETTERS.items() if step in present)
 
 
 def listed_ops() -> list[OpDef]:
-    """The ops on the page: all that have samples, by name."""
+    """Return the ops on the page: all ops with samples, by name."""
     return sorted((op for op in OPS if op.name in BUILT_IN and op.tests.samples is not None), key=lambda op: op.name)
 
 
 def dtype_names(op: OpDef) -> list[str]:
-    """The keys of an op's cells: the dtypes that it is tested in, or `ANY`."""
+    """Return the keys of an op's cells: the dtypes that it is tested in, or `ANY`."""
     return [d.name for d in op.tests.dtypes] or [ANY]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One device of the page."""
+    """A device of the page."""
 
     name: str
-    """The stem of its file, by which columns are sorted."""
+    """Stem of the file, the sort key of columns."""
     label: str
-    """The title on the page."""
+    """Title on the page."""
     device: str
     driver: str
     date: str
     cells: Cells
 
     def to_json(self) -> str:
-        """The text of the column's file."""
+        """Return the text of the column's file."""
         return json_store.text_of(
             {
                 "schema": _SCHEMA,
@@ -90,25 +90,25 @@ class Column:
             label, device, driver, date = (str(content[k]) for k in ("label", "device", "driver", "date"))
             return cls(path.stem, label, device, driver, date, cells)
         except (KeyError, AttributeError) as error:
-            raise CorruptFileError(message(None, f"{path} is no column: {error!r}")) from error
+            raise CorruptFileError(message(None, f"{path} is not a column: {error!r}")) from error
 
     @property
     def device_name(self) -> str:
-        """The name under which the device would be opened: `opencl-pocl` is `opencl:pocl`."""
+        """Return the name to open the device: `opencl-pocl` is `opencl:pocl`."""
         return self.name.replace("-", ":", 1)
 
     def outdated(self) -> list[OpDef]:
-        """The listed ops of which the column has no cells, or cells of other dtypes."""
+        """Return the listed ops without cells in the column, or with cells of other dtypes."""
         return [op for op in listed_ops() if set(self.cells.get(op.name, ())) != set(dtype_names(op))]
 
     def with_cells(self, cells: Cells) -> Column:
-        """The column with `cells` added or replaced, without ops that no longer exist, in the order of the declarations."""
+        """Return the column with `cells` added or replaced, without removed ops, in the order of the declarations."""
         merged = self.cells | cells
         return replace(self, cells={op.name: merged[op.name] for op in listed_ops() if op.name in merged})
 
 
 def resolve_ops(device: Device, ops: Iterable[OpDef]) -> Cells:
-    """Find how the samples of ops are resolved on a device, without running any."""
+    """Resolve the samples of ops on a device, without running them."""
     target, scope = isolated(device), Scope()
     return {op.name: {dtype_key(d): _letters(target, op, d, scope) for d in op.tests.dtypes or (None,)} for op in ops}
 
@@ -120,13 +120,13 @@ def _letters(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> st
 
 
 def column_of_device(device: Device, name: str, label: str) -> Column:
-    """The column of a device at hand."""
+    """Return the column of an available device."""
     today = datetime.now(UTC).date().isoformat()
     return Column(name, label, device.info.name, device.info.driver, today, resolve_ops(device, listed_ops()))
 
 
 def column_of_certificate(certificate: Certificate, name: str, label: str) -> Column:
-    """The column that a certificate of `polyhal verify` holds."""
+    """Return the column of a certificate of `polyhal verify`."""
     cells = {op.name: _certified(certificate, op) for op in listed_ops()}
     identity = certificate.identity
     return Column(name, label, identity.device, identity.driver, certificate.day, cells)

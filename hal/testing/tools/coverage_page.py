@@ -58,7 +58,7 @@ def render(columns: Sequence[Column]) -> str:
 
 
 def _kinds(have: tuple[DType, ...]) -> str:
-    """A set of dtypes in few words."""
+    """Return a short description of a set of dtypes."""
     if not have:
         return "any"
     if set(have) == set(dtypes.ALL):
@@ -74,7 +74,7 @@ def _kinds(have: tuple[DType, ...]) -> str:
 
 
 def _cell(row: Mapping[str, str] | None, op: OpDef) -> str:
-    """The most frequent letters, then the others with the dtypes that they hold for."""
+    """Return the most frequent letters, then the others with their dtypes."""
     if row is None:
         return UNKNOWN
     groups: dict[str, list[str]] = {}

@@ -3,9 +3,9 @@
     python -m polyhal.hal.testing.tools.generate           # from the root of a checkout
     python -m polyhal.hal.testing.tools.generate --check   # list the files that are out of date, and write none
 
-The files are the type stubs of ops, the coverage page with its data, the contract's text, the pages of performance, reported
-devices and reliability, predictions of the simulator, the index of kernels and the list of quirks. A test compares each with
-what this command would write.
+The files are the type stubs of ops, the coverage page with its data, the contract's text, the pages of performance,
+reported devices and reliability, predictions of the simulator, the index of kernels and the list of quirks. A test
+compares each file with the output of this command.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from polyhal.hal.testing.tools.coverage_page import render
 from polyhal.hal.testing.tools.stubs import functions_stub, in_place_stub, methods_stub
 
 Files = dict[str, str]
-"""Texts by path, relative to the root of the checkout."""
+"""Texts of files by path, relative to the root of the checkout."""
 _QUIRKS_MARKER = "<!-- `make generate` writes the rest -->"
 _REFERENCE = "numpy"
-"""The device that every machine has, whose column is always complete."""
+"""Device that exists on every machine, with an always complete column."""
 
 
 def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None = None) -> Files:
-    """The text of every generated file.
+    """Return the text of every generated file.
 
-    `device_of` returns the device of a column if it is at hand, to fill in ops that the column lacks; without it the reference
-    device alone is used, so that the result is the same on every machine. Raises ValueError if the contract has changed in
-    a way that takes a new version.
+    `device_of` returns the device of a column if it is available, to add ops missing in the column; without it only the
+    reference device is used, so that the result is equal on every machine. Raises ValueError if the contract has
+    changed in a way that requires a new version.
     """
     files = {
         "hal/ops/methods.pyi": methods_stub(),
@@ -60,7 +60,7 @@ def _contract(root: Path) -> Files:
 
 
 def _benchmarks(root: Path) -> Files:
-    """The pages of benchmark results, whose module is part of the checkout and not of the installed package."""
+    """Return the pages of benchmark results, whose module is part of the checkout but not of the installed package."""
     files: Files = {}
     for name in ("benchmarks.report", "benchmarks.reported_devices"):
         module = importlib.import_module(name)
@@ -69,7 +69,7 @@ def _benchmarks(root: Path) -> Files:
 
 
 def _reliability(root: Path) -> Files:
-    """The page of the campaigns that break something, once they have run."""
+    """Return the page of reliability campaigns, if they have run."""
     page = importlib.import_module("benchmarks.reliability.page")
     if not page.RESULT.exists():
         return {}
@@ -81,7 +81,10 @@ def _kernels_index(root: Path) -> Files:
 
 
 def _quirks(root: Path) -> Files:
-    """The page about quirks, whose end is generated. The kit knows no backend, so their modules are imported by name."""
+    """Return the page about quirks, whose end is generated.
+
+    The kit does not depend on backends, so their modules are imported by name.
+    """
     page = "docs/quirks.md"
     written, marker, _ = (root / page).read_text(encoding="utf-8").partition(_QUIRKS_MARKER)
     common = importlib.import_module("polyhal.backends.common.quirks")
@@ -109,7 +112,7 @@ def _completed(column: Column, device_of: Callable[[Column], Device | None]) -> 
 
 
 def at_hand(column: Column) -> Device | None:
-    """The device of a column, if this machine has it with the driver that the column is of."""
+    """Return the device of a column, if this machine has it with the column's driver."""
     try:
         device = Device(column.device_name)
     except (PolyhalError, ValueError):
@@ -118,12 +121,12 @@ def at_hand(column: Column) -> Device | None:
 
 
 def outdated(root: Path, files: Files) -> list[str]:
-    """The files that differ from what is to be written, or do not exist."""
+    """Return the files that are missing or differ from `files`."""
     return [p for p, text in files.items() if not (root / p).exists() or (root / p).read_text(encoding="utf-8") != text]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, or with `--check` 1 if a file is out of date."""
+    """Run the command. Returns 0, or with `--check` 1 if a file is out of date."""
     parser = argparse.ArgumentParser(
         prog="python -m polyhal.hal.testing.tools.generate", description="Write every generated file of a checkout."
     )

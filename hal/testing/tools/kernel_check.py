@@ -1,6 +1,6 @@
-"""Check of a user's changed kernel: does it pass the conformance kit, and is it faster than the shipped one?
+"""Check of a user's changed kernel: by the conformance kit, and by a timing against the shipped kernel.
 
-The ops that use a kernel file are found by lowering their samples without building anything.
+The ops that use a kernel file are found by lowering their samples without building programs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from polyhal.hal.testing.tools.workloads import Runner, workloads
 
 _BARRIER = re.compile(r"\b(work_group_)?barrier\s*\(")
 _MAX_TIMED_OPS = 6
-"""A header may serve a hundred ops."""
+"""Maximum number of timed ops; a header may be used by a hundred ops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +45,28 @@ class KernelTiming:
     shipped: float
     changed: float
     speedup: float
-    """1.0 if no difference was seen (see `comparison`)."""
+    """Speedup of the changed kernel; 1.0 if no difference was found (see `comparison`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCheck:
-    """The result of checking a changed kernel."""
+    """Result of the check of a changed kernel."""
 
     ops: tuple[str, ...]
     passed: int
     problem: str
-    """The first failure, in one line; empty if there is none."""
+    """First failure, in one line; empty if there is none."""
     detail: str = ""
     timings: tuple[KernelTiming, ...] = ()
 
     @property
     def ratio(self) -> float:
-        """The median speedup over the shipped kernel; 0 if nothing was timed."""
+        """Return the median speedup over the shipped kernel; 0 if it was not timed."""
         return statistics.median([t.speedup for t in self.timings]) if self.timings else 0.0
 
 
 def ops_by_kernel(device: Device) -> dict[str, list[str]]:
-    """For each kernel file of a device, headers included, the ops whose samples use it. Builds nothing.
+    """Return, for each kernel file of a device, including headers, the ops whose samples use it, without building programs.
 
     Raises UnsupportedOpError if the backend exposes no kernels.
     """
@@ -123,9 +123,9 @@ def check(device: Device, name: str, progress: Callable[[Outcome], None] | None 
 
 
 def _problem_in_groups(device: Device, kernels: KernelLibrary, name: str, ops: Sequence[str]) -> str:
-    """Return the first failure on a processor that runs a kernel as a GPU does, unless the shipped kernel fails, too.
+    """Return the first failure on a processor that runs a kernel like a GPU, unless the shipped kernel also fails.
 
-    The kernels for processors have one work-item per group, so that they need neither barriers nor sums over a group.
+    CPU kernels have one work-item per group, so they do not cover barriers or group reductions.
     """
     backend = device.backend
     if device.type is not DeviceType.CPU or not isinstance(backend, RunsGroups):
@@ -145,7 +145,7 @@ def _problem_in_groups(device: Device, kernels: KernelLibrary, name: str, ops: S
 
 
 def build_variants(device: Device, name: str, ops: list[str]) -> None:
-    """Build the programs of a file that the samples of `ops` need in their primary dtype."""
+    """Build the programs of a file that the samples of `ops` use in their primary dtype."""
     kernels = library(device)
     before, kernels.build_filter = kernels.build_filter, lambda kernel, digest: kernel == name
     try:
@@ -163,13 +163,13 @@ def _problem(outcome: Outcome) -> str:
 
 
 def _calls(device: Device, op: OpDef) -> list[OpCall]:
-    """The samples of an op in its primary dtype that reach the backend, because no array is empty."""
+    """Return the samples of an op in its primary dtype without empty arrays, which reach the backend."""
     calls = runnable_calls(device, op, primary(op), Scope())
     return [c for c in calls if c.computes and all(v.size for v in c.values if isinstance(v, np.ndarray))]
 
 
 def _lower(device: Device, call: OpCall, specs: Specs) -> None:
-    """Lower a call as the planner does."""
+    """Lower a call like the planner."""
     params = dict(call.params)
     outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(call.op, specs, params))  # may normalize parameters
     values = settings.among(call.op.settings, device.capabilities.settings)
@@ -177,7 +177,7 @@ def _lower(device: Device, call: OpCall, specs: Specs) -> None:
 
 
 def _transposed(spec: InputSpec | None) -> InputSpec | None:
-    """The spec of a transposed view of that shape; unchanged below two axes."""
+    """Return the spec of a transposed view of that shape; unchanged below two axes."""
     if not isinstance(spec, Spec) or spec.ndim < 2:
         return spec
     *outer, rows, columns = spec.shape

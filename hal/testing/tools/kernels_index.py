@@ -1,4 +1,4 @@
-"""The text of docs/kernels-index.md: every kernel file with the code that launches it, its ops, and what can be tuned."""
+"""The text of docs/kernels-index.md: every kernel file with its lowering, ops and tunables."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ that it needs around a kernel, such as a copy. Which kernel runs depends on shap
 """
 _COLUMNS = "| kernel | what it does | lowering | ops | tunables | definitions |\n|---|---|---|---|---|---|\n"
 _MANY = 10
-"""Pointwise ops from which on they are not listed by name."""
+"""Minimum number of pointwise ops that are no longer listed by name."""
 _DEFAULTS = {
     ".cl": re.compile(r"^#ifndef (\w+)\n#define \1\b", re.MULTILINE),
     ".cu": re.compile(r"^#ifndef (\w+)\n#define \1\b", re.MULTILINE),
     ".wgsl": re.compile(r"\{%-? set (\w+) = \1 \| default\("),
 }
-"""How kernel files declare definitions that a lowering may set."""
+"""Patterns of definitions in kernel files that a lowering may set."""
 _COMMENT = {
     ".cl": re.compile(r"(?:^// ?.*\n)+", re.MULTILINE),
     ".cu": re.compile(r"(?:^// ?.*\n)+", re.MULTILINE),
@@ -41,7 +41,7 @@ _COMMENT = {
 
 @dataclass(frozen=True, slots=True)
 class KernelFolders:
-    """Where a backend has its lowering and its kernels, relative to the root of the checkout."""
+    """Folders of a backend's lowering and kernels, relative to the root of the checkout."""
 
     title: str
     package: str
@@ -62,12 +62,12 @@ BACKENDS = (
 
 @dataclass(slots=True)
 class KernelEntry:
-    """One kernel file."""
+    """A kernel file."""
 
     modules: set[str] = field(default_factory=set)
-    """The lowering modules that name it."""
+    """Lowering modules that name the kernel."""
     ops: dict[str, str] = field(default_factory=dict)
-    """The room of each op whose lowering reaches it."""
+    """Package of each op whose lowering reaches the kernel."""
 
 
 def render(root: Path) -> str:
@@ -76,7 +76,7 @@ def render(root: Path) -> str:
 
 
 def entries(root: Path, folders: KernelFolders) -> tuple[LoweringSource, dict[str, KernelEntry]]:
-    """Return a backend's lowering, and by name (`room/stem`) the kernels that it launches."""
+    """Return a backend's lowering, and by name (`package/stem`) the kernels that it launches."""
     names = kernel_names(root, folders)
     source = LoweringSource(root / folders.lowering, folders.package, names)
     kernels: defaultdict[str, KernelEntry] = defaultdict(KernelEntry)
@@ -93,7 +93,7 @@ def entries(root: Path, folders: KernelFolders) -> tuple[LoweringSource, dict[st
 
 
 def kernel_names(root: Path, folders: KernelFolders) -> list[str]:
-    """Return `room/stem` of every file in a backend's kernel rooms; the room `lib` holds what the others include."""
+    """Return `package/stem` of every file in a backend's kernel folders, except `lib`, the folder of included files."""
     folder = root / folders.kernels
     paths = sorted(folder.glob(f"*/*{folders.suffix}"))
     return [p.relative_to(folder).with_suffix("").as_posix() for p in paths if p.parent.name != "lib"]
@@ -145,7 +145,7 @@ def _summary(text: str, suffix: str) -> str:
 
 
 def _ops(entry: KernelEntry, room: str) -> str:
-    """Return the ops of the kernel's room, then those of other rooms, which run it as a step."""
+    """Return the ops of the kernel's package, then ops of other packages, which run it as a step."""
     own = _listed({op for op, home in entry.ops.items() if home == room})
     others = _listed({op for op, home in entry.ops.items() if home != room})
     return "; ".join([*([own] if own else []), *([f"as a step of {others}"] if others else [])])
@@ -159,7 +159,7 @@ def _listed(ops: Collection[str]) -> str:
 
 
 def _tunables(source: LoweringSource, kernels: Mapping[str, KernelEntry], name: str) -> list[str]:
-    """Return the families of a kernel: those that its lowering uses and that are named after it, or after no kernel."""
+    """Return the families of a kernel: those used by its lowering and named after it, or not named after any kernel."""
     room = name.partition("/")[0]
     families: dict[str, str] = {}
     for module in sorted(m for m in kernels[name].modules if source.room(m) == room):

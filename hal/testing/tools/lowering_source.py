@@ -1,6 +1,6 @@
-"""Static call graph of a backend's lowering: which definitions an expression reaches, and which kernel files they name.
+"""Static call graph of a backend's lowering: definitions reached by an expression, and kernel files that they name.
 
-It reads source text, so that backends whose drivers or packages are missing are covered too.
+It reads source text, so that backends with missing drivers or packages are also covered.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 _TABLE = "LOWERINGS"
 _SHARED = "support"
-"""The room of helpers, whose definitions count as part of the rooms that use them."""
+"""Package of helpers, whose definitions count as part of the packages that use them."""
 
 Definition = tuple[str, str]
-"""A module and a name at its top level."""
+"""A module and a top-level name in it."""
 
 
 @dataclass(frozen=True)
 class LoweringModule:
-    """One parsed module."""
+    """A parsed module."""
 
     name: str
     path: Path
@@ -35,13 +35,13 @@ class LoweringModule:
 
     @property
     def room(self) -> str:
-        """The folder of the module."""
+        """Return the folder of the module."""
         return self.name.split(".")[-2]
 
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """What some source text names."""
+    """Names and strings in some source text."""
 
     references: frozenset[Definition]
     """Definitions of the lowering package."""
@@ -67,7 +67,7 @@ class LoweringSource:
                 yield from ((op, module.name, node) for op, node in _entries(module, _value(module, _TABLE)))
 
     def mentions(self, module: str, node: ast.AST) -> Mentions:
-        """Return what an expression of `module` names itself."""
+        """Return the names and strings in an expression of `module`."""
         home = self._modules[module]
         references, texts, patterns = set(), set(), set()
         for n in ast.walk(node):
@@ -84,7 +84,7 @@ class LoweringSource:
         )
 
     def mentions_of(self, definition: Definition) -> Mentions:
-        """Return what the source of a definition names itself."""
+        """Return the names and strings in the source of a definition."""
         if definition not in self._mentions:
             self._mentions[definition] = self.mentions(definition[0], self._node(definition))
         return self._mentions[definition]
@@ -107,7 +107,7 @@ class LoweringSource:
     def kernels_named(self, definition: Definition, *known: Collection[str]) -> set[str]:
         """Return the kernel files that a definition names.
 
-        In `f"room/{...}"` the rest is among the strings `known`, of which the first collection with a match counts.
+        In `f"folder/{...}"` the rest is among the strings `known`; the first collection with a match counts.
         """
         mentions = self.mentions_of(definition)
         files = set(mentions.texts & self._kernels)
@@ -118,11 +118,11 @@ class LoweringSource:
         return files
 
     def room(self, module: str) -> str:
-        """Return the room of a module."""
+        """Return the package of a module."""
         return self._modules[module].room
 
     def families(self, module: str) -> dict[str, Mapping[str, Any]]:
-        """Return the tunable families that a module uses, of its room or of the helpers: the values to try, by field."""
+        """Return the tunable families that a module uses, of its package or of the helpers: the values to try, by field."""
         home = self._modules[module]
         families: dict[str, Mapping[str, Any]] = {}
         for definition in self.reached((module, name) for name in home.definitions):
@@ -198,7 +198,7 @@ def _entries(module: LoweringModule, table: ast.AST) -> Iterator[tuple[str, ast.
 def _shared_table(module: LoweringModule, call: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     """Yield the entries of a table that `backends/common` makes from builders, each with the builders that it is bound to.
 
-    The function only binds its arguments, so it is called with stand-ins, which are then found in the closures.
+    The function only binds its arguments, so it is called with placeholders, which are then found in the closures.
     """
     if isinstance(call.func, ast.Attribute):
         home, name = module.modules[ast.unparse(call.func.value)], call.func.attr

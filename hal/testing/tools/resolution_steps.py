@@ -1,7 +1,7 @@
-"""How ops are resolved on contiguous tensors, found by planning the samples without running them.
+"""Resolution of ops on contiguous tensors, found by planning the samples without running them.
 
-The forward checks see each op in whatever memory layout their rotation has reached. That finds faults, but a table of
-how ops run should show what users will meet.
+The forward checks use each op in rotating memory layouts. That finds faults, but a table of how ops run should show the
+common case.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def resolution_steps(device: Device, op: OpDef, dtype: DType | None, scope: Scop
 
 
 def _step(device: Device, call: OpCall) -> ResolutionStep | None:
-    """The step of one call; None where it has none, which a run of the check reports with its reason."""
+    """Return the step of one call; None if it cannot be resolved, for a reason that the check reports."""
     specs: list[Any] = []
     for value in call.values:
         if isinstance(value, np.ndarray):

@@ -1,6 +1,6 @@
-"""Type stubs of the functions and methods that are made from op declarations.
+"""Type stubs of the functions and methods generated from op declarations.
 
-The text is formatted as `ruff format` would, so that the committed stubs are what this module writes.
+The text is formatted like `ruff format`, so that the committed stubs equal the output of this module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAIN_TYPES = ("bool", "int", "float", "str", "int | None", "float | None")
 
 
 def methods_stub() -> str:
-    """The text of hal/ops/methods.pyi."""
+    """Return the text of hal/ops/methods.pyi."""
     head = [
         _HEADER,
         "from collections.abc import Callable\nfrom typing import Any, Self\n",
@@ -36,7 +36,7 @@ def methods_stub() -> str:
 
 
 def functions_stub() -> str:
-    """The text of frontend/functions.pyi."""
+    """Return the text of frontend/functions.pyi."""
     head = [
         _HEADER,
         "from collections.abc import Sequence\nfrom typing import Any\n",
@@ -47,7 +47,7 @@ def functions_stub() -> str:
 
 
 def in_place_stub() -> str:
-    """The text of frontend/inplace_ops.pyi."""
+    """Return the text of frontend/inplace_ops.pyi."""
     head = [
         _HEADER,
         "from collections.abc import Callable\nfrom typing import Any, Self\n",
@@ -84,7 +84,7 @@ def _methods() -> Iterator[str]:
 
 
 def _definition(name: str, function: Callable[..., Any], tensor: str, *, indent: str = "") -> str:
-    """The first line of a definition, or its parameters on lines of their own where it is too long."""
+    """Return the first line of a definition, with parameters on separate lines if it is too long."""
     parameters = list(_parameters(function, tensor, method=bool(indent)))
     end = f") -> {_result(function, tensor)}:"
     line = f"{indent}def {name}({', '.join(parameters)}{end}"
@@ -97,7 +97,7 @@ def _definition(name: str, function: Callable[..., Any], tensor: str, *, indent:
 
 
 def _parameters(function: Callable[..., Any], tensor: str, *, method: bool) -> Iterator[str]:
-    """The parameters, with types from the declaration's inputs and the annotations of its reference."""
+    """Yield the parameters, with types from the declaration's inputs and the annotations of its reference."""
     op: OpDef | None = getattr(function, "op", None)
     annotated = inspect.signature(function if op is None else op.reference).parameters.values()
     annotations = {p.name: str(p.annotation) for p in annotated}

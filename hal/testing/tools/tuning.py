@@ -1,7 +1,7 @@
 """The autotuner: search the tunable parameters of kernels on one device, with every candidate checked for correctness.
 
 A candidate's results must keep the error bounds of the conformance kit. The fastest ones are then timed alternately with
-the default, so that a slow phase of the machine affects both alike; a candidate that is not clearly faster is dropped.
+the default, so that a slow phase of the machine affects both equally; a candidate that is not clearly faster is dropped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FINALISTS = 2
 
 @dataclass(frozen=True, slots=True)
 class CandidateTrial:
-    """A candidate that is about to be tried: the suspect if the process ends."""
+    """A candidate about to be tried, the suspect if the process ends."""
 
     key: Key
     values: Mapping[str, int]
@@ -37,7 +37,7 @@ class CandidateTrial:
 
 @dataclass(frozen=True, slots=True)
 class RejectedCandidate:
-    """A candidate that did not build, did not run, or gave wrong results."""
+    """A candidate that did not build, did not run, or returned wrong results."""
 
     key: Key
     values: Mapping[str, int]
@@ -55,7 +55,7 @@ class TuningResult:
     tried: int
     refused: int
     left: int
-    """Candidates left out for lack of time."""
+    """Number of candidates skipped for lack of time."""
 
 
 TuningEvent = CandidateTrial | RejectedCandidate | TuningResult
@@ -69,13 +69,13 @@ def search(
     skip: Collection[tuple[Key, tuple[tuple[str, int], ...]]] = (),
     work: Sequence[Workload] | None = None,
 ) -> Iterator[TuningEvent]:
-    """Tune the parameters that the workloads `work` use, by default those of the device's type, within `budget` seconds.
+    """Tune the parameters used by the workloads `work`, by default the workloads of the device's type, within `budget` seconds.
 
-    `only` is a substring of the names of tunable families; shape classes in `done` and candidates in `skip` are left out.
+    `only` is a substring of the names of tunable families; shape classes in `done` and candidates in `skip` are skipped.
     Raises UnsupportedOpError if the backend has no tunables, and ValueError if no family matches `only`.
     """
     tuning, target = tunables(device), isolated(device)
-    tuning.replace({})  # compare with the default, whatever an earlier search found
+    tuning.replace({})  # compare with the default, not with results of an earlier search
     planned = _questions(target, tuning, workloads(device.type) if work is None else work, only, set(done))
     end = time.monotonic() + budget
     for i, (question, workload) in enumerate(planned):
@@ -88,9 +88,9 @@ def search(
 def _questions(
     device: Device, tuning: Tuning, work: Sequence[Workload], only: str, done: set[Key]
 ) -> list[tuple[TuningRequest, Workload]]:
-    """The tunable choices that lowering the workloads makes, each with the first workload that makes it.
+    """Return the tunable choices made by lowering the workloads, each with its first workload.
 
-    Raises ValueError if there are some, none of which matches `only`.
+    Raises ValueError if there are some but none matches `only`.
     """
     questions: dict[Key, tuple[TuningRequest, Workload]] = {}
     for workload in work:
@@ -141,7 +141,7 @@ class _ShapeClassSearch:
                 self._runner.check(self._expected, "the default")
             except (
                 Exception
-            ) as error:  # the default fails: `polyhal verify` handles that, and there is nothing to compare
+            ) as error:  # the default fails: there is no baseline, and `polyhal verify` handles the failure
                 yield RejectedCandidate(self._key, {}, describe(error))
                 return
             quick: list[tuple[float, dict[str, int]]] = []
@@ -172,7 +172,7 @@ class _ShapeClassSearch:
         contenders: list[dict[str, int]] = [{}, *finalists]
         runners = []
         for values in contenders * TWINS:
-            # Each has plans of its own, so that alternating needs no lowering.
+            # Each has separate plans, so that alternating does not repeat the lowering.
             self._adopt(values)
             runners.append(Runner(isolated(self._device), self._call))
             runners[-1].run()

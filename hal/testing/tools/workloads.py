@@ -23,7 +23,7 @@ from polyhal.hal.testing.kit.member_calls import as_input
 from polyhal.hal.testing.kit.op_calls import SEED, ExpectedResults, OpCall
 
 _MIN_SECONDS = 0.004
-"""Duration of one timing at least: the call is repeated until then."""
+"""Minimum duration of one timing: the call is repeated until then."""
 _MAX_CALLS = 200
 
 
@@ -33,16 +33,16 @@ class Workload:
 
     op: str
     shapes: tuple[tuple[int, ...] | None, ...]
-    """None for an absent input."""
+    """Shapes of the inputs; None for an absent input."""
     params: Mapping[str, Any]
     dtype: DType = dtypes.float32
 
     def specs(self) -> tuple[Spec | None, ...]:
-        """The specs of its inputs."""
+        """Return the specs of the inputs."""
         return tuple(None if s is None else contiguous(self.dtype, s) for s in self.shapes)
 
     def call(self) -> OpCall:
-        """The call on random values, which are the same every time."""
+        """Return the call on random values, equal every time."""
         rng = np.random.default_rng(SEED)
         values = tuple(
             None if s is None else rng.standard_normal(s, np.float32).astype(self.dtype.numpy) for s in self.shapes
@@ -52,7 +52,7 @@ class Workload:
 
 
 def workloads(kind: DeviceType) -> list[Workload]:
-    """The calls for tuning: what training spends its time on, in small, medium and large sizes."""
+    """Return the calls for tuning: the most time-consuming ones of training, in small, medium and large sizes."""
     large = kind is not DeviceType.CPU
     sides = (256, 1024, 4096) if large else (256, 1024)
     rows = 8192 if large else 1024
@@ -76,7 +76,7 @@ class Runner:
 
     def __init__(self, device: Device, call: OpCall) -> None:
         self._device, self._call = device, call
-        # Launching a small kernel takes the host several times as long as it runs on a GPU, which has its own clock.
+        # For a small kernel, the host's launch takes several times as long as its run on a GPU, which has its own clock.
         self._device_clock = device.type is not DeviceType.CPU and bool(device.features & Feature.PROFILING)
         self._inputs = tuple(as_input(v, device, 0) if isinstance(v, np.ndarray) else v for v in call.values)
         self._calls = 0
@@ -90,7 +90,7 @@ class Runner:
         check_results(self._call, self.run(), expected, what)
 
     def sample(self) -> float:
-        """Seconds per call: of the kernels alone on a GPU with a clock, else of the whole call."""
+        """Return seconds per call: only of the kernels on a GPU with a clock, else of the whole call."""
         if not self._calls:
             self._seconds(1)
             self._calls = max(1, min(_MAX_CALLS, math.ceil(_MIN_SECONDS / max(self._seconds(1), 1e-7))))
