@@ -1,1 +1,1 @@
-"""Checks of what ops compute: observers of every launch, eager and in captured steps, that are off unless asked for."""
+"""Checks of op results: observers of every launch, eager and in captured steps, off by default."""

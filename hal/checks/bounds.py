@@ -1,7 +1,7 @@
 """Check `bounds`: indices out of range, found before a kernel reads them.
 
-A kernel cannot raise an error. On a CPU, reading the indices first costs little, so eager calls are always checked there;
-elsewhere it would wait for the device, so there it is a check to switch on, and so it is in captured steps.
+A kernel cannot raise an error. On a CPU, reading the indices first costs little, so eager calls are always checked. On
+other devices it would wait for the device, so the check is opt-in there, and in captured steps.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 _CHUNK_BYTES = 1 << 20
-"""Bytes that are looked at together: they stay in a cache, and no memory for a copy of a long index is needed."""
+"""Bytes per chunk: small enough to stay in a cache, and to avoid a copy of a long index."""
 
 
 class BoundsCheck:
-    """Raises IndexError for an index or a label out of range, whatever the device."""
+    """Raises IndexError for an index or a label out of range, on every device."""
 
     @contextmanager
     def observe(self, call: ObservedCall) -> Iterator[None]:
         """Check the indices of a call before it runs."""
         rule = call.op.index_range
-        # Parts of ops may count on what kernels do with indices out of range.
+        # Parts of ops may rely on the kernels' treatment of indices out of range.
         if rule is not None and not call.locate().part_of:
             specs, params = _specs(call.inputs), dict(call.params)
             call.op.infer(specs, params)  # may normalize parameters
@@ -49,14 +49,14 @@ BOUNDS = BoundsCheck()
 
 
 def _specs(inputs: Any) -> Specs:
-    """The inputs as the rules of an op see them. Which number it is does not matter to them."""
+    """Return the specs of inputs, for the rules of an op. The rules ignore the values of numbers."""
     from polyhal.hal.dispatch import scalar_dtype
 
     return tuple(x.spec if isinstance(x, Ref) else None if x is None else ScalarSpec(scalar_dtype(x)) for x in inputs)
 
 
 def check_range(device: Device, op: str, allowed: IndexRange, index: Ref, where: Callable[[], str]) -> None:
-    """Raise IndexError for an index outside the range; `where` says what called the op."""
+    """Raise IndexError for an index outside the range; `where` returns the location of the call."""
     if all(_inside(chunk, allowed) for chunk in _chunks(device, index)):
         return
     values = device.download(index)
@@ -68,13 +68,13 @@ def check_range(device: Device, op: str, allowed: IndexRange, index: Ref, where:
         raise IndexError(
             message(
                 op, f"index {wrong}{position} is out of range", expected=f"{allowed.low} to {allowed.high - 1}",
-                fix=f"look at input {allowed.input}, {where()}", device=device,
+                fix=f"check input {allowed.input}, {where()}", device=device,
             )
         )  # fmt: skip
 
 
 def _chunks(device: Device, index: Ref) -> Iterator[np.ndarray]:
-    """The elements of an index, some at a time if it is contiguous. Each array is valid until the next one."""
+    """Yield the elements of an index, in chunks if it is contiguous. Each array is valid until the next one."""
     step = _CHUNK_BYTES // index.dtype.itemsize
     if index.size <= step or not index.is_contiguous:
         yield device.download(index)
@@ -87,16 +87,16 @@ def _chunks(device: Device, index: Ref) -> Iterator[np.ndarray]:
 
 
 def _inside(values: np.ndarray, allowed: IndexRange) -> bool:
-    """Whether all indices are in range."""
+    """Return whether all indices are in range."""
     if allowed.low <= 0 < allowed.high and values.dtype.kind == "i" and values.size:
-        # One pass where no index is negative: as unsigned numbers, negative ones are greater than all others.
+        # A single pass if no index is negative: as unsigned numbers, negative ones exceed all others.
         unsigned = values.view(values.dtype.str.replace("i", "u"))
         return int(unsigned.max()) < allowed.high or _extremes(values, allowed)[2]
     return _extremes(values, allowed)[2]
 
 
 def _extremes(values: np.ndarray, allowed: IndexRange) -> tuple[int, int, bool]:
-    """The least and the greatest index, and whether they are in range."""
+    """Return the minimum and maximum index, and whether they are in range."""
     if allowed.ignored is not None:
         values = values[values != allowed.ignored]
     if not values.size:
@@ -106,7 +106,7 @@ def _extremes(values: np.ndarray, allowed: IndexRange) -> tuple[int, int, bool]:
 
 
 def debug(enabled: bool = True) -> None:
-    """Switch debug mode on or off for the process; POLYHAL_DEBUG=1 begins with it on.
+    """Switch debug mode on or off for the process; POLYHAL_DEBUG=1 switches it on at the start.
 
     Debug mode is the check `bounds` (see `polyhal.check`): calls, eager and captured, raise IndexError for an index or a label
     out of range on every device, as eager calls always do on CPUs. A check waits for the device. Uninitialized memory, as of
@@ -123,7 +123,7 @@ def is_debug() -> bool:
 
 @contextmanager
 def without_index_checks() -> Iterator[None]:
-    """Let kernels see indices out of range inside the block, on every device: for tests of kernels."""
+    """Disable index checks inside the block, on every device: for tests of kernels."""
     previous = settings.observers, settings.index_checks
     settings.observers, settings.index_checks = tuple(o for o in settings.observers if o is not BOUNDS), False
     try:

@@ -1,7 +1,7 @@
-"""Check `nan`: stop at the first op that makes a NaN or an infinity.
+"""Check `nan`: stop at the first op that produces a NaN or an infinity.
 
-Infinities that the program writes itself (`x.masked_fill(mask, -inf)`) are meant, and so are those that come of them, until an
-op turns one into a NaN.
+Infinities that the program writes itself (`x.masked_fill(mask, -inf)`) are intended, and so are infinities computed
+from them, until an op turns one into a NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from polyhal.hal.errors import NonFiniteError, message
 from polyhal.hal.layout import Ref
 
 Extent = tuple[int, int]
-"""First byte, and the byte after the last."""
+"""First byte, and one past the last byte."""
 
 
 class FiniteCheck:
@@ -26,7 +26,7 @@ class FiniteCheck:
 
     def __init__(self) -> None:
         self._meant: dict[int, list[Extent]] = {}
-        """Where infinities are that are meant, by the identity of the handle."""
+        """Extents with intended infinities, by the identity of the handle."""
 
     @contextmanager
     def observe(self, call: ObservedCall) -> Iterator[None]:
@@ -51,7 +51,7 @@ class FiniteCheck:
         return any(a < end and first < b for a, b in self._meant.get(id(ref.handle), ()))
 
     def _note(self, ref: Ref, meant: bool) -> None:
-        """Note whether the infinities in memory that was just written are meant."""
+        """Record whether the infinities in newly written memory are intended."""
         known = self._meant.pop(id(ref.handle), [])
         if meant or known:
             first, end = extent_in_bytes(ref)
@@ -60,14 +60,14 @@ class FiniteCheck:
 
 
 def _writes_infinity(values: Iterable[Any]) -> bool:
-    """Whether an infinite number is among operands and parameters."""
+    """Return whether operands or parameters contain an infinite number."""
     return any(
         _writes_infinity(x) if isinstance(x, (tuple, list)) else isinstance(x, float) and math.isinf(x) for x in values
     )
 
 
 def extent_in_bytes(ref: Ref) -> Extent:
-    """Return the offsets of the first byte of a tensor and of the first one after it."""
+    """Return the byte offsets of the start and the end of a tensor."""
     steps = [(n - 1) * s for n, s in zip(ref.spec.shape, ref.spec.strides, strict=True)]
     low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
     size = ref.dtype.itemsize
@@ -77,14 +77,14 @@ def extent_in_bytes(ref: Ref) -> Extent:
 def _description(call: ObservedCall, values: np.ndarray) -> str:
     wide = _wide(values)
     nans, infinities = int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
-    # The memory of an input that was written over no longer says what the input was.
+    # The memory of an overwritten input no longer holds the input.
     inputs = [x for x in call.inputs if isinstance(x, Ref) and all(x.handle is not o.handle for o in call.outputs)]
     sound = all(np.isfinite(_wide(call.device.download(x))).all() for x in inputs)
-    origin = "its inputs are finite" if sound else "an input was not finite already"
+    origin = "its inputs are finite" if sound else "an input was already not finite"
     problem = f"the result has {nans} NaN and {infinities} infinite of {wide.size} values, {origin}; {call.locate()}"
     return message(call.op.name, problem)
 
 
 def _wide(values: np.ndarray) -> Any:
-    """Values in a dtype that NumPy's functions take."""
+    """Return values in a dtype that NumPy's functions support."""
     return values.astype(np.float32) if values.dtype.kind == "V" else values

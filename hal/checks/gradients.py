@@ -1,4 +1,4 @@
-"""Check `gradients`: no gradient is written while an op of the backward pass still waits for it."""
+"""Check `gradients`: no gradient is written before its consumer in the backward pass has read it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIX = "do not change the gradients that hooks and custom functions receive; ret
 
 
 class _Waiting(NamedTuple):
-    """A gradient that was delivered to a node, and its version at that time."""
+    """A gradient delivered to a node, and its version at that time."""
 
     node: TapeNode
     buffer: Buffer
@@ -31,18 +31,18 @@ class _Waiting(NamedTuple):
 
 
 class WaitingGradients:
-    """The gradients that one backward pass has delivered to nodes that it has not visited yet."""
+    """Gradients that a backward pass has delivered to nodes it has not visited yet."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, int], list[_Waiting]] = {}
         """Gradients by the identity of the node and the number of its output."""
 
     def replace(self, node: TapeNode, output: int, gradients: Iterable[Array]) -> None:
-        """Note the gradients that an output of a node has received so far."""
+        """Record the gradients that an output of a node has received so far."""
         self._of[id(node), output] = [_Waiting(node, g.buffer, g.ref, g.buffer.version) for g in gradients]
 
     def release(self, node: TapeNode, outputs: int) -> None:
-        """Remove the gradients of a node that is visited. Raises AutogradError if one was written in between."""
+        """Remove the gradients of a visited node. Raises AutogradError if one was written since its delivery."""
         for output in range(outputs):
             for waiting in self._of.pop((id(node), output), ()):
                 # A leaf may add in place to another part of the block.
@@ -52,7 +52,7 @@ class WaitingGradients:
                     raise AutogradError(message(node.op.name, problem, fix=_FIX))
 
     def written_by(self, out: Ref) -> TapeNode | None:
-        """Return the node with a gradient in memory that is about to be written; None if there is none."""
+        """Return the node with a pending gradient in memory that is about to be written; None if there is none."""
         first, end = extent_in_bytes(out)
         for waiting in [w for several in self._of.values() for w in several]:
             if waiting.ref.handle is out.handle:
@@ -87,6 +87,6 @@ class GradientCheck:
 
 
 def watched_gradients() -> WaitingGradients | None:
-    """Begin to watch a backward pass if the check is in force, else return None."""
+    """Start to watch a backward pass if the check is enabled, else return None."""
     check = next((o for o in settings.observers if isinstance(o, GradientCheck)), None) if settings.observers else None
     return None if check is None else check.watch()

@@ -1,4 +1,4 @@
-"""Who made what lies in a device's memory: an observer that notes for each result the op's module and line."""
+"""Origins of the values in a device's memory: an observer that records the op's module and line for each result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from polyhal.hal.dispatch.location import SourceLocation
 
 ELSEWHERE = "(copies from the host, and captured steps)"
-"""What is shown for memory that no observed op made as a block of its own."""
+"""Label of memory that is not a separate block written by an observed op."""
 
 
 class MemoryHistory:
-    """Notes the location of the op that wrote to each block last."""
+    """Records the location of the last op that wrote to each block."""
 
     def __init__(self) -> None:
         self._writers: dict[int, tuple[int, SourceLocation]] = {}
@@ -29,14 +29,14 @@ class MemoryHistory:
 
     @contextmanager
     def observe(self, call: ObservedCall) -> Iterator[None]:
-        """Note the blocks of a call's results."""
+        """Record the blocks of a call's results."""
         yield
         for out in call.outputs:
             if out.size:
                 self._writers[id(out.handle)] = bucket(out.spec.nbytes), call.locate()
 
     def by_module(self, device: Device) -> list[tuple[str, int, int]]:
-        """Module, bytes and blocks of what is in use on a device, the largest first; lines where there is no module."""
+        """Return module (or line, without a module), bytes and number of blocks in use on a device, the largest first."""
         totals: dict[str, tuple[int, int]] = {}
         for handle, size in device.pool.live_blocks():
             written, location = self._writers.get(id(handle), (0, None))
@@ -54,10 +54,10 @@ def _name(location: SourceLocation) -> str:
 
 @contextmanager
 def record_memory_history() -> Iterator[None]:
-    """Note in the block which module made each tensor, for `polyhal.memory_summary`.
+    """Record inside the block which module produced each tensor, for `polyhal.memory_summary`.
 
-    Ops of all threads are noted, modules are named in this one. Captured steps run call by call meanwhile. Raises CaptureError
-    while a step is recorded.
+    Ops of all threads are recorded; modules are only named in this thread. Captured steps run call by call inside the
+    block. Raises CaptureError while a step is recorded.
     """
     from polyhal.hal import dispatch
 
@@ -69,5 +69,5 @@ def record_memory_history() -> Iterator[None]:
 
 
 def history() -> MemoryHistory | None:
-    """The history that is being recorded, if one is."""
+    """Return the history being recorded; None if there is none."""
     return next((o for o in settings.observers if isinstance(o, MemoryHistory)), None)

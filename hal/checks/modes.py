@@ -1,4 +1,4 @@
-"""`polyhal.check`: which checks are in force."""
+"""`polyhal.check`: enabling of checks."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def check(*modes: str) -> AbstractContextManager[None]:
     - `nan` raises NonFiniteError at the first op whose result has a NaN, or an infinity that the program did not write.
     - `bounds` raises IndexError for an index or a label out of range, on every device.
     - `reference` compares every result with the op's NumPy reference in float64, by the error bound that the conformance kit
-      derives, and raises WrongResultError at the first one outside.
+      derives, and raises WrongResultError at the first result outside it.
     - `gradients` raises AutogradError if an op writes to a gradient that another op of a backward pass has yet to read.
-    - `all` is all of them. `"nan,bounds"` is read as two.
+    - `all` enables all of them. `"nan,bounds"` enables two.
 
-    The error names the op, the module and the user's line; in a backward pass, those of the op whose gradient it is. Ops of
-    all threads are checked, modules are named in this one. Captured steps run call by call meanwhile; after an error within
-    one, its state is half updated. Checks wait for the device: programs run many times slower. `POLYHAL_CHECK=nan,bounds` in
-    the environment checks a whole program. Raises ValueError for other modes, and CaptureError while a step is recorded.
+    The error names the op, the module and the user's line; in a backward pass, the op is the differentiated one. Ops of
+    all threads are checked; modules are only named in this thread. Captured steps run call by call inside the block;
+    after an error within one, its state is partly updated. Checks wait for the device: programs run many times slower.
+    `POLYHAL_CHECK=nan,bounds` in the environment checks a whole program. Raises ValueError for other modes, and
+    CaptureError while a step is recorded.
 
     >>> with polyhal.check("nan"):
     ...     round(polyhal.tensor([4.0]).log().sqrt().item(), 4)
@@ -47,7 +48,7 @@ def check(*modes: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def checking(function: str, names: Sequence[str]) -> Iterator[None]:
-    """Have checks in force inside the block; `function` is for the error while a step is recorded."""
+    """Enable checks inside the block; `function` is named in the error while a step is recorded."""
     dispatch.thread.executor.require_execution(
         function, "results are checked while the step is only being recorded", fix="check the call of the captured step"
     )
@@ -57,7 +58,7 @@ def checking(function: str, names: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def observing(*observers: Observer) -> Iterator[None]:
-    """Have observers in force in all threads inside the block."""
+    """Enable observers in all threads inside the block."""
     settings.observers = (*settings.observers, *observers)
     try:
         yield
@@ -81,7 +82,7 @@ def _observer(name: str) -> Observer:
 
 
 def start() -> None:
-    """Have in force for the whole process what POLYHAL_CHECK and POLYHAL_WATCHDOG say."""
+    """Enable the checks of POLYHAL_CHECK and POLYHAL_WATCHDOG for the whole process."""
     observers = [_observer(name) for name in env.checks()]
     if env.watchdog():
         observers.append(started(env.watchdog()))

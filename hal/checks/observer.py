@@ -1,7 +1,7 @@
 """Observers: called around every launch of a device, with the op, its operands and its results.
 
-While there is an observer, plans of eager calls are made with a call of `run_observed` around their run, and captured steps
-run call by call. Without one, neither exists: checks that are off cost nothing.
+While an observer is enabled, plans of eager calls wrap their run in `run_observed`, and captured steps run call by
+call. Without observers, neither happens: disabled checks cost nothing.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ class ObservedCall(NamedTuple):
     inputs: Sequence[Any]
     """References, numbers, and None for absent inputs."""
     outputs: Sequence[Ref]
-    """An output may lie in the memory of an input."""
+    """References to outputs. An output may alias an input."""
     resolution: Resolution
     locate: Callable[[], SourceLocation]
 
     @property
     def is_undefined(self) -> bool:
-        """True if the elements of the results are uninitialized."""
+        """Whether the elements of the results are uninitialized."""
         from polyhal.hal.ops.traits import Trait
 
         return Trait.UNDEFINED in self.op.traits
 
     def values(self) -> tuple[Any, ...]:
-        """The inputs, tensors as NumPy arrays. Waits for the device."""
+        """Return the inputs, with tensors as NumPy arrays. Waits for the device."""
         return tuple(self.device.download(x) if isinstance(x, Ref) else x for x in self.inputs)
 
     def results(self) -> tuple[np.ndarray, ...]:
-        """The outputs as NumPy arrays, once the op has run. Waits for the device."""
+        """Return the outputs as NumPy arrays, once the op has run. Waits for the device."""
         return tuple(self.device.download(x) for x in self.outputs)
 
 
 class Observer(Protocol):
-    """Looks at ops when they run."""
+    """Interface of an observer of running ops."""
 
     def observe(self, call: ObservedCall) -> AbstractContextManager[None]:
-        """Return a context that encloses the launch of `call`. An error that it raises is that of the op."""
+        """Return a context that encloses the launch of `call`. An error that it raises becomes the error of the op."""
         ...
 
 
 def run_observed(call: ObservedCall, run: Callable[[], None]) -> None:
-    """Run a call within the contexts of all observers in force."""
+    """Run a call within the contexts of all enabled observers."""
     with ExitStack() as stack:
         for observer in settings.observers:
             stack.enter_context(observer.observe(call))

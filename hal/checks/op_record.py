@@ -18,39 +18,39 @@ from polyhal.hal.checks.scoped import ScopedExecutor
 from polyhal.hal.layout import Ref
 
 _SAMPLED = 256
-"""Elements of a result that a record keeps."""
+"""Maximum elements of a result that a record keeps."""
 _FAR = 0.05
-"""A relative difference that a user would not call rounding any more."""
+"""Minimum relative difference that is too large to be rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpExecution:
-    """One op that ran: what it was, digests of its inputs and results, and elements of the results."""
+    """An executed op: its name, digests of its inputs and results, and sampled elements of the results."""
 
     op: str
     results: tuple[str, ...]
-    """Dtypes and shapes."""
+    """Dtypes and shapes of the results."""
     location: str
     inputs: tuple[str, ...]
-    """Digests of tensors; numbers as text."""
+    """Digests of input tensors; numbers as text."""
     digests: tuple[str, ...]
-    """Of the results."""
+    """Digests of the results."""
     samples: tuple[str, ...]
     """Evenly spaced elements of each result in float64, in base64."""
     deviation: str = ""
-    """How a result differs from the reference; empty if it does not, or was not compared."""
+    """Deviation of a result from the reference; empty if there is none, or it was not compared."""
 
     @property
     def what(self) -> str:
-        """The op and its results, for messages."""
+        """Return op and results as text for messages."""
         return f"{self.op} -> {', '.join(self.results)}"
 
     def elements(self) -> list[np.ndarray]:
-        """The elements that were kept of each result."""
+        """Return the sampled elements of each result."""
         return [np.frombuffer(base64.b64decode(s), np.float64) for s in self.samples]
 
     def distance(self, other: OpExecution) -> float:
-        """The largest difference of the kept elements, relative to the largest element; 0 between equal NaNs."""
+        """Return the largest difference of sampled elements, relative to the largest element; 0 between two NaNs."""
         worst = 0.0
         for a, b in zip(self.elements(), other.elements(), strict=True):
             with np.errstate(all="ignore"):
@@ -61,27 +61,27 @@ class OpExecution:
         return worst
 
     def as_json(self) -> dict[str, Any]:
-        """The record as plain data."""
+        """Return the record as plain data."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> OpExecution:
-        """The record that `as_json` made."""
+        """Return the record that `as_json` wrote."""
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         return cls(**values)
 
 
 class OpRecorder:
-    """An observer that records every op of the main thread: elsewhere the order would change from run to run."""
+    """An observer that records every op of the main thread, because the order of other threads' ops varies from run to run."""
 
     def __init__(self, emit: Callable[[OpExecution], None], *, references: bool) -> None:
-        """`references` compares results with the reference as well."""
+        """Pass records to `emit`; `references` also compares results with the reference."""
         self._emit = emit
         self._references = references
 
     @contextmanager
     def observe(self, call: ObservedCall) -> Iterator[None]:
-        """Keep the inputs, and record the call when it has run."""
+        """Copy the inputs, and record the call after it has run."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -104,7 +104,7 @@ class OpRecorder:
 
 
 class UncapturedExecutor(ScopedExecutor):
-    """Locates ops, and has captured functions run op by op, so that the ops are the same on every device."""
+    """Locates ops, and runs captured functions op by op, so that the sequence of ops is equal on every device."""
 
     __slots__ = ()
 
@@ -112,7 +112,7 @@ class UncapturedExecutor(ScopedExecutor):
 
 
 def digest(array: np.ndarray) -> str:
-    """A digest of the bytes of an array."""
+    """Return a digest of the bytes of an array."""
     return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=8).hexdigest()
 
 
@@ -123,41 +123,41 @@ def _sampled(array: np.ndarray) -> str:
 
 
 class Parting:
-    """Finds the first op at which two runs part."""
+    """Finds the first op at which two runs diverge."""
 
     def __init__(self, names: Sequence[str], *, bits: bool) -> None:
-        """`names` are those of the runs; `bits` requires equal bits, else results may differ as rounding explains."""
+        """Compare the runs called `names`. `bits` requires equal bits; otherwise differences within rounding are allowed."""
         self._names = names
         self._bits = bits
         self.count = 0
-        """Ops compared."""
+        """Number of compared ops."""
         self.largest = 0.0
-        """The largest relative difference so far."""
+        """Largest relative difference so far."""
 
     def compare(self, a: OpExecution, b: OpExecution) -> list[str]:
-        """What differs at the next op, as lines; none if the runs agree."""
+        """Return lines that describe the difference at the next op; none if the runs agree."""
         self.count += 1
         if (a.op, a.results) != (b.op, b.results):
-            return self._lines("the runs do other things", a, [(0, a.what), (1, f"{b.what}, {b.location}")])
+            return self._lines("the runs execute different ops", a, [(0, a.what), (1, f"{b.what}, {b.location}")])
         if self._bits:
             return self._compare_bits(a, b)
         off = [(i, r.deviation) for i, r in enumerate((a, b)) if r.deviation]
         if off:
-            right = [(i, "as the reference says") for i in (0, 1) if i not in dict(off)]
-            return self._lines("the results part", a, [*off, *right])
+            right = [(i, "equal to the reference") for i in (0, 1) if i not in dict(off)]
+            return self._lines("the results diverge", a, [*off, *right])
         distance = a.distance(b)
         if distance > _FAR:
             problem = f"the results differ by {distance:.2g} of the largest element, by rounding that has grown"
             lines = self._lines(problem, a, [])
-            return [*lines, "  each op so far was as exact as it has to be for its inputs"]
+            return [*lines, "  each op so far was within its error bound for its inputs"]
         self.largest = max(self.largest, distance)
         return []
 
     def _compare_bits(self, a: OpExecution, b: OpExecution) -> list[str]:
         changed = [i for i, (x, y) in enumerate(zip(a.inputs, b.inputs, strict=True)) if x != y]
         if changed:
-            problem = f"input {changed[0]}, which no op made, differs between the runs"
-            fix = "  seed what the program draws from elsewhere, and leave out times and unordered sets"
+            problem = f"input {changed[0]}, which no op produced, differs between the runs"
+            fix = "  seed other random sources of the program, and avoid times and unordered sets"
             return [*self._lines(problem, a, [(0, a.inputs[changed[0]]), (1, b.inputs[changed[0]])]), fix]
         if a.digests == b.digests:
             return []
@@ -166,7 +166,7 @@ class Parting:
             different = np.flatnonzero(~((x == y) | (np.isnan(x) & np.isnan(y))))
             values += [(x[i], y[i]) for i in different[:1]]
         shown = [(0, f"{values[0][0]:.17g}"), (1, f"{values[0][1]:.17g}")] if values else []
-        return self._lines("equal inputs give other bits", a, shown)
+        return self._lines("equal inputs produce different bits", a, shown)
 
     def _lines(self, problem: str, record: OpExecution, each: Sequence[tuple[int, str]]) -> list[str]:
         agree = "" if self._bits or self.count == 1 else f"; results before it agree within {self.largest:.2g}"

@@ -1,7 +1,7 @@
 """Poison for uninitialized memory in debug mode: NaN in floats, and a conspicuous pattern in other dtypes.
 
 Elements of `empty` that a program reads before it writes them are zeros, or elements of an earlier tensor, by chance.
-Poison shows in its results.
+Poison is visible in the program's results.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.protocol import Number
 
 _PATTERN = 0x5A
-"""Byte that a poisoned integer consists of."""
+"""Byte that fills a poisoned integer."""
 
 
 class PoisonCheck:
-    """Fills results of ops that leave them uninitialized."""
+    """Fills the results of ops that leave them uninitialized."""
 
     @contextmanager
     def observe(self, call: ObservedCall) -> Iterator[None]:

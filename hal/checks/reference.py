@@ -1,9 +1,9 @@
 """Check `reference`: every result is compared with the op's NumPy reference in float64.
 
-The bound is that of the conformance kit, which is derived per op (see `hal/testing/kit/tolerances.py`). It supposes that the
-op's inputs are such as the op's samples. Other inputs may make the op ill-conditioned, so a result outside the bound gets a
-second opinion: NumPy's own result in the device's precision. The device is at fault if it is farther off than that, by a
-factor that leaves room for another order of operations.
+The bound is the conformance kit's, derived per op (see `hal/testing/kit/tolerances.py`) for inputs like the op's
+samples. Other inputs may make the op ill-conditioned, so a result outside the bound is also compared with NumPy's
+result in the device's precision. The device is at fault if its error exceeds NumPy's by a factor that allows for a
+different order of operations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from polyhal.hal.testing.kit.tolerances import FloatErrors
 
 _LENIENCE = 16.0
-"""How many times farther off than NumPy in the same precision a device may be."""
+"""Maximum error of a device relative to NumPy's error in the same precision."""
 
 
 class Deviation(NamedTuple):
@@ -38,7 +38,7 @@ class Deviation(NamedTuple):
     expected: Any
     allowed: float
     wrong: int
-    """How many elements are outside the bound, of `size`."""
+    """Number of elements outside the bound, of `size`."""
     size: int
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class ReferenceCheck:
 
     @contextmanager
     def observe(self, call: ObservedCall) -> Iterator[None]:
-        """Keep the inputs of a call, which may be written over, and compare its results when it has run."""
+        """Copy the inputs of a call, which may be overwritten, and compare its results after it has run."""
         values = call.values() if comparable(call) else None
         yield
         if values is None:
@@ -71,22 +71,22 @@ class ReferenceCheck:
 
 
 def comparable(call: ObservedCall) -> bool:
-    """Whether the reference says what the results must be."""
+    """Return whether the reference determines the results."""
     if Trait.CROSS_DEVICE in call.op.traits or call.is_undefined or not any(o.size for o in call.outputs):
         return False
-    # The user allowed rounded operands, whose error depends on the device.
+    # The user allowed rounding of operands, with a device-dependent error.
     return not ("precision" in call.op.settings and settings.precision == "medium")
 
 
 def deviation_of(call: ObservedCall, values: tuple[Any, ...], results: tuple[np.ndarray, ...]) -> Deviation | None:
-    """How far results are off, given the values of the inputs before the call; None if they are right."""
+    """Return the deviation of results, given the values of the inputs before the call; None if they are within the bound."""
     return deviation(call.op, dict(call.params), values, results)
 
 
 def deviation(
     op: OpDef, params: dict[str, Any], values: tuple[Any, ...], results: tuple[np.ndarray, ...]
 ) -> Deviation | None:
-    """How far results of an op are off, given the values of its inputs; None if they are right."""
+    """Return the deviation of an op's results, given the values of its inputs; None if they are within the bound."""
     from polyhal.hal.ops.samples import Sample
     from polyhal.hal.testing.kit.op_calls import OpCall, expected_results
 
@@ -108,20 +108,20 @@ def _errors(got: np.ndarray, expected: ExpectedResults, i: int) -> FloatErrors:
 
 
 def _excess(got: np.ndarray, expected: ExpectedResults, i: int) -> np.ndarray:
-    """The error of each element as a multiple of what is allowed; infinity where nothing is."""
+    """Return the error of each element as a multiple of its bound; infinity where the bound is 0."""
     dtype = as_dtype(got.dtype)
     if not dtype.is_floating_point:
         return np.where(got == expected.values[i].astype(dtype.numpy), 0.0, np.inf)
     found = _errors(got, expected, i)
     with np.errstate(all="ignore"):
         excess = np.where(found.limit > 0, found.error / found.limit, np.inf)
-    counts = np.isfinite(excess)  # not where nothing is allowed, and not at infinities and NaN
+    counts = np.isfinite(excess)  # excludes bounds of 0, infinities and NaN
     right = found.flushed | (found.rounded & ~counts)
     return np.where(right, 0.0, np.where(counts, excess, np.inf))
 
 
 def _ill_conditioned(call: OpCall, expected: ExpectedResults, i: int, excess: float) -> bool:
-    """Whether NumPy in the device's precision is off by about as much, so that the inputs are to blame."""
+    """Return whether NumPy in the device's precision has a similar error, so that the inputs are the cause."""
     from polyhal.hal.testing.kit.op_calls import evaluate
 
     if not as_dtype(expected.values[i].dtype).is_floating_point or not np.isfinite(excess):
@@ -133,7 +133,7 @@ def _ill_conditioned(call: OpCall, expected: ExpectedResults, i: int, excess: fl
 
 
 def _narrowed(value: Any) -> Any:
-    """An array as a device computes with it: half precision in float32."""
+    """Return an array in the precision of a device's arithmetic: half precision as float32."""
     half = isinstance(value, np.ndarray) and as_dtype(value.dtype).is_floating_point and value.itemsize < 4
     return value.astype(np.float32) if half else value
 

@@ -1,4 +1,4 @@
-"""The executor of checked programs: follows modules and gradients, so that an op can be located."""
+"""The executor of checked programs: tracks modules and gradients, so that an op can be located."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class _ThreadScopes(threading.local):
-    """The scopes of each thread: threads may share an executor."""
+    """Scopes per thread, because threads may share an executor."""
 
     def __init__(self) -> None:
         self.scopes = ModuleScopes()
 
 
 class ScopedExecutor(ForwardingExecutor):
-    """Passes ops on, and knows where the program is."""
+    """Forwards ops, and tracks the location in the program."""
 
     __slots__ = ("_thread",)
 
@@ -32,7 +32,7 @@ class ScopedExecutor(ForwardingExecutor):
         self._thread = _ThreadScopes()
 
     def location(self) -> SourceLocation:
-        """The location of the op that is called now."""
+        """Return the location of the current op."""
         return self._thread.scopes.location()
 
     def call_module(
@@ -53,7 +53,7 @@ class ScopedExecutor(ForwardingExecutor):
 
 @contextmanager
 def scoped() -> Iterator[None]:
-    """Follow the modules and gradients of this thread inside the block, below autocast and profilers."""
+    """Track the modules and gradients of this thread inside the block, below autocast and profilers."""
     above: Any = None
     executor: Any = thread.executor
     while isinstance(executor, ForwardingExecutor) and not isinstance(executor, ScopedExecutor):

@@ -1,7 +1,7 @@
 """The watchdog: reports by name a kernel that does not end.
 
-A thread looks at the oldest work of each device that is not done. Devices with events get a marker after every op; others are
-waited for after every op, so that the op that hangs is the one that is running.
+A thread polls the oldest pending work of each device. Devices with events record one after every op; others are
+synchronized after every op, so that the hanging op is the running one.
 """
 
 from __future__ import annotations
@@ -24,38 +24,41 @@ if TYPE_CHECKING:
     from polyhal.hal.dispatch.location import SourceLocation
 
 _LOOKS = 8
-"""How often the thread looks within the time that a kernel is given."""
+"""Polls of the thread within the time limit of a kernel."""
 
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """An op that was enqueued, or is being enqueued."""
+    """An op that is enqueued or being enqueued."""
 
     call: ObservedCall
     location: SourceLocation
     began: float
     event: Event | None = None
-    """Complete when the op is done; None while it is being enqueued."""
+    """Event that completes with the op; None while it is being enqueued."""
     reported: bool = False
 
 
 class Watchdog:
-    """An observer that notes what runs, and a thread that looks at it."""
+    """An observer that records pending work, and a thread that polls it."""
 
     def __init__(self, seconds: float, report: Callable[[str], None] | None = None) -> None:
-        """`report` gets the messages, in a thread of the watchdog; standard error by default."""
+        """Watch with a limit of `seconds`.
+
+        `report` is called with messages on the watchdog's thread; default: standard error.
+        """
         self._seconds = seconds
         self._report = report or _print
         self._lock = threading.RLock()  # a report may run ops itself
         self._work: dict[Device, deque[_Work]] = defaultdict(deque)
-        """What is not known to be done, the oldest first."""
+        """Pending work by device, the oldest first."""
         self._progress: dict[Device, float] = {}
-        """When the last op of a device was seen to be done."""
+        """Time at which the last completed op was noticed, by device."""
         self._stopped = threading.Event()
 
     @contextmanager
     def observe(self, call: ObservedCall) -> Iterator[None]:
-        """Note a call before it runs, and an event after it."""
+        """Record a call before it runs, and an event after it."""
         work = _Work(call, call.locate(), time.monotonic())
         with self._lock:
             self._work[call.device].append(work)
@@ -72,7 +75,7 @@ class Watchdog:
                 self._advance(call.device)
 
     def run(self) -> None:
-        """Look until `stop` is called."""
+        """Poll until `stop` is called."""
         while not self._stopped.wait(self._seconds / _LOOKS):
             with self._lock:
                 late = [work for device in list(self._work) if (work := self._late(device)) is not None]
@@ -84,7 +87,7 @@ class Watchdog:
         self._stopped.set()
 
     def _late(self, device: Device) -> _Work | None:
-        """The oldest work of a device if it has been the oldest for too long, once."""
+        """Return the oldest work of a device, once, if it exceeds the limit."""
         self._advance(device)
         oldest = next(iter(self._work[device]), None)
         if oldest is None or oldest.reported or self._waited(oldest) < self._seconds:
@@ -93,7 +96,7 @@ class Watchdog:
         return oldest
 
     def _advance(self, device: Device) -> None:
-        """Forget what is done at the front of a device's work."""
+        """Remove completed work from the front of a device's queue."""
         queue = self._work[device]
         while queue and (event := queue[0].event) is not None and event.is_complete():
             self._ended(device, queue[0])
@@ -107,7 +110,7 @@ class Watchdog:
         self._progress[device] = time.monotonic()
 
     def _waited(self, work: _Work) -> float:
-        """Seconds since the work began, or since what was before it ended."""
+        """Return the seconds since the work was enqueued, or since earlier work ended."""
         return time.monotonic() - max(work.began, self._progress.get(work.call.device, 0.0))
 
     def _message(self, work: _Work) -> str:
@@ -126,10 +129,10 @@ def _print(text: str) -> None:
 
 @contextmanager
 def watchdog(seconds: float, report: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Report by name what has not ended after so many seconds inside the block: `with polyhal.watchdog(30): train()`.
+    """Report by name each op that has not ended after `seconds` inside the block: `with polyhal.watchdog(30): train()`.
 
-    The message names op, line, module, kernel and device, and goes to standard error, or to `report`. Nothing is stopped: a
-    driver cannot be made to give up a kernel. Ops of all threads are watched. Captured steps run call by call meanwhile.
+    The message names op, line, module, kernel and device, and goes to standard error, or to `report`. The kernel keeps
+    running: drivers cannot cancel it. Ops of all threads are watched. Captured steps run call by call inside the block.
     `POLYHAL_WATCHDOG=30` in the environment watches a whole program. Raises ValueError unless `seconds` is above 0.
     """
     from polyhal.hal.checks.modes import observing
@@ -144,7 +147,7 @@ def watchdog(seconds: float, report: Callable[[str], None] | None = None) -> Ite
 
 
 def started(seconds: float, report: Callable[[str], None] | None = None) -> Watchdog:
-    """A watchdog whose thread runs. Raises ValueError unless `seconds` is above 0."""
+    """Start a watchdog and its thread. Raises ValueError unless `seconds` is above 0."""
     if not seconds > 0:
         raise ValueError(message("watchdog", f"got {seconds!r} seconds", expected="more than 0"))
     dog = Watchdog(seconds, report)

@@ -1,1 +1,1 @@
-"""Tools that answer users' questions: doctor, self-test, profiler, and explanations and pictures of graphs."""
+"""Diagnostic tools for users: doctor, self-test, profiler, and explanations and pictures of graphs."""

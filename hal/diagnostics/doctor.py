@@ -1,6 +1,6 @@
 """The report of `polyhal doctor`: everything that decides which devices are found and chosen, as plain data.
 
-The examination changes nothing, and a broken driver makes nothing raise: each failure becomes an entry with its fix.
+The examination changes nothing and never raises for a broken driver: each failure becomes an entry with its fix.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNKNOWN_FIX = "see the reason; the other devices are not affected"
 
 @dataclass(frozen=True, slots=True)
 class DeviceReport:
-    """One device. `problem` says why it could not be opened; empty if it was."""
+    """A device. `problem` is the reason why it could not be opened; empty if it was."""
 
     name: str
     info: dict[str, Any]
@@ -49,19 +49,19 @@ class DeviceReport:
     fix: str = ""
     tests: tuple[SelfTest, ...] = ()
     speed: dict[str, Any] | None = None
-    """The cached benchmark (see `polyhal.hal.discovery.benchmark_cache`), and `ratio`, its speed relative to NumPy's.
+    """Cached benchmark (see `polyhal.hal.discovery.benchmark_cache`), and `ratio`, its speed relative to NumPy's.
 
     None if the device was not measured.
     """
     quarantined: tuple[str, ...] = ()
-    """Kernels that `polyhal verify` found to fail and that the planner therefore skips, each with the reason."""
+    """Kernels that failed in `polyhal verify` and that the planner therefore skips, each with the reason."""
     units: tuple[str, ...] = ()
-    """Units that need a certificate, each with its state (see `polyhal.hal.kernels.certified_units`)."""
+    """Units that require a certificate, each with its state (see `polyhal.hal.kernels.certified_units`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is missing or failed, with the reason and the fix."""
+    """A missing component or a failure, with the reason and the fix."""
 
     source: str
     reason: str
@@ -76,7 +76,7 @@ class DriverFile:
     library: str
     exists: bool | None
     problem: str = ""
-    """What the dynamic linker says of a library that it cannot load. The loader of OpenCL passes over it in silence."""
+    """Error of the dynamic linker for a library that it cannot load, which OpenCL's loader skips silently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ class Report:
     """(entry point, distribution) of every plug-in that loaded."""
     backends: tuple[str, ...]
     ops: dict[str, str]
-    """The ops of installed packages, each with its package."""
+    """Ops of installed packages, each with its package."""
     driver_files: tuple[DriverFile, ...]
     devices: tuple[DeviceReport, ...]
     problems: tuple[Problem, ...]
     environment: dict[str, str]
-    """The variables that are set and affect which devices are found or chosen."""
+    """Variables that are set and affect which devices are found or chosen."""
     unknown_variables: tuple[str, ...]
     """Variables that are set and begin with POLYHAL_, but are never read."""
     cache: Cache
@@ -119,7 +119,7 @@ class Report:
 
     @property
     def pages(self) -> tuple[tuple[str, str], ...]:
-        """(what was noticed, where the documentation is about it)."""
+        """Return pairs of an observation and its section in the documentation."""
         opened = [d for d in self.devices if not d.problem]
         broken = len(opened) < len(self.devices) or not self.healthy
         noticed = {
@@ -137,10 +137,10 @@ class Report:
 
     @property
     def left_out(self) -> str:
-        """Sentence about adapters that are not listed unless they are requested; empty if all are."""
+        """Return a sentence about adapters that are only listed on request; empty if all are listed."""
         if env.opengl() or "wgpu" not in self.backends:
             return ""
-        return "adapters that only OpenGL offers are not listed; POLYHAL_OPENGL=1 lists them (docs/devices.md)"
+        return "adapters that only OpenGL supports are not listed; POLYHAL_OPENGL=1 lists them (docs/devices.md)"
 
     def _has(self, backend: str) -> bool:
         return any(d.info["backend"] == backend for d in self.devices)
@@ -216,7 +216,7 @@ def _driver_file(path: Path) -> DriverFile:
 
 
 def _load_problem(library: str) -> str:
-    """Load a library as the loader of OpenCL does. Return what the dynamic linker says if it cannot; empty if it can."""
+    """Load a library like OpenCL's loader. Return the dynamic linker's error; empty if it succeeds."""
     try:
         ctypes.CDLL(library, mode=os.RTLD_LAZY | os.RTLD_LOCAL)
     except OSError as error:
@@ -225,7 +225,7 @@ def _load_problem(library: str) -> str:
 
 
 def _default(known: Registry) -> tuple[str, str]:
-    """The name of the default device, empty if there is none, and the reason."""
+    """Return the name of the default device, empty if there is none, and the reason."""
     try:
         return known.open(None).name, known.explain_default()
     except DeviceUnavailableError as error:
@@ -238,7 +238,7 @@ def _device(known: Registry, candidate: Candidate, default: str, tests: bool) ->
         return _examined(known, known.open(name), candidate, default, tests)
     except DeviceUnavailableError as error:
         cause = error.__cause__ or error
-    except Exception as error:  # a backend that opens, and then raises anything
+    except Exception as error:  # a backend may open and still raise anything
         cause = error
     advice = fix(cause) or known.remedy(candidate.backend.name) or _UNKNOWN_FIX
     return DeviceReport(name, info, {}, False, hidden, problem=describe(cause), fix=advice)
@@ -269,7 +269,7 @@ def _version(name: str) -> str:
 
 
 def _environment(environment: Mapping[str, str], prefixes: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Split off the variables of Polyhal and of the backends' drivers, and the names that only begin like ours."""
+    """Split off the variables of Polyhal and of the backends' drivers, and the unknown names with our prefix."""
     known = variables()
     relevant = {k: v for k, v in environment.items() if k in known or k.startswith(prefixes)}
     unknown = sorted(k for k in environment if k.startswith("POLYHAL_") and k not in known)
@@ -277,7 +277,7 @@ def _environment(environment: Mapping[str, str], prefixes: tuple[str, ...]) -> t
 
 
 def distributions(known: Registry) -> dict[str, str]:
-    """The versions of the framework, of all plug-ins, and of what these require, except for development; empty if missing."""
+    """Return the versions of the framework, all plug-ins and their requirements, except for development; empty if missing."""
     names = ["polyhal", *(o.distribution for o in known.origins.values() if o.distribution)]
     versions: dict[str, str] = {}
     for name in dict.fromkeys(names):
@@ -288,7 +288,7 @@ def distributions(known: Registry) -> dict[str, str]:
 
 
 def _requirements(name: str) -> list[str]:
-    """Return the distributions that one requires, in declared order, extras included except for development and tests."""
+    """Return the distributions required by a distribution, in declared order, with extras except for development and tests."""
     try:
         requirements = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:
@@ -321,7 +321,7 @@ def _problem(failure: Failure) -> Problem:
 
 
 def _missing(known: Registry, candidates: Sequence[Candidate]) -> tuple[Problem, ...]:
-    """Advice for a machine that has only the reference device, whose backend has the lowest priority."""
+    """Return advice for a machine with only the reference device, whose backend has the lowest priority."""
     visible = [s for s in known.backends.values() if not s.hidden]
     reference = min(visible, key=lambda s: s.priority, default=None)
     if any(c.backend is not reference and not c.backend.hidden for c in candidates):

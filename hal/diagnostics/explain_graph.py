@@ -1,4 +1,4 @@
-"""Explains how a captured step runs: what each pass changed in the graph, and which kernel each op got and why."""
+"""Explanation of a captured step: the changes of each pass to the graph, and the kernel of each op with the reason."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def explain(executable: Executable) -> str:
 
 
 def passes(graph: Graph, final: Graph) -> Iterator[str]:
-    """Yield what each pass changes, found by running it again on `graph`; then how the schedule differs, `final`."""
+    """Yield the changes of each pass, found by running it again on `graph`; then the changes of scheduling to `final`."""
     for step in PASSES:
         after = step(graph)
         changes = _changes(graph, after)
@@ -64,7 +64,7 @@ def _counted(ops: Counter[str]) -> str:
 
 
 def _call(graph: Graph, number: int, node: Node, resolution: Resolution, shown: set[str]) -> Iterator[str]:
-    """Yield the lines of one op; reasons that are in `shown` are not repeated."""
+    """Yield the lines of one op; reasons in `shown` are not repeated."""
     inputs = ", ".join(f"{operand_text(x)}" for x in node.inputs)
     specs = ", ".join(spec_text(graph.specs[v]) for v in node.outputs)
     outputs = ", ".join(f"%{v}" for v in node.outputs)

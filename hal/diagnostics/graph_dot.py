@@ -11,7 +11,7 @@ from polyhal.hal.diagnostics.graph_picture import INPUT, Box
 
 @dataclass(slots=True)
 class _Cluster:
-    """A module: its own boxes, and its submodules by name."""
+    """A module: its boxes, and its submodules by name."""
 
     boxes: list[Box] = field(default_factory=list)
     inner: dict[str, _Cluster] = field(default_factory=dict)

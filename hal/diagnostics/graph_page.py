@@ -41,7 +41,7 @@ def write(boxes: Sequence[Box], title: str) -> str:
 
 
 def _groups(rows: Sequence[Box], boxes: Sequence[Box], depth: int) -> Iterator[str]:
-    """Yield the rows in order, with consecutive ops of one module folded together."""
+    """Yield the rows in order, with consecutive ops of one module in one fold."""
     start = 0
     while start < len(rows):
         part = _part(rows[start], depth)
@@ -61,7 +61,7 @@ def _groups(rows: Sequence[Box], boxes: Sequence[Box], depth: int) -> Iterator[s
 
 
 def _part(box: Box, depth: int) -> str | None:
-    """The module at one depth of a box's module path; None below its end."""
+    """Return the module at one depth of a box's module path; None below its end."""
     parts = box.module.split(".") if box.module else []
     return parts[depth] if depth < len(parts) else None
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from polyhal.hal.scheduler.profile import StepProfile
 
 INPUT = "input"
-"""The family of inputs."""
+"""Family of inputs."""
 COLOURS = {
     INPUT: "#d9d9d9", "elementwise": "#a6d8a8", "fused": "#6fbf73", "movement": "#e8e2d0", "creation": "#e8e2d0",
     "contraction": "#8fb8e8", "convolution": "#8fb8e8", "attention": "#b7a3e3", "reduction": "#f2c879", "norm": "#f2a979",
     "loss": "#f28f8f", "optimizer": "#e3a3cf", "random": "#9fdcd8", "indexing": "#cfd38a",
 }  # fmt: skip
-"""By family of ops."""
+"""Colours by op family."""
 OTHER = "#c9c9d9"
 
 
@@ -35,19 +35,19 @@ class Box:
     family: str
     module: str = ""
     specs: str = ""
-    """Dtypes and shapes of its outputs."""
+    """Dtypes and shapes of the outputs."""
     nbytes: int = 0
-    """Of its outputs; 0 for views."""
+    """Bytes of the outputs; 0 for views."""
     reads: list[int] = field(default_factory=list)
     text: str = ""
-    """Its line in the text of the graph."""
+    """Line in the text of the graph."""
     kernel: str = ""
     nanoseconds: int | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
     def colour(self) -> str:
-        """The fill colour of the family, as SVG spells it."""
+        """Return the fill colour of the family in SVG notation."""
         return COLOURS.get(self.family, OTHER)
 
 

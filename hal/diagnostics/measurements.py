@@ -1,4 +1,4 @@
-"""What calibration measures on a device: data that the frontend collects, and from which the simulator makes a profile."""
+"""Measurements of calibration: data collected by the frontend, to which the simulator fits a profile."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from polyhal.hal.layout import Spec
 
 
 class MeasuredCall(NamedTuple):
-    """An op as a captured step runs it on the device."""
+    """An op, as executed by a captured step on the device."""
 
     op: str
     inputs: tuple[Spec | None, ...]
-    """None stands for numbers and absent operands."""
+    """Specs of the inputs; None for numbers and absent operands."""
     outputs: tuple[Spec, ...]
     params: Mapping[str, Any]
 
 
 class MeasuredSample(NamedTuple):
-    """One micro-benchmark: what it ran, and the seconds of one replay of many in a row."""
+    """A micro-benchmark: its calls, and the seconds per replay of many consecutive replays."""
 
     calls: tuple[MeasuredCall, ...]
     seconds: float
 
 
 class DriverTimes(NamedTuple):
-    """Seconds that the driver takes."""
+    """Times of the driver in seconds."""
 
     submit: float
-    """Of the host, for a captured step, whatever is in it."""
+    """Host time of a captured step, without its kernels."""
     replay: float
-    """Of the host, for each kernel of a captured step."""
+    """Host time for each kernel of a captured step."""
     kernel: float
-    """From one tiny kernel to the next: the longer of what the host and what the device need."""
+    """Time between consecutive tiny kernels: the maximum of the host's and the device's time."""
     turnaround: float
-    """From the submission of a step of one kernel until the host that waits for it goes on."""
+    """Time from the submission of a step with one kernel until the waiting host continues."""
 
 
 class LinkTimes(NamedTuple):
-    """Copies from and to the device."""
+    """Measurements of copies from and to the device."""
 
     bandwidth: float
     """Bytes per second."""
     latency: float
-    """Seconds of a copy of nearly nothing."""
+    """Seconds of a copy of a few bytes."""
 
 
 class MeasuredDevice(NamedTuple):
-    """What the device says of itself."""
+    """Properties reported by the device."""
 
     name: str
     driver: str
@@ -68,7 +68,7 @@ class Measurements(NamedTuple):
     driver: DriverTimes
     link: LinkTimes
     peak: Mapping[str, float]
-    """Multiply-adds in registers by dtype, in operations per second, as far as the device can be asked."""
+    """Rate of multiply-adds in registers by dtype, in operations per second, for dtypes that can be measured."""
     samples: tuple[MeasuredSample, ...]
     seconds: float
-    """How long it took."""
+    """Duration of the measurement in seconds."""

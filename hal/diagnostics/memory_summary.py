@@ -8,7 +8,7 @@ from polyhal.hal.checks.memory_history import history
 from polyhal.hal.device import Device
 
 _SHOWN = 20
-"""Modules that are listed."""
+"""Maximum number of listed modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,30 +17,30 @@ class MemorySummary:
 
     device: str
     live: int
-    """In use by tensors and captured steps."""
+    """Bytes in use by tensors and captured steps."""
     pooled: int
-    """Free blocks that are kept for reuse."""
+    """Bytes of free blocks kept for reuse."""
     peak: int
-    """The most that was live at once."""
+    """Maximum bytes live at once."""
     largest_free: int
-    """The largest of the free blocks."""
+    """Bytes of the largest free block."""
     available: int
-    """What the device can still give."""
+    """Bytes that can still be allocated from the device."""
     limit: int | None
-    """As `Device.set_memory_limit` says; None for no limit."""
+    """Limit set by `Device.set_memory_limit`; None for no limit."""
     allocations: int
     reuses: int
     modules: tuple[tuple[str, int, int], ...] = ()
-    """Module, bytes and blocks of what is live; only within `polyhal.record_memory_history`."""
+    """Module, bytes and blocks of live memory; only within `polyhal.record_memory_history`."""
 
     @property
     def reserved(self) -> int:
-        """What the process has taken from the device."""
+        """Return the bytes that the process has allocated from the device."""
         return self.live + self.pooled
 
     @property
     def fragmentation(self) -> float:
-        """The share of the free bytes that is not in the largest free block: 0 for one block or none."""
+        """Return the fraction of free bytes outside of the largest free block: 0 for one block or none."""
         return 1 - self.largest_free / self.pooled if self.pooled else 0.0
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class MemorySummary:
             f"  live       {_mib(self.live):>10} MiB  at most {_mib(self.peak)} MiB",
             f"  pooled     {_mib(self.pooled):>10} MiB  {scattered}",
             f"  available  {_mib(self.available):>10} MiB",
-            f"  {asked} blocks were asked for, {self.reuses} of them were free ones",
+            f"  {asked} blocks were allocated, {self.reuses} of them by reuse of free blocks",
         ]
         if self.modules:
             lines.append("  live, by module:")
@@ -65,9 +65,9 @@ class MemorySummary:
 
 
 def memory_summary(device: Device | str | None = None) -> MemorySummary:
-    """Summarize the memory of a device, by default of the default one: `print(polyhal.memory_summary(device))`.
+    """Summarize the memory of a device, by default the default device: `print(polyhal.memory_summary(device))`.
 
-    Live, pooled and available bytes, the peak, and how fragmented the free blocks are. Within a block of
+    Live, pooled and available bytes, the peak, and the fragmentation of the free blocks. Within a block of
     `polyhal.record_memory_history`, also the bytes of each module. Compare `torch.cuda.memory_summary`.
     """
     target = Device(device)

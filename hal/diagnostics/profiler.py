@@ -1,6 +1,6 @@
 """The profiler: host time per op, and device time per kernel on backends with timestamps.
 
-A profile replaces the thread's executor inside its block, so it costs nothing outside.
+A profile replaces the thread's executor inside its block, so it has no cost outside.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Profile:
     kernels: dict[str, Row] = field(default_factory=dict)
     events: list[TraceEvent] = field(default_factory=list)
     host_work: dict[str, HostCalls] = field(default_factory=dict)
-    """Ops that ran in NumPy on the host, and the bytes that they moved, on any thread."""
+    """Ops that ran in NumPy on the host, and the bytes that they moved, on all threads."""
     elapsed: int = 0
     _host_work: dict[str, HostCalls] = field(default_factory=dict)
     _begun: int = 0
@@ -101,11 +101,11 @@ class Profile:
         self._active.clear()
 
     def table(self, limit: int = 20) -> str:
-        """The ops by host time and the kernels by device time, the slowest first.
+        """Return a table of ops by host time and of kernels by device time, the slowest first.
 
-        GFLOP counts the additions and multiplications of ops that have a rule for that.
+        GFLOP counts the additions and multiplications of ops with a cost rule.
         """
-        lines = [f"{self.elapsed / 1e6:.2f} ms in all"]
+        lines = [f"{self.elapsed / 1e6:.2f} ms in total"]
         lines += _table("op", "host ms", self.ops.values(), limit)
         if self.kernels:
             lines += ["", *_table("kernel", "device ms", self.kernels.values(), limit)]
@@ -115,7 +115,7 @@ class Profile:
         return "\n".join(lines)
 
     def save_chrome_trace(self, path: str | Path) -> None:
-        """Write the events in the Trace Event Format, which chrome://tracing and Perfetto show."""
+        """Write the events in the Trace Event Format, which chrome://tracing and Perfetto display."""
         rows = [
             {
                 "name": e.name,
@@ -134,7 +134,7 @@ class Profile:
 
 
 class _TimingExecutor(dispatch.ForwardingExecutor):
-    """Times the ops that it passes on, and copies, fills and transfers under these names."""
+    """Times the ops that it forwards, and copies, fills and transfers under these names."""
 
     __slots__ = ("_profile",)
 
@@ -174,7 +174,7 @@ class _TimingExecutor(dispatch.ForwardingExecutor):
 
 
 def flops_of(op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], result: Any) -> int:
-    """Additions and multiplications of an op's call by its cost rule; 0 without one."""
+    """Return the additions and multiplications of an op's call by its cost rule; 0 without one."""
     if op.flops is None:
         return 0
     specs = tuple(x.ref.spec if hasattr(x, "ref") else None for x in inputs)
@@ -202,5 +202,5 @@ def _table(kind: str, unit: str, rows: Iterable[Row], limit: int) -> list[str]:
 
 
 def profile(*devices: Device) -> Profile:
-    """Profile the ops of this thread inside a `with` block. Devices that it uses are added to `devices`."""
+    """Profile the ops of this thread inside a `with` block. Devices used inside the block are added to `devices`."""
     return Profile(list(devices))

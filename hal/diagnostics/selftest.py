@@ -18,7 +18,7 @@ from polyhal.hal.ops import FUNCTIONS
 _TOLERANCE = 1e-4
 _SIZE = 256
 _SAMPLE = 24
-"""Elements per dtype: more than a vector, and not a multiple of most."""
+"""Elements per dtype: more than a vector, and not a multiple of most vector widths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class SelfTest:
     name: str
     passed: bool
     seconds: float
-    """From the call to the result on the host, with compiled kernels."""
+    """Time from the call to the result on the host, with compiled kernels."""
     first_seconds: float
-    """The same for the first call, which compiles the kernel or loads it from the cache."""
+    """Time of the first call, which compiles the kernel or loads it from the cache."""
     error: float = 0.0
     problem: str = ""
 
@@ -54,7 +54,7 @@ def _check(name: str, op: str, device: Device, a: np.ndarray, b: np.ndarray, exp
             begin = time.perf_counter()
             result = device.download(FUNCTIONS[op](x, y).ref)
             seconds.append(time.perf_counter() - begin)
-    except Exception as error:  # a driver may raise anything; the report is the place for it
+    except Exception as error:  # a driver may raise anything; it is reported
         return SelfTest(name, False, 0.0, 0.0, problem=describe(error))
     difference = float(np.max(np.abs(result - expected)) / np.max(np.abs(expected)))
     passed = difference <= _TOLERANCE
@@ -64,7 +64,7 @@ def _check(name: str, op: str, device: Device, a: np.ndarray, b: np.ndarray, exp
 
 
 def _check_dtypes(device: Device) -> SelfTest:
-    """Check the claims about dtypes: values of each survive a copy, also a reversed one, and sums are right."""
+    """Check the claimed dtypes: values survive plain and reversed copies, and sums are correct."""
     problems: list[str] = []
     seconds: list[float] = []
     claimed: list[DType] = []
@@ -75,14 +75,14 @@ def _check_dtypes(device: Device) -> SelfTest:
             claimed = [d for d in dtypes.ALL if d in capabilities.storage]
             checked = ((d, _dtype_problem(device, d, computed=d in capabilities.compute)) for d in claimed)
             problems = [f"{d.name} is claimed, but {problem}" for d, problem in checked if problem]
-        except Exception as error:  # a broken backend may fail at this, too
+        except Exception as error:  # a broken backend may also fail here
             problems = [describe(error)]
         seconds.append(time.perf_counter() - begin)
     return SelfTest(f"{len(claimed)} dtypes", not problems, seconds[1], seconds[0], problem="; ".join(problems))
 
 
 def _dtype_problem(device: Device, dtype: DType, *, computed: bool) -> str:
-    """Why a claim about one dtype is wrong; empty if it is true."""
+    """Return the reason why a claim about a dtype is wrong; empty if it is correct."""
     small = np.arange(_SAMPLE) % (2 if dtype.kind == "bool" else 60)
     values = small.astype(dtype.numpy)  # sums stay exact in every dtype
     try:
@@ -100,6 +100,6 @@ def _dtype_problem(device: Device, dtype: DType, *, computed: bool) -> str:
                 return "a sum is wrong"
         elif computed and not np.array_equal(device.download(FUNCTIONS["logical_not"](tensor).ref), ~values):
             return "a negation is wrong"
-    except Exception as error:  # a driver may raise anything; the report is the place for it
+    except Exception as error:  # a driver may raise anything; it is reported
         return f"it raises {describe(error)}"
     return ""

@@ -1,7 +1,7 @@
-"""The device benchmark: how fast a device trains, as one number, from a miniature of training timed beside plain NumPy.
+"""The device benchmark: the training speed of a device as one number, from a small training workload timed against NumPy.
 
-`python -m polyhal.hal.discovery.benchmark DEVICE` benchmarks one device and prints JSON. Each device has a process of its own:
-a driver that crashes or hangs does no harm, and a device that is not chosen leaves no threads and no memory behind.
+`python -m polyhal.hal.discovery.benchmark DEVICE` benchmarks one device and prints JSON. Each device has a separate
+process, so that a driver that crashes or hangs does no harm, and a rejected device leaves no threads or memory behind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from polyhal.hal.errors import BackendError, PolyhalError
 from polyhal.hal.ops import FUNCTIONS
 
 VERSION = 2
-"""Raised when the workload changes, so that older results are not compared with newer ones."""
+"""Version of the workload, incremented with each change, so that results of different versions are not compared."""
 _TOLERANCE = 1e-3
 """Largest difference from NumPy, relative to the largest value of the result."""
 _MAX_REPETITIONS = 9
@@ -35,37 +35,37 @@ _MIN_REPETITIONS = 2
 _BUDGET = 0.25
 """Seconds after which repetitions beyond the minimum are skipped."""
 _HOPELESS = 4.0
-"""A pass that takes this many times as long as NumPy is stopped, and its time is estimated."""
+"""Time of a pass relative to NumPy's at which it is stopped, and its time extrapolated."""
 _UNFILLED = 0.01
-"""Seconds of a pass below which launches may dominate on a card, so that it runs the larger workload, too."""
+"""Minimum seconds of a pass; for shorter passes launches may dominate on a card, so it also runs the larger workload."""
 
 
 class WorkloadSize(NamedTuple):
-    """The amount of work in one pass."""
+    """Amount of work in one pass."""
 
     products: int
     """Number of products of two square matrices."""
     side: int
     """Rows of these matrices."""
     rows: int
-    """Rows of 1024 elements that go through elementwise ops, a softmax and a norm."""
+    """Rows of 1024 elements for elementwise ops, a softmax and a norm."""
     launches: int
     """Additions of 1000 elements, which cost little more than their launch."""
 
 
 SMALL = WorkloadSize(products=4, side=512, rows=1024, launches=100)
 LARGE = WorkloadSize(products=1, side=2048, rows=16384, launches=100)
-"""The same launches, and 16 times the arithmetic and the memory traffic of SMALL."""
+"""Workload with as many launches as SMALL, and 16 times its arithmetic and memory traffic."""
 
 
 class BenchmarkUnavailableError(PolyhalError):
-    """No device can be benchmarked here."""
+    """Devices cannot be benchmarked on this system."""
 
 
 class BenchmarkTimes(NamedTuple):
     """Seconds of one pass of the smaller workload, on the device and in plain NumPy.
 
-    For cards with a higher throughput in the larger workload, its seconds scaled to the smaller one.
+    For cards with a higher throughput in the larger workload: its seconds, scaled to the smaller one.
     """
 
     seconds: float
@@ -75,11 +75,11 @@ class BenchmarkTimes(NamedTuple):
 
 
 def run_benchmark(device: Device, size: WorkloadSize = SMALL, larger: WorkloadSize = LARGE) -> BenchmarkTimes:
-    """Time the workload on `device` and in NumPy. Raises BackendError if the results differ, or what the device raises."""
+    """Time the workload on `device` and in NumPy. Raises BackendError if the results differ, or any error of the device."""
     arrays = _arrays(size)
     once = size._replace(products=1, launches=1)
     expected = list(_numpy_workload(once, *arrays))
-    # One after the other: the threads of a NumPy that has just computed would still be spinning for more work.
+    # One after the other: NumPy's threads keep spinning for some time after a computation.
     in_numpy = _fastest(lambda: _numpy_workload(size, *arrays))
     tensors = [Array(device, *device.upload(a, float32)) for a in arrays]
     results = [device.download(result.ref) for result in _workload(once, *tensors)]  # builds the kernels
@@ -99,7 +99,7 @@ def run_benchmark(device: Device, size: WorkloadSize = SMALL, larger: WorkloadSi
 
 
 def _fastest(start: Callable[[], Iterator[object]], most: float = math.inf) -> list[float]:
-    """Return the seconds of each part of the fastest pass; `start` begins a pass, which ends early after `most` seconds.
+    """Return the seconds of each part of the fastest pass; `start` starts a pass, which ends early after `most` seconds.
 
     The minimum is the right statistic, because other programs can only make a pass slower.
     """
@@ -118,7 +118,7 @@ def _fastest(start: Callable[[], Iterator[object]], most: float = math.inf) -> l
 
 
 def _synchronized(device: Device, parts: Iterator[Any]) -> Iterator[None]:
-    """Yield after each part, when the device has computed it."""
+    """Yield after the device has computed each part."""
     for _ in parts:
         device.synchronize()
         yield
@@ -147,7 +147,7 @@ def _workload(size: WorkloadSize, a: Any, b: Any, x: Any, v: Any) -> Iterator[An
 
 
 def _numpy_workload(size: WorkloadSize, a: Any, b: Any, x: Any, v: Any) -> Iterator[np.ndarray]:
-    """Run the same pass as people write it in NumPy."""
+    """Run the same pass in idiomatic NumPy."""
     product, total = a, v
     for _ in range(size.products):
         product = a @ b
@@ -164,7 +164,7 @@ def _numpy_workload(size: WorkloadSize, a: Any, b: Any, x: Any, v: Any) -> Itera
 
 
 def run_in_subprocess(candidate: Candidate, seconds: float) -> BenchmarkTimes:
-    """Benchmark a device in a process of its own, which is killed after `seconds`.
+    """Benchmark a device in a separate process, which is killed after `seconds`.
 
     Raises RuntimeError with the output of that process, and BenchmarkUnavailableError if there is no Python to start.
     """

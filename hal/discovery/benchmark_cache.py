@@ -1,11 +1,11 @@
-"""The benchmark cache: results of the device benchmark, in files that processes share.
+"""The benchmark cache: results of the device benchmark, in files shared by processes.
 
-There is one file per device, named by a digest of everything that the speed depends on and containing it in clear text. A file
-that is damaged, foreign or out of date counts as absent. Files are replaced atomically, and one process benchmarks at a time,
-so that the processes of one job neither disturb each other's clocks nor repeat each other's work.
+There is one file per device, named by a digest of all factors of the speed, which it also contains in clear text. A
+file that is damaged, foreign or out of date counts as absent. Files are replaced atomically, and one process benchmarks
+at a time, so that the processes of one job neither disturb each other's clocks nor repeat each other's work.
 
-The files are in the cache folder. Where that cannot be written to, they are in a folder of the user's in the system's temporary
-one; where that fails, too, each process benchmarks for itself.
+The files are in the cache folder. If it is not writable, they are in a user's folder in the system's temporary folder;
+if that also fails, each process runs its own benchmarks.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from polyhal.hal.settings import env, json_store, trust
 from polyhal.hal.settings.file_lock import FileLock
 
 _RETRY = timedelta(days=1)
-"""Time for which a failed benchmark stands. A busy machine may have been the cause."""
+"""Lifetime of a failed benchmark, whose cause may have been a busy machine."""
 MARGIN = 1.5
-"""A device gives way to one that is more than this many times as fast, which exceeds the noise of a busy machine."""
+"""Minimum ratio of speeds for which a faster device is preferred to an earlier one; it exceeds the noise of a busy machine."""
 _POLL = 0.1
 """Seconds between two checks of another process's lock."""
 _SILENCE = 2.0
-"""Seconds of waiting for it after which the user is informed."""
+"""Seconds of waiting for another process after which the user is informed."""
 _SCHEMA = 1
 
 
@@ -61,11 +61,11 @@ class BenchmarkResult:
 
 
 RunBenchmark = Callable[[Candidate, float], BenchmarkTimes]
-"""Benchmarks a device within a number of seconds. Raises if that fails."""
+"""Function that benchmarks a device within a number of seconds. Raises if that fails."""
 
 
 class BenchmarkCache:
-    """The results that are known, and the means to obtain those that are missing."""
+    """Known results, and a way to obtain missing ones."""
 
     def __init__(self, run: RunBenchmark | None = None, origins: Mapping[str, PluginOrigin] | None = None) -> None:
         self._run = run or run_in_subprocess
@@ -73,12 +73,12 @@ class BenchmarkCache:
         self._results: dict[str, BenchmarkResult | None] = {}
         self._environment: dict[str, str] = {}
         self.skipped = ""
-        """Why devices were not benchmarked although their order was requested; empty if they were."""
+        """Reason why devices were not benchmarked although their order was requested; empty if they were."""
 
     def lookup(self, candidate: Candidate) -> BenchmarkResult | None:
         """Return the result for a device if there is one. Devices of one model, driver and version share it.
 
-        There are no results if POLYHAL_MEASURE_TIMEOUT is 0, so that the order of devices then depends on no clock at all.
+        There are no results if POLYHAL_MEASURE_TIMEOUT is 0, so that the order of devices does not depend on any clock.
         """
         if not env.measure_timeout():
             return None
@@ -89,9 +89,9 @@ class BenchmarkCache:
         return self._results[name]
 
     def ratio(self, candidate: Candidate) -> float:
-        """Return how many times as fast as plain NumPy a device is; 0 if it is unknown.
+        """Return the speed of a device relative to plain NumPy; 0 if it is unknown.
 
-        The time of NumPy is that of the fastest process, so that ratios on one machine compare.
+        NumPy's time is the minimum of all processes, so that ratios on one machine are comparable.
         """
         result = self.lookup(candidate)
         if result is None or result.problem:
@@ -101,8 +101,8 @@ class BenchmarkCache:
     def ensure(self, candidates: Sequence[Candidate], *, refresh: bool = False) -> None:
         """Benchmark the candidates that have no result, or with `refresh` all of them. The preferred one comes first.
 
-        If it would give way to the fastest, both are benchmarked again, so that one disturbance does not change the choice.
-        Does nothing if POLYHAL_MEASURE_TIMEOUT is 0; `skipped` then says so.
+        If the fastest would displace it, both are benchmarked again, so that a single disturbance does not change the choice.
+        No-op if POLYHAL_MEASURE_TIMEOUT is 0, with the reason in `skipped`.
         """
         seconds = env.measure_timeout()
         self.skipped = "" if seconds else "POLYHAL_MEASURE_TIMEOUT is 0"
@@ -112,7 +112,7 @@ class BenchmarkCache:
         try:
             with contextlib.nullcontext() if folder is None else _exclusive(folder, patience=2 * seconds) as lock:
                 if folder is not None:
-                    self._results.clear()  # another process may have benchmarked them meanwhile
+                    self._results.clear()  # another process may have benchmarked them while this one waited
                 missing = self._distinct(candidates) if refresh else self._missing(candidates)
                 if missing:
                     names = ", ".join(c.name for c in missing)
@@ -130,7 +130,7 @@ class BenchmarkCache:
         return len(self._distinct(candidates)) > 1
 
     def key(self, candidate: Candidate) -> dict[str, str]:
-        """Return everything that the speed of a device depends on, as far as it is known without opening the device."""
+        """Return all factors of a device's speed that are known without opening the device."""
         origin = self._origins.get(candidate.backend.name, UNKNOWN)
         info = candidate.info
         self._environment = self._environment or {
@@ -153,7 +153,7 @@ class BenchmarkCache:
         return [c for c in self._distinct(candidates) if self.lookup(c) is None]
 
     def _in_doubt(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the first candidate and the fastest if the first would give way, or an empty list."""
+        """Return the first candidate and the fastest if the fastest would displace the first, or an empty list."""
         valid = [
             (r.seconds, c) for c in self._distinct(candidates) if (r := self.lookup(c)) is not None and not r.problem
         ]
@@ -174,7 +174,7 @@ class BenchmarkCache:
             times = self._run(candidate, seconds)
             result = BenchmarkResult(*times, date)
             if not _is_plausible(result):
-                raise ValueError(f"the clock went wrong: {times}")
+                raise ValueError(f"invalid times: {times}")
         except BenchmarkUnavailableError:
             raise
         except Exception as error:  # drivers raise anything; the device comes last, with the reason
@@ -190,7 +190,7 @@ class BenchmarkCache:
 
 
 def machine() -> str:
-    """Return the processor's model and how many cores this process may use."""
+    """Return the processor's model and the number of cores available to this process."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{processor.model()}, {cores} cores"
 
@@ -209,7 +209,7 @@ def _folders() -> list[Path]:
 
 
 def _folder_to_write() -> Path | None:
-    """Return the first folder that can be written to, made if it is missing; None if there is none."""
+    """Return the first writable folder, created if it is missing; None if there is none."""
     for folder in _folders():
         with contextlib.suppress(OSError):
             if os.access(trust.private_folder(folder), os.W_OK):
@@ -222,13 +222,13 @@ def _digest(key: Mapping[str, str]) -> str:
 
 
 def _load(name: str, key: Mapping[str, str]) -> BenchmarkResult | None:
-    """Return the result in a file of one of the folders, or None if there is none that can be used."""
+    """Return the result in a file of one of the folders, or None if there is no usable one."""
     found = (_read(folder / name, key) for folder in _folders() if not trust.distrust(folder))
     return next((result for result in found if result is not None), None)
 
 
 def _read(path: Path, key: Mapping[str, str]) -> BenchmarkResult | None:
-    """Return the result in a file, or None if it cannot be used."""
+    """Return the result in a file, or None if it is not usable."""
     try:
         content = json_store.read(path, _SCHEMA)
         if content["key"] != key:
@@ -249,7 +249,10 @@ def _is_plausible(result: BenchmarkResult) -> bool:
 
 @contextlib.contextmanager
 def _exclusive(folder: Path, patience: float) -> Iterator[FileLock]:
-    """Wait until no other process benchmarks. One that did not touch its lock for `patience` seconds hangs and is ignored."""
+    """Wait until no other process benchmarks.
+
+    A process that has not touched its lock for `patience` seconds is considered hung and ignored.
+    """
     lock = FileLock(folder / "measuring.lock")
     start, informed = time.monotonic(), False
     while not lock.acquire():

@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """A device and everything that decides how it computes. Results may be shared between equal fingerprints."""
+    """A device, with all software that affects its results. Equal fingerprints may share results."""
 
     backend: str
     device: str
-    """The name that the driver reports."""
+    """Name reported by the driver."""
     id: str
     driver: str
     polyhal: str
-    """Version; empty if Polyhal runs from a folder that is not installed."""
+    """Version of Polyhal; empty if it runs from a folder that is not installed."""
     distribution: str
-    """The distribution that contains the backend; empty if a program registered it."""
+    """Distribution that contains the backend; empty if a program registered it."""
     version: str
     """Version of that distribution."""
 
     @property
     def key(self) -> str:
-        """A file name that differs between fingerprints and starts with the name of the backend."""
+        """Return a file name that differs between fingerprints and starts with the name of the backend."""
         return f"{_file_name(self.backend)}-{_digest(asdict(self))}"
 
     def to_json(self) -> dict[str, str]:
@@ -67,7 +67,7 @@ def fingerprint(device: Device) -> Fingerprint:
 
 
 def model(info: DeviceInfo) -> dict[str, str]:
-    """Return what results about speed depend on. Cards of one model share them. Needs no opened device."""
+    """Return the properties that speed depends on, common to cards of one model. Does not open a device."""
     return {"backend": info.backend, "name": info.name, "driver": info.driver, "polyhal": _version("polyhal")}
 
 
@@ -78,7 +78,7 @@ def model_key(info: DeviceInfo, *, driver: bool = True) -> str:
 
 
 def device_key(device: Device) -> str:
-    """Return a file name for what is kept once per device, whatever its driver. Reads no package metadata."""
+    """Return a file name for data stored once per device, independent of its driver. Does not read package metadata."""
     info = device.info
     return f"{_file_name(info.backend)}-{_digest({'backend': info.backend, 'id': info.id})}"
 

@@ -1,7 +1,7 @@
-"""Forked processes: drivers do not survive a fork, so a child that uses a device of its parent gets an error.
+"""Forked processes: drivers do not survive a fork, so the use of a parent's device in a child raises an error.
 
-A child has the parent's memory but none of its threads: most calls of a driver would wait for ever. The devices are made
-unusable in the child, once, so that nothing is checked when they are used. NumPy needs no driver, so its devices stay usable.
+A child has the parent's memory but none of its threads: most calls of a driver would deadlock. The devices are made
+unusable once, in the child, so that their use needs no check. NumPy has no driver, so its devices stay usable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIX = 'use multiprocessing\'s start method "spawn", or open devices in children
 
 
 class AbandonedBackend:
-    """Stands for the backend, the pool and the planner of a device in a forked child. Any use raises DeviceLostError."""
+    """Replaces the backend, the pool and the planner of a device in a forked child. Any use raises DeviceLostError."""
 
     def __init__(self, device: Device) -> None:
         self.info = device.info
@@ -42,14 +42,14 @@ class OpenDevices:
     def __init__(self) -> None:
         self.devices: weakref.WeakSet[Device] = weakref.WeakSet()
         self.abandoned: set[str] = set()
-        """The first parts of the names of abandoned devices."""
+        """Backend parts of the names of abandoned devices."""
 
     def refusal(self, backend: str) -> str | None:
-        """Return why a backend opens no device in this process; None if it may."""
+        """Return the reason why a backend cannot open devices in this process; None if it can."""
         return f"its driver ran before the process was forked; {_FIX}" if backend in self.abandoned else None
 
     def abandon(self) -> None:
-        """Make the devices unusable that need a driver. Called in a forked child."""
+        """Make all devices with a driver unusable. Called in a forked child."""
         from polyhal.hal.dispatch.executor import structure
 
         for device in list(self.devices):
@@ -63,14 +63,16 @@ class OpenDevices:
         if self.abandoned:
             structure.forks += 1
             _end_without_exit_handlers()
-        # Plans of calls and captured steps hold kernels of the driver: all are made again, which the stand-in refuses.
+        # Plans of calls and captured steps hold kernels of the driver: they are dropped, and new ones raise in the stand-in.
         settings.forget_plans()
         structure.changed()
 
 
 def _end_without_exit_handlers() -> None:
-    """Let this process end as soon as Python has finished: exit handlers of drivers wait for threads that it does not have."""
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # systems without it, or without a C library to name
+    """Skip exit handlers of drivers, which would wait for threads that do not exist in this process."""
+    with contextlib.suppress(
+        AttributeError, OSError, TypeError
+    ):  # systems without `on_exit`, or without a C library to load
         libc = ctypes.CDLL(None)
         libc.on_exit(
             libc._exit, None

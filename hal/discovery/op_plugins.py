@@ -1,7 +1,7 @@
-"""Ops of other distributions: found by entry point, and declared when somebody names them or asks for all.
+"""Ops of other distributions: found by entry point, and declared at first use by name or with all others.
 
-A distribution lists the names of its ops and the modules that declare them, so that finding them imports nothing. A
-broken one is recorded and hides no other.
+A distribution lists the names of its ops and the modules that declare them, so that discovery does not import them. A
+broken distribution is recorded and does not affect others.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from polyhal.hal.settings import env
 
 
 class OpPlugins:
-    """The ops that the distributions of this environment offer; `points` are entry points to use instead of theirs."""
+    """Ops of the distributions of this environment; `points` replaces their entry points."""
 
     def __init__(self, points: Sequence[EntryPoint] | None = None) -> None:
         self.failures: list[Failure] = []
         self.sources: list[tuple[str, str]] = []
         """(entry point, distribution) of each entry point that loaded, for `doctor`."""
         self.origins: dict[str, PluginOrigin] = {}
-        """Where each op comes from, by its name."""
+        """Origin of each op, by name."""
         self._specs: dict[str, OpSpec] = {}
         self._functions: dict[str, OpFunction | PluginError] = {}
-        """What became of the ops that were imported."""
+        """Functions of imported ops, or the error of their import."""
         found = plugins.installed(OPS_GROUP) if points is None else points
         foreign = [p for p in found if not plugins.is_ours(p) and p.name not in env.disabled_backends()]
         outcomes = dict(zip(foreign, TrialCache().outcomes([Plugin(p) for p in foreign]), strict=True))
         for point in found:
             outcome = outcomes.get(point)
-            if outcome is not None and outcome.problem:  # its import ended or stopped the process of the trial
+            if outcome is not None and outcome.problem:  # its import ended or blocked the process of the trial
                 source = f"entry point {plugins.origin(point).point}"
                 self.failures.append(
                     Failure(source, f"{outcome.problem} (package {plugins.origin(point)})", outcome.fix)
@@ -67,7 +67,7 @@ class OpPlugins:
         self.sources.append((origin.point, origin.distribution))
 
     def add(self, spec: OpSpec, origin: PluginOrigin = UNKNOWN) -> None:
-        """Register one op. Raises PluginError for a malformed spec, and for a name that is taken, naming both packages."""
+        """Register one op. Raises PluginError for a malformed spec, and for a name that is taken, with both packages."""
         if not isinstance(spec, OpSpec):
             raise PluginError(f"polyhal_ops returned {spec!r} in its sequence; expected an OpSpec")
         if not isinstance(spec.name, str) or not spec.name.isidentifier():
@@ -78,29 +78,29 @@ class OpPlugins:
                 f"op {spec.name!r}: function is {spec.function!r}; expected the function of an op or 'module:attribute'"
             )
         if spec.name in BUILT_IN or spec.name in PUBLIC:
-            raise PluginError(f"{origin} offers an op named {spec.name!r}, which polyhal itself has", "rename the op")
+            raise PluginError(f"{origin} declares an op {spec.name!r}, which is an op of polyhal", "rename the op")
         if spec.name in self._specs:
             owner = self.origins[spec.name]
             raise PluginError(
-                f"{origin} offers an op named {spec.name!r}, which {owner} offers too, and which keeps the name",
+                f"{origin} declares an op {spec.name!r}, already declared by {owner}, which keeps the name",
                 f"uninstall {origin.distribution or origin.point} or {owner.distribution or owner.point}",
             )
         self._specs[spec.name] = spec
         self.origins[spec.name] = origin
 
     def names(self) -> list[str]:
-        """The names of all ops, sorted. Nothing is imported."""
+        """Return the names of all ops, sorted, without importing them."""
         return sorted(self._specs)
 
     def function(self, name: str) -> OpFunction:
-        """Return the function of an op, whose module is imported when it is first asked for.
+        """Return the function of an op, whose module is imported at the first request.
 
         Raises KeyError for an unknown name, and PluginError if the declaration fails.
         """
         if name not in self._specs:
             close = difflib.get_close_matches(name, self._specs, 3)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
-            raise KeyError(f"no installed package offers an op named {name!r}{hint}")
+            raise KeyError(f"no installed package declares an op {name!r}{hint}")
         if name not in self._functions:
             try:
                 self._functions[name] = self._declared(self._specs[name])
@@ -125,7 +125,7 @@ class OpPlugins:
             if spec.name not in OPS:  # a kernel of `polyhal.kernel`
                 OPS.add(op)
             elif OPS[spec.name] is not op:
-                raise PluginError(f"another op is declared under the name {spec.name!r}: {OPS[spec.name].doc}")
+                raise PluginError(f"the name {spec.name!r} belongs to another op: {OPS[spec.name].doc}")
         except PluginError as error:
             error.fix = error.fix or fix
             raise
@@ -134,7 +134,7 @@ class OpPlugins:
         return op.call
 
     def load(self, names: Iterable[str] | None = None) -> list[OpDef]:
-        """Declare the named ops, by default all, and return those that can be declared; the others are in `failures`."""
+        """Declare the named ops, by default all, and return the declared ones; errors of the others are in `failures`."""
         out = []
         for name in self.names() if names is None else names:
             try:
@@ -144,18 +144,18 @@ class OpPlugins:
         return out
 
     def of_package(self, package: str) -> list[str]:
-        """The names of the ops that a distribution or an entry point offers."""
+        """Return the names of the ops of a distribution or an entry point."""
         return [n for n, o in self.origins.items() if package in (o.distribution, o.point.partition(" = ")[0])]
 
 
 @functools.lru_cache(maxsize=1)
 def op_plugins() -> OpPlugins:
-    """Return the ops that this environment offers; they are looked up once."""
+    """Return the ops of this environment, looked up once."""
     return OpPlugins()
 
 
 def declared(name: str) -> OpDef | None:
-    """Return the op of that name, ours or that of an installed package; None if there is none. Raises PluginError."""
+    """Return the op of that name, built-in or of an installed package; None if there is none. Raises PluginError."""
     if name in OPS:
         return OPS[name]
     known = op_plugins()

@@ -1,7 +1,7 @@
-"""Plug-ins: from an entry point to the backends or ops that it offers.
+"""Plug-ins: loading of backends or ops from an entry point.
 
-Whatever a foreign distribution does wrong becomes a `PluginError` that says what is wrong and how to fix it. The registry
-records it as a `Failure`, and the other plug-ins are not affected.
+Every mistake of a third-party distribution becomes a `PluginError` with the problem and its fix. The registry records it as a
+`Failure`; other plug-ins are not affected.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from polyhal.hal.protocol import API_VERSION
 from polyhal.hal.settings import env
 
 RESERVED = frozenset({"cpu", "gpu"})
-"""Names that stand for the best device of a kind, on whatever backend."""
+"""Names of the best device of a kind, on any backend."""
 
 
 class PluginHook(NamedTuple):
-    """A function that a plug-in implements, and what it returns a sequence of."""
+    """A function that a plug-in implements, and the type of the items that it returns."""
 
     name: str
     spec: type
@@ -38,7 +38,7 @@ PROCESS_GROUP_HOOK = PluginHook("polyhal_process_groups", ProcessGroupSpec)
 
 
 class PluginError(PolyhalError, ValueError):
-    """A plug-in breaks the contract. `fix` says what to do about it; it may be empty."""
+    """A plug-in violates the contract. `fix` is the remedy; it may be empty."""
 
     def __init__(self, problem: str, fix: str = "") -> None:
         super().__init__(problem)
@@ -47,13 +47,13 @@ class PluginError(PolyhalError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an entry point, a backend or a device is not available, and how to fix it if that is known."""
+    """Reason why an entry point, a backend or a device is not available, and the fix if it is known."""
 
     source: str
     reason: str
     fix: str = ""
     unexpected: bool = False
-    """True if programs that use the default device are warned, because installed software fails."""
+    """Whether programs that use the default device are warned, because installed software fails."""
 
     def __post_init__(self) -> None:
         for name in ("source", "reason", "fix"):
@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class PluginOrigin:
-    """Where a backend comes from: its entry point, and the distribution with its version (empty if unknown)."""
+    """Origin of a backend: its entry point, and the distribution with its version (empty if unknown)."""
 
     point: str
     distribution: str = ""
@@ -73,11 +73,11 @@ class PluginOrigin:
 
 
 UNKNOWN = PluginOrigin("the program itself")
-"""The origin of a backend that was registered by a call."""
+"""Origin of a backend that was registered by a call."""
 
 
 def installed(group: str) -> list[EntryPoint]:
-    """Return the entry points of this environment, ours first: no other distribution can take their names."""
+    """Return the entry points of this environment, Polyhal's first, so that no other distribution can take their names."""
     return sorted(
         entry_points(group=group),
         key=lambda p: (p.dist is None or p.dist.name != "polyhal", p.dist.name if p.dist else "", p.name),
@@ -90,13 +90,13 @@ def is_ours(point: EntryPoint) -> bool:
 
 
 def origin(point: EntryPoint) -> PluginOrigin:
-    """Return where `point` comes from."""
+    """Return the origin of `point`."""
     text = f"{point.name} = {point.value}"
     return PluginOrigin(text, point.dist.name, point.dist.version) if point.dist else PluginOrigin(text)
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception in one line: type and message, or the message alone for our own errors."""
+    """Return an exception in one line: type and message, or only the message for Polyhal's errors."""
     name = type(error).__name__
     try:
         text = printable(" ".join(str(error).split()))
@@ -121,9 +121,9 @@ def fix(error: BaseException) -> str:
 
 
 def load(point: EntryPoint, hook: PluginHook = BACKEND_HOOK) -> list[Any]:
-    """Return what `point` returns for a hook, as a list. Limited by POLYHAL_PROBE_TIMEOUT.
+    """Return the result of a hook of `point`, as a list. Limited by POLYHAL_PROBE_TIMEOUT.
 
-    Raises PluginError, or whatever the plug-in raises.
+    Raises PluginError, or any error of the plug-in.
     """
     source = origin(point)
     owner = source.distribution or point.value
@@ -133,7 +133,9 @@ def load(point: EntryPoint, hook: PluginHook = BACKEND_HOOK) -> list[Any]:
     except NoAnswerError as error:
         raise PluginError(f"loading it gave {error}", slow_plugin_fix(f"POLYHAL_DISABLE={point.name}")) from error
     except ImportError as error:
-        missing = f"install what provides the module {error.name}" if error.name else "install what it needs"
+        missing = (
+            f"install the package that provides the module {error.name}" if error.name else "install its requirements"
+        )
         raise PluginError(describe(error), f"{missing}, or uninstall {owner}") from error
     except PluginError as error:
         error.fix = error.fix or f"update or uninstall {owner}"
@@ -144,12 +146,12 @@ def load(point: EntryPoint, hook: PluginHook = BACKEND_HOOK) -> list[Any]:
 
 def crash_fix(variable: str) -> str:
     """Return the advice for a plug-in that ends its process."""
-    return f"update or uninstall it; {variable} leaves it out; `polyhal doctor` tries it again"
+    return f"update or uninstall it; {variable} excludes it; `polyhal doctor` tries it again"
 
 
 def slow_plugin_fix(variable: str) -> str:
-    """Return what to do about a plug-in that does not answer."""
-    return f"if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; {variable} leaves it out"
+    """Return the advice for a plug-in that does not respond."""
+    return f"if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; {variable} excludes it"
 
 
 def _call_hook(point: EntryPoint, hook: PluginHook) -> list[Any]:
@@ -176,14 +178,14 @@ def _call_hook(point: EntryPoint, hook: PluginHook) -> list[Any]:
 
 
 def validate_spec(spec: Any) -> BackendSpec:
-    """Return `spec` if it is a BackendSpec that can be used. Raises PluginError."""
+    """Return `spec` if it is a usable BackendSpec. Raises PluginError."""
     if not isinstance(spec, BackendSpec):
         raise PluginError(f"polyhal_backends returned {spec!r} in its sequence; expected a BackendSpec")
     # Versions come first: the meaning of the other fields depends on them.
     if spec.api_version != API_VERSION:
         newer = isinstance(spec.api_version, int) and spec.api_version > API_VERSION
         raise PluginError(
-            f"backend {spec.name!r} is written for contract version {spec.api_version!r}; this Polyhal has {API_VERSION}",
+            f"backend {spec.name!r} implements contract version {spec.api_version!r}; this Polyhal requires {API_VERSION}",
             "update polyhal" if newer else "update the plug-in",
         )
     _validate_name("name", spec.name)
@@ -210,5 +212,5 @@ def _validate_name(field: str, name: Any) -> None:
         raise PluginError(f"{field} is {name!r}; expected a word without colon")
     if name in RESERVED:
         raise PluginError(
-            f"{field} is {name!r}, which stands for the best device of a kind on any backend; choose another"
+            f"{field} is {name!r}, which is reserved for the best device of a kind on any backend; choose another"
         )

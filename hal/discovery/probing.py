@@ -1,4 +1,4 @@
-"""Probing: asking a backend for its devices, without trusting the answer or waiting too long for it."""
+"""Probing: listing the devices of a backend, with validation of the result and a time limit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Candidate:
 
 
 def canonical_name(spec: BackendSpec, info: DeviceInfo) -> str:
-    """Return the name by which a device is known, whatever name it was opened by."""
+    """Return the canonical name of a device, regardless of the name by which it was opened."""
     return f"{spec.name}:{info.selector}" if info.selector else spec.name
 
 
@@ -40,7 +40,7 @@ def hardware_type(info: DeviceInfo) -> DeviceType:
 
 
 def probe(spec: BackendSpec) -> tuple[list[Candidate], list[Failure]]:
-    """Return the devices of a backend, and why there are none or fewer than it says. Limited by POLYHAL_PROBE_TIMEOUT."""
+    """Return the devices of a backend, and the reasons for missing or invalid ones. Limited by POLYHAL_PROBE_TIMEOUT."""
     source = f"backend {spec.name}"
     candidates: list[Candidate] = []
     failures: list[Failure] = []
@@ -68,7 +68,7 @@ def probe(spec: BackendSpec) -> tuple[list[Candidate], list[Failure]]:
 
 
 def listed(spec: BackendSpec) -> list[Any]:
-    """Return the answer of a backend's `probe`, unchecked. Raises NoAnswerError, PluginError or any other Exception."""
+    """Return the unchecked result of a backend's `probe`. Raises NoAnswerError, PluginError or any other Exception."""
     return within(env.probe_timeout(), lambda: _call_probe(spec), f"probe {spec.name}")
 
 
@@ -80,7 +80,7 @@ def _call_probe(spec: BackendSpec) -> list[Any]:
 
 
 def invalid_field(info: Any, spec: BackendSpec) -> str:
-    """Return what is wrong with the description of a device of `spec`; empty if nothing is."""
+    """Return the problem of a device description of `spec`; empty if it is valid."""
     if not isinstance(info, DeviceInfo):
         return f"it is {shown(info)}; expected a DeviceInfo"
     for field in ("backend", "name", "driver", "id", "selector", "vendor"):
@@ -88,7 +88,7 @@ def invalid_field(info: Any, spec: BackendSpec) -> str:
         if not isinstance(value, str) or (not value and field in ("backend", "name", "id")):
             return f"its {field} is {shown(value)}; expected text"
     if not info.selector.isprintable():
-        return f"its selector is {info.selector!r}; expected characters that can be typed"
+        return f"its selector is {info.selector!r}; expected printable characters"
     if info.backend != spec.name:
         return f"its backend is {info.backend!r}; expected {spec.name!r}"
     hardware: object = info.type
@@ -101,7 +101,7 @@ def invalid_field(info: Any, spec: BackendSpec) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value of a plug-in as text for a message, whatever its `__repr__` does."""
+    """Return a value of a plug-in as text for a message, even if its `__repr__` raises."""
     try:
         return printable(repr(value))
     except BaseException as error:

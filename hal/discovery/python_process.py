@@ -1,4 +1,4 @@
-"""Processes of the same Python, for work with drivers that may crash or hang."""
+"""Subprocesses with the same Python, for work with drivers that may crash or hang."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from polyhal.hal.errors import PolyhalError
 
 
 class NoPythonError(PolyhalError):
-    """No Python executable can be started."""
+    """No Python executable is available."""
 
 
 def has_python() -> bool:
-    """Return whether a process can be started. In a program that embeds Python, `sys.executable` is the program itself."""
+    """Return whether a Python process can be started.
+
+    In a program that embeds Python, `sys.executable` is the program itself.
+    """
     name = Path(sys.executable or "").name.lower()
     return name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
 
@@ -27,5 +30,5 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """Return the environment variables of such a process: the path of this one for modules, and these settings."""
+    """Return the environment variables of such a process: this process's module path, and `settings`."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path), **settings}

@@ -1,6 +1,6 @@
-"""Ranking of devices: an order by memory, type of hardware and priority, in which a slow device gives way to a faster one.
+"""Ranking of devices: an order by memory, type of hardware and priority, in which a much faster device displaces a slow one.
 
-Everything here is a pure function of the candidates and their cached results; nothing opens or benchmarks a device.
+All functions are pure functions of the candidates and their cached results; none opens or benchmarks a device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FILLER_WORDS = frozenset({"corporation", "corp", "inc", "ltd", "co", "graphics"
 """Words that only some drivers add to a card's name."""
 
 ENOUGH_MEMORY = 512 << 20
-"""Bytes below which a device is the default only if all devices have less."""
+"""Minimum bytes of memory of the default device, unless all devices have less."""
 
 _TYPE_NAMES = {
     DeviceType.GPU: ("GPU", "GPUs"),
@@ -33,8 +33,8 @@ Lookup = Callable[[Candidate], BenchmarkResult | None]
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the candidates in their order without measurements: the default device is the first, unless it is slow.
 
-    Devices with a limitation come last, and before them devices of backends with a negative priority. Within each of these
-    groups the types of hardware come in the order of `DeviceType`, then the higher priority, the larger memory and the name.
+    Devices with a limitation come last, after devices of backends with a negative priority. Within each group, devices
+    are sorted by type of hardware in the order of `DeviceType`, then by priority, memory and name.
     """
     return sorted(candidates, key=_place)
 
@@ -47,7 +47,7 @@ def _place(candidate: Candidate) -> tuple[Any, ...]:
 
 
 def limitation(info: DeviceInfo) -> str:
-    """Return the limitation by which many programs fail on a device, as the end of a sentence; empty without one."""
+    """Return a limitation of a device that breaks many programs, as the end of a sentence; empty without one."""
     if info.lacks:
         return f"has no {info.lacks}"
     # An unknown size is 0.
@@ -57,9 +57,9 @@ def limitation(info: DeviceInfo) -> str:
 
 
 def rank(candidates: Iterable[Candidate], lookup: Lookup) -> list[Candidate]:
-    """Return the candidates, best first: `in_order`, except that a device gives way to one that is `MARGIN` times as fast.
+    """Return the candidates, best first: `in_order`, except that a device `MARGIN` times as fast displaces an earlier one.
 
-    Devices without a result keep their places, and devices whose benchmark failed come last.
+    Devices without a result keep their positions, and devices whose benchmark failed come last.
     """
     ordered = in_order(candidates)
     results = {c.name: lookup(c) for c in ordered}
@@ -76,11 +76,11 @@ def rank(candidates: Iterable[Candidate], lookup: Lookup) -> list[Candidate]:
 
 
 def group_by_card(ranked: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Return the candidates grouped by physical card; groups and their members are best first.
+    """Return the candidates grouped by physical card; groups and devices in them are sorted best first.
 
-    Devices of two backends are one card if their ids are equal. Except for processors, equal names count too: the second card
-    of a name in one backend is then the second of that name in another. Two drivers for one processor compute differently, so
-    each is a device of its own.
+    Devices of two backends are one card if their ids are equal. Except for processors, equal names also match: the
+    second card of a name in one backend is the second card of that name in another. Two drivers for one processor
+    compute differently, so they are separate devices.
     """
     groups: dict[str, list[Candidate]] = {}
     for candidate in ranked:
@@ -106,7 +106,7 @@ def group_by_card(ranked: Sequence[Candidate]) -> list[list[Candidate]]:
 def explain_choice(
     chosen: Candidate, candidates: Sequence[Candidate], benchmarks: BenchmarkCache, unopened: Sequence[str]
 ) -> str:
-    """Return why `chosen` is the best of the candidates, in words; `unopened` names those that could not be opened."""
+    """Return why `chosen` is the best of the candidates, in words; `unopened` are names of devices that could not be opened."""
     if len(candidates) == 1:
         return "the only device found"
     opened = [c for c in candidates if c.name not in unopened]
@@ -125,7 +125,7 @@ def explain_choice(
 
 
 def _position(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
-    """Return why the first device of the order is the first."""
+    """Return the reason why the first device of the order is first."""
     rivals = [c for c in candidates if hardware_type(c.info) is hardware_type(chosen.info)]
     singular, plural = _TYPE_NAMES[hardware_type(chosen.info)]
     if len(rivals) == 1:
@@ -151,7 +151,7 @@ def _why_passed_over(candidate: Candidate, chosen: Candidate, benchmarks: Benchm
 
 
 def _figures(chosen: Candidate, others: Sequence[Candidate], benchmarks: BenchmarkCache) -> str:
-    """Return the speed of the chosen device and of a device that is faster by less than the margin; empty without a result."""
+    """Return the speed of the chosen device, and of a device that is faster by less than the margin; empty without a result."""
     result, own = benchmarks.lookup(chosen), benchmarks.ratio(chosen)
     if result is None or result.problem:
         return ""
@@ -169,6 +169,6 @@ def _ids_are_comparable(a: DeviceInfo, b: DeviceInfo) -> bool:
 
 
 def normalized_name(info: DeviceInfo) -> str:
-    """Return the words of a device's vendor and name, sorted and unique, without those that only some drivers add."""
+    """Return the words of a device's vendor and name, sorted and unique, without words that only some drivers add."""
     text = re.sub(r"\([^)]*\)", " ", f"{info.vendor} {info.name}".lower())
     return " ".join(sorted(set(re.findall(r"[a-z0-9]+", text)) - _FILLER_WORDS))

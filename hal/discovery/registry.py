@@ -1,6 +1,6 @@
-"""The registry: finds backends by entry point, asks them for their devices, and chooses among these.
+"""The registry: finds backends by entry point, lists their devices, and chooses among them.
 
-Each entry point is loaded separately: a broken plug-in is recorded and hides no other.
+Each entry point is loaded separately: a broken plug-in is recorded and does not affect others.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _SYNONYMS: dict[str, tuple[DeviceType, ...]] = {
 """Names of the best device of a type, on any backend; `plugins.RESERVED` lists them too."""
 
 _FOREIGN = {"cuda": "gpu", "mps": "gpu", "rocm": "gpu", "xpu": "gpu"}
-"""Names that users of other frameworks type, and the name to suggest."""
+"""Names from other frameworks, and the name to suggest."""
 
 
 class Registry:
     """The backends of this process, their devices and the open devices.
 
-    `run_benchmark` benchmarks a device; by default in a process of its own.
+    `run_benchmark` benchmarks a device; by default in a separate process.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Registry:
         self._default: Device | None = None
         self._warned: set[Failure] = set()
         self._chosen = ""
-        """The name of the default device, if the program has set it."""
+        """Name of the default device, if set by the program."""
         self.trials = TrialCache()
         self._points: dict[str, EntryPoint] = {}
         self._untrusted: dict[str, dict[str, str]] = {}
-        """Problems of devices that ended or stopped their trial, by backend and selector."""
+        """Problems of devices that ended or blocked their trial, by backend and selector."""
         found = plugins.installed(ENTRY_POINT_GROUP) if points is None else points
         foreign = [p for p in found if not plugins.is_ours(p) and p.name not in env.disabled_backends()]
         outcomes = self.trials.outcomes([Plugin(p) for p in foreign]) if foreign else []
@@ -101,8 +101,8 @@ class Registry:
     def add(self, spec: BackendSpec, origin: PluginOrigin = UNKNOWN) -> None:
         """Register one backend.
 
-        Raises PluginError, a ValueError, for a malformed spec, a name that is taken or another api_version than ours. An alias
-        that is taken is recorded and ignored.
+        Raises PluginError, a ValueError, for a malformed spec, a name that is taken or an unsupported api_version. An
+        alias that is taken is recorded and ignored.
         """
         plugins.validate_spec(spec)
         if spec.name in env.disabled_backends():
@@ -111,13 +111,13 @@ class Registry:
         if spec.name in self.backends:
             owner = self.origins[spec.name]
             raise PluginError(
-                f"a backend named {spec.name!r} is registered already, by {owner}",
+                f"a backend named {spec.name!r} is already registered by {owner}",
                 f"uninstall this plug-in or {owner.distribution or owner.point}",
             )
         _LOG.debug("backend %s of %s is registered", spec.name, origin.distribution or origin.point or "this program")
         self.backends[spec.name] = spec
         self.origins[spec.name] = origin
-        if spec.name in self._aliases:  # names win over aliases, in whatever order they come
+        if spec.name in self._aliases:  # names take precedence over aliases, in any order of registration
             self._record_taken_alias(self._aliases.pop(spec.name), spec.name, spec.name)
         for alias in spec.aliases:
             owner_name = alias if alias in self.backends else self._aliases.setdefault(alias, spec.name)
@@ -149,7 +149,7 @@ class Registry:
         return self._candidates[name]
 
     def _probe_all(self, names: Sequence[str]) -> None:
-        """Probe the backends that pass their trial. One process tries all of them."""
+        """Probe the backends that pass their trial. A single process tries all of them."""
         problems = self._try(names)
         for name in names:
             failed = problems.get(name, TrialOutcome())
@@ -182,14 +182,14 @@ class Registry:
         return {p.backend: v for p, v in zip(tried, outcomes, strict=True)}
 
     def candidates(self, *, hidden: bool = False) -> list[Candidate]:
-        """Return every device of every backend, ranked by the results so far; a card that two backends see occurs twice."""
+        """Return every device of every backend, ranked by the results so far; a card found by two backends occurs twice."""
         names = [name for name, spec in self.backends.items() if hidden or not spec.hidden]
         self._probe_all([name for name in names if name not in self._candidates])
         candidates = [c for name in names for c in self.probe(name)]
         return ranking.rank(candidates, self.benchmarks.lookup)
 
     def refresh_benchmarks(self) -> str:
-        """Benchmark every device again, whatever the cache holds. Returns why that was skipped; empty if it was not."""
+        """Benchmark every device again, ignoring the cache. Returns the reason if that was skipped; empty if it was not."""
         self.benchmarks.ensure(ranking.in_order(self.candidates()), refresh=True)
         self.set_default(None)
         return self.benchmarks.skipped
@@ -202,7 +202,7 @@ class Registry:
             return f"{device.name}, because POLYHAL_DEVICE={requested}"
         candidates = self.candidates()
         chosen = next((c for c in candidates if c.name == device.name), None)
-        if chosen is None:  # its backend names it differently now than when it was probed
+        if chosen is None:  # its backend reports another name than when it was probed
             return f"{device.name} ({device.info.name})"
         names = {c.name for c in candidates}
         unopened = [f.source for f in self.failures if f.source in names]
@@ -259,7 +259,7 @@ class Registry:
         return list({id(device): device for device in self._open.values()}.values())
 
     def _forget_lost(self) -> None:
-        """Drop devices that are gone, so that their names open new ones."""
+        """Drop lost devices, so that their names open new ones."""
         self._open = {name: device for name, device in self._open.items() if not device.is_lost}
 
     def _open_type(self, name: str, synonym: str, selector: str) -> Device:
@@ -277,7 +277,7 @@ class Registry:
         if spec is None:
             hint = f'; did you mean "{_FOREIGN[head]}"?' if head in _FOREIGN else ""
             known = ", ".join([*sorted(n for n, s in self.backends.items() if not s.hidden), *_SYNONYMS])
-            raise self._unavailable(name, f"no backend is called {head!r}; expected one of {known}{hint}")
+            raise self._unavailable(name, f"unknown backend {head!r}; expected one of {known}{hint}")
         if not selector:
             found = self._best_first(self.probe(spec.name))
             if not found:
@@ -291,7 +291,7 @@ class Registry:
     def _best_first(self, candidates: Iterable[Candidate] | None = None) -> list[Candidate]:
         """Return the candidates (by default all), best first. Benchmarks them if they can differ in speed."""
         rivals = ranking.in_order(self.candidates() if candidates is None else candidates)
-        # Hidden backends are for tests and teaching: how fast they are says nothing.
+        # Hidden backends are for tests and teaching: their speed is meaningless.
         if not all(c.backend.hidden for c in rivals) and self.benchmarks.differ(rivals):
             self.benchmarks.ensure(rivals)
         return ranking.rank(rivals, self.benchmarks.lookup)
@@ -352,5 +352,5 @@ def _registry(pid: int) -> Registry:
 
 
 def registry() -> Registry:
-    """Return the registry of this process; a forked child gets its own, because device handles do not survive a fork."""
+    """Return the registry of this process; a forked child has a new one, because device handles do not survive a fork."""
     return _registry(os.getpid())

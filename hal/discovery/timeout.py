@@ -1,8 +1,8 @@
 """Time limits for foreign code.
 
-Python cannot interrupt code that hangs inside a driver, but it can stop waiting for it. Code that hangs stays behind in a
-daemon thread, which ends with the process. Code that hangs without releasing the interpreter's lock stops everything;
-nothing in the same process can help against that.
+Python cannot interrupt code that hangs inside a driver, but it can stop waiting for it. Code that hangs stays in a
+daemon thread, which ends with the process. Code that hangs without releasing the interpreter's lock blocks everything;
+no code in the same process can prevent that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class NoAnswerError(TimeoutError):
 
 
 def within(seconds: float, work: Callable[[], T], name: str) -> T:
-    """Return or raise what `work` does, run in a thread called `name`. Raises NoAnswerError if it takes longer.
+    """Return the result or raise the error of `work`, run in a thread called `name`. Raises NoAnswerError if it takes longer.
 
     Exceptions that would end the program, such as SystemExit, arrive as RuntimeError: only the user ends the program.
     """
@@ -29,7 +29,7 @@ def within(seconds: float, work: Callable[[], T], name: str) -> T:
     def run() -> None:
         try:
             results.append(work())
-        except BaseException as error:  # handed to the waiting thread
+        except BaseException as error:  # raised in the waiting thread
             errors.append(error)
 
     thread = threading.Thread(target=run, name=f"polyhal: {name}", daemon=True)
@@ -46,7 +46,7 @@ def within(seconds: float, work: Callable[[], T], name: str) -> T:
 
 
 def _call(error: BaseException) -> str:
-    """Return an exception as the call that makes it, without arguments that cannot be shown."""
+    """Format an exception as its constructor call, without arguments that cannot be formatted."""
     name = type(error).__name__
     try:
         return f"{name}({', '.join(map(repr, error.args))})"

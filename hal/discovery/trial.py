@@ -1,7 +1,8 @@
-"""Trials: plug-ins are loaded, probed and opened in a process of their own before this process does the same.
+"""Trials: plug-ins are loaded, probed and opened in a separate process before this process does the same.
 
-`python -m polyhal.hal.discovery.trial SUBJECTS` tries subjects in order and prints one line of JSON per step. If a driver
-ends or stops that process, the last step identifies the plug-in, and a new process continues with the next subject.
+`python -m polyhal.hal.discovery.trial SUBJECTS` tries subjects in order and prints one line of JSON per step. If a
+driver ends or blocks that process, the last step identifies the plug-in, and a new process continues with the next
+subject.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """The outcome of a trial: problems that would have ended or stopped this process, other than exceptions."""
+    """The outcome of a trial: problems that would have ended or blocked this process, other than exceptions."""
 
     problem: str = ""
     fix: str = ""
@@ -93,7 +94,7 @@ class _Trial:
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self._subjects = subjects
         self.outcomes: list[TrialOutcome] = []
-        """Outcomes of the subjects that were begun."""
+        """Outcomes of started subjects."""
         self.step = ""
         """The step in progress, as the beginning of a sentence."""
         self.opening: str | None = None
@@ -104,7 +105,7 @@ class _Trial:
         self._done = False
 
     def follow(self) -> str:
-        """Read the answers of the process to its end. Returns how it ended or stopped too early; empty if it was done."""
+        """Read the answers of the process to its end. Returns how it ended early or blocked; empty if it finished."""
         try:
             process = subprocess.Popen(
                 command("polyhal.hal.discovery.trial", json.dumps([asdict(s) for s in self._subjects])),
@@ -130,7 +131,7 @@ class _Trial:
         return "" if self._done else _ending(code) + said
 
     def _take(self, line: str) -> None:
-        """Note one line of the process. A line without the mark was printed by a plug-in."""
+        """Process one line of output. A line without the mark was printed by a plug-in."""
         try:
             mark, kind, text, selector = json.loads(line)
         except (ValueError, TypeError, RecursionError):
@@ -180,7 +181,7 @@ def _ending(code: int) -> str:
 
 
 def main(text: str) -> None:
-    """Try the subjects in `text` and print each step. Exceptions are ignored, because the parent process raises them itself."""
+    """Try the subjects in `text` and print each step. Exceptions are ignored, because they will recur in the parent process."""
     for item in json.loads(text):
         subject = Subject(**item)
         _say("begin")
@@ -224,7 +225,7 @@ def _open(spec: BackendSpec, selector: str) -> None:
         within(env.probe_timeout() * _OPENING, lambda: probing.resolve(spec.create)(selector), f"open {spec.name}")
     except NoAnswerError as error:
         _say("hung", f"opening it gave {error}", selector)
-    except BaseException:  # the parent process meets the same exception
+    except BaseException:  # the exception will recur in the parent process
         return
 
 

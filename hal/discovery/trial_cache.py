@@ -1,6 +1,6 @@
-"""Outcomes of trials, in files that processes share: a plug-in is tried once per version, not in every process.
+"""Outcomes of trials, in files shared by processes: a plug-in is tried once per version, not in every process.
 
-A plug-in that passed is tried again when packages are installed in its folder. One that failed is also tried again after a day,
+A plug-in that passed is tried again when packages are installed in its folder. A failed one is also tried again after a day,
 after a change of the variables that affect it, and by `polyhal doctor`.
 """
 
@@ -37,7 +37,7 @@ class Plugin:
     environment: tuple[str, ...] = ()
 
     def key(self) -> dict[str, str]:
-        """Return the facts that a trial depends on and that are known without loading the plug-in."""
+        """Return the factors of a trial that are known without loading the plug-in."""
         origin = plugins.origin(self.point)
         folder = "" if self.point.dist is None else str(self.point.dist.locate_file(""))
         return {
@@ -46,7 +46,7 @@ class Plugin:
             "package": str(origin),
             "python": f"{sys.executable} {sys.version}",
             "folder": folder,
-            "installed": _modified(folder),  # the packages that it needs are usually in the same folder
+            "installed": _modified(folder),  # its requirements are usually in the same folder
         }
 
     def state(self) -> str:
@@ -56,7 +56,7 @@ class Plugin:
 
 
 class TrialCache:
-    """Known outcomes, and the trials of plug-ins without one."""
+    """Known outcomes, and trials of plug-ins without an outcome."""
 
     def __init__(self) -> None:
         self._outcomes: dict[tuple[str, str, str], TrialOutcome] = {}
@@ -117,7 +117,7 @@ def _path(key: dict[str, str]) -> Path:
 
 
 def _load(plugin: Plugin) -> TrialOutcome | None:
-    """Return the outcome in a file, or None if there is none that can be used."""
+    """Return the outcome in a file, or None if there is no usable one."""
     key = plugin.key()
     try:
         content = json_store.read(_path(key), _SCHEMA)
@@ -156,7 +156,7 @@ def _digest(value: dict[str, str]) -> str:
 
 
 def _modified(folder: str) -> str:
-    """Return when packages were last installed into or removed from a folder."""
+    """Return the time of the last installation into or removal from a folder of packages."""
     try:
         return str(os.stat(folder).st_mtime_ns) if folder else ""
     except OSError:

@@ -16,9 +16,9 @@ from polyhal.hal.protocol import PROTOCOLS, ComputeBackend
 
 
 def validate_backend(backend: Any, spec: BackendSpec) -> None:
-    """Raise PluginError unless `backend` has every member of the contract, callable as the framework calls it.
+    """Raise PluginError unless `backend` has every member of the contract, with signatures that match the framework's calls.
 
-    The same holds for each optional protocol of which it has all members.
+    This also applies to each optional protocol if it has all members.
     """
     problems = list(_members(backend, ComputeBackend))
     for protocol in PROTOCOLS.values():
@@ -42,7 +42,7 @@ def methods(protocol: type) -> dict[str, inspect.Signature]:
 
 
 def _members(backend: Any, protocol: type) -> Iterable[str]:
-    """Yield what is wrong with the members of a protocol."""
+    """Yield the problems of the members of a protocol."""
     for name in inspect.get_annotations(protocol):
         if not hasattr(backend, name):
             yield f"{name} is missing"
@@ -60,7 +60,7 @@ def _members(backend: Any, protocol: type) -> Iterable[str]:
 
 
 def _signature(member: Any) -> inspect.Signature | None:
-    """Return the signature; None if Python does not know it, as for functions written in C."""
+    """Return the signature; None if it is not available, as for functions written in C."""
     try:
         return inspect.signature(member)
     except (TypeError, ValueError):
@@ -83,7 +83,7 @@ def _without_annotations(signature: inspect.Signature) -> inspect.Signature:
 
 
 def _capabilities(value: Any) -> Iterable[str]:
-    """Yield what is wrong with the capabilities."""
+    """Yield the problems of the capabilities."""
     if not isinstance(value, Capabilities):
         yield f"capabilities is {value!r}; expected Capabilities"
         return
@@ -99,7 +99,7 @@ def _capabilities(value: Any) -> Iterable[str]:
     for f in fields(Limits):
         limit = getattr(limits, f.name)
         if not isinstance(limit, int) or limit < (f.name == "row_alignment"):
-            yield f"capabilities.limits.{f.name} is {limit!r}; expected a number, 0 where unknown"
+            yield f"capabilities.limits.{f.name} is {limit!r}; expected a number, 0 if unknown"
     for name in ("features", "quirks"):
         mapping: object = getattr(value, name)
         if not isinstance(mapping, Mapping):

@@ -1,11 +1,12 @@
-"""Background builds: helper processes that compile the kernels a program will probably need next, while it waits for its first.
+"""Background builds: helper processes compile the kernels that a program will probably use next while it waits for its first.
 
-A process that has to compile a program for the first time starts helpers. They work through the typical calls of a first
-training step and then through the kernel-call log of the device, from the last call to the first; the process itself comes from
-the other end. Whoever claims a program first builds it (see `prebuild`), and whoever comes second waits.
+A process that has to compile a program for the first time starts helpers. They work through the typical calls of a
+first training step and then through the kernel-call log of the device, from the last call to the first; the process
+itself proceeds from the other end. The first process to claim a program builds it (see `prebuild`); others wait.
 
-Helpers end with their work, with the process that started them, or when it has needed no program for some seconds. Without
-helpers every program is built when it is needed: if no process can be started, on one core, or with POLYHAL_BUILD_AHEAD=0.
+Helpers end with their work, with the process that started them, or when it has not requested a program for some
+seconds. Without helpers, every program is built on demand: if no process can be started, on one core, or with
+POLYHAL_BUILD_AHEAD=0.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MAX_HELPERS = 3
 _POLL = 0.002
 """Seconds between two checks whether a helper has finished a program."""
 _PATIENCE = 30.0
-"""Seconds after which a program is built here although a helper has claimed it."""
+"""Timeout in seconds for a helper's claim, after which this process builds the program."""
 
 
 class BackgroundBuilder:
@@ -43,7 +44,7 @@ class BackgroundBuilder:
         self._lock: FileLock | None = None
 
     def wait_for_turn(self, kernel: str, digest: str) -> None:
-        """Return when this process should obtain a program: at once, or when a helper has built it."""
+        """Block until this process should obtain a program: not at all, or until a helper has built it."""
         if not self._started:
             self._started = True
             with contextlib.suppress(OSError):  # without helpers it only takes longer
@@ -63,7 +64,7 @@ class BackgroundBuilder:
             time.sleep(_POLL)
 
     def _notify(self) -> None:
-        """Tell the helpers that they are needed. They end when they hear nothing for a while, or when the pipe breaks."""
+        """Send the helpers a request. They end without requests for some seconds, or when the pipe breaks."""
         for helper in self._helpers:
             with contextlib.suppress(OSError, ValueError):  # it has ended
                 assert helper.stdin is not None
@@ -71,7 +72,7 @@ class BackgroundBuilder:
                 helper.stdin.flush()
 
     def _start(self) -> None:
-        """Start helpers, unless another process has some, which would build the same. Raises OSError."""
+        """Start helpers, unless another process has some, which would build the same programs. Raises OSError."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if cores < 2 or not has_python() or not self._take_lock():
             return
@@ -98,7 +99,7 @@ class BackgroundBuilder:
         return True
 
     def stop(self) -> None:
-        """End the helpers and remove everything they shared."""
+        """Stop the helpers and remove the shared folder."""
         for helper in self._helpers:
             if helper.poll() is None:
                 helper.kill()

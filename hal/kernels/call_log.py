@@ -1,7 +1,7 @@
 """The kernel-call log: calls of `lower` for which a device had to build programs, kept for `polyhal prebuild`.
 
-There is one file per device, which outlives driver updates. Each call is one line of JSON, appended in a single write, so that
-processes share the file without a lock. Lines that cannot be read are skipped; a log that cannot be written is not kept.
+There is one file per device, which survives driver updates. Each call is one line of JSON, appended in a single write, so that
+processes share the file without a lock. Invalid lines are skipped; failures to write are ignored.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _TYPICAL = "typical_calls.jsonl"
-"""Taken from the log of a device after `python -m benchmarks.first_step`."""
+"""Log of a device after `python -m benchmarks.first_step`."""
 _MAX_BYTES = 4 * 2**20
-"""Size of a log beyond which nothing is added until it is deleted."""
+"""Maximum size of a log; no calls are added to a larger one until it is deleted."""
 _LARGE = 2**26
-"""Bytes of tensors above which a call is built but not run."""
+"""Maximum bytes of tensors of a call to run; larger calls are only built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class KernelCall:
     params: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data. Raises ValueError for parameters that have no plain form."""
+        """Return plain data. Raises ValueError for parameters that cannot be represented."""
         return {
             "op": self.op,
             "inputs": [_plain_spec(s) for s in self.inputs],
@@ -71,7 +71,7 @@ class KernelCall:
         tensors = [s for s in (*self.inputs, *self.outputs) if isinstance(s, Spec)]
         if sum(_reach(s)[1] for s in tensors) + sum(kernel.workspace) > _LARGE:
             return
-        buffers: list[Any] = []  # held until the work is done
+        buffers: list[Any] = []  # kept alive until the work is done
         arguments: list[Any] = []
         for s in (*self.inputs, *self.outputs):
             if isinstance(s, Spec):
@@ -96,7 +96,7 @@ class KernelCallLog:
         self._known: set[str] | None = None
 
     def add(self, call: KernelCall, programs: Iterable[str]) -> None:
-        """Log a call that built programs with these digests, unless all of them are known."""
+        """Log a call that built programs with these digests, unless all digests are known."""
         digests = list(programs)
         if self._known is None:
             self._known = {p for line in self._lines() for p in line.get("programs", ())}
@@ -129,7 +129,7 @@ class KernelCallLog:
 
 
 def typical_calls() -> list[KernelCall]:
-    """Return the calls of a first training step of a small classifier, most of which every program makes."""
+    """Return the calls of a first training step of a small classifier, most of them common to all programs."""
     text = (resources.files("polyhal.hal.kernels") / _TYPICAL).read_text(encoding="utf-8")
     return [KernelCall.from_json(json.loads(line)) for line in text.splitlines()]
 
@@ -139,7 +139,7 @@ def _append(path: Path, data: bytes) -> None:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         size = os.fstat(handle).st_size
-        if size:  # a full disk has cut the last line off
+        if size:  # a full disk may have truncated the last line
             os.lseek(handle, size - 1, os.SEEK_SET)
             data = data if os.read(handle, 1) == b"\n" else b"\n" + data
         if size < _MAX_BYTES:
@@ -149,7 +149,7 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def _reach(spec: Spec) -> tuple[int, int]:
-    """Return the offset at which a layout can start in an allocation of its own, and the bytes of that allocation."""
+    """Return the minimum offset of a layout in a separate allocation, and the bytes of the allocation."""
     first = sum(-s * (n - 1) for n, s in zip(spec.shape, spec.strides, strict=True) if s < 0)
     last = first + sum(s * (n - 1) for n, s in zip(spec.shape, spec.strides, strict=True) if s > 0)
     return first, (last + 1) * spec.dtype.itemsize
@@ -168,7 +168,7 @@ def _spec(value: Any) -> InputSpec | None:
         return ScalarSpec(dtypes.as_dtype(value))
     name, shape, strides, aligned = value
     if len(shape) != len(strides) or not all(isinstance(n, int) for n in (*shape, *strides)):
-        raise ValueError(f"{value!r} is no spec")
+        raise ValueError(f"{value!r} is not a spec")
     return Spec(dtypes.as_dtype(name), tuple(shape), tuple(strides), bool(aligned))
 
 
@@ -179,7 +179,7 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise ValueError(f"{value!r} has no plain form")
+    raise ValueError(f"{value!r} cannot be represented as plain data")
 
 
 def _value(value: Any) -> Any:

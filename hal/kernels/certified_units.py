@@ -1,7 +1,8 @@
-"""Units of hardware that a backend uses only once `polyhal verify --units` has found them right on a device and its driver.
+"""Matrix units that a backend uses only after `polyhal verify --units` has verified them on a device and its driver.
 
-Backends have kernels for instructions that their authors could compile but never run. Such a unit is off until its certificate
-says that the kernels compute correctly. It holds for this device, driver and version of Polyhal, and for the kernels' texts.
+Backends have kernels for instructions that their authors could compile but never run. Such a unit is disabled until a
+certificate states that its kernels compute correctly. A certificate is valid for one device, driver and version of
+Polyhal, and for the kernels' texts.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ _SCHEMA = 2
 
 @dataclass(frozen=True, slots=True)
 class UnitCertificate:
-    """What checks of a unit found on one device."""
+    """Result of the checks of a unit on one device."""
 
     unit: str
     problem: str
-    """The first failure; empty if there was none."""
+    """First failure; empty if there was none."""
     checks: int
-    """How many checks ran."""
+    """Number of checks that ran."""
     date: str
-    """ISO 8601, the day."""
+    """Day of the checks, ISO 8601."""
     texts: str
-    """The digest of the kernels that were checked (see `Units`)."""
+    """Digest of the checked kernels (see `Units`)."""
 
     @property
     def correct(self) -> bool:
-        """Whether checks ran and none failed."""
+        """Return whether checks ran and none failed."""
         return not self.problem and self.checks > 0
 
     @classmethod
     def from_json(cls, value: Any) -> UnitCertificate:
-        """Return the certificate of `to_json`. Raises ValueError for anything else."""
+        """Return the certificate that `to_json` wrote. Raises ValueError for anything else."""
         try:
             found = cls(**value)
         except TypeError as error:
-            raise ValueError(f"{value!r} is no certificate: {error}") from error
+            raise ValueError(f"{value!r} is not a certificate: {error}") from error
         texts = (found.unit, found.problem, found.date, found.texts)
         if not all(isinstance(t, str) for t in texts) or type(found.checks) is not int:
-            raise ValueError(f"{value!r} is no certificate")
+            raise ValueError(f"{value!r} is not a certificate")
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -57,33 +58,33 @@ class UnitCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The units of a device that need a certificate."""
+    """Units of a device that require a certificate."""
 
     available: Mapping[str, str]
-    """What each is, by name."""
+    """Descriptions of the units by name."""
     certificates: Mapping[str, UnitCertificate]
-    """Of those that were checked."""
+    """Certificates of checked units."""
     forced: frozenset[str] = frozenset()
-    """In use whatever the certificates say, and then no others are; empty to go by certificates."""
+    """The only units in use, regardless of certificates; empty to follow the certificates."""
     kernels: tuple[str, ...] = ()
-    """The kernel files that use them."""
+    """Kernel files that use the units."""
     texts: str = ""
-    """The digest of all that these files consist of, as this process has them."""
+    """Digest of these files and their includes in this process."""
 
     @property
     def in_use(self) -> frozenset[str]:
-        """The names of those that the backend uses."""
+        """Return the names of the units in use."""
         return frozenset(self.available) & (self.forced or {c.unit for c in self.certificates.values() if c.correct})
 
     def lines(self, device: str) -> tuple[str, ...]:
-        """Return what `doctor` prints of a device with that name: one line for each unit."""
+        """Return the lines of `doctor` for a device with that name, one for each unit."""
         return tuple(f"{name} ({what}): {self._state(name, device)}" for name, what in self.available.items())
 
     def _state(self, name: str, device: str) -> str:
         found = self.certificates.get(name)
         if found is None:
             forced = "in use without a certificate; " if name in self.forced else "not in use: "
-            return f"{forced}`polyhal verify --units {device}` finds out whether it computes correctly here"
+            return f"{forced}`polyhal verify --units {device}` verifies it on this device"
         if found.correct:
             return f"in use: {found.checks} checks of {found.date} passed"
         return f"not in use: wrong on {found.date}: {found.problem}"
@@ -91,7 +92,7 @@ class Units:
 
 @runtime_checkable
 class HasUnits(Protocol):
-    """A backend with units that need a certificate."""
+    """A backend with units that require a certificate."""
 
     units: Units
 
@@ -99,14 +100,14 @@ class HasUnits(Protocol):
 def units(
     info: DeviceInfo, available: Mapping[str, str], kernels: Collection[str], texts: str, *, forced: bool = False
 ) -> Units:
-    """Return the units of a device, with what is known of them. `forced` puts all in use, `POLYHAL_UNITS` those it names."""
+    """Return the units of a device, with their certificates. `forced` enables all of them, `POLYHAL_UNITS` the named ones."""
     certificates = load(info, texts) if available else {}
     named = env.units()
     return Units(available, certificates, frozenset(available if forced or "all" in named else named), tuple(kernels), texts)
 
 
 def path(info: DeviceInfo) -> Path:
-    """Return the file for a device with its present driver and this version of Polyhal."""
+    """Return the file for a device with its current driver and this version of Polyhal."""
     return env.cache_dir() / "certificates" / f"{model_key(info)}-units.json"
 
 
@@ -127,9 +128,9 @@ def _load(info: DeviceInfo) -> dict[str, UnitCertificate]:
 
 
 def store(info: DeviceInfo, certificates: Iterable[UnitCertificate]) -> Path:
-    """Keep certificates of a device beside those of its other units. Returns the file. Raises OSError.
+    """Store certificates of a device, in addition to existing ones of other units. Returns the file. Raises OSError.
 
-    Processes that begin later act upon them.
+    They take effect in processes started later.
     """
     file = path(info)
     with json_store.changing(file):
@@ -140,5 +141,8 @@ def store(info: DeviceInfo, certificates: Iterable[UnitCertificate]) -> Path:
 
 
 def _identity(info: DeviceInfo) -> dict[str, str]:
-    """What a certificate holds for. Cards of one model with one driver share it: their instructions are the same."""
+    """Return the identity that a certificate is valid for.
+
+    Cards of one model with one driver share it: their instructions are equal.
+    """
     return model(info)

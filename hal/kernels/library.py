@@ -1,8 +1,8 @@
 """The kernel library: kernels as files that users may read and change.
 
-A file in the folder `env.kernels_dir()` overrides the shipped file of the same name as soon as it has passed `polyhal kernels
-check` on the device, which tests it with the conformance kit. Until then, and if it failed, the shipped kernel is used and a
-warning says why. Verdicts are kept per device, driver and version, for the exact text.
+A file in the folder `env.kernels_dir()` overrides the shipped file of the same name as soon as it has passed `polyhal
+kernels check` on the device, which tests it with the conformance kit. Until then, and if it failed, the shipped kernel
+is used, with a warning. Verdicts are stored per device, driver and version, for the exact text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from polyhal.hal.settings.trust import read_regular
 _SCHEMA = 1
 
 BuildFilter = Callable[[str, str], bool]
-"""(kernel file, digest of the program): whether this process builds the program."""
+"""Function (kernel file, digest of the program) that returns whether this process builds the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +32,24 @@ class ProgramBuild:
     """A program that this process has obtained."""
 
     kernel: str
-    """The kernel's file."""
+    """Kernel file."""
     digest: str
-    """Digest of text and options."""
+    """Digest of text and compiler options."""
     seconds: float
     compiled: bool
-    """False if it came from the cache on disk."""
+    """Whether it was compiled, not loaded from the disk cache."""
 
 
 class KernelLibrary(Protocol):
     """The kernels of one opened device."""
 
     build_filter: BuildFilter | None
-    """If set, programs that it rejects are not built, and their launches do nothing."""
+    """If set, programs that it rejects are not built, and their launches are no-ops."""
     overrides: KernelOverrides
 
     @property
     def ready_when_built(self) -> bool:
-        """False if the driver finishes compiling at the first launch."""
+        """Whether compilation is complete after the build, not only at the first launch."""
 
     @property
     def program_builds(self) -> Sequence[ProgramBuild]:
@@ -62,18 +62,18 @@ class KernelLibrary(Protocol):
         """Return the original text of a file. Raises FileNotFoundError."""
 
     def reload(self) -> None:
-        """Read all files again, including those that the user changed. Plans that exist already keep their programs."""
+        """Read all files again, including files changed by the user. Existing plans keep their programs."""
 
     def parts(self, name: str) -> frozenset[str]:
-        """Return a file and everything that it includes."""
+        """Return a file and all files that it includes."""
 
     def statistics(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """Return what the driver reports about the programs of a file that this process has built, such as registers."""
+        """Return the driver's statistics of a file's programs built by this process, such as registers."""
 
 
 @runtime_checkable
 class RunsGroups(Protocol):
-    """A backend with kernels for processors, of one work-item per group, that can also run its kernels for GPUs there."""
+    """A backend with CPU kernels, of one work-item per group, that can also run its GPU kernels on CPUs."""
 
     def in_groups(self) -> AbstractContextManager[None]:
         """Lower ops inside the block as on a GPU, with several work-items per group."""
@@ -88,14 +88,14 @@ class HasKernels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of checking a changed kernel."""
+    """Result of the check of a changed kernel."""
 
     digest: str
-    """Digest of the text that was checked."""
+    """Digest of the checked text."""
     problem: str
-    """What is wrong; empty if the kernel passed."""
+    """Problem of the kernel; empty if it passed."""
     ratio: float
-    """The time of the shipped kernel divided by that of the changed one; 0 if it was not measured."""
+    """Time of the shipped kernel divided by the time of the changed one; 0 if not measured."""
     date: str
 
     @classmethod
@@ -103,9 +103,9 @@ class Verdict:
         """Return the verdict that `dataclasses.asdict` wrote. Raises ValueError for anything else."""
         names = {f.name for f in fields(cls)}
         if not isinstance(value, dict) or set(value) != names or type(value["ratio"]) not in (int, float):
-            raise ValueError(f"{value!r} is no verdict")
+            raise ValueError(f"{value!r} is not a verdict")
         if not all(isinstance(value[name], str) for name in names - {"ratio"}):
-            raise ValueError(f"{value!r} is no verdict")
+            raise ValueError(f"{value!r} is not a verdict")
         return cls(**value)
 
 
@@ -116,9 +116,9 @@ class KernelOverrides:
         self._info = info
         self.folder = env.kernels_dir()
         self.under_test: frozenset[str] = frozenset()
-        """Files that are used whatever their verdict, while they are checked."""
+        """Files being checked, used regardless of their verdict."""
         self.shipped_only = False
-        """Whether to ignore all changed files, for the other side of a comparison."""
+        """Whether to ignore all changed files, for a comparison."""
         self._verdicts: dict[str, Verdict] | None = None
 
     def names(self) -> list[str]:
@@ -127,7 +127,7 @@ class KernelOverrides:
         return sorted(f.relative_to(self.folder).as_posix() for f in files)
 
     def text(self, name: str) -> str | None:
-        """Return the changed text of a file if it is in force. Warns if there is a text that is not."""
+        """Return the changed text of a file if it is in use. Warns if a changed text is not used."""
         if self.shipped_only:
             return None
         path = self.folder / name
@@ -147,7 +147,7 @@ class KernelOverrides:
         return text
 
     def problem(self, name: str, text: str) -> str:
-        """Return why a changed text is not in force; empty if it is."""
+        """Return the reason why a changed text is not used; empty if it is."""
         verdict = self.verdicts().get(name)
         if verdict is None:
             return "it has not been checked on this device"
@@ -156,7 +156,7 @@ class KernelOverrides:
         return verdict.problem
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Return the verdicts by file, for this device with its present driver."""
+        """Return the verdicts by file, for this device with its current driver."""
         if self._verdicts is None:
             self._verdicts = _load(self._info)
         return self._verdicts
@@ -175,7 +175,7 @@ class KernelOverrides:
 
 
 def digest(text: str) -> str:
-    """Return the digest by which a verdict knows a text."""
+    """Return the digest of a text, as stored in a verdict."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -188,4 +188,4 @@ def _load(info: DeviceInfo) -> dict[str, Verdict]:
         content = json_store.read(_path(info), _SCHEMA)
         return {str(name): Verdict.from_json(v) for name, v in content["verdicts"].items()}
     except (OSError, CorruptFileError, IncompatibleFileError, KeyError, ValueError, AttributeError):
-        return {}  # without verdicts, changed kernels wait for a check
+        return {}  # without verdicts, changed kernels are not used

@@ -1,9 +1,10 @@
 """Prebuilding: several processes compile programs at once, because drivers compile one at a time within a process.
 
-All processes run the same work. Whoever meets a program first claims it, builds it and runs its launches; in the other
-processes its launches do nothing. So the work is shared evenly without a plan.
+All processes run the same work. The first process to reach a program claims it, builds it and runs its launches; in
+other processes its launches are no-ops. So the work is balanced without a plan.
 
-`python -m polyhal.hal.kernels.prebuild DEVICE FOLDER` is a helper of a process that needs programs (see `background_build`).
+`python -m polyhal.hal.kernels.prebuild DEVICE FOLDER` is a helper of a process that waits for programs (see
+`background_build`).
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 _DONE = ".done"
 _IDLE = 8.0
-"""Seconds without a request after which a helper ends: longer than any program takes to build."""
+"""Seconds without a request after which a helper ends; longer than the build of any program."""
 
 
 class BuildClaims:
-    """The claims of one process, in a folder that all processes share. Usable as a `KernelLibrary.build_filter`."""
+    """Claims of one process, in a folder shared by all processes. Usable as a `KernelLibrary.build_filter`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -36,7 +37,7 @@ class BuildClaims:
         self._unfinished: set[str] = set()
 
     def __call__(self, kernel: str, digest: str) -> bool:
-        """Claim a program. Returns whether it is this process's. Raises OSError if the folder cannot be used."""
+        """Claim a program. Returns whether this process owns it. Raises OSError if the folder is not usable."""
         if digest in self._claimed:
             return True
         try:
@@ -48,7 +49,7 @@ class BuildClaims:
         return True
 
     def finish(self) -> None:
-        """Tell the other processes that all programs claimed so far are ready."""
+        """Mark all programs claimed so far as ready for other processes."""
         for digest in self._unfinished:
             self._create(digest + _DONE)
         self._unfinished.clear()
@@ -74,21 +75,21 @@ def library(device: Device) -> KernelLibrary:
 
 
 def help_out(device: Device, folder: Path) -> None:
-    """Build the programs of typical calls, then those of the device's kernel-call log, each from the last to the first."""
+    """Build the programs of typical calls, then of the device's kernel-call log, each from the last call to the first."""
     kernels, claims = library(device), BuildClaims(folder)
     kernels.build_filter = claims
     for call in reversed([*KernelCallLog(device.info).calls(), *typical_calls()]):
         try:
             call.run(device, launch=not kernels.ready_when_built)
         except (PolyhalError, KeyError, TypeError, ValueError, AttributeError):
-            continue  # a call of another version, or one that fails: whoever needs it gets the error
+            continue  # a call of another version, or a failing one: the process that needs it raises the error
         claims.finish()
 
 
 def _end_with_the_caller() -> None:
-    """End this process when the one that started it is gone, or has requested no program for some seconds.
+    """End this process when its parent has ended, or has not requested a program for some seconds.
 
-    The caller holds the other end of our standard input and writes to it whenever it needs a program.
+    The parent holds the other end of standard input and writes to it at each request.
     """
     last_request = time.monotonic()
 
@@ -108,7 +109,7 @@ def _end_with_the_caller() -> None:
 
 
 def main(name: str, folder: str) -> int:
-    """Help the process that shares the folder while it needs programs. Returns the exit code."""
+    """Run a helper of the process that shares the folder. Returns the exit code."""
     from polyhal.hal.device import Device
 
     _end_with_the_caller()

@@ -1,10 +1,10 @@
 """Tuning: the tunables of kernel families, such as tile sizes, and the values found best on one device.
 
-A kernel family declares its tunables as a `Family` beside its lowering: a frozen dataclass, the values that its fields may
-take, and what a device must have for them. The lowering asks the backend's `Tuning` for a choice per shape class. What was
-measured on this device takes precedence over the profile of its vendor, and that over the default.
+A kernel family declares its tunables as a `Family` next to its lowering: a frozen dataclass, the allowed values of its
+fields, and their device requirements. The lowering reads a choice per shape class from the backend's `Tuning`. Values
+measured on this device take precedence over the vendor's profile, and the profile over the default.
 
-Measured choices are kept in one JSON file per device, driver and version. A file that cannot be read counts as absent.
+Measured choices are stored in one JSON file per device, driver and version. An unreadable file counts as absent.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 _SCHEMA = 1
 _SMALL = 2**16
 _LARGE = 2**22
-"""Elements: 16 MiB of float32, more than most last-level caches hold per core."""
+"""Minimum elements of memory-bound work: 16 MiB of float32, more than the last-level cache per core of most processors."""
 
 C = TypeVar("C")
-"""The choice of a family: a frozen dataclass whose tunable fields are integers."""
+"""Choice of a family: a frozen dataclass whose tunable fields are integers."""
 Values = Mapping[str, int]
-"""Some fields of a choice."""
+"""Values of some fields of a choice."""
 Key = tuple[str, str]
-"""A family's name and a shape class."""
+"""Name of a family, and a shape class."""
 
 
 def _always(features: Any, choice: Any) -> bool:
@@ -43,13 +43,13 @@ def _always(features: Any, choice: Any) -> bool:
 
 @dataclass(frozen=True)  # without slots: with them, Python 3.11 cannot create a parametrised generic that is frozen
 class Family(Generic[C]):
-    """The tunables of one kernel family. Its name is that of its kernel file, or starts with it."""
+    """Tunables of one kernel family. Its name is or starts with the name of its kernel file."""
 
     name: str
     space: Mapping[str, Sequence[int]]
-    """The values that a search tries, for each tunable field of the choice."""
+    """Values that a search tries, for each tunable field of the choice."""
     allowed: Callable[[Any, C], bool] = _always
-    """(features of the device, choice): whether the kernel can be built and launched with it."""
+    """Predicate (features of the device, choice): whether the kernel can be built and launched with the choice."""
 
     def apply(self, features: Any, base: C, values: Values) -> C | None:
         """Return `base` with some fields replaced; None if a field is unknown or the device does not allow the result."""
@@ -59,11 +59,11 @@ class Family(Generic[C]):
         return changed if self.allowed(features, changed) else None
 
     def searches(self, values: Values) -> bool:
-        """Whether a search tries these values; a file may hold any."""
+        """Return whether a search tries these values; values from a file may be arbitrary."""
         return all(value in self.space.get(name, ()) for name, value in values.items())
 
     def candidates(self, features: Any, base: C) -> Iterator[dict[str, int]]:
-        """Yield the fields in which each allowed choice differs from `base`, those with the fewest differences first."""
+        """Yield the fields in which each allowed choice differs from `base`, fewest differences first."""
         names = list(self.space)
         current = {name: getattr(base, name) for name in names}
         options = [[current[n], *(v for v in dict.fromkeys(self.space[n]) if v != current[n])] for n in names]
@@ -77,7 +77,7 @@ class Family(Generic[C]):
 
 @dataclass(frozen=True, slots=True)
 class TuningRequest:
-    """A request of a lowering: family, shape class, and the choice it uses if nothing better is known."""
+    """A request of a lowering: family, shape class, and its default choice."""
 
     family: Family[Any]
     shape_class: str
@@ -86,20 +86,20 @@ class TuningRequest:
 
 @dataclass(frozen=True, slots=True)
 class TunedChoice:
-    """The best choice that a search found for one shape class."""
+    """Best choice of a search for one shape class."""
 
     family: str
     shape_class: str
     values: dict[str, int]
-    """The fields that differ from the default; empty if the default is best."""
+    """Fields that differ from the default; empty if the default is best."""
     speedup: float
-    """The time of the default divided by that of the choice, the median over rounds of one run."""
+    """Time of the default divided by the time of the choice, the median over rounds of one run."""
     date: str
-    """ISO 8601, the day."""
+    """Day of the search, ISO 8601."""
 
     @property
     def key(self) -> Key:
-        """Family and shape class."""
+        """Return family and shape class."""
         return self.family, self.shape_class
 
     @classmethod
@@ -117,25 +117,25 @@ class TunedChoice:
 
 
 class Tuning:
-    """The choices in force on one device."""
+    """Choices in use on one device."""
 
     def __init__(self, features: Any, profile: Mapping[str, Values], measured: Mapping[Key, Values]) -> None:
-        """`profile` holds values per family, `measured` those that were found best on this device."""
+        """Start with values per family (`profile`), and the best values measured on this device (`measured`)."""
         self._features = features
         self._profile = profile
         self._measured = dict(measured)
         self.trial: dict[Key, Values] = {}
-        """Candidates of a search; they take precedence over everything else."""
+        """Candidates of a search; they take precedence over all other values."""
         self.requests: dict[Key, TuningRequest] | None = None
-        """If a search sets this to a dictionary, the requests of all lowerings are collected in it."""
+        """Requests of all lowerings, collected if a search sets this to a dictionary."""
 
     @property
     def features(self) -> Any:
-        """The features of the device, as `Family.allowed` receives them."""
+        """Return the features of the device, as passed to `Family.allowed`."""
         return self._features
 
     def choose(self, family: Family[C], shape_class: str, default: C) -> C:
-        """Return the choice for a shape class: the measured one, else the profile's, else `default`."""
+        """Return the choice for a shape class: the measured choice, else the profile's, else `default`."""
         profile = self._profile.get(family.name)
         if profile:
             default = family.apply(self._features, default, profile) or default
@@ -150,7 +150,7 @@ class Tuning:
         return default if values is None else family.apply(self._features, default, values) or default
 
     def replace(self, measured: Mapping[Key, Values]) -> None:
-        """Replace the measured choices. Plans that exist already keep their kernels."""
+        """Replace the measured choices. Existing plans keep their kernels."""
         self._measured = dict(measured)
 
 
@@ -162,34 +162,34 @@ class Tunable(Protocol):
 
 
 def size_class(*sizes: int) -> str:
-    """Return the shape class of some lengths: each rounded up to a power of four, as in `1024x64`."""
+    """Return the shape class of some lengths: each rounded up to a power of four, such as `1024x64`."""
     return "x".join(str(4 ** (max(n - 1, 0).bit_length() + 1 >> 1)) for n in sizes)
 
 
 def magnitude(elements: int) -> str:
-    """Return the shape class of work on so many elements: bound by launch overhead, by caches, or by memory."""
+    """Return the shape class of work on `elements` elements: bound by launch overhead, by caches, or by memory."""
     return "small" if elements < _SMALL else "medium" if elements < _LARGE else "large"
 
 
 def tunables(device: Device) -> Tuning:
-    """Return the tuning of a device. Raises UnsupportedOpError if its backend has nothing to tune."""
+    """Return the tuning of a device. Raises UnsupportedOpError if its backend has no tunables."""
     if isinstance(device.backend, Tunable):
         return device.backend.tuning
     raise UnsupportedOpError(
         message(
-            None, "this backend has nothing to tune", expected="a device such as opencl",
+            None, "this backend has no tunables", expected="a device such as opencl",
             fix="`polyhal devices` lists all devices", device=device,
         )
     )  # fmt: skip
 
 
 def path(info: DeviceInfo) -> Path:
-    """Return the file for a device with its present driver and this version of Polyhal."""
+    """Return the file for a device with its current driver and this version of Polyhal."""
     return env.cache_dir() / "tuning" / f"{model_key(info)}.json"
 
 
 def load(info: DeviceInfo) -> dict[Key, TunedChoice]:
-    """Return what was measured on a device; empty if there is no usable file."""
+    """Return the measured choices of a device; empty if there is no usable file."""
     try:
         return read(path(info), info)
     except (OSError, CorruptFileError, IncompatibleFileError):
@@ -209,12 +209,12 @@ def read(file: Path, info: DeviceInfo) -> dict[Key, TunedChoice]:
     try:
         choices = [TunedChoice.from_json(v) for v in content["choices"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(message(None, f"{file} holds no choices: {error}")) from error
+        raise CorruptFileError(message(None, f"{file} does not contain valid choices: {error}")) from error
     return {c.key: c for c in choices}
 
 
 def add(info: DeviceInfo, choices: Mapping[Key, TunedChoice]) -> None:
-    """Add choices to those that are kept for a device; other processes may add theirs at the same time. Raises OSError."""
+    """Add choices to the stored ones of a device; other processes may do so at the same time. Raises OSError."""
     file = path(info)
     with json_store.changing(file):
         write(file, info, {**load(info), **choices})

@@ -1,4 +1,4 @@
-"""The lifetime of a piece of device memory, which goes back to its pool when the last tensor or view releases it."""
+"""Ownership of a block of device memory, which returns to its pool when the last tensor or view releases it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 TAKEN, SHARED = 1, 2
-"""Holders of a gradient's memory: the `.grad` of a leaf, which may be a part of it, or several holders."""
+"""Owners of a gradient's memory: the `.grad` of a leaf (TAKEN), which may be a part of it, or several owners (SHARED)."""
 
 
 class Buffer:
-    """Owner of one handle. `version` counts writes in place, so that autograd notices if a saved value was changed."""
+    """Owner of one handle. `version` counts writes in place, so that autograd detects changes of saved values."""
 
     __slots__ = (
         "__weakref__",
@@ -34,11 +34,11 @@ class Buffer:
     detached: Any
     """Histories of tensors that were detached and then written on the tape; unset until the first such write."""
     history: Any
-    """What the tape knows of writes in place; unset until there is one, because most buffers never need it."""
+    """History of writes in place for the tape; unset until the first write, because most buffers have none."""
     hold: int
-    """TAKEN or SHARED (see `frontend/autograd/ownership.py`); unset while a single op or edge of the tape holds it."""
+    """TAKEN or SHARED (see `frontend/autograd/ownership.py`); unset while a single op or edge of the tape owns it."""
     reshapes: set[int]
-    """The versions that changed no element but the shape of a tensor; unset until there is one."""
+    """Versions that only changed the shape of a tensor, not its elements; unset until there is one."""
     savers: tuple[Any, ...]
     """Nodes that saved a result in this memory and copy it before a write; unset until there is one."""
     views: Any
@@ -47,10 +47,10 @@ class Buffer:
     def __init__(self, handle: Handle, nbytes: int, pool: Pool, number: int) -> None:
         self.nbytes = nbytes
         self.number = number
-        """The number of the allocation in the pool."""
+        """Number of the allocation in the pool."""
         self.pool = pool
         self.version = 0
-        self.handle = handle  # last, so that what has a handle can give it back
+        self.handle = handle  # last, so that every object with a handle can release it
 
     def __del__(self) -> None:
         try:
@@ -62,7 +62,7 @@ class Buffer:
 
 
 class SubBuffer(Buffer):
-    """A tensor's part of a larger buffer, which it keeps alive. It takes no memory of its own."""
+    """A tensor's part of a larger buffer, which it keeps alive. It has no memory of its own."""
 
     __slots__ = ("whole",)
 
@@ -71,4 +71,4 @@ class SubBuffer(Buffer):
         self.whole = whole
 
     def __del__(self) -> None:
-        """The memory goes back with the whole buffer."""
+        """No-op: the memory returns to the pool with the whole buffer."""

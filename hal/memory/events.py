@@ -1,10 +1,10 @@
-"""Events: points in a device's work that a program can look at, wait for, and order other streams by.
+"""Events: points in a device's work that a program can query and wait for, and that order other streams.
 
     done = device.record_event()
     ...
     if done.query():  # or done.synchronize()
 
-A device without streams has them too, if it can read asynchronously: the event is then a copy of a few bytes.
+A device without streams also has events if it supports asynchronous reads: the event is then a copy of a few bytes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _FENCE_BYTES = 4
 
 
 class DeviceEvent:
-    """A point in a device's work. `Device.record_event` and `Stream.record_event` make them."""
+    """A point in a device's work. Returned by `Device.record_event` and `Stream.record_event`."""
 
     def __init__(self, device: Device, event: Event | None) -> None:
-        """`event` is None if the work is done."""
+        """Wrap an event of the backend; None if the work is done."""
         self.device = device
         self._event = event
 
@@ -40,9 +40,9 @@ class DeviceEvent:
             self._event.wait()
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let further work on a stream, by default the thread's own, start after the event. Does not block.
+        """Make later work on a stream, by default the thread's, wait for the event. Does not block.
 
-        An event of another device blocks, because devices do not wait for each other.
+        An event of another device blocks the host, because devices do not wait for each other.
         """
         if self._event is None:
             return
@@ -58,7 +58,7 @@ class DeviceEvent:
 
 
 def record_event(device: Device) -> DeviceEvent:
-    """Return an event after everything enqueued on the thread's stream. Submits without waiting where the device can."""
+    """Return an event after everything enqueued on the thread's stream. Submits without waiting if the device supports it."""
     if device.stream_backend is not None:
         return DeviceEvent(device, device.stream_backend.mark())
     if (backend := device.reading_backend) is not None:

@@ -1,7 +1,7 @@
-"""The host's memory: a device that computes in it runs out of it with an error.
+"""Limits of host memory, so that a device that computes in it raises an error before the system runs out of memory.
 
-Linux promises more memory than there is and kills a process when the promise is called in. Nothing announces that, so what is
-available is read before much is allocated: of the machine, and of the control groups (containers) that the process is in.
+Linux overcommits memory and kills a process when memory runs out, without a warning. The available memory of the
+machine and of the process's control groups (containers) is therefore read before large allocations.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pathlib import Path, PurePosixPath
 from polyhal.hal.errors import OutOfMemoryError, message
 
 _UNCHECKED = 64 * 2**20
-"""Bytes that may be allocated between two looks, each of which takes some 0.1 ms."""
+"""Bytes that may be allocated between two readings, which take about 0.1 ms each."""
 _SPARED = 0.02
-"""The part of the memory that is left to the rest of the program and to the system."""
+"""Fraction of the memory reserved for the rest of the program and for the system."""
 _PAGE = 4096 if os.name == "nt" else os.sysconf("SC_PAGE_SIZE")
 _MOST_SPARED = 512 * 2**20
 
 
 class HostMemory:
-    """The memory of this machine, as far as the process may use it."""
+    """Memory of this machine that the process may use."""
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """`root` is where the file systems of the kernel are, for tests."""
+        """Read the kernel's file systems below `root`, for tests."""
         self._root = root
 
     def total_and_available(self) -> tuple[int, int] | None:
-        """Return the bytes that there are and those still available; None on systems that do not say.
+        """Return total and available bytes; None on systems that do not report them.
 
-        Memory that caches of files take counts as available.
+        File caches count as available.
         """
         limits = [*self._machine(), *self._control_groups()]
         return min(limits, key=lambda limit: limit[1]) if limits else None
@@ -77,13 +77,13 @@ class HostMemory:
                 else:
                     continue
                 mount, maximum, usage, reclaimable = names
-                # Within a container the path may be that of the host, of which the container sees its own part as root.
+                # Inside a container the path may be the host's, while the container's own group is mounted as the root.
                 for folder in (PurePosixPath(path), *PurePosixPath(path).parents):
                     yield from self._group(self._root / mount / str(folder).lstrip("/"), maximum, usage, reclaimable)
 
     @staticmethod
     def _group(folder: Path, maximum: str, usage: str, reclaimable: str) -> Iterator[tuple[int, int]]:
-        # A group without a limit says "max", or names a number beyond any memory.
+        # A group without a limit reports "max", or a number beyond any memory.
         with contextlib.suppress(OSError, ValueError):
             limit, used = (int((folder / name).read_text("ascii")) for name in (maximum, usage))
             caches = _table((folder / "memory.stat").read_text("ascii")).get(reclaimable, 0)
@@ -101,19 +101,19 @@ def check_host_memory(op: str, nbytes: int) -> None:
 
 
 class HostMemoryGuard:
-    """Refuses allocations that the system would not survive. One for each memory pool."""
+    """Rejects allocations that exceed the system's available memory. One per memory pool."""
 
     def __init__(self, memory: HostMemory) -> None:
         self._memory = memory
         self._unchecked = 0
-        """Bytes that were allocated since the last look."""
+        """Bytes allocated since the last reading."""
         self._promised = 0
         """Allocated bytes that may not have been written, so that the system still counts them as available.
 
-        An upper bound by the growth of the process. `HostMemory.untouched` is exact, and slow.
+        This is an upper bound, from the growth of the process. `HostMemory.untouched` is exact, but slow.
         """
         self._resident = 0
-        """Resident bytes of the process at the last look."""
+        """Resident bytes of the process at the last reading."""
 
     def admit(self, nbytes: int) -> None:
         """Raise OutOfMemoryError if `nbytes` are more than the system can spare."""
@@ -129,16 +129,16 @@ class HostMemoryGuard:
         if spare is not None and nbytes + self._promised > spare >= nbytes:
             self._promised = min(self._promised, self._memory.untouched())
         if spare is not None and nbytes + self._promised > spare:
-            problem = f"{nbytes} bytes asked for, the system can spare {max(0, spare - self._promised)}"
+            problem = f"{nbytes} bytes requested, the system can spare {max(0, spare - self._promised)}"
             raise OutOfMemoryError(message(None, problem))
         self._promised += asked
 
     def forget(self, nbytes: int) -> None:
-        """Note that `nbytes` were returned to the system, so that they are no longer promised."""
+        """Subtract `nbytes` that were returned to the system from the promised bytes."""
         self._promised = max(0, self._promised - nbytes)
 
     def spare(self) -> int | None:
-        """Return the bytes that the system can spare; None if it does not say."""
+        """Return the bytes that the system can spare; None if it does not report them."""
         state = self._memory.total_and_available()
         if state is None:
             return None
@@ -147,5 +147,5 @@ class HostMemoryGuard:
 
 
 def _table(text: str) -> dict[str, int]:
-    """The numbers of a file of lines that begin with a name and a number."""
+    """Return the numbers of a file with lines of a name and a number."""
     return {words[0]: int(words[1]) for words in map(str.split, text.splitlines()) if len(words) > 1}

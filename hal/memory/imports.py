@@ -1,4 +1,4 @@
-"""Host memory that belongs to others, which devices that share the host's memory use where it lies."""
+"""Import of host memory of other owners, without a copy, on devices that share the host's memory."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from polyhal.hal.protocol import ComputeBackend, Handle
 
 _ALIGNMENT = ALIGNMENT * max(dtype.itemsize for dtype in ALL)
-"""Bytes. Whether an element is aligned is computed from the start of its buffer."""
+"""Alignment of imported buffers in bytes: the alignment of elements is computed from the start of the buffer."""
 
 
 class HostImports:
-    """The imports of one device, and those that nothing refers to any more, whose owners wait until the device is done."""
+    """Imports of one device, including unreferenced ones, whose owners are kept alive until the device is done."""
 
     def __init__(self, backend: ComputeBackend, importer: SupportsMemoryImport) -> None:
-        """`importer` is the backend, too."""
+        """`importer` is the same object as `backend`, typed as an importer."""
         self._backend = backend
         self._importer = importer
-        # Appended to by the garbage collector, in any thread: nothing else may happen there.
+        # The garbage collector appends from any thread; it must not do anything else.
         self._retired: deque[tuple[Handle, Any]] = deque()
 
     def retire(self, handle: Handle, owner: Any) -> None:
-        """Note a handle to be released; its owner lives until then."""
+        """Schedule a handle for release; its owner lives until then."""
         self._retired.append((handle, owner))
 
     def synchronize(self) -> None:
-        """Wait for the device, then release what was retired before."""
+        """Wait for the device, then release the handles retired before."""
         count = len(self._retired)
         self._backend.synchronize()
         for _ in range(count):
@@ -45,14 +45,14 @@ class HostImports:
             self._backend.deallocate(handle)
 
     def add(self, address: int, nbytes: int) -> Handle | None:
-        """A handle for memory at an address; None where the device would copy. First releases what was retired."""
+        """Return a handle for memory at an address; None if the device would copy. First releases retired handles."""
         if self._retired:
             self.synchronize()
         return self._importer.import_memory(address, nbytes)
 
 
 class ImportedBuffer(Buffer):
-    """A buffer in memory of another owner, which lives as long as the buffer and the work on it."""
+    """A buffer in memory of another owner. The owner is kept alive as long as the buffer and the work on it."""
 
     __slots__ = ("_imports", "owner", "start")
 
@@ -60,7 +60,8 @@ class ImportedBuffer(Buffer):
         self._imports = imports
         self.owner = owner
         self.start = start
-        """Bytes before the owner's memory, which nothing may touch: buffers begin where vectors of any dtype may begin."""
+        """Bytes before the owner's memory, which must not be accessed: buffers start at the alignment of any dtype's
+        vectors."""
         super().__init__(handle, nbytes, pool, 0)
 
     def __del__(self) -> None:
@@ -72,10 +73,10 @@ class ImportedBuffer(Buffer):
 
 
 def import_memory(device: Device, address: int, nbytes: int, owner: Any) -> ImportedBuffer | None:
-    """A buffer over `nbytes` of writable host memory at `address`, which `owner` keeps alive; None where the device copies.
+    """Return a buffer over `nbytes` of writable host memory at `address`, owned by `owner`; None if the device would copy.
 
-    The device sees what the host wrote before work was enqueued, and the host what work wrote after `Device.synchronize`. The
-    owner is released by that, or by the next import, once nothing refers to the buffer.
+    Host writes before work is enqueued are visible to the device, and device writes are visible to the host after
+    `Device.synchronize`. Once the buffer is unreferenced, `synchronize` or the next import releases the owner.
     """
     imports = device.imports
     if imports is None or not nbytes:

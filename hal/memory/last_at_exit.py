@@ -1,7 +1,7 @@
-"""What is done after everything else when the process ends.
+"""Functions that run after all other `atexit` handlers.
 
-Functions of `atexit` are called in reverse order. This module is imported with the package, so that its own comes after those
-that backends and programs register later: reads that are still awaited are delivered before threads are told to end.
+`atexit` handlers run in reverse order. This module is imported with the package, so its handler runs after handlers
+that backends and programs register later: pending reads are delivered before threads are stopped.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 @functools.cache
 def _functions() -> list[Callable[[], object]]:
-    """In the order in which they were given."""
+    """Return the registered functions, in order of registration."""
     return []
 
 
 def do_last(function: Callable[[], object]) -> None:
-    """Call `function` when the process ends, after all functions of `atexit` that are registered from now on."""
+    """Call `function` when the process ends, after all later-registered functions of `atexit`."""
     _functions().append(function)
 
 

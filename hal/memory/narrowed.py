@@ -1,4 +1,4 @@
-"""Arrays of 64-bit integers for devices without such a dtype: the numbers must fit its stand-in."""
+"""Arrays of 64-bit integers for devices without 64-bit integers: the numbers must fit the replacement dtype."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Overlap of two layouts of one buffer: a write to one changes the other if they have an element in common.
 
-They have one if a sum of steps, one per axis, equals the distance of the offsets: a linear equation in bounded integers.
-Axes of equal step are one unknown, and larger steps come first, so that the bounds of the smaller ones leave few
-candidates. Nested layouts, which are nearly all, are decided in a few steps.
+They overlap if a sum of multiples of the strides equals the distance of the offsets: a linear equation in bounded
+integers. Axes of equal stride are one unknown, and larger strides come first, so that the bounds of the smaller ones
+leave few candidates. Nested layouts, the common case, are decided in a few steps.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 from polyhal.hal.layout import Ref, extent
 
 _MAX_STEPS = 1000
-"""Largest number of candidates that are tried before the answer is that the layouts may overlap."""
+"""Maximum number of candidates to try before the layouts are assumed to overlap."""
 
 
 def share_elements(a: Ref, b: Ref) -> bool:
-    """Return whether two refs of one allocation have an element in common. True for layouts that are too complex to decide."""
+    """Return whether two refs of one allocation have an element in common.
+
+    Also True for layouts that are too complex to decide.
+    """
     if a.offset == b.offset and a.size and b.size:
         return True
     low, high = extent(a.spec.shape, a.spec.strides)
@@ -33,14 +36,14 @@ def share_elements(a: Ref, b: Ref) -> bool:
 
 
 class _Solver:
-    """Decides whether a sum of multiples of steps, each within bounds, equals a number."""
+    """Solver of whether a sum of bounded multiples of steps equals a number."""
 
     def __init__(self, steps: list[int], bounds: list[tuple[int, int]]) -> None:
         self._steps = steps
         self._bounds = bounds
         self._left = _MAX_STEPS
         self._rest = [(0, 0)]
-        """The least and the greatest sum of the steps from each position to the end."""
+        """Minimum and maximum sum of the steps from each position to the end."""
         for step, (low, high) in zip(reversed(steps), reversed(bounds), strict=True):
             rest_low, rest_high = self._rest[0]
             self._rest.insert(0, (rest_low + step * low, rest_high + step * high))

@@ -1,4 +1,4 @@
-"""Copies between two devices that do not pass through the host's memory."""
+"""Copies between two devices that bypass the host's memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def has_peer_copy(source: Device, target: Device) -> bool:
-    """Whether `target` can copy from the memory of `source`."""
+    """Return whether `target` can copy from the memory of `source`."""
     return Feature.PEER_COPY in target.features and _receiver(target).can_copy_from(source.backend)
 
 
 def copy_from_peer(source: Device, ref: Ref, target: Device, out: Ref) -> CompletionEvent | None:
-    """Enqueue a copy of the elements of `ref` to `out`, which is contiguous, between devices that have a peer copy.
+    """Enqueue a copy of the elements of `ref` to `out`, which is contiguous, between devices with peer copies.
 
-    It is a part of the thread's streams on both devices. Returns its end; None if there are no elements.
+    The copy is enqueued on the thread's streams of both devices. Returns its event; None if there are no elements.
     """
     if not ref.size:
         return None
@@ -29,7 +29,7 @@ def copy_from_peer(source: Device, ref: Ref, target: Device, out: Ref) -> Comple
         dense = contiguous(ref.dtype, ref.shape)
         buffer = source.pool.take(bucket(dense.nbytes))
         source.backend.copy(ref, Ref(buffer.handle, dense, 0))
-        # What reuses the buffer, which is free from here on, is enqueued after the copy.
+        # The buffer is free after this call; work that reuses it is enqueued after the copy.
         ref = Ref(buffer.handle, dense, 0)
     size = ref.dtype.itemsize
     return _receiver(target).copy_from_peer(
@@ -38,5 +38,5 @@ def copy_from_peer(source: Device, ref: Ref, target: Device, out: Ref) -> Comple
 
 
 def _receiver(device: Device) -> SupportsPeerCopy:
-    """The backend of a device that has the feature: checking the members would take microseconds at each copy."""
+    """Return the backend as a receiver of peer copies. A cast, because checking the members takes microseconds per copy."""
     return cast(SupportsPeerCopy, device.backend)

@@ -1,11 +1,11 @@
 """The memory pool of a device: a caching allocator with a free list per size bucket.
 
-The free block that was allocated first is taken first. A program that repeats itself, as training steps do, then gets the same
-blocks at the same points, in whatever order it released them, and backends that bind memory to kernels in advance find their
-bindings again.
+The free block with the lowest allocation number is reused first. Repeated programs, such as training steps, then
+receive the same blocks at the same points, in any order of release, and backends that bind memory to kernels in advance
+reuse their bindings.
 
-Freed blocks are reused at once, even if work on them is still enqueued: a backend runs its work in the order in which it was
-enqueued, so the new owner's kernels come after the old owner's.
+Freed blocks are reused at once, even if work on them is still enqueued: a backend runs work in the order of enqueueing,
+so the new owner's kernels run after the old owner's.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _SMALLEST = 256
 _STEPS = 8
 """Buckets per doubling: at most 1/8 of a block is wasted."""
 _LARGEST_STEP = 2 << 20
-"""Bytes between the buckets of large blocks, as in PyTorch: 1/8 of most of a device's memory would be too much to waste, and
-a tensor just below the largest allocation must not become a block above it."""
+"""Bytes between the buckets of large blocks, as in PyTorch: wasting 1/8 of very large blocks would be too much, and a tensor
+just below the largest allocation must not become a block above it."""
 
 
 class MemoryStats(NamedTuple):
     """Bytes and counts of one pool. `used` belongs to tensors, `reserved` includes free blocks kept for reuse.
 
-    `peak` is the most that was used, `peak_reserved` the most that was reserved.
+    `peak` is the maximum of `used`, `peak_reserved` the maximum of `reserved`.
     """
 
     used: int
@@ -53,7 +53,7 @@ class MemoryStats(NamedTuple):
 
 
 def bucket(nbytes: int) -> int:
-    """The block size for a request of `nbytes`; 0 for 0."""
+    """Return the block size for a request of `nbytes`; 0 for 0."""
     if nbytes <= _SMALLEST:
         return _SMALLEST if nbytes else 0
     step = min(max((1 << ((nbytes - 1).bit_length() - 1)) // _STEPS, _SMALLEST), _LARGEST_STEP)
@@ -61,7 +61,7 @@ def bucket(nbytes: int) -> int:
 
 
 class _CurrentPool(threading.local):
-    """The stream's pool that a thread allocates from; None: the device's."""
+    """Stream pool that a thread allocates from; None: the device's pool."""
 
     pool: Pool | None = None
 
@@ -69,23 +69,23 @@ class _CurrentPool(threading.local):
 class StreamPools:
     """The pools of a device's streams.
 
-    A stream has a pool of its own, because its work is not ordered with that of other streams. Blocks that any thread frees
-    while a stream is in use are held back until the stream has ended, because its work may still use them.
+    Each stream has its own pool, because its work is not ordered relative to other streams. Blocks freed by any thread
+    while a stream is in use become reusable only after the stream has ended, because its work may still use them.
     """
 
     def __init__(self) -> None:
         self.all: list[Pool] = []
         self.current = _CurrentPool()
         self.active = 0
-        """How many streams are in use."""
+        """Number of streams in use."""
         self.freed: list[tuple[int, int, Handle]] = []
-        """(size, number, handle) of blocks that were freed meanwhile."""
+        """(size, number, handle) of blocks freed while streams are in use."""
         self.lock = threading.Lock()
 
 
 @functools.cache
 def _host_pools() -> weakref.WeakSet[Pool]:
-    """The pools of all devices that compute in the host's memory: when it ends, each returns its free blocks."""
+    """Return the pools of all devices that compute in host memory. When it runs out, all of them release their free blocks."""
     return weakref.WeakSet()
 
 
@@ -93,31 +93,31 @@ class Pool:
     """Allocates blocks of device memory by bucket size."""
 
     def __init__(self, backend: ComputeBackend, device_name: str, parent: Pool | None = None) -> None:
-        """`parent` is the device's pool if this one is a stream's."""
+        """Create a pool; `parent` is the device's pool if this is a stream's."""
         self._backend = backend
         self._name = device_name
         self._parent = parent
         shared = backend.info.type is DeviceType.CPU and backend.capabilities.unified_memory
         self._host = HostMemoryGuard(HostMemory()) if shared else None
-        """For devices that compute in the host's memory, which they share with each other."""
+        """Guard for devices that compute in host memory, shared with other devices."""
         if shared and parent is None:
             _host_pools().add(self)
-        # Heaps of (number, handle). Heap operations on tuples of unique integers run no Python code and are thus atomic, so
-        # blocks may come back from any thread or from the garbage collector.
+        # Heaps of (number, handle). Heap operations on tuples of unique integers run no Python code and are thus
+        # atomic, so blocks may be released by any thread or by the garbage collector.
         self._free: dict[int, list[tuple[int, Handle]]] = {}
-        # If tensors die in a reference cycle, a handle that only they reference is finalised with them, before it comes back
-        # here. So every handle is referenced here too.
+        # If tensors die in a reference cycle, a handle referenced only by them would be finalized with them, before it
+        # returns to the pool. So the pool also references every handle.
         self._owned: dict[int, tuple[Handle, int]] = {}
-        """Handle and size of every block by its number."""
+        """Handle and size of every block by number."""
         self._numbers = itertools.count(1)
-        """Numbers of blocks. Two threads that allocate at the same time must not have the same one."""
+        """Counter of block numbers; atomic, so that concurrent allocations receive distinct numbers."""
         self.limit: int | None = None
-        """The most bytes that the pool may reserve, streams included; None for what the device has."""
+        """Maximum bytes that the pool may reserve, including streams; None for no limit but the device's."""
         self._exact: set[int] = set()
-        """Sizes that are no buckets: few requests could reuse such a block."""
+        """Sizes that are not buckets, whose blocks few requests could reuse."""
         self.streams = StreamPools()
         self.check: Callable[[int], None] | None = None
-        """Called with the size of each block that is about to be allocated, not reused; raises to refuse it."""
+        """Hook called with the size of each new block before its allocation; it raises to reject it."""
         self.used = 0
         self.reserved = 0
         self.peak = 0
@@ -142,7 +142,10 @@ class Pool:
         return Buffer(block[1], size, self, block[0])
 
     def take_exactly(self, nbytes: int) -> Buffer:
-        """Allocate exactly `nbytes` > 0, for long-lived owners. Such a block, once free, is returned before others are made."""
+        """Allocate exactly `nbytes` > 0, for long-lived owners.
+
+        Once free, such a block is returned to the device before new blocks are allocated.
+        """
         if bucket(nbytes) != nbytes:
             self._exact.add(nbytes)
         return self.take(nbytes)
@@ -156,13 +159,13 @@ class Pool:
         heappush(self._free[size], (number, handle))
 
     def stream_pool(self) -> Pool:
-        """Make a pool for a stream of the same device, counted and drained with this one."""
+        """Create a pool for a stream of the same device, counted and drained with this pool."""
         pool = Pool(self._backend, self._name, self)
         self.streams.all.append(pool)
         return pool
 
     def enter(self, pool: Pool) -> Pool | None:
-        """Let the calling thread allocate from a stream's pool. Returns the previous one, for `leave`."""
+        """Make the calling thread allocate from a stream's pool. Returns the previous pool, for `leave`."""
         streams = self.streams
         with streams.lock:
             streams.active += 1
@@ -170,7 +173,7 @@ class Pool:
         return previous
 
     def leave(self, previous: Pool | None) -> None:
-        """Undo `enter`. When no stream is left in use, blocks that were freed meanwhile become available."""
+        """Undo `enter`. When no stream is in use any more, blocks freed in between become available."""
         streams = self.streams
         streams.current.pool = previous
         with streams.lock:
@@ -233,7 +236,7 @@ class Pool:
         )
 
     def abandon(self, stand_in: ComputeBackend) -> None:
-        """Put `stand_in` in the place of the backend, which must not be called any more."""
+        """Replace the backend, which must not be called any more, by `stand_in`."""
         for pool in (self, *self.streams.all):
             pool._backend = stand_in
 
@@ -259,12 +262,12 @@ class Pool:
 
     @property
     def total_reserved(self) -> int:
-        """Bytes reserved from the device, those of streams included."""
+        """Return the bytes reserved from the device, including streams."""
         return sum(p.reserved for p in (self, *self.streams.all))
 
     @property
     def available(self) -> int:
-        """Bytes that can still be reserved: of the device, of what its system can spare, and of the limit."""
+        """Return the bytes that can still be reserved, within the device's memory, the system's spare memory and the limit."""
         whole = self._parent or self
         left = self._backend.memory_available()
         if whole.limit is not None:
@@ -273,7 +276,7 @@ class Pool:
         return left if spare is None else min(left, spare)
 
     def live_blocks(self) -> list[tuple[Handle, int]]:
-        """Handle and size of each block that is in use, those of streams included."""
+        """Return handle and size of each block in use, including streams."""
         freed = {number for _, number, _ in self.streams.freed}
         live = []
         for pool in (self, *self.streams.all):
@@ -282,7 +285,7 @@ class Pool:
         return live
 
     def stats(self) -> MemoryStats:
-        """Sums over this pool and those of streams."""
+        """Return sums over this pool and the pools of streams."""
         pools = (self, *self.streams.all)
         largest = max((size for pool in pools for size, blocks in pool._free.items() if blocks), default=0)
         return MemoryStats(
@@ -296,6 +299,6 @@ class Pool:
         )
 
     def reset_peak(self) -> None:
-        """Restart the measurement of the peaks from what is used and reserved now, also by streams."""
+        """Reset the peaks to the current use and reservation, including streams."""
         for pool in (self, *self.streams.all):
             pool.peak, pool.peak_reserved = pool.used, pool.reserved

@@ -1,4 +1,4 @@
-"""The future of a read-back. In a file of its own, imported at the first one, because `concurrent.futures` imports slowly."""
+"""The future of a read-back. A separate file, imported at the first read, because `concurrent.futures` imports slowly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from polyhal.hal.protocol import Event
 
 
 class ReadFuture(Future[Any]):
-    """A standard future that cannot be cancelled, because the device's copy cannot be."""
+    """A standard future that cannot be cancelled, because the device's copy cannot be cancelled."""
 
     def __init__(self, event: Event | None = None) -> None:
-        """`event` is complete shortly before the future is."""
+        """Create a future; `event` completes shortly before it."""
         super().__init__()
         self.set_running_or_notify_cancel()
         self.event = event
@@ -26,10 +26,10 @@ class ReadFuture(Future[Any]):
             raise DeviceLostError(message(None, "the read was started before the process was forked", fix="read again"))
         event = self.event
         if event is not None and timeout is None and not self.done():
-            # A thread that waits for the driver may compute for it, or poll it.
+            # A thread that waits for the driver may execute or poll its work.
             try:
                 event.wait()
             except Exception:
-                super().result(timeout)  # the error comes with the future as well, and later calls raise it, too
-                raise  # unless the driver reports it once only, and that was to this thread
+                super().result(timeout)  # the future also holds the error, and later calls raise it again
+                raise  # unless the driver reports it only once, to this thread
         return super().result(timeout)

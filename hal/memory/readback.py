@@ -1,6 +1,6 @@
 """Asynchronous read-back: copies from a device to the host that the program does not wait for.
 
-The copy takes its place in the device's work, so the tensor may be changed or released at once. The result is a standard
+The copy is ordered in the device's work, so the tensor may be changed or released at once. The result is a standard
 future, completed by a thread of the backend.
 """
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def finished(value: T) -> Future[T]:
-    """Return a future that holds its result already."""
+    """Return a completed future."""
     future: Future[T] = _new_future()
     future.set_result(value)
     return future
@@ -37,7 +37,7 @@ def start_read(backend: SupportsAsyncRead, handle: Handle, offset: int, out: np.
     future: Future[np.ndarray] = _new_future(event)
 
     def complete(error: BaseException | None) -> None:
-        # The reference to `out` here is what keeps the memory alive until the copy is done.
+        # The reference to `out` here keeps the memory alive until the copy is done.
         if error is None:
             future.set_result(out)
         else:

@@ -12,21 +12,21 @@ _MOST_IDLE = 1 << 26
 
 
 class StagingPool(Generic[Block]):
-    """Blocks of staging memory by size. May be used from any thread."""
+    """Blocks of staging memory by size. Thread-safe."""
 
     def __init__(self, allocate: Callable[[int], Block], most_idle: int = _MOST_IDLE) -> None:
-        """`allocate` makes a block of so many bytes. At most `most_idle` bytes are kept for later copies."""
+        """Allocate blocks with `allocate(nbytes)`. At most `most_idle` free bytes are kept for later copies."""
         self._allocate = allocate
         self._most_idle = most_idle
         self._free: dict[int, list[Block]] = {}
         self._idle = 0
-        """Bytes that are free."""
+        """Free bytes."""
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> Block:
         """Return a block of at least `nbytes`."""
         size = max(_SMALLEST, 1 << (nbytes - 1).bit_length())
-        if size > self._most_idle:  # will not be kept
+        if size > self._most_idle:  # not kept for reuse
             size = nbytes
         with self._lock:
             if blocks := self._free.get(size):
@@ -35,7 +35,7 @@ class StagingPool(Generic[Block]):
         return self._allocate(size)
 
     def give(self, block: Block, size: int) -> bool:
-        """Keep a block of `size` bytes for a later copy. Returns False, and does not, if many are kept."""
+        """Keep a block of `size` bytes for a later copy. Returns False, without keeping it, if too many bytes are free."""
         with self._lock:
             if self._idle + size > self._most_idle:
                 return False

@@ -1,4 +1,4 @@
-"""What a thread has selected on a device, for another thread that goes on with its work."""
+"""Stream selection of a thread, for another thread that continues its work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StreamSelection:
     def __init__(self, device: Device) -> None:
         self._device = device
         self.stream: Any = None
-        """The backend's stream; None for the device's own."""
+        """The backend's stream; None for the device's default stream."""
         self._pool = device.pool.streams.current.pool
         if (backend := device.stream_backend) is not None:
             self.stream = backend.switch_stream(None)
@@ -26,7 +26,7 @@ class StreamSelection:
 
     @contextmanager
     def on_this_thread(self) -> Iterator[None]:
-        """Select them for the calling thread, which has selected nothing."""
+        """Select stream and pool for the calling thread, which has no selection."""
         backend, streams = self._device.stream_backend, self._device.pool.streams
         streams.current.pool = self._pool
         if backend is not None and self.stream is not None:

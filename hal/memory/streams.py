@@ -8,7 +8,7 @@
     c = a + b  # after both
 
 A block on a stream starts after all work that the program enqueued before the block, and work after the block waits for it.
-Two blocks in a row do not wait for each other, so one must not use the results of the other; `Stream.after` orders them.
+Two consecutive blocks do not wait for each other, so neither may use results of the other; `Stream.after` orders them.
 On devices without streams the blocks run one after the other. A captured step ignores streams while it is recorded, and runs on
 the stream in which it is replayed.
 """
@@ -37,22 +37,25 @@ _ELEMENT = contiguous(dtypes.float32, (1,))
 
 
 class SupportsQueuedWaits(Protocol):
-    """Streams that wait without a kernel. Others get a small one, so that marks come after their waits, too."""
+    """Streams that can wait without a kernel.
+
+    Others launch a small kernel, so that marks are also ordered after their waits.
+    """
 
     def begin_to_wait(self) -> None:
-        """Make what the thread's stream was told to wait for a part of its work. Does not block the host."""
+        """Enqueue the pending waits of the thread's stream. Does not block the host."""
 
 
 class _EnteredBlocks(threading.local):
-    """The blocks that a thread is in."""
+    """The `with` blocks of streams that a thread has entered."""
 
     def __init__(self) -> None:
         self.previous: list[tuple[Any, Pool | None]] = []
-        """The stream and the pool before each block."""
+        """Stream and pool before each block."""
 
 
 class Stream:
-    """A stream of `device`: a context manager that may be entered any number of times. It has a memory pool of its own."""
+    """A stream of `device`: a context manager that may be entered any number of times. It has its own memory pool."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -80,7 +83,7 @@ class Stream:
 
     @contextmanager
     def selected(self) -> Iterator[None]:
-        """Send this thread's work to the stream inside the block; the caller orders it and manages its memory."""
+        """Enqueue this thread's work on the stream inside the block; the caller orders it and manages its memory."""
         backend = self.device.stream_backend
         if backend is None:
             yield
@@ -93,7 +96,7 @@ class Stream:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Send this thread's work to the stream, and take memory for it from the stream's pool; the caller orders it."""
+        """Enqueue this thread's work on the stream, with memory from the stream's pool; the caller orders it."""
         if self.device.stream_backend is None:
             yield
             return
@@ -105,14 +108,14 @@ class Stream:
             self.device.pool.leave(previous)
 
     def after_current(self) -> None:
-        """Let further work on this stream start after all work enqueued so far on the one that the thread has selected."""
+        """Make later work on this stream wait for all work enqueued so far on the thread's selected stream."""
         if (backend := self.device.stream_backend) is not None:
             event = backend.mark()
             with self.selected():
                 backend.wait_for(event)
 
     def after(self, other: Stream) -> None:
-        """Let further work on this stream start after all work enqueued on `other` so far."""
+        """Make later work on this stream wait for all work enqueued on `other` so far."""
         if (backend := self.device.stream_backend) is not None:
             with other.selected():
                 event = backend.mark()
@@ -125,11 +128,11 @@ class Stream:
             return record_event(self.device)
 
     def wait_event(self, event: DeviceEvent) -> None:
-        """Let further work on this stream start after `event`."""
+        """Make later work on this stream wait for `event`."""
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Do what `after` does, under PyTorch's name."""
+        """Alias of `after`, under PyTorch's name."""
         self.after(stream)
 
     def synchronize(self) -> None:
@@ -144,7 +147,10 @@ class Stream:
 
 
 def _take_idle(backend: SupportsStreams, device: Device) -> tuple[Any, Pool]:
-    """An unused stream of the backend with its pool. They stay together, as the order of one makes the other's reuse safe."""
+    """Return an unused stream of the backend with its pool.
+
+    They stay paired, as the stream's order makes reuse in the pool safe.
+    """
     try:
         return device.idle_streams.pop()
     except IndexError:
@@ -152,9 +158,9 @@ def _take_idle(backend: SupportsStreams, device: Device) -> tuple[Any, Pool]:
 
 
 def begin_to_wait(device: Device) -> None:
-    """Let the thread's stream wait now for what it was told to wait for, and not only when it gets its next work.
+    """Enqueue the pending waits of the thread's stream now, not only with its next work.
 
-    Marks of the stream, and so other streams that wait for those, then wait for it, too.
+    Marks of the stream, and other streams that wait for them, are then also ordered after these waits.
     """
     waits: Callable[[], None] | None = getattr(device.backend, "begin_to_wait", None)  # of SupportsQueuedWaits
     if waits is not None:
@@ -162,13 +168,13 @@ def begin_to_wait(device: Device) -> None:
         return
     memory = _written(os.getpid())
     buffer = memory.get(device)
-    if buffer is None:  # another thread may be here, too, and only one buffer may ever be written
-        # Kept: the pool would give it to work on other streams before this one has written there.
+    if buffer is None:  # another thread may also arrive here, and only one buffer may ever be written
+        # Kept alive: otherwise the pool would reuse it for other streams before this one has written it.
         buffer = memory.setdefault(device, device.pool.take(bucket(_ELEMENT.nbytes)))
     device.backend.fill(0, Ref(buffer.handle, _ELEMENT, 0))
 
 
 @functools.lru_cache(maxsize=1)
 def _written(pid: int) -> weakref.WeakKeyDictionary[Device, Buffer]:
-    """Memory of the devices of a process that streams write to and nobody reads."""
+    """Return scratch memory of the devices of a process that streams write and nothing reads."""
     return weakref.WeakKeyDictionary()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from polyhal.hal.protocol import Event, Handle, SupportsPinnedMemory
 
 _MOST_PENDING = 64 * 2**20
-"""Bytes of host memory that copies in flight may keep alive; a larger copy is alone."""
+"""Maximum bytes of host memory kept alive by copies in flight; a larger copy is the only one in flight."""
 
 
 class _Upload(NamedTuple):
@@ -22,7 +22,7 @@ class _Upload(NamedTuple):
 
 
 class PendingUploads:
-    """The copies to a device that may not be complete, oldest first."""
+    """Copies to a device that may be in flight, oldest first."""
 
     def __init__(self, backend: SupportsPinnedMemory) -> None:
         self._backend = backend
@@ -33,9 +33,9 @@ class PendingUploads:
     def start(
         self, source: memoryview, handle: Handle, offset: int = 0, done: Callable[[], object] | None = None
     ) -> None:
-        """Start to copy bytes that nobody changes until the copy is complete. Waits if much is in flight.
+        """Start to copy bytes that the caller does not change until the copy is complete. Waits if too much is in flight.
 
-        They are kept alive that long. `done` is called later, at the next upload or the one after, when they are free.
+        The bytes are kept alive until then. `done` is called when they are free, during one of the next uploads.
         """
         with self._lock:
             while self._pending and (

@@ -1,1 +1,1 @@
-"""Environment variables, settings of the process, and small files that processes share."""
+"""Environment variables, settings of the process, and small files shared by processes."""

@@ -1,4 +1,4 @@
-"""Files and folders that are replaced as a whole or not at all, whenever the process is killed."""
+"""Atomic replacement of files and folders: complete or not at all, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _UNFINISHED = re.compile(r"\..+\.(\w+-\d+)\.[0-9a-f]{8}\.tmp")
 def replacing(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """Open a new file for writing, which replaces `path` when the block ends without an error.
 
-    The data is on the disk before the old file is replaced. After an error (a full disk, an interrupt) the old file is
+    The data are on the disk before the old file is replaced. After an error (a full disk, an interrupt) the old file is
     untouched and the new one is removed. A killed process leaves its new file behind, which the next call removes.
 
-    Without `durable`, nothing is flushed and nothing swept: for caches that check what they read and call `sweep` themselves.
+    Without `durable`, files are neither flushed nor swept: for caches that verify their content and call `sweep` themselves.
     """
     if durable:
         sweep(path.parent)
@@ -46,10 +46,10 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Make a folder under another name, which becomes `path` when the block ends without an error.
+    """Create a folder under a temporary name, renamed to `path` when the block ends without an error.
 
-    A folder `path` therefore has everything that the block wrote, or is not there. What the block writes must be on the disk
-    when it ends. Raises OSError if there is a file, or a folder that is not empty, when the block ends.
+    So `path` is complete or does not exist. The block must flush its files to the disk. Raises OSError if `path` is a
+    file or a non-empty folder when the block ends.
     """
     sweep(path.parent)
     beside = _unfinished(path)
@@ -64,14 +64,14 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder at once: it has another name before anything in it is removed. Raises OSError."""
+    """Remove a folder atomically: it is renamed before its content is removed. Raises OSError."""
     beside = _unfinished(path)
     path.replace(beside)
     shutil.rmtree(beside)
 
 
 def _unfinished(path: Path) -> Path:
-    """A free name next to `path` that tells who writes."""
+    """Return an unused name in the folder of `path` that contains the writing process."""
     return path.with_name(f".{path.name}.{processes.mark()}.{secrets.token_hex(4)}.tmp")
 
 
@@ -93,7 +93,7 @@ def sync_folder(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Some network file systems refuse this; the file is replaced already.
+        # Some network file systems reject this; the file is already replaced.
         with suppress(OSError):
             os.fsync(descriptor)
     finally:

@@ -1,4 +1,4 @@
-"""Every environment variable that Polyhal reads, in one place."""
+"""All environment variables that Polyhal reads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def default_device() -> str | None:
 
 
 def cache_dir() -> Path:
-    """POLYHAL_CACHE_DIR: where compiled programs and measurements are kept; the platform's cache folder otherwise."""
+    """POLYHAL_CACHE_DIR: folder of compiled programs and measurements; the platform's cache folder by default."""
     import platformdirs
 
     named = os.environ.get("POLYHAL_CACHE_DIR")
@@ -42,7 +42,7 @@ def cache_dir() -> Path:
 
 
 def kernels_dir() -> Path:
-    """POLYHAL_KERNELS: the folder of kernels that you have changed; one in the platform's configuration folder otherwise."""
+    """POLYHAL_KERNELS: folder of kernels changed by the user; in the platform's configuration folder by default."""
     import platformdirs
 
     named = os.environ.get("POLYHAL_KERNELS")
@@ -51,7 +51,7 @@ def kernels_dir() -> Path:
 
 @functools.lru_cache(maxsize=64)
 def _trusted(folder: Path) -> Path:
-    """Return the folder, or, if others may have put files there, a new one that is deleted at the end of the process."""
+    """Return the folder, or, if other users may have written to it, a new one that is deleted at the end of the process."""
     problem = trust.distrust(folder)
     if not problem:
         return folder
@@ -60,7 +60,7 @@ def _trusted(folder: Path) -> Path:
 
     substitute = tempfile.mkdtemp(prefix="polyhal-")
     atexit.register(shutil.rmtree, substitute, ignore_errors=True)
-    fix = f"remove {folder}, or name a folder of your own by POLYHAL_CACHE_DIR or POLYHAL_KERNELS"
+    fix = f"remove {folder}, or set POLYHAL_CACHE_DIR or POLYHAL_KERNELS to a folder of your own"
     warnings.warn(message(None, f"{problem}: a new folder is used in this process", fix=fix), stacklevel=3)
     return Path(substitute)
 
@@ -77,17 +77,17 @@ def fallback_policy() -> str:
 
 
 def disabled_backends() -> frozenset[str]:
-    """POLYHAL_DISABLE: comma-separated names of backends, and of plug-ins with ops, that are not looked for."""
+    """POLYHAL_DISABLE: comma-separated names of backends, and of plug-ins with ops, to ignore."""
     return frozenset(n.strip() for n in os.environ.get("POLYHAL_DISABLE", "").split(",") if n.strip())
 
 
 def opengl() -> bool:
-    """POLYHAL_OPENGL: 1 lists the OpenGL adapters of wgpu too; their drivers may end programs that load an LLVM later."""
+    """POLYHAL_OPENGL: 1 also lists the OpenGL adapters of wgpu; their drivers may crash programs that load an LLVM later."""
     return _flag("POLYHAL_OPENGL")
 
 
 def probe_timeout() -> float:
-    """POLYHAL_PROBE_TIMEOUT: seconds that a plug-in may take to load, and again to list its devices; 10 by default."""
+    """POLYHAL_PROBE_TIMEOUT: maximum seconds to load a plug-in, and again to list its devices; 10 by default."""
     return _seconds("POLYHAL_PROBE_TIMEOUT", 10.0)
 
 
@@ -97,27 +97,27 @@ def trials() -> bool:
 
 
 def measure_timeout() -> float:
-    """POLYHAL_MEASURE_TIMEOUT: seconds that measuring one device may take, 30 by default; 0 uses no figures."""
+    """POLYHAL_MEASURE_TIMEOUT: maximum seconds to measure one device, 30 by default; 0 disables measured figures."""
     return _seconds("POLYHAL_MEASURE_TIMEOUT", 30.0)
 
 
 def no_program_cache() -> bool:
-    """POLYHAL_NO_PROGRAM_CACHE: compile kernels anew in every process."""
+    """POLYHAL_NO_PROGRAM_CACHE: recompile kernels in every process."""
     return _flag("POLYHAL_NO_PROGRAM_CACHE")
 
 
 def build_ahead() -> bool:
-    """POLYHAL_BUILD_AHEAD: 0 starts no helper processes where kernels have to be compiled for the first time."""
+    """POLYHAL_BUILD_AHEAD: 0 disables the helper processes that compile kernels ahead of their first use."""
     return os.environ.get("POLYHAL_BUILD_AHEAD", "1") not in ("", "0")
 
 
 def builds_only() -> bool:
-    """POLYHAL_BUILDS_ONLY: set in helper processes, whose kernels run once so that drivers compile them."""
+    """POLYHAL_BUILDS_ONLY: set in helper processes, which run each kernel once so that drivers compile it."""
     return _flag("POLYHAL_BUILDS_ONLY")
 
 
 def strict() -> bool:
-    """POLYHAL_STRICT: raise where a native kernel does not build, instead of warning and taking a slower way."""
+    """POLYHAL_STRICT: raise if a native kernel does not build, instead of a warning and a slower implementation."""
     return _flag("POLYHAL_STRICT")
 
 
@@ -136,7 +136,7 @@ def log(topics: tuple[str, ...]) -> tuple[str, ...]:
 
 
 CHECKS = ("nan", "bounds", "reference", "gradients")
-"""The checks of `polyhal.check`."""
+"""Checks of `polyhal.check`."""
 
 
 def checks() -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def checks() -> tuple[str, ...]:
 
 
 def units() -> tuple[str, ...]:
-    """POLYHAL_UNITS: comma-separated matrix units, all or none: these are used, no others, whatever their certificates say."""
+    """POLYHAL_UNITS: comma-separated matrix units, all or none: only these are used, regardless of their certificates."""
     return tuple(n.strip() for n in os.environ.get("POLYHAL_UNITS", "").split(",") if n.strip())
 
 
@@ -160,26 +160,26 @@ def watchdog() -> float:
 
 
 def hub() -> str | None:
-    """POLYHAL_HUB: set by `polyhal launch` in the processes that it starts: where they report how they end."""
+    """POLYHAL_HUB: set by `polyhal launch` in the processes that it starts: address to which they report their end."""
     return os.environ.get("POLYHAL_HUB") or None
 
 
 def launch_command() -> str | None:
-    """POLYHAL_LAUNCH: set by `polyhal launch`: the command line before the program, for messages that show how to go on."""
+    """POLYHAL_LAUNCH: set by `polyhal launch`: the command line before the program, for messages that show how to continue."""
     return os.environ.get("POLYHAL_LAUNCH") or None
 
 
 def rank_devices() -> tuple[str, ...]:
-    """POLYHAL_RANK_DEVICES: comma-separated devices that the ranks of a machine take in turn."""
+    """POLYHAL_RANK_DEVICES: comma-separated devices, assigned to the ranks of a machine in turn."""
     return tuple(n.strip() for n in os.environ.get("POLYHAL_RANK_DEVICES", "").split(",") if n.strip())
 
 
 def restarts() -> int:
-    """POLYHAL_RESTARTS: set by `polyhal launch`: how often it has started the job anew."""
+    """POLYHAL_RESTARTS: set by `polyhal launch`: number of restarts of the job."""
     text = os.environ.get("POLYHAL_RESTARTS", "0")
     return int(text) if text.isdigit() else 0
 
 
 def collective_timeout() -> float:
-    """POLYHAL_COLLECTIVE_TIMEOUT: seconds that a rank waits for the others in one call; 1800 by default, 0 waits for ever."""
+    """POLYHAL_COLLECTIVE_TIMEOUT: seconds that a rank waits for others in a call; 1800 by default, 0 waits indefinitely."""
     return _seconds("POLYHAL_COLLECTIVE_TIMEOUT", 1800.0)

@@ -1,4 +1,4 @@
-"""Exclusive locks between processes, which the system releases when their owner ends, however it ends."""
+"""Exclusive locks between processes, which the system releases when their owner ends for any reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(descriptor: int) -> None:
-        os.lseek(descriptor, _BEYOND, os.SEEK_SET)  # others may read the text, which lies before
+        os.lseek(descriptor, _BEYOND, os.SEEK_SET)  # others may read the text before the locked byte
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 else:
     import fcntl
@@ -30,18 +30,18 @@ else:
 
 _BEYOND = 1 << 30
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
-"""What file systems without locks answer."""
+"""Error codes of file systems without locks."""
 _POLL = 0.05
 """Seconds between two attempts."""
 _LONGEST_NAME = 300
-"""Bytes that are read of a lock file, which may be anybody's."""
+"""Maximum bytes read from a lock file, which another program may have written."""
 
 
 class FileLock:
-    """A lock file that names the process that holds it. The name only serves messages: what counts is the system's lock.
+    """A lock file with the name of the process that holds it. The name only serves messages: the system's lock decides.
 
-    Where the file system has no locks, the name decides: a lock of a process of this machine that has ended is free. An
-    interrupt at any line leaves the lock free or held by this object, and `release` frees it in every state.
+    On a file system without locks, the name decides: a lock of an ended process of this machine is free. An interrupt
+    at any line leaves the lock free or held by this object, and `release` frees it in every state.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class FileLock:
         """Open file that holds the lock. An interrupt could lose the number of a descriptor."""
 
     def acquire(self) -> bool:
-        """Take the lock; returns False if another holder has it, in this process or in another. Raises OSError."""
+        """Acquire the lock; returns False if it is held elsewhere, in this process or in another. Raises OSError."""
         file = None
         try:
             while True:
@@ -62,7 +62,7 @@ class FileLock:
                     return False
                 if self._is_current(file):
                     break
-                file.close()  # its last holder has removed the file meanwhile
+                file.close()  # its previous holder has just removed the file
             file.truncate(0)
             file.write(processes.mark().encode())
             self._file = file
@@ -73,10 +73,10 @@ class FileLock:
             raise
 
     def release(self) -> None:
-        """Give the lock back and remove the file. No-op if it is not held."""
+        """Release the lock and remove the file. No-op if it is not held."""
         try:
             if self._file is not None and not self._file.closed:
-                with suppress(OSError):  # a folder that was removed meanwhile
+                with suppress(OSError):  # the folder may have been removed
                     if self._is_current(self._file):
                         self.path.unlink()
         finally:
@@ -91,11 +91,11 @@ class FileLock:
 
     @property
     def is_held(self) -> bool:
-        """True if this object holds the lock."""
+        """Return whether this object holds the lock."""
         return self._file is not None
 
     def touch(self) -> None:
-        """Note that the holder is at work, for those who look at the file's time."""
+        """Update the file's time, to show other processes that the holder is alive."""
         with suppress(OSError):
             os.utime(self.path)
 
@@ -131,8 +131,8 @@ class FileLock:
 class ExclusiveBlock:
     """Holds a lock during a block.
 
-    An interrupt can end a block before `__exit__` begins, and the traceback then keeps the lock alive. The next block of
-    this process that needs the lock releases it if the function of the interrupted block has ended.
+    An interrupt can end a block before `__exit__` starts, and the traceback then keeps the lock alive. The next block
+    of this process that waits for the lock releases it if the function of the interrupted block has ended.
     """
 
     def __init__(self, path: Path, patience: float) -> None:

@@ -1,4 +1,4 @@
-"""Small JSON files that several processes read and replace: whole, or not there."""
+"""Small JSON files that several processes read and replace atomically."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _PATIENCE = 10.0
 
 
 def parse(text: str | bytes, what: object) -> Any:
-    """Parse JSON of a file, which `what` names in messages. Raises CorruptFileError for anything else."""
+    """Parse JSON of a file, called `what` in messages. Raises CorruptFileError for anything else."""
     try:
         return json.loads(text)
-    # A ValueError of another kind is raised for bytes that are no UTF-8, and for integers of thousands of digits.
+    # Other kinds of ValueError are raised for bytes that are not UTF-8, and for integers of thousands of digits.
     except (ValueError, RecursionError) as error:
         problem = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise CorruptFileError(message(None, f"{what} is not valid JSON: {problem}")) from error
 
 
 def read(path: Path, schema: int) -> dict[str, Any]:
-    """The object in a file that `write` made. Raises FileNotFoundError, CorruptFileError and IncompatibleFileError."""
+    """Return the object in a file written by `write`. Raises FileNotFoundError, CorruptFileError and IncompatibleFileError."""
     found = parse(read_regular(path), path)
     if not isinstance(found, dict):
         raise CorruptFileError(message(None, f"{path} holds a {type(found).__name__}", expected="an object"))
@@ -72,7 +72,7 @@ def _text(value: Any) -> str:
 
 
 def write(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace `path` by `value`. A reader sees the old file or the new one. Raises OSError."""
+    """Replace `path` by `value`. A reader reads either the old or the new file. Raises OSError."""
     data = text_of(value).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
@@ -80,9 +80,9 @@ def write(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def changing(path: Path) -> ExclusiveBlock:
-    """Read, change and write a file in this block while other processes wait, so that no change is lost.
+    """Lock a file while the block reads, changes and writes it, so that no concurrent change is lost.
 
-    Raises OSError, also if another process takes much longer than such a change does.
+    Raises OSError, also if another process holds the lock much longer than a change takes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     return exclusive(path.with_name(f".{path.name}.lock"), _PATIENCE)

@@ -1,4 +1,4 @@
-"""How exactly float32 matrix products are computed: the user's choice between accuracy and tensor cores.
+"""Precision of float32 matrix products: the user's choice between accuracy and tensor cores.
 
 A setting of the process, as in PyTorch.
 """
@@ -16,15 +16,16 @@ _PRECISIONS = get_args(Precision)
 
 
 class PrecisionError(PolyhalError, ValueError):
-    """A precision that does not exist was asked for."""
+    """An unknown precision was requested."""
 
 
 def set_float32_matmul_precision(precision: Precision) -> None:
-    """Choose how matmul, linear, convolution and attention multiply float32; other dtypes are not concerned.
+    """Set the precision of float32 products in matmul, linear, convolution and attention; other dtypes are not affected.
 
-    `highest`, the default, is float32 throughout. `high` may split each operand into parts for tensor cores, with an error
-    of at most twice that of `highest`. `medium` may round the operands to TF32 or bfloat16, 11 and 8 significant bits.
-    Sums are float32 in all of them. A device without such units computes `highest`. Raises PrecisionError.
+    `highest`, the default, is float32 throughout. `high` may split each operand into parts for tensor cores, with an
+    error of at most twice the error of `highest`. `medium` may round the operands to TF32 or bfloat16, 11 and 8
+    significant bits. Sums are float32 in all of them. A device without such units computes `highest`. Raises
+    PrecisionError.
     """
     if precision not in _PRECISIONS:
         raise PrecisionError(
@@ -34,7 +35,7 @@ def set_float32_matmul_precision(precision: Precision) -> None:
 
 
 def get_float32_matmul_precision() -> Precision:
-    """The precision in force."""
+    """Return the current precision."""
     return settings.precision
 
 

@@ -1,4 +1,4 @@
-"""Whether the process that left a file behind still runs: the file names its host and its process."""
+"""Detection of files left behind by ended processes: the file names contain host and process."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import re
 import signal
 
 HOST = re.sub(r"[^A-Za-z0-9]", "_", platform.node()) or "host"
-"""This machine, as part of file names."""
+"""Name of this machine, as part of file names."""
 
 
 def mark() -> str:
-    """The present process, as part of a file's name or as its contents."""
+    """Return the current process, as part of a file's name or as its content."""
     return f"{HOST}-{os.getpid()}"
 
 
 def has_ended(marked: str) -> bool:
-    """Whether `marked`, made by `mark`, is a process of this machine that has ended; False if that cannot be known."""
+    """Return whether `marked`, a result of `mark`, is an ended process of this machine; False if unknown."""
     host, _, number = marked.rpartition("-")
     if host != HOST or not number.isdecimal() or os.name != "posix":
         return False
@@ -25,7 +25,7 @@ def has_ended(marked: str) -> bool:
 
 
 def is_running(number: int) -> bool:
-    """Whether a process of this machine has that number, which may come from a file and be absurd. POSIX only."""
+    """Return whether a process of this machine has that number, which may be an invalid one from a file. POSIX only."""
     try:
         os.kill(number, 0)
     except (ProcessLookupError, OverflowError):

@@ -1,4 +1,4 @@
-"""Settings of the process that decide how ops are lowered. They are part of the key of every plan: they may change any time."""
+"""Settings of the process that affect the lowering of ops. They may change at any time, so every plan's key contains them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Precision = Literal["highest", "high", "medium"]
 
 
 class Settings:
-    """What is in force. Set by the functions beside this file and in `hal.checks`, which say what the values mean."""
+    """Current settings. Set and documented by the functions of this package and of `hal.checks`."""
 
     __slots__ = ("_deterministic", "_index_checks", "_observers", "_precision", "_round", "key")
 
@@ -34,13 +34,13 @@ class Settings:
         """All values, for the hot path."""
 
     def forget_plans(self) -> None:
-        """Have no plan and no captured step found again that was made so far."""
+        """Invalidate all existing plans and captured steps."""
         self._round += 1
         self._changed()
 
     @property
     def precision(self) -> Precision:
-        """How exactly float32 products are computed."""
+        """Precision of float32 products."""
         return self._precision
 
     @precision.setter
@@ -50,7 +50,7 @@ class Settings:
 
     @property
     def deterministic(self) -> bool:
-        """Whether sums run in a fixed order even where that costs much."""
+        """Whether sums run in a fixed order even if that is much slower."""
         return self._deterministic
 
     @deterministic.setter
@@ -70,7 +70,7 @@ class Settings:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """What looks at every launch (see `hal.checks`); one may be there several times."""
+        """Observers of every launch (see `hal.checks`); an observer may occur several times."""
         return self._observers
 
     @observers.setter
@@ -80,17 +80,17 @@ class Settings:
 
     @property
     def result_key(self) -> tuple[Any, ...]:
-        """The values that change results, which a graph notes with its nodes."""
+        """Return the settings that affect results, which a graph records with its nodes."""
         return self._precision, self._deterministic
 
     @staticmethod
     def named(key: tuple[Any, ...]) -> dict[str, Any]:
-        """The values of a `result_key` by name."""
+        """Return the values of a `result_key` by name."""
         return dict(zip(("precision", "deterministic"), key, strict=True))
 
     @contextmanager
     def restored(self, key: tuple[Any, ...]) -> Iterator[None]:
-        """Have in force inside the block what was when `key`, a `result_key`, was read."""
+        """Restore the settings of `key`, a `result_key`, inside the block."""
         previous = self.result_key
         self._precision, self._deterministic = key
         self._changed()
@@ -101,7 +101,7 @@ class Settings:
             self._changed()
 
     def among(self, names: Collection[str], wanted: Collection[str]) -> dict[str, Any]:
-        """Those of the settings `names` that are `wanted`, by name."""
+        """Return the settings in both `names` and `wanted`, by name."""
         return {name: getattr(self, name) for name in names if name in wanted}
 
 

@@ -1,4 +1,4 @@
-"""Trust in cached files: compiled programs, and libraries that the files name, run in this process.
+"""Trust in cached files: compiled programs, and libraries listed in files, run in this process.
 
 A folder is trusted if it belongs to this user or to the system's administrator and no other user can write to it.
 """
@@ -13,13 +13,13 @@ from pathlib import Path
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 LARGEST = 1 << 30
-"""Bytes of the largest file that is read whole."""
+"""Maximum bytes of a file that is read whole."""
 
 
 def distrust(folder: Path) -> str:
-    """Return why other users may have written files in `folder`; empty if they cannot have, or the folder does not exist.
+    """Return the reason why other users may have written files in `folder`; empty if they cannot, or it does not exist.
 
-    A folder of this user that others can write to is repaired: they lose the permission.
+    A folder of this user with write permission for others is repaired by removing the permission.
     """
     if not hasattr(os, "geteuid"):
         return ""  # on Windows, folders of a user inherit their rights from the profile
@@ -28,7 +28,7 @@ def distrust(folder: Path) -> str:
     except OSError:
         return ""
     if not stat.S_ISDIR(status.st_mode):
-        return ""  # nothing in it can be used
+        return ""  # its content is unusable
     owner = os.geteuid()
     if status.st_uid not in (owner, 0):
         return f"{folder} belongs to user {status.st_uid}, not to {owner}"
@@ -42,7 +42,7 @@ def distrust(folder: Path) -> str:
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder if it is missing, and return it. Raises PermissionError for one that is not trusted, and OSError."""
+    """Create a folder if it is missing, and return it. Raises PermissionError for one that is not trusted, and OSError."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if problem := distrust(folder):
         raise PermissionError(errno.EACCES, problem, str(folder))

@@ -26,7 +26,7 @@ def test_an_input_that_was_bad_already(device: Device) -> None:
     x = Tensor([np.inf], device=device)
     with (
         detect_anomaly(),
-        pytest.raises(NonFiniteError, match="0 NaN and 1 infinite of 1 values, an input was not finite already"),
+        pytest.raises(NonFiniteError, match="0 NaN and 1 infinite of 1 values, an input was already not finite"),
     ):
         x + 1
 

@@ -71,16 +71,16 @@ def test_a_wrong_kernel_is_the_first_to_part() -> None:
         records(d, softmax, references=True) for d in (faulty.opened(faulty.WrongResult()), Device("numpy"))
     )
     lines = compared(wrong, right, bits=False)
-    assert lines[0] == "the results part at op 2: softmax -> float32[1, 2]; results before it agree within 0"
+    assert lines[0] == "the results diverge at op 2: softmax -> float32[1, 2]; results before it agree within 0"
     assert lines[1].endswith("nn.functional.softmax(x + 1.0, -1)  # here")
     assert lines[2].startswith("  one: 2 of 2 elements of 'out' are wrong, worst at [0, ")
-    assert lines[3] == "  two: as the reference says"
+    assert lines[3] == "  two: equal to the reference"
 
 
 def test_a_race_gives_other_bits() -> None:
     device = faulty.opened(faulty.WrongOnce())
     lines = compared(records(device, softmax), records(device, softmax), bits=True)
-    assert lines[0] == "equal inputs give other bits at op 2: softmax -> float32[1, 2]"
+    assert lines[0] == "equal inputs produce different bits at op 2: softmax -> float32[1, 2]"
     assert lines[2] == "  one: 7"
     assert lines[3].startswith("  two: 0.268941")
 
@@ -97,14 +97,14 @@ def test_rounding_that_has_grown_is_told_apart(numpy_device: Device) -> None:
 def test_programs_that_draw_data_of_their_own_are_named(numpy_device: Device) -> None:
     runs = [records(numpy_device, lambda d, n=n: ph.tensor([n], device=d) + 1.0) for n in (1.0, 2.0)]
     lines = compared(*runs, bits=True)
-    assert lines[0] == "input 0, which no op made, differs between the runs at op 1: add -> float32[1]"
-    assert lines[-1] == "  seed what the program draws from elsewhere, and leave out times and unordered sets"
+    assert lines[0] == "input 0, which no op produced, differs between the runs at op 1: add -> float32[1]"
+    assert lines[-1] == "  seed other random sources of the program, and avoid times and unordered sets"
 
 
 def test_programs_that_do_other_things_part(numpy_device: Device) -> None:
     (record,) = records(numpy_device, lambda d: ph.ones((2,), device=d))
     lines = compared([record], [replace(record, op="exp")], bits=False)
-    assert lines[0] == f"the runs do other things at op 1: {record.what}"
+    assert lines[0] == f"the runs execute different ops at op 1: {record.what}"
 
 
 def test_distances_are_relative_and_equal_nans_are_equal() -> None:

@@ -30,7 +30,7 @@ def test_the_op_and_the_line_of_a_wrong_kernel(polyhal: Command, script: Path) -
     script.write_text(WRONG)
     done = polyhal("bisect", script, "--devices", "numpy:no_f64,numpy", "--", "{device}")
     assert done.code == 1
-    assert "the results part at op 3: softmax -> float32[2, 3]" in done.err
+    assert "the results diverge at op 3: softmax -> float32[2, 3]" in done.err
     assert f"at {script}:10: ph.nn.functional.softmax(x, -1)" in done.out
     assert "numpy:no_f64: 6 of 6 elements of 'out' are wrong" in done.out
 

@@ -93,7 +93,7 @@ def test_a_configuration_file_names_devices(polyhal: Command, text: Path, tmp_pa
     [
         (["--devices", "numpy", "--device", "numpy"], "--device and --devices are both given; expected one of them"),
         (["--devices", "numpy,numpy"], "--devices numpy,numpy: numpy occurs twice"),
-        (["--devices", ","], "--devices ,: ',' names no device"),
+        (["--devices", ","], "--devices ,: ',' does not name a device"),
         (["--devices", "numpy,abacus:7"], "abacus"),
         (["--devices", PAIR, "--batch-size", "1"], "--batch-size 1 leaves some of 2 devices without work"),
     ],

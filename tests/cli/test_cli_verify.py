@@ -153,7 +153,7 @@ def test_bad_input(polyhal: Command, tmp_path: Path) -> None:
     for arguments, problem in (
         (("numpy", "--only", "forwards/*"), "no check matches 'forwards/*'"),
         (("numpy", "--small", "--full"), "expected one of them"),
-        (("nowhere",), "no backend is called 'nowhere'"),
+        (("nowhere",), "unknown backend 'nowhere'"),
         (("numpy", *ONLY, "--output", tmp_path), "directory"),
     ):
         outcome = polyhal("verify", *arguments)

@@ -8,9 +8,9 @@ POINT, BACKEND, DEVICE = "entry point {name} = {module}", "backend {name}", "{na
 """Under what a problem is reported: before there is a backend, before there is a device, or with the device."""
 UNINSTALL = "update or uninstall {name}"
 UPDATE = "update the plug-in"
-LATE = "if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; POLYHAL_DISABLE={name} leaves it out"
+LATE = "if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; POLYHAL_DISABLE={name} excludes it"
 
-CRASHED = "update or uninstall it; POLYHAL_DISABLE={name} leaves it out; `polyhal doctor` tries it again"
+CRASHED = "update or uninstall it; POLYHAL_DISABLE={name} excludes it; `polyhal doctor` tries it again"
 PACKAGE = "(package {name} 1.0)"
 SEGFAULT = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
 STUCK = "import re; re.match('(a+)+$', 'a' * 64 + 'b')"
@@ -122,13 +122,13 @@ CASES = [
         "needs-a-package",
         "import vendor_runtime",
         "ModuleNotFoundError: No module named 'vendor_runtime'",
-        "install what provides the module vendor_runtime, or uninstall {name}",
+        "install the package that provides the module vendor_runtime, or uninstall {name}",
     ),
     _importing(
         "needs-a-library",
         "raise ImportError('libvendor.so.3: cannot open shared object file')",
         "ImportError: libvendor.so.3: cannot open shared object file",
-        "install what it needs, or uninstall {name}",
+        "install its requirements, or uninstall {name}",
     ),
     _importing("exits-at-import", "import sys; sys.exit(3)", "RuntimeError: it raised SystemExit(3)"),
     _importing("interrupts-at-import", "raise KeyboardInterrupt", "RuntimeError: it raised KeyboardInterrupt()"),
@@ -156,21 +156,21 @@ CASES = [
     _hook("returns-one", "spec()", "polyhal_backends returned BackendSpec(name='returns-one'"),
     _hook("returns-names", "['opencl']", "polyhal_backends returned 'opencl' in its sequence; expected a BackendSpec"),
     # --- specs ---
-    _spec("too-new", "api_version=3", "is written for contract version 3; this Polyhal has 2", "update polyhal"),
-    _spec("too-old", "api_version=1", "is written for contract version 1; this Polyhal has 2", UPDATE),
+    _spec("too-new", "api_version=3", "implements contract version 3; this Polyhal requires 2", "update polyhal"),
+    _spec("too-old", "api_version=1", "implements contract version 1; this Polyhal requires 2", UPDATE),
     _hook(
         "states-no-version",
         "[BackendSpec(NAME, probe, create, 99)]",
-        "is written for contract version 1; this Polyhal has 2",
+        "implements contract version 1; this Polyhal requires 2",
         UPDATE,
     ),
     _spec(
         "takes-a-name",
         "name='numpy'",
-        "a backend named 'numpy' is registered already, by polyhal ",
+        "a backend named 'numpy' is already registered, by polyhal ",
         "uninstall this plug-in or polyhal",
     ),
-    _spec("takes-gpu", "name='gpu'", "name is 'gpu', which stands for the best device of a kind on any backend"),
+    _spec("takes-gpu", "name='gpu'", "name is 'gpu', which is reserved for the best device of a kind on any backend"),
     _spec("strange-name", "name='my gpu:0'", "name is 'my gpu:0'; expected a word without colon"),
     _spec("strange-probe", "probe=7", "probe is 7; expected a function or 'module:function'"),
     _spec("strange-aliases", "aliases='np'", "aliases is 'np'; expected a tuple of names"),

@@ -107,7 +107,7 @@ def test_a_process_of_its_own_measures(numpy_candidate: Candidate) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("nowhere", "no backend is called 'nowhere'"),
+        ("nowhere", "unknown backend 'nowhere'"),
         ("null", "differs from NumPy's"),
         ("numpy:no_f64", "a new process found"),
     ],

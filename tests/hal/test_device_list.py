@@ -58,7 +58,7 @@ def test_a_kind_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(device_list, "registry", lambda: found)
     for text in ("gpu*", "gpu*2"):
         with pytest.raises(
-            DeviceUnavailableError, match=r"names no device: none of the kind 'gpu' was found; expected"
+            DeviceUnavailableError, match=r"does not match a device: none of the kind 'gpu' was found; expected"
         ):
             open_devices(text)
 
@@ -71,7 +71,7 @@ def test_unknown_devices(machine: None, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " , ", []])
 def test_empty_lists(machine: None, text: str | list[str]) -> None:
-    with pytest.raises(ValueError, match="names no device; expected"):
+    with pytest.raises(ValueError, match="does not name a device; expected"):
         open_devices(text)
 
 

@@ -85,7 +85,7 @@ def test_memory_that_was_promised_and_not_written_to_is_not_promised_again(tmp_p
     memory = _system(tmp_path, **{"proc/self/statm": "9 1000 0", "proc/self/smaps": mappings})
     guard = HostMemoryGuard(memory)
     guard.admit(4 * _GIB)
-    with pytest.raises(OutOfMemoryError, match="asked for, the system can spare"):
+    with pytest.raises(OutOfMemoryError, match="requested, the system can spare"):
         guard.admit(3 * _GIB)
     guard.admit(_GIB)
     guard.forget(5 * _GIB)

@@ -35,7 +35,7 @@ def test_live_and_pooled_memory_and_how_fragmented_it_is(fresh: Device) -> None:
     assert lines[0] == "numpy: 9.00 MiB reserved"
     assert lines[1] == "  live             1.00 MiB  at most 9.00 MiB"
     assert lines[2] == "  pooled           8.00 MiB  25% of it not in the largest block, 6.00 MiB"
-    assert lines[-1] == "  3 blocks were asked for, 0 of them were free ones"
+    assert lines[-1] == "  3 blocks were allocated, 0 of them by reuse of free blocks"
     fresh.empty_cache()
     assert ph.memory_summary(fresh).fragmentation == 0
     assert kept.size

@@ -132,7 +132,7 @@ def test_two_modules_that_declare_one_name_are_both_named(packages: Packages) ->
 def test_the_name_of_one_of_our_functions_is_refused(packages: Packages, name: str) -> None:
     packages.add("maker", [OpSpec(name, "maker:f")])
     (failure,) = packages.found().failures
-    assert f"offers an op named {name!r}, which polyhal itself has" in failure.reason
+    assert f"declares an op {name!r}, which is an op of polyhal" in failure.reason
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_an_op_that_cannot_be_declared(packages: Packages, target: str, reason: 
 def test_a_name_that_nobody_offers(packages: Packages) -> None:
     packages.add("maker", [OpSpec("swiglu", "maker:f")])
     packages.found()
-    with pytest.raises(AttributeError, match="no installed package offers an op named 'swigl'; did you mean swiglu"):
+    with pytest.raises(AttributeError, match="no installed package declares an op 'swigl'; did you mean swiglu"):
         _ = polyhal.ops.swigl
     assert not hasattr(polyhal.ops, "__path__")
 

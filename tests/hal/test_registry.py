@@ -79,9 +79,9 @@ def _takes_an_argument(surprise: object) -> Sequence[BackendSpec]:
     [
         (_raises, "RuntimeError: licence expired"),
         (_wrong_version, "contract version 99"),
-        (_no_version, "is written for contract version 1; this Polyhal has 2"),
+        (_no_version, "implements contract version 1; this Polyhal requires 2"),
         (_no_spec, "expected a BackendSpec"),
-        (_duplicate, "'numpy' is registered already"),
+        (_duplicate, "'numpy' is already registered"),
         (_takes_an_argument, "surprise"),
         (_one, "returned BackendSpec(name='one'"),
         (_nothing, "returned None"),

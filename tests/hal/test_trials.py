@@ -49,7 +49,7 @@ def test_the_default_device_comes_with_one_warning_that_names_the_package(tmp_pa
     (warning,) = found["warnings"]
     assert "numpy was chosen among the working devices; others fail: backend fast-card: " in warning
     assert "probing for devices ended the process by SIGSEGV (package fast-card 1.0)" in warning
-    assert "POLYHAL_DISABLE=fast-card leaves it out" in warning
+    assert "POLYHAL_DISABLE=fast-card excludes it" in warning
 
 
 def test_a_named_device_is_not_disturbed_by_a_plug_in_that_crashes(tmp_path: Path) -> None:
