@@ -68,7 +68,7 @@ def check_range(device: Device, op: str, allowed: IndexRange, index: Ref, where:
         raise IndexError(
             message(
                 op, f"index {wrong}{position} is out of range", expected=f"{allowed.low} to {allowed.high - 1}",
-                fix=f"check input {allowed.input}, {where()}", device=device,
+                fix=f"look at input {allowed.input}, {where()}", device=device,
             )
         )  # fmt: skip
 

@@ -1,11 +1,11 @@
-"""Plug-ins that break the rules, each in one way, and what `polyhal doctor` has to say about them."""
+"""Plug-ins that violate the rules, each in one way, with the report of `polyhal doctor`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 POINT, BACKEND, DEVICE = "entry point {name} = {module}", "backend {name}", "{name}"
-"""Under what a problem is reported: before there is a backend, before there is a device, or with the device."""
+"""Subject of a reported problem: the entry point, the backend, or the device."""
 UNINSTALL = "update or uninstall {name}"
 UPDATE = "update the plug-in"
 LATE = "if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; POLYHAL_DISABLE={name} excludes it"
@@ -14,7 +14,7 @@ CRASHED = "update or uninstall it; POLYHAL_DISABLE={name} excludes it; `polyhal 
 PACKAGE = "(package {name} 1.0)"
 SEGFAULT = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
 STUCK = "import re; re.match('(a+)+$', 'a' * 64 + 'b')"
-"""Keeps the interpreter's lock, so that no thread of the same process can time it."""
+"""Code that holds the interpreter's lock, so that no thread of the same process can time it."""
 RIDDLE = """
 class Riddle(Exception):
     def __str__(self): raise RuntimeError('no message')
@@ -46,12 +46,12 @@ def create(selector):
 def spec(**rest):
     return BackendSpec(**{"name": NAME, "probe": probe, "create": create, "priority": 99, "api_version": API_VERSION} | rest)
 """
-"""What every plug-in here starts with. Its priority would make each the default, if it worked."""
+"""Common start of all plug-ins. Its priority would make each the default device, if it worked."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A plug-in; where it is named in the report, why, and what to do. `{name}` stands for its name."""
+    """A plug-in, with subject, reason and fix in the report. `{name}` is replaced by its name."""
 
     name: str
     text: str
@@ -72,7 +72,7 @@ def _importing(name: str, text: str, line: str, fix: str = UNINSTALL) -> Broken:
 
 
 def _hook(name: str, value: str, line: str, fix: str = UNINSTALL, source: str = POINT) -> Broken:
-    """A hook that returns `value`."""
+    """Return a plug-in with a hook that returns `value`."""
     return Broken(name, f"{BEGINNING}\n{hook_text(value)}", source, line, fix)
 
 
@@ -82,12 +82,12 @@ def hook_text(value: str) -> str:
 
 
 def _spec(name: str, fields: str, line: str, fix: str = UNINSTALL, source: str = POINT) -> Broken:
-    """A spec with other fields than `BEGINNING` gives it."""
+    """Return a plug-in with a spec that has other fields than in `BEGINNING`."""
     return _hook(name, f"[spec({fields})]", line, fix, source)
 
 
 def _function(name: str, body: str, source: str, line: str, fix: str, priority: int = 99) -> Broken:
-    """Another `probe`, `create` or `Backend`, defined by `body`."""
+    """Return a plug-in with another `probe`, `create` or `Backend`, defined by `body`."""
     text = f"{BEGINNING}\n{body}\n\n@hookimpl\ndef polyhal_backends():\n    return [spec(priority={priority})]\n"
     return Broken(name, text, source, line, fix)
 
@@ -106,7 +106,7 @@ def _create(name: str, body: str, line: str, fix: str = UNINSTALL) -> Broken:
 
 
 def _member(name: str, member: str, line: str, priority: int = 99) -> Broken:
-    """A backend with one member of its own."""
+    """Return a plug-in with a backend that overrides one member."""
     body = "\n".join(["class Broken(Backend):", *(f"    {part}" for part in member.splitlines()), "Backend = Broken"])
     return _function(name, body, DEVICE, line, UPDATE, priority)
 
@@ -167,7 +167,7 @@ CASES = [
     _spec(
         "takes-a-name",
         "name='numpy'",
-        "a backend named 'numpy' is already registered, by polyhal ",
+        "a backend named 'numpy' is already registered by polyhal ",
         "uninstall this plug-in or polyhal",
     ),
     _spec("takes-gpu", "name='gpu'", "name is 'gpu', which is reserved for the best device of a kind on any backend"),
@@ -301,4 +301,4 @@ LIARS = [
         priority=-500,
     ),
 ]
-"""Devices that open, and claim dtypes that they have not."""
+"""Devices that open, and claim unsupported dtypes."""

@@ -1,4 +1,4 @@
-"""What tests of choosing devices share."""
+"""Fixtures of tests of the choice of devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def speeds_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Switch measuring on, with nothing remembered. Returns the folder in which results are kept."""
+    """Switch measurements on, with an empty cache. Returns the folder of results."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", "5")

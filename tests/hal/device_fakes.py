@@ -1,4 +1,4 @@
-"""Backends made up for tests of finding and choosing devices: NumPy in disguise."""
+"""Fake backends for tests of finding and choosing devices, based on NumPy."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from polyhal.hal.protocol import API_VERSION
 
 
 def info(name: str, kind: DeviceType, memory: int = 1 << 30, selector: str = "0", **rest: Any) -> DeviceInfo:
-    """A device; `fake` says of which backend."""
+    """Return the description of a device; `fake` sets its backend."""
     rest.setdefault("id", f"fake/{name}")
     return DeviceInfo("", name, kind, memory, rest.pop("driver", "1.0"), selector=selector, **rest)
 
 
 def fake(name: str, *devices: DeviceInfo, priority: int = 0, refuse: Sequence[str] = (), **rest: Any) -> BackendSpec:
-    """A backend with these devices; those whose selectors are in `refuse` cannot be opened."""
+    """Return a backend with these devices; devices with selectors in `refuse` cannot be opened."""
     listed = [replace(d, backend=name) for d in devices]
 
     def create(selector: str) -> NumpyBackend:
@@ -38,7 +38,7 @@ def fake(name: str, *devices: DeviceInfo, priority: int = 0, refuse: Sequence[st
 
 
 def with_backends(*specs: BackendSpec, run_benchmark: RunBenchmark | None = None) -> Registry:
-    """A registry of just these."""
+    """Return a registry of only these backends."""
     found = Registry([], run_benchmark=run_benchmark)
     for spec in specs:
         found.add(spec)
@@ -62,12 +62,12 @@ ALL = CPUS | CARDS
 
 
 class Clock:
-    """Return a benchmark that counts its runs and returns the given seconds."""
+    """A benchmark that counts its runs and returns the given seconds."""
 
     def __init__(self, **seconds: float | Exception) -> None:
         self.seconds = seconds
         self.asked: list[str] = []
-        """The device of each run: two of them run again if one would displace the other."""
+        """Device of each run: two devices run again if one would displace the other."""
 
     @property
     def measured(self) -> list[str]:
@@ -84,5 +84,5 @@ class Clock:
 
 
 def names_of(candidates: list[Candidate]) -> list[str]:
-    """The devices' names, in order."""
+    """Return the devices' names, in order."""
     return [c.name for c in candidates]

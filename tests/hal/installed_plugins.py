@@ -11,7 +11,7 @@ from broken_plugins import Broken
 
 
 def install(folder: Path, plugin: Broken) -> None:
-    """Write a distribution with one module, as pip does."""
+    """Write a distribution with one module, like pip."""
     meta = folder / f"{plugin.module}-1.0.dist-info"
     meta.mkdir(parents=True)
     (meta / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {plugin.name}\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""When devices are measured, what is remembered, and what happens when measuring fails."""
+"""Measurements of devices: when they run, what is cached, and failures."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ pytestmark = pytest.mark.usefixtures("speeds_folder")
 
 
 def files(tmp_path: Path) -> list[Path]:
-    """What is remembered."""
+    """Return the cached files."""
     return sorted((tmp_path / "cache" / "speeds").glob("*.json"))
 
 
-# --- when it is measured --------------------------------------------------------------------------------------------
+# --- when devices are measured --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["numpy", "intel", "intel:0", "pocl:0", "np"])
-def test_a_device_asked_for_by_name_is_not_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_opened_by_name_is_not_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     specs = [replace(s, aliases=("np",)) if s.name == "numpy" else s for s in CPUS.values()]
     assert with_backends(*specs, run_benchmark=clock).open(name).name.startswith(("numpy", "intel", "pocl"))
@@ -43,13 +43,13 @@ def test_a_device_asked_for_by_name_is_not_measured(name: str, monkeypatch: pyte
     assert clock.asked == []
 
 
-def test_listing_devices_measures_nothing() -> None:
+def test_listing_devices_does_not_measure() -> None:
     clock = Clock()
     with_backends(*CPUS.values(), run_benchmark=clock).candidates()
     assert clock.asked == []
 
 
-def test_a_measurement_is_announced_once_and_remembered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_measurement_is_announced_once_and_cached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock(intel=3.0, pocl=1.0, numpy=2.0, wgpu=4.0)
     assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
     assert clock.asked == ["intel:0", "pocl:0", "wgpu:0", "numpy", "intel:0", "pocl:0"]
@@ -71,13 +71,13 @@ def test_a_measurement_is_announced_once_and_remembered(tmp_path: Path, capsys: 
     ],
     ids=["driver", "device", "backend"],
 )
-def test_what_has_changed_is_measured_again_and_nothing_else(change: Callable[[BackendSpec], BackendSpec]) -> None:
+def test_only_changed_devices_are_measured_again(change: Callable[[BackendSpec], BackendSpec]) -> None:
     with_backends(CPUS["intel"], CPUS["pocl"], run_benchmark=Clock(intel=1.0, pocl=2.0)).open(None)
     clock = Clock(intel=4.0, other=4.0)
     changed = change(CPUS["intel"])
     assert with_backends(changed, CPUS["pocl"], run_benchmark=clock).open(None).name == "pocl:0"
     assert clock.asked[:-2] == [f"{changed.name}:0"]
-    assert sorted(clock.asked[-2:]) == sorted(["pocl:0", f"{changed.name}:0"]), "the preferred one would give way"
+    assert sorted(clock.asked[-2:]) == sorted(["pocl:0", f"{changed.name}:0"]), "the preferred one would be displaced"
 
 
 def test_a_new_version_of_the_plug_in_is_measured_again() -> None:
@@ -122,13 +122,13 @@ def test_measuring_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "nan"])
-def test_a_time_limit_that_is_no_number_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_limit_that_is_not_a_number_is_rejected(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", value)
     with pytest.raises(ValueError, match="POLYHAL_MEASURE_TIMEOUT"):
         with_backends(*CPUS.values()).open(None)
 
 
-def test_without_a_cache_folder_results_are_kept_in_the_temporary_one_of_the_user(tmp_path: Path) -> None:
+def test_without_a_cache_folder_results_are_stored_in_the_users_temporary_folder(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file in the place of the folder")
     clock = Clock(intel=3.0, pocl=1.0)
     found = with_backends(*CPUS.values(), run_benchmark=clock)
@@ -141,7 +141,7 @@ def test_without_a_cache_folder_results_are_kept_in_the_temporary_one_of_the_use
     assert again.explain_default() == found.explain_default()
 
 
-def test_where_nothing_can_be_kept_each_process_measures_and_gets_the_same_answer(
+def test_without_any_storage_each_process_measures_with_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cache").write_text("a file in the place of the folder")
@@ -155,7 +155,7 @@ def test_where_nothing_can_be_kept_each_process_measures_and_gets_the_same_answe
         assert clock.asked == ["intel:0", "pocl:0", "wgpu:0", "numpy", "intel:0", "pocl:0"]
 
 
-def test_results_of_others_in_the_temporary_folder_are_not_used(
+def test_results_of_other_users_in_the_temporary_folder_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cache").write_text("a file in the place of the folder")
@@ -169,7 +169,7 @@ def test_results_of_others_in_the_temporary_folder_are_not_used(
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
-def test_a_device_whose_measurement_fails_comes_last_and_the_reason_is_kept(tmp_path: Path) -> None:
+def test_a_device_whose_measurement_fails_comes_last_and_the_reason_is_stored(tmp_path: Path) -> None:
     clock = Clock(intel=RuntimeError("result 0 differs from NumPy's"), pocl=4.0, numpy=2.0, wgpu=float("nan"))
     found = with_backends(*CPUS.values(), run_benchmark=clock)
     assert found.open(None).name == "numpy"
@@ -183,8 +183,8 @@ def test_a_device_whose_measurement_fails_comes_last_and_the_reason_is_kept(tmp_
     assert "invalid times" in problems["wgpu:0"]
 
 
-def test_a_device_that_would_give_way_and_the_faster_one_are_measured_again() -> None:
-    """The better of two runs is used, so that a program that disturbs one of them changes no choice."""
+def test_a_device_that_would_be_displaced_and_the_faster_one_are_measured_again() -> None:
+    """The better of two runs is used, so that a disturbance of one run does not change the choice."""
     asked: list[str] = []
 
     def measure(candidate: Candidate, limit: float) -> BenchmarkTimes:
@@ -215,14 +215,14 @@ def test_a_failure_is_tried_again_after_a_day(tmp_path: Path) -> None:
     assert clock.asked == ["intel:0"]
 
 
-def test_where_every_measurement_fails_priority_decides() -> None:
+def test_if_every_measurement_fails_priority_decides() -> None:
     broken = {name: RuntimeError("no") for name in CPUS}
     found = with_backends(*CPUS.values(), run_benchmark=Clock(**broken))
     assert found.open(None).name == "intel:0"
     assert found.explain_default().endswith("the first of 4 CPU devices, by priority and memory")
 
 
-def test_where_nothing_can_be_measured_priority_decides_and_nothing_is_kept(tmp_path: Path) -> None:
+def test_if_measuring_is_impossible_priority_decides_and_nothing_is_stored(tmp_path: Path) -> None:
     clock = Clock(intel=BenchmarkUnavailableError("there is no Python to start a process with"))
     found = with_backends(*CPUS.values(), run_benchmark=clock)
     assert found.open(None).name == "intel:0"
@@ -232,7 +232,7 @@ def test_where_nothing_can_be_measured_priority_decides_and_nothing_is_kept(tmp_
 
 
 def _edited(**values: Any) -> Callable[[Path], object]:
-    """Changes the figures of a file."""
+    """Return a function that changes the figures of a file."""
 
     def edit(file: Path) -> None:
         kept = json.loads(file.read_text())
@@ -273,14 +273,14 @@ def _foreign(file: Path) -> None:
         "no time zone", "unknown field", "foreign", "folder",
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_used_is_measured_again(damage: Callable[[Path], object], tmp_path: Path) -> None:
+def test_an_unusable_file_is_measured_again(damage: Callable[[Path], object], tmp_path: Path) -> None:
     seconds = {"intel": 2.0, "pocl": 1.0, "numpy": 3.0, "wgpu": 4.0}
     with_backends(*CPUS.values(), run_benchmark=Clock(**seconds)).open(None)
     (damaged,) = (f for f in files(tmp_path) if json.loads(f.read_text())["key"]["backend"] == "pocl")
     damage(damaged)
     clock = Clock(**seconds)
     assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
-    assert clock.asked == ["pocl:0", "intel:0", "pocl:0"], "and the one that it displaces"
+    assert clock.asked == ["pocl:0", "intel:0", "pocl:0"], "and the device that it displaces"
     if damaged.is_file():
         assert with_backends(*CPUS.values(), run_benchmark=(third := Clock())).open(None).name == "pocl:0"
         assert third.asked == []
@@ -326,7 +326,7 @@ def test_the_lock_of_a_process_that_died_or_hangs_is_broken(tmp_path: Path, hang
     assert len(clock.measured) == 4
 
 
-def test_whoever_waits_for_another_process_is_told(
+def test_a_process_that_waits_for_another_prints_a_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("polyhal.hal.discovery.benchmark_cache._SILENCE", 0.1)

@@ -1,4 +1,4 @@
-"""Installed distributions that break the rules of plug-ins: `doctor` reports each, and programs still run."""
+"""Installed distributions that violate the rules of plug-ins: `doctor` reports each, and programs still run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(json.dumps({"device": device.name, "total": total, "report": examine(tests
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every broken plug-in."""
+    """Create a folder with every broken plug-in."""
     folder = tmp_path_factory.mktemp("site")
     for plugin in CASES + LIARS:
         install(folder, plugin)
@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def doctor(site: Path) -> list[str]:
-    """The lines that `polyhal doctor` prints with all of them installed."""
+    """Return the lines that `polyhal doctor` prints with all of them installed."""
     done = run(DOCTOR, site, _LIMIT)
     assert done.returncode == 1, done.stderr  # because of the liars
     assert "Traceback" not in done.stderr
@@ -41,7 +41,7 @@ def doctor(site: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def report(site: Path) -> dict[str, Any]:
-    """What a program finds with all of them installed, and computes."""
+    """Return the report and the result of a program with all of them installed."""
     done = run(WORK, site, _LIMIT)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -49,7 +49,7 @@ def report(site: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("plugin", CASES, ids=lambda p: p.name)
-def test_each_gets_one_clear_line_with_the_fix(plugin: Broken, doctor: list[str]) -> None:
+def test_each_is_reported_in_one_clear_line_with_the_fix(plugin: Broken, doctor: list[str]) -> None:
     line, fix = plugin.filled(plugin.line), plugin.filled(plugin.fix)
     if plugin.source is DEVICE:
         begin = next(i for i, text in enumerate(doctor) if text.startswith(f"  {plugin.name}: device of {plugin.name}"))
@@ -64,19 +64,19 @@ def test_each_gets_one_clear_line_with_the_fix(plugin: Broken, doctor: list[str]
 
 
 @pytest.mark.parametrize("plugin", LIARS, ids=lambda p: p.name)
-def test_a_lie_about_a_dtype_is_found(plugin: Broken, doctor: list[str]) -> None:
+def test_a_false_claim_about_a_dtype_is_found(plugin: Broken, doctor: list[str]) -> None:
     begin = next(i for i, text in enumerate(doctor) if text.startswith(f"  {plugin.name}: device of {plugin.name}"))
     (line,) = (text for text in doctor[begin + 1 : begin + 6] if "FAILED" in text)
     assert line.startswith(f"    13 dtypes: FAILED: {plugin.line}")
 
 
-def test_the_default_device_works_beside_all_of_them(report: dict[str, Any]) -> None:
+def test_the_default_device_works_with_all_of_them_installed(report: dict[str, Any]) -> None:
     assert report["device"] == "numpy"
     assert report["total"] == 6.0
     assert {"numpy", "null"} <= {d["name"] for d in report["report"]["devices"] if not d["problem"]}
 
 
-def test_nothing_is_reported_twice_or_without_a_fix(report: dict[str, Any]) -> None:
+def test_each_problem_is_reported_once_and_with_a_fix(report: dict[str, Any]) -> None:
     problems = report["report"]["problems"]
     sources = [p["source"] for p in problems if p["source"].startswith(("entry point", "backend"))]
     assert len(sources) == len(set(sources))
@@ -84,16 +84,16 @@ def test_nothing_is_reported_twice_or_without_a_fix(report: dict[str, Any]) -> N
     assert all(p["fix"] for p in problems)
 
 
-def test_ours_load_first_so_that_nobody_takes_their_names(report: dict[str, Any]) -> None:
+def test_built_in_backends_load_first_so_that_their_names_are_not_taken(report: dict[str, Any]) -> None:
     assert report["report"]["backends"][:2] == ["null", "numpy"]
 
 
-def test_what_works_in_a_partly_broken_plug_in_is_kept(report: dict[str, Any]) -> None:
+def test_working_parts_of_a_partly_broken_plug_in_are_kept(report: dict[str, Any]) -> None:
     working = {d["name"] for d in report["report"]["devices"] if not d["problem"]}
     assert {"takes-an-alias", "alias-is-a-name", "info-twice"} <= working
 
 
-def test_naming_a_device_waits_for_no_other_probe(site: Path) -> None:
+def test_opening_a_device_by_name_does_not_wait_for_other_probes(site: Path) -> None:
     code = (
         "import time, polyhal.hal.discovery.registry as r\n"
         "found = r.registry()\n"
@@ -105,7 +105,7 @@ def test_naming_a_device_waits_for_no_other_probe(site: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["soon", "-1"])
-def test_a_time_limit_that_is_no_number_is_refused(value: str, tmp_path: Path) -> None:
+def test_a_time_limit_that_is_not_a_number_is_rejected(value: str, tmp_path: Path) -> None:
     done = run("import polyhal; polyhal.Device('numpy')", tmp_path, value)
     assert f"POLYHAL_PROBE_TIMEOUT is '{value}'; expected a number of seconds" in done.stderr
     done = run(DOCTOR.replace("doctor", "devices"), tmp_path, value)

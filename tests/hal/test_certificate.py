@@ -1,4 +1,4 @@
-"""Certificates: what they hold, what survives the disk, and what is not taken for one."""
+"""Certificates: content, storage, and rejection of damaged files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from polyhal.hal.testing.kit.tolerances import EXACT, Bound, largest_error
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own."""
+    """Return a cache folder for this test only."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture
 def certificate() -> Certificate:
-    """Of a device with one broken kernel."""
+    """Return the certificate of a device with one broken kernel."""
     return certify(faulty.opened(faulty.WrongResult()), only="*/softmax/*", scope=Scope(small=True))
 
 
-def test_it_says_what_was_found(certificate: Certificate) -> None:
+def test_it_contains_the_findings(certificate: Certificate) -> None:
     assert certificate.identity.device == certificate.info["name"]
     assert (certificate.identity.backend, certificate.identity.driver) == ("faulty", "1.0")
     assert certificate.scope == {"small": True, "full": False, "few_shapes": False, "only": "*/softmax/*"}
@@ -43,7 +43,7 @@ def test_it_says_what_was_found(certificate: Certificate) -> None:
     assert set(row["float32"].how) == {ResolutionStep.COMPOSED}
     assert set(row["float16"].how) == {ResolutionStep.NATIVE}
     assert row["float32"].worst_ulp is not None
-    assert 0 < row["float32"].worst_ulp < 4, "of the kernel that is used, not of the one that is passed over"
+    assert 0 < row["float32"].worst_ulp < 4, "of the kernel that is used, not of the skipped one"
     assert (row["float32"].passed, row["float32"].failed) == (3, 0)
     finding = next(f for f in certificate.findings if f.case == "forward/softmax/float32")
     assert finding.call.startswith("softmax(float32[7], axis=0) [sample 0]")
@@ -53,14 +53,14 @@ def test_it_says_what_was_found(certificate: Certificate) -> None:
     assert finding.now == "quarantined: softmax of float32, native kernel; it now runs as its decomposition, correctly"
 
 
-def test_it_survives_the_disk(certificate: Certificate, tmp_path: Path) -> None:
+def test_it_is_stored_and_read(certificate: Certificate, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "certificate.json"
     write(certificate, path)
     assert read(path) == certificate
     assert json.loads(path.read_text())["correct"] is True
 
 
-def test_one_is_kept_per_driver(certificate: Certificate) -> None:
+def test_one_is_stored_per_driver(certificate: Certificate) -> None:
     device = faulty.opened(faulty.WrongResult())
     found, why = stored(device)
     assert found is None
@@ -72,7 +72,7 @@ def test_one_is_kept_per_driver(certificate: Certificate) -> None:
     certificate_path(device).rename(other)
     found, why = stored(faulty.opened(faulty.WrongResult("2.0")))
     assert found is None
-    assert "is about" in why
+    assert "was issued for" in why
 
 
 def _changes(good: dict[str, Any]) -> list[Any]:
@@ -96,13 +96,13 @@ def _changes(good: dict[str, Any]) -> list[Any]:
     ]
 
 
-def test_what_is_damaged_is_not_taken_for_one(certificate: Certificate, tmp_path: Path) -> None:
+def test_damaged_files_are_rejected(certificate: Certificate, tmp_path: Path) -> None:
     path = certificate_path(faulty.opened(faulty.WrongResult()))
     write(certificate, path)
     good = json.loads(path.read_text())
     for change in _changes(good):
         path.write_text(json.dumps(change))
-        with pytest.raises(CorruptFileError, match="no certificate"):
+        with pytest.raises(CorruptFileError, match="not a certificate"):
             read(path)
         found, why = stored(faulty.opened(faulty.WrongResult()))
         assert found is None
@@ -124,7 +124,7 @@ def test_a_failed_write_leaves_the_old_file(certificate: Certificate, tmp_path: 
     assert list(tmp_path.glob(".tmp-*")) == []
 
 
-def test_expected_failures_count_apart() -> None:
+def test_expected_failures_are_counted_separately() -> None:
     known = Expectations(
         unsupported={"forward/softmax/float64": "no time"}, expected_failure={"forward/softmax/float32": "driver 1.0"}
     )

@@ -18,7 +18,7 @@ from polyhal.hal.testing.kit.core_only import core_only
 
 @pytest.fixture
 def reduced(device: Device) -> Device:
-    """The device under test with the required members only, where nearly every op is a composite."""
+    """Open the device under test with only the required members, where nearly every op is a composite."""
     return core_only(device)
 
 
@@ -59,7 +59,7 @@ def test_optimizer_steps_replace_parameters_and_state(reduced: Device) -> None:
 
 
 def test_an_unaligned_output_is_read_through_a_view(device: Device) -> None:
-    """The weight's gradient is a product with the transpose of the output `d_x`, whose view is unaligned as well."""
+    """The weight's gradient is a product with the transpose of the output `d_x`, whose view is also unaligned."""
     op, rng = OPS["lstm_grad"], np.random.default_rng(0)
     shapes = [(3, 2, 4), (3, 2, 4), (3, 2, 16), (16, 4), (2, 4), (2, 4), (3, 2, 4), (3, 2, 4)]
     values = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
@@ -71,14 +71,14 @@ def test_an_unaligned_output_is_read_through_a_view(device: Device) -> None:
         np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_temporaries_go_back_after_their_last_use(reduced: Device) -> None:
+def test_temporaries_return_to_the_pool_after_their_last_use(reduced: Device) -> None:
     x = polyhal.ones((64, 64), device=reduced)
     x.gelu()
     reduced.pool.reset_peak()
     before = reduced.memory_stats().used
     x.gelu()
     assert reduced.memory_stats().used == before
-    # Some sixty ops each make a result of the size of x; those whose last reader has run are gone.
+    # About sixty ops each allocate a result of the size of x; results are freed after their last consumer.
     assert reduced.memory_stats().peak - before < 16 * x.nbytes
 
 
@@ -94,7 +94,7 @@ def test_a_traced_graph_reads_as_text() -> None:
 
 
 def test_views_inside_a_graph_point_into_their_source(reduced: Device) -> None:
-    """A decomposition that cuts, turns and joins gives what NumPy gives."""
+    """A decomposition that slices, transposes and concatenates agrees with NumPy."""
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     index = np.array([[0, 5, 2], [1, 1, 1], [4, 3, 2], [0, 0, 5]])
     out = polyhal.take_along_axis(Tensor(x, device=reduced), Tensor(index, device=reduced), 1)

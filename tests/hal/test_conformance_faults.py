@@ -1,4 +1,4 @@
-"""The kit has to find faults: each test plants one in the NumPy backend and expects the kit to name it."""
+"""Detection of faults by the kit: each test plants a fault in the NumPy backend and expects the kit to report it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from polyhal.hal.testing.kit.cases import op_cases
 
 
 class FaultyBackend(CoreNumpyBackend):
-    """The required members only, so that every op goes through what is broken in a subclass."""
+    """A backend with only the required members, so that every op uses the broken member of a subclass."""
 
     def __init__(self) -> None:
         super().__init__(create("contiguous_only").info)
@@ -200,7 +200,7 @@ def test_planted_fault_of_peer_copies_is_found(fault: type[_PeerBackend], case: 
 
 
 class _ImportsACopy(_PeerBackend):
-    """As a driver may, which keeps a copy of the memory that it was given."""
+    """An import that copies the memory, which drivers may do."""
 
     def import_memory(self, address: int, nbytes: int) -> Any:
         handle = self.allocate(nbytes)
@@ -262,7 +262,7 @@ def test_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(square, "gradient", GradientRule(lambda g, x: g * (x * 2.0001), square.schema))
     found = verify("numpy", only="gradient/square/float64")
     assert not found.ok
-    assert "differences say" in found.failed[0].problem
+    assert "by central differences" in found.failed[0].problem
 
 
 def test_a_rule_that_differs_from_its_decomposition_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,8 +308,8 @@ def test_expectations_file(tmp_path: Any) -> None:
         read(path)
 
 
-def test_small_scope_only_leaves_out() -> None:
-    """Every case exists in both scopes; the small one runs fewer calls in it."""
+def test_the_small_scope_only_omits_calls() -> None:
+    """Every case exists in both scopes; in the small one it runs fewer calls."""
     from polyhal.hal.testing import cases
 
     target = Device("numpy")
@@ -324,8 +324,8 @@ def test_verify_restores_the_fallback_policy(monkeypatch: pytest.MonkeyPatch) ->
     assert os.environ["POLYHAL_FALLBACK"] == "allow"
 
 
-def test_every_layout_meets_every_op() -> None:
-    """The rotation shows each input of each op every arrangement at least once over its samples and dtypes."""
+def test_every_op_is_checked_in_every_layout() -> None:
+    """The rotation uses every layout for each input of each op at least once over its samples and dtypes."""
     from polyhal.hal.testing.kit.input_layouts import INPUT_LAYOUTS
 
     missing: dict[str, set[str]] = {}

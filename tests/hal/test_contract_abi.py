@@ -1,4 +1,4 @@
-"""The contract is frozen: plug-ins that others have written must keep working."""
+"""The contract is frozen: third-party plug-ins must keep working."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyhal.hal.testing.tools.contract_text import breaking_changes, contract_t
 PINNED = Path(__file__).with_name(f"contract_v{protocol.API_VERSION}.txt")
 
 
-def test_the_contract_is_as_it_was() -> None:
+def test_the_contract_is_unchanged() -> None:
     assert PINNED.exists(), f"version {protocol.API_VERSION} has no file yet: make generate"
     broken = breaking_changes(PINNED.read_text(encoding="utf-8"), contract_text())
     assert not broken, "\n".join(["contract change: raise API_VERSION", *broken])
@@ -49,7 +49,7 @@ def test_the_contract_is_as_it_was() -> None:
         ("    offset = 0\n", "    offset\n", "record Ref +: - offset = 0; + offset"),
     ],
 )
-def test_what_breaks_backends_is_told(old: str, new: str, told: str) -> None:
+def test_changes_that_break_backends_are_reported(old: str, new: str, told: str) -> None:
     text = contract_text()
     assert text.count(old) == 1
     assert any(told in line for line in breaking_changes(text, text.replace(old, new)))
@@ -67,7 +67,7 @@ def test_what_breaks_backends_is_told(old: str, new: str, told: str) -> None:
         ("    nbytes\n", "    itemsize\n    nbytes\n"),
     ],
 )
-def test_what_breaks_nobody_is_allowed(old: str, new: str) -> None:
+def test_compatible_changes_are_allowed(old: str, new: str) -> None:
     text = contract_text()
     assert text.count(old) == 1
     assert breaking_changes(text, text.replace(old, new)) == []

@@ -1,4 +1,4 @@
-"""The page that says how ops run where, and the command that writes it."""
+"""The page of how ops run on each device, and the command that writes it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def test_every_op_is_on_the_page() -> None:
     assert missing == [], "run `make generate`"
 
 
-def test_an_op_that_a_device_was_not_asked_about_is_unknown() -> None:
+def test_an_op_that_was_not_resolved_on_a_device_is_unknown() -> None:
     """A contributor adds an op without owning the devices of the page."""
     column = Column("far-away", "Far away", "d", "1.0", "2026-01-01", {"softmax": {"float32": "N"}})
     assert "| `tanh` | floats | ? |" in render([column])
     assert {"tanh", "softmax"} <= {op.name for op in column.outdated()}  # softmax has more dtypes than float32
 
 
-def test_a_column_drops_ops_that_are_gone() -> None:
+def test_a_column_drops_removed_ops() -> None:
     column = Column("far-away", "Far away", "d", "1.0", "2026-01-01", {"softmaximum": {"float32": "N"}})
     assert column.with_cells({"tanh": {"float32": "D"}}).cells == {"tanh": {"float32": "D"}}
 
 
 def test_resolving_agrees_with_running() -> None:
-    """Plans say the same as runs, except that small runs see fewer calls."""
+    """Plans agree with runs, except that small runs have fewer calls."""
     device = Device("numpy:no_f64")
     ran = column_of_certificate(certify(device, only="forward/s*", keep=False), "numpy", "").cells
     resolved = resolve_ops(device, listed_ops())
@@ -63,7 +63,7 @@ def test_the_command_merges_devices_and_certificates(tmp_path: Path, monkeypatch
     row = {line.split("`")[1]: line.split("|")[2:-1] for line in text.splitlines() if line.startswith("| `")}
     assert [c.strip() for c in row["floor"]] == ["floats", "C; ! f64", "C; – f64"]
     assert [c.strip() for c in row["softmax"]] == ["floats", "N", "N; – f64"]
-    # Without the devices the page stays the same, labels included.
+    # Without the devices the page does not change, including labels.
     assert coverage.main([str(page)]) == 0
     assert page.read_text(encoding="utf-8") == text
     (tmp_path / "data" / "coverage" / "far-away.json").write_text('{"schema": 1, "cells": 3}')

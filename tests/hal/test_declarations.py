@@ -35,16 +35,16 @@ from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_UNARY
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ops that a test declares are gone after it."""
+    """Remove ops declared by a test after it."""
     monkeypatch.setattr(OPS, "_ops", dict(OPS._ops))
 
 
 def _twice(x: Any, y: Any, *, count: Any, scale: float = 2.0) -> Any:
-    """`x` times `scale`."""
+    """Return `x` times `scale`."""
     return np.asarray(x) * scale
 
 
-def test_a_schema_is_read_off_the_reference() -> None:
+def test_a_schema_is_derived_from_the_reference() -> None:
     schema = Schema.of(_twice)
     assert (schema.inputs, schema.optional, schema.variadic) == (("x", "y"), frozenset(), False)
     assert schema.params == {"count": REQUIRED, "scale": 2.0}
@@ -67,7 +67,7 @@ def test_a_declared_op_has_the_name_doc_and_signature_of_its_reference() -> None
         function(x, x)
 
 
-def test_a_misspelt_option_is_refused() -> None:
+def test_a_misspelt_option_is_rejected() -> None:
     with pytest.raises(TypeError, match="op twice: unknown options tolerence"):
         declare(_twice, name="twice", family="test", infer=infer_same, tolerence=Tolerance(0.0))  # type: ignore[call-arg]
     assert "twice" not in OPS
@@ -90,7 +90,7 @@ def test_a_required_parameter_must_not_follow_an_optional_input() -> None:
         declare(lambda x, bias=None, *, axis: x, name="late", family="test", infer=infer_same)
 
 
-def test_a_gradient_rule_saves_what_it_names() -> None:
+def test_a_gradient_rule_saves_the_values_that_it_names() -> None:
     rule = OPS["layer_norm"].gradient
     assert rule is not None
     assert rule.needs == ("g", "x", "weight", "mean", "rstd", "bias_spec")
@@ -101,7 +101,7 @@ def test_a_gradient_rule_saves_what_it_names() -> None:
 
 
 def _reversed(fallback: Any) -> OpFunction:
-    """An op that is a view of vectors and something else of matrices."""
+    """Declare an op that is a view for vectors and not for matrices."""
     return declare(
         lambda x: np.asarray(x)[::-1],
         name="reversed",
@@ -146,6 +146,6 @@ def test_names_of_contract_members_lead_to_ops_and_back() -> None:
         assert op in OPS
 
 
-def test_rules_refuse_what_is_no_tensor() -> None:
+def test_rules_reject_inputs_that_are_not_tensors() -> None:
     with pytest.raises(TypeError, match="input 0 is absent; expected a tensor"):
         first_tensor((None,))

@@ -1,4 +1,4 @@
-"""Choice of the default device: all orders of speeds, all sets of cards, and cards that several backends list."""
+"""Choice of the default device: all orders of speeds, all sets of cards, and cards listed by several backends."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ outcomes = st.one_of(
 
 
 @given(st.lists(outcomes, min_size=len(ALL), max_size=len(ALL)), st.permutations(list(ALL)))
-def test_a_device_moves_back_only_for_one_that_is_clearly_faster_or_because_it_failed(
+def test_a_device_moves_back_only_for_a_clearly_faster_one_or_because_it_failed(
     found: list[BenchmarkResult | None], names: list[str]
 ) -> None:
     listed = [c for name in names for c in with_backends(ALL[name]).candidates()]
@@ -118,7 +118,7 @@ def test_a_slow_device_of_little_memory_and_low_priority_is_never_the_default() 
     assert ": board:0 has 64 MiB, less than 512; the first of the 2 other devices" in found.explain_default()
 
 
-def test_the_default_can_be_set_whatever_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_can_be_set_regardless_of_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(card=40.0)
     found = with_backends(*ALL.values(), run_benchmark=clock)
     found.set_default("card")
@@ -129,7 +129,7 @@ def test_the_default_can_be_set_whatever_was_measured(monkeypatch: pytest.Monkey
     assert clock.asked == []
 
 
-def test_numpy_is_the_default_when_nothing_else_is_there() -> None:
+def test_numpy_is_the_default_if_no_other_device_is_found() -> None:
     clock = Clock()
     found = with_backends(CPUS["numpy"], run_benchmark=clock)
     assert found.open(None).name == "numpy"
@@ -137,7 +137,7 @@ def test_numpy_is_the_default_when_nothing_else_is_there() -> None:
     assert clock.asked == []
 
 
-def test_a_software_rasteriser_is_a_cpu_whatever_it_claims() -> None:
+def test_a_software_rasteriser_is_a_cpu_regardless_of_its_claim() -> None:
     liar = fake("wgpu", info("llvmpipe (LLVM 15.0.6, 256 bits)", GPU), priority=90)
     found = with_backends(liar, CPUS["intel"], run_benchmark=Clock(wgpu=2.0, intel=1.0))
     assert found.open(None).name == "intel:0"
@@ -166,7 +166,7 @@ def test_identical_cards_are_not_measured() -> None:
     assert found.explain_default() == f"a:0 (Card): {reason}"
 
 
-def test_where_no_card_can_be_opened_the_cpu_devices_are_measured() -> None:
+def test_if_no_card_can_be_opened_the_cpu_devices_are_measured() -> None:
     clock = Clock(pocl=1.0, intel=2.0)
     found = with_backends(fake("a", info("Card", GPU), refuse=["0"]), CPUS["intel"], CPUS["pocl"], run_benchmark=clock)
     assert found.open(None).name == "pocl:0"
@@ -179,7 +179,7 @@ def test_where_no_card_can_be_opened_the_cpu_devices_are_measured() -> None:
 # --- one card, several backends -------------------------------------------------------------------------------------
 
 
-def test_a_card_that_two_backends_see_by_one_identity_is_one_device() -> None:
+def test_a_card_with_one_identity_in_two_backends_is_one_device() -> None:
     through_opencl = fake("opencl", info("gfx1030", GPU, id="pci/0000:03:00.0"), priority=50)
     through_vulkan = fake("wgpu", info("AMD Radeon RX 6800", GPU, id="pci/0000:03:00.0"), priority=40)
     clock = Clock(opencl=2.0, wgpu=1.0)
@@ -188,7 +188,7 @@ def test_a_card_that_two_backends_see_by_one_identity_is_one_device() -> None:
     assert [names_of(g) for g in ranking.group_by_card(found.candidates())] == [["wgpu:0", "opencl:0"], ["numpy"]]
     assert "opencl:0 takes 2.0 times as long; the first of the 2 other devices" in found.explain_default()
     other = with_backends(through_opencl, through_vulkan, CPUS["numpy"], run_benchmark=Clock(opencl=1.0))
-    assert other.open("gpu").name == "wgpu:0", "results are kept"
+    assert other.open("gpu").name == "wgpu:0", "results are cached"
 
 
 def test_a_third_backend_joins_by_name_two_that_share_an_identity() -> None:
@@ -207,7 +207,7 @@ def test_a_third_backend_joins_by_name_two_that_share_an_identity() -> None:
         (("NVIDIA GeForce RTX 4090", "NVIDIA"), ("nvidia geforce rtx 4090", "nvidia")),
     ],
 )
-def test_cards_are_known_by_name_where_identities_say_nothing(a: tuple[str, str], b: tuple[str, str]) -> None:
+def test_cards_are_matched_by_name_if_identities_are_not_comparable(a: tuple[str, str], b: tuple[str, str]) -> None:
     def cards(backend: str, name: str, vendor: str) -> BackendSpec:
         return fake(backend, *(info(name, GPU, selector=str(i), vendor=vendor, id=f"{backend}/{i}") for i in range(2)))
 
@@ -218,13 +218,13 @@ def test_cards_are_known_by_name_where_identities_say_nothing(a: tuple[str, str]
     assert groups == [["wgpu:0", "opencl:0"], ["wgpu:1", "opencl:1"]]
 
 
-def test_different_cards_of_one_name_stay_apart() -> None:
+def test_different_cards_of_one_name_are_distinct() -> None:
     first = fake("opencl", info("H200", GPU, id="pci/0000:01:00.0"))
     second = fake("cuda", info("H200", GPU, id="pci/0000:02:00.0"))
     assert len(ranking.group_by_card(with_backends(first, second).candidates())) == 2
 
 
-def test_the_drivers_of_one_processor_are_devices_of_their_own() -> None:
+def test_the_drivers_of_one_processor_are_separate_devices() -> None:
     same = [fake(name, info("Xeon", CPU, id=f"cpu/{name}")) for name in ("intel", "pocl")]
     assert len(ranking.group_by_card(with_backends(*same).candidates())) == 2
 

@@ -1,4 +1,4 @@
-"""The measurement itself, in this process and in one of its own."""
+"""The measurement itself, in this process and in a separate one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("speeds_folder")
 TINY = WorkloadSize(products=1, side=16, rows=4, launches=2)
 
 
-def test_measuring_gives_seconds() -> None:
+def test_measuring_returns_seconds() -> None:
     figures = benchmark.run_benchmark(Device("numpy"), TINY)
     assert figures.seconds > 0
     assert figures.numpy_seconds > 0
@@ -54,7 +54,7 @@ class _NaN(CoreNumpyBackend):
 
 
 @pytest.mark.parametrize("kind", [_Wrong, _NaN])
-def test_a_device_that_computes_wrongly_is_no_candidate(kind: type[CoreNumpyBackend]) -> None:
+def test_a_device_that_computes_wrongly_is_not_a_candidate(kind: type[CoreNumpyBackend]) -> None:
     device = Device.opened("wrong", kind(create("contiguous_only").info))
     with pytest.raises(BackendError, match="result 0 differs from NumPy's"):
         benchmark.run_benchmark(device, TINY)
@@ -74,7 +74,7 @@ class _Counting(CoreNumpyBackend):
         super().matmul(a, b, out)
 
 
-def test_a_pass_of_a_hopeless_device_is_stopped_and_the_whole_estimated() -> None:
+def test_a_pass_of_a_very_slow_device_is_stopped_and_extrapolated() -> None:
     backend = _Counting(DeviceType.ACCELERATOR, seconds=0.02)
     begin = time.perf_counter()
     times = benchmark.run_benchmark(Device.opened("slow", backend), TINY._replace(products=5, launches=2000))
@@ -85,7 +85,7 @@ def test_a_pass_of_a_hopeless_device_is_stopped_and_the_whole_estimated() -> Non
 
 
 @pytest.mark.parametrize(("kind", "larger"), [(DeviceType.CPU, False), (DeviceType.GPU, True)])
-def test_a_card_that_is_not_filled_gets_the_larger_workload_too(kind: DeviceType, larger: bool) -> None:
+def test_a_card_that_is_not_filled_also_runs_the_larger_workload(kind: DeviceType, larger: bool) -> None:
     backend = _Counting(kind)
     times = benchmark.run_benchmark(Device.opened("card", backend), TINY, TINY._replace(side=32, rows=16))
     assert (32 in backend.rows) is larger
@@ -98,7 +98,7 @@ def numpy_candidate() -> Candidate:
     return registry.probe("numpy")[0]
 
 
-def test_a_process_of_its_own_measures(numpy_candidate: Candidate) -> None:
+def test_a_separate_process_measures(numpy_candidate: Candidate) -> None:
     figures = benchmark.run_in_subprocess(numpy_candidate, 60)
     assert 0 < figures.seconds < 10
     assert 0 < figures.numpy_seconds < 10
@@ -112,7 +112,7 @@ def test_a_process_of_its_own_measures(numpy_candidate: Candidate) -> None:
         ("numpy:no_f64", "a new process found"),
     ],
 )
-def test_what_goes_wrong_in_that_process_is_told(name: str, reason: str, numpy_candidate: Candidate) -> None:
+def test_errors_in_that_process_are_reported(name: str, reason: str, numpy_candidate: Candidate) -> None:
     backend, _, selector = name.partition(":")
     listed = replace(numpy_candidate.info, name="something else", selector=selector)
     lost = Candidate(replace(numpy_candidate.backend, name=backend), listed)
@@ -143,14 +143,14 @@ def test_a_program_that_contains_python_is_not_started_again(
         (subprocess.CompletedProcess([], 0, "[1]", ""), "ended with code 0"),
     ],
 )
-def test_a_process_that_dies_is_understood(done: Any, reason: str, numpy_candidate: Candidate) -> None:
+def test_the_output_of_a_process_that_dies_is_reported(done: Any, reason: str, numpy_candidate: Candidate) -> None:
     with pytest.raises(RuntimeError, match=reason):
         benchmark._parse(done, numpy_candidate.info)
 
 
 @pytest.fixture
 def crashing(tmp_path: Path) -> Iterator[Path]:
-    """A folder with a plug-in whose device ends the process at the first product."""
+    """Create a folder with a plug-in whose device ends the process at the first product."""
     folder = tmp_path / "site"
     meta = folder / "crashing-1.0.dist-info"
     meta.mkdir(parents=True)
@@ -175,7 +175,7 @@ def crashing(tmp_path: Path) -> Iterator[Path]:
     return folder
 
 
-def test_a_driver_that_crashes_when_measured_takes_nobody_along(crashing: Path) -> None:
+def test_a_driver_that_crashes_when_measured_does_not_end_the_program(crashing: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(crashing)!r})\n"
         "from polyhal.hal.discovery.registry import registry\n"

@@ -1,4 +1,4 @@
-"""Lists of devices, in one text or several."""
+"""Lists of devices, as one text or several."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyhal.hal.errors import DeviceUnavailableError
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two cards, one of which a second backend sees, too, an odd board, and a processor with two drivers."""
+    """Set up two cards, one of them also in a second backend, an accelerator board, and a processor with two drivers."""
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     big, small = info("Big", GPU, id="pci/0000:01:00.0"), info("Small", GPU, selector="1", id="pci/0000:02:00.0")
     found = with_backends(
@@ -48,7 +48,7 @@ def test_lists(machine: None, text: str | list[str], expected: list[str]) -> Non
 
 
 @pytest.mark.parametrize("text", ["gpu*3", "gpu*0", "vk*2", "cpu*2"])
-def test_more_devices_than_there_are(machine: None, text: str) -> None:
+def test_more_devices_than_the_machine_has(machine: None, text: str) -> None:
     with pytest.raises(DeviceUnavailableError, match=r"names \d of \d devices; expected"):
         open_devices(text)
 
@@ -89,7 +89,7 @@ def test_a_device_that_occurs_twice(machine: None, text: str, said: str) -> None
     assert str(caught.value) == f"{said}; expected each device once"
 
 
-def test_open_devices_may_be_among_them() -> None:
+def test_lists_may_contain_open_devices() -> None:
     device = Device("numpy")
     assert open_devices(device) == (device,)
     assert open_devices([device, "numpy:no_f64"]) == (device, Device("numpy:no_f64"))
@@ -102,5 +102,5 @@ def test_all_devices_of_a_simulated_machine() -> None:
     devices = open_devices(f"sim:h200*3,{options},numpy")
     assert _names(devices) == [f"sim:h200*3,{options}", *(f"sim:h200*3:{i},{options}" for i in (1, 2)), "numpy"]
     assert _names(open_devices("sim:h200*3:2")) == ["sim:h200*3:2"]
-    with pytest.raises(DeviceUnavailableError, match="no option"):
+    with pytest.raises(DeviceUnavailableError, match="is not an option"):
         open_devices("sim:h200*3,speed=11")

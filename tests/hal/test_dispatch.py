@@ -41,7 +41,7 @@ def test_a_number_keeps_the_tensors_dtype(dtype: DType, number: float, expected:
     np.testing.assert_allclose((x * number).numpy().astype(np.float64), np.array([1, 0, 1]) * number)
 
 
-def test_numbers_of_numpy_count_as_python_numbers(numpy_device: Device) -> None:
+def test_numpy_numbers_count_as_python_numbers(numpy_device: Device) -> None:
     x = polyhal.ones((2,), device=numpy_device)
     assert (x * np.float32(2)).dtype is dtypes.float32
     assert (x * np.float64(2)).dtype is dtypes.float32
@@ -144,7 +144,7 @@ def test_into_a_strided_view_leaves_the_gaps(device: Device) -> None:
 
 
 def test_into_an_input_that_is_read_again_later(device: Device) -> None:
-    """A decomposition must not write its result over an input that a later op of it still reads."""
+    """A decomposition must not overwrite an input that one of its later ops still reads."""
     values = np.linspace(-3, 3, 7).astype(np.float32)
     x = Tensor(values, device=device)
     dispatch.apply_into(OPS["gelu"], (x,), ("tanh",), (x,))
@@ -164,7 +164,7 @@ def test_into_the_wrong_kind_of_tensor(shape: tuple[int, ...], dtype: str, devic
 
 @pytest.fixture
 def without_tanh(monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device that can neither run nor decompose tanh."""
+    """Open a device that can neither run nor decompose tanh."""
     patch_lowering(monkeypatch, OPS["tanh"], *OPS["tanh"].lowering[:-1])
     return Device.opened("poor", Device("numpy:contiguous_only").backend)
 

@@ -36,13 +36,13 @@ def test_integers_promote_as_in_numpy(a: DType, b: DType) -> None:
 @pytest.mark.parametrize(("a", "b"), [(a, b) for a, b in _PAIRS if a.kind == b.kind == "float"], ids=lambda d: d.name)
 def test_floats_promote_as_in_ml_dtypes(a: DType, b: DType) -> None:
     if {a, b} == {dtypes.float16, dtypes.bfloat16}:
-        assert promote(a, b) is dtypes.float32  # ml_dtypes refuses, PyTorch says float32
+        assert promote(a, b) is dtypes.float32  # ml_dtypes raises, PyTorch returns float32
         return
     assert promote(a, b).numpy == np.promote_types(a.numpy, b.numpy)
 
 
 _IN_TORCH = [d for d in ALL if d.name not in ("uint16", "uint32", "uint64")]
-"""PyTorch promotes few unsigned types."""
+"""Dtypes that PyTorch promotes; it promotes few unsigned ones."""
 
 
 @pytest.mark.parametrize(("a", "b"), list(itertools.product(_IN_TORCH, _IN_TORCH)), ids=lambda d: d.name)
@@ -70,7 +70,7 @@ def test_promotion_is_pytorchs(a: DType, b: DType) -> None:
         (dtypes.int16, bool, dtypes.int16),
     ],
 )
-def test_numbers_only_lift_the_kind(dtype: DType, number: type, expected: DType) -> None:
+def test_numbers_only_promote_the_kind(dtype: DType, number: type, expected: DType) -> None:
     assert promote_scalar(dtype, number) is expected
 
 

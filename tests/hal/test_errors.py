@@ -1,4 +1,4 @@
-"""The one form of messages, and the classes that callers catch."""
+"""The common form of messages, and the classes that callers catch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_message_form() -> None:
         (errors.DeviceLostError, errors.BackendError),
     ],
 )
-def test_errors_are_what_callers_expect(error: type[Exception], builtin: type[Exception]) -> None:
+def test_errors_are_subclasses_of_the_built_in_ones(error: type[Exception], builtin: type[Exception]) -> None:
     assert issubclass(error, builtin)
     assert issubclass(error, errors.PolyhalError)
 

@@ -1,4 +1,4 @@
-"""Events: points in a device's work; and copies to a device that do not wait for it."""
+"""Events: points in a device's work; and asynchronous copies to a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executors: all implement the protocol, and those in front of another one pass everything on."""
+"""Executors: all implement the protocol, and forwarding executors forward every member."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_executor_has_every_member(kind: type, name: str) -> None:
 
 
 class _Noting:
-    """Stands behind a forwarding executor and notes what reaches it."""
+    """Target of a forwarding executor that records its calls."""
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any) -> tuple[Any, ...]:
@@ -45,7 +45,7 @@ class _Noting:
 
 
 @pytest.mark.parametrize("name", [m for m in MEMBERS if not isinstance(vars(Executor)[m], property)])
-def test_a_forwarding_executor_passes_on_everything(name: str) -> None:
+def test_a_forwarding_executor_forwards_every_member(name: str) -> None:
     base = _Noting()
     calls: list[tuple[Any, ...]] = []
     setattr(base, name, lambda *args: calls.append(args))
@@ -75,7 +75,7 @@ def test_a_recorder_runs_actions_on_replay_only(recorder: StepRecorder) -> None:
     assert done == [2]
 
 
-def test_a_snapshot_is_taken_only_where_something_can_be_rolled_back() -> None:
+def test_a_snapshot_is_taken_only_if_it_can_be_rolled_back() -> None:
     state = [1]
 
     def snapshot() -> Any:
@@ -97,7 +97,7 @@ def test_ops_below_an_eager_block_run_while_a_step_is_recorded(recorder: StepRec
         (x * 2).tolist()
 
 
-def test_anomalies_cannot_be_looked_for_while_a_step_is_recorded(recorder: StepRecorder) -> None:
+def test_anomaly_detection_is_rejected_while_a_step_is_recorded(recorder: StepRecorder) -> None:
     with pytest.raises(CaptureError, match=r"\[detect_anomaly\] .*test_executors.py"), ph.autograd.detect_anomaly():
         pytest.fail("the block is not entered")
 

@@ -1,4 +1,4 @@
-"""Locks and files that processes share: held by one at a time, given back by the system, replaced as a whole."""
+"""Locks and files shared by processes: held by one at a time, released by the system, replaced atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polyhal.hal.settings import atomic, file_lock, json_store, processes
 from polyhal.hal.settings.file_lock import FileLock, exclusive
 
 
-def test_one_holder_at_a_time_and_the_file_goes_with_it(tmp_path: Path) -> None:
+def test_one_holder_at_a_time_and_its_release_removes_the_file(tmp_path: Path) -> None:
     first, second = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     assert first.acquire()
     assert not second.acquire()
@@ -32,7 +32,7 @@ def test_one_holder_at_a_time_and_the_file_goes_with_it(tmp_path: Path) -> None:
     assert second.acquire()
 
 
-def test_a_lock_that_was_removed_by_others_protects_nobody_else(tmp_path: Path) -> None:
+def test_a_lock_removed_by_others_does_not_block_a_new_one(tmp_path: Path) -> None:
     hung, next_one = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     assert hung.acquire()
     hung.path.unlink()
@@ -43,7 +43,7 @@ def test_a_lock_that_was_removed_by_others_protects_nobody_else(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"x" * 10_000, b"host-" + b"9" * 100, b"host-\xc2\xb2", b"a-b"])
-def test_whatever_the_file_says_the_system_decides(tmp_path: Path, text: bytes) -> None:
+def test_the_system_decides_regardless_of_the_files_content(tmp_path: Path, text: bytes) -> None:
     lock = FileLock(tmp_path / "lock")
     lock.path.write_bytes(text)
     assert "process" in lock.holder()
@@ -144,7 +144,7 @@ def test_names_of_absurd_processes_are_harmless(tmp_path: Path, number: str) -> 
     assert json_store.read(tmp_path / "x.json", 1) == {"schema": 1}
 
 
-def test_a_new_folder_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_a_new_folder_is_complete_or_absent(tmp_path: Path) -> None:
     with atomic.new_folder(tmp_path / "new") as folder:
         (folder / "a").touch()
         assert not (tmp_path / "new").exists()

@@ -12,7 +12,7 @@ from polyhal.hal.protocol import Feature
 
 
 class Recording(NumpyBackend):
-    """Counts its flushes."""
+    """A backend that counts its flushes."""
 
     def __init__(self) -> None:
         super().__init__(create("").info)
@@ -32,7 +32,7 @@ def device(backend: Recording) -> Device:
     return Device.opened("recording", backend)
 
 
-def test_a_device_without_flush_takes_the_call() -> None:
+def test_flush_is_a_no_op_on_a_device_without_it() -> None:
     device = Device.opened("plain", create(""))
     assert Feature.FLUSH not in device.features
     device.flush()

@@ -97,7 +97,7 @@ def test_no_element_of_a_guard_zone_has_the_bits_of_a_poisoned_input() -> None:
 
 
 class ReadsAndWritesTooFar(Overrunning):
-    """A kernel that copies an element next to the input, as a loop with one iteration too many does."""
+    """A kernel that copies an element next to the input, like a loop with one iteration too many."""
 
     def compile_kernel(self, kernel: Any, inputs: Any, outputs: Any, *args: Any) -> Launch | Declined:
         def run(x: Ref, out: Ref) -> None:

@@ -1,4 +1,4 @@
-"""Devices that compute in the host's memory run out of it with an error, before the system ends the process."""
+"""Devices that compute in host memory raise an error before the system runs out of memory and kills the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GIB = 2**30
 
 
 def _system(root: Path, groups: str = "", **files: str) -> HostMemory:
-    """A system with 8 GiB of memory, 6 of them available."""
+    """Return a system with 8 GiB of memory, 6 of them available."""
     contents = {"proc/meminfo": f"MemTotal: {8 * _MIB} kB\nMemFree: {_MIB} kB\nMemAvailable: {6 * _MIB} kB\n"}
     for path, content in {**contents, "proc/self/cgroup": groups, **files}.items():
         file = root / path
@@ -30,7 +30,7 @@ def _system(root: Path, groups: str = "", **files: str) -> HostMemory:
     return HostMemory(root)
 
 
-def test_a_machine_says_what_is_available(tmp_path: Path) -> None:
+def test_the_available_memory_of_a_machine_is_read(tmp_path: Path) -> None:
     assert _system(tmp_path).total_and_available() == (8 * _GIB, 6 * _GIB)
 
 
@@ -45,7 +45,7 @@ def test_a_container_may_have_less(tmp_path: Path) -> None:
     assert _system(tmp_path, "0::/a/b\n", **group).total_and_available() == (2 * _GIB, _GIB + _GIB // 2)
 
 
-def test_older_control_groups_are_understood(tmp_path: Path) -> None:
+def test_older_control_groups_are_supported(tmp_path: Path) -> None:
     group = {
         "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{_GIB}\n",
         "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{_GIB + 1}\n",
@@ -55,7 +55,7 @@ def test_older_control_groups_are_understood(tmp_path: Path) -> None:
     assert memory.total_and_available() == (_GIB, 0)
 
 
-def test_systems_that_do_not_say_refuse_nothing(tmp_path: Path) -> None:
+def test_systems_without_reports_never_reject(tmp_path: Path) -> None:
     memory = HostMemory(tmp_path)
     assert memory.total_and_available() is None
     guard = HostMemoryGuard(memory)
@@ -63,7 +63,7 @@ def test_systems_that_do_not_say_refuse_nothing(tmp_path: Path) -> None:
     assert guard.spare() is None
 
 
-def test_the_system_is_asked_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_system_is_polled_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = _system(tmp_path)
     looks: list[int] = []
     monkeypatch.setattr(memory, "total_and_available", lambda: looks.append(1) or (8 * _GIB, 70 * _MIB))
@@ -112,7 +112,7 @@ def test_the_mappings_of_the_process_decide_before_memory_is_refused(tmp_path: P
 def test_the_memory_of_this_process_is_read() -> None:
     memory = HostMemory()
     if memory.total_and_available() is None:
-        pytest.skip("the system does not say")
+        pytest.skip("the system does not report it")
     resident, untouched = memory.resident(), memory.untouched()
     big = np.empty(512 * _MIB, np.uint8)
     assert memory.untouched() - untouched > 400 * _MIB
@@ -138,13 +138,13 @@ print((peak() - before) / count)
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     floats, integers = map(float, result.stdout.split())
-    assert floats < 2 * 2 + 6  # two results and chunks
+    assert floats < 2 * 2 + 6  # two results, and chunks
     assert integers < 2 * 4 + 6
 
 
 def test_a_device_of_the_host_runs_out_of_memory(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     if device.type is not DeviceType.CPU or not device.capabilities.unified_memory:
-        pytest.skip("the device has memory of its own")
+        pytest.skip("the device has separate memory")
     device.empty_cache()
     monkeypatch.setattr(HostMemory, "total_and_available", lambda self: (_GIB, 100 * _MIB))
     with pytest.raises(OutOfMemoryError, match=r"no memory for 96.00 MiB: .* and 79\.52 MiB are left"):
@@ -154,7 +154,7 @@ def test_a_device_of_the_host_runs_out_of_memory(device: Device, monkeypatch: py
     device.empty_cache()
 
 
-def test_other_devices_of_the_host_give_back_what_they_do_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_devices_of_the_host_release_unused_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     hoarding, asking = (Device.opened(name, create("")) for name in ("first", "second"))
     ph.zeros((_MIB,), device=hoarding)
     assert hoarding.memory_stats().reserved == 4 * _MIB

@@ -27,7 +27,7 @@ BYTES = 64 + 4 + 64
 
 
 def fresh(device: Device) -> Device:
-    """Return a device without plans and without warnings so far."""
+    """Return a device without plans or earlier warnings."""
     return Device.opened(device.name, device.backend)
 
 
@@ -97,7 +97,7 @@ def test_it_can_be_forbidden_also_after_the_op_was_planned(other: Device, monkey
             function(x)
 
 
-def test_nothing_runs_on_the_host_where_numpy_is_the_device(
+def test_no_op_counts_as_host_work_if_numpy_is_the_device(
     numpy_device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
@@ -109,7 +109,7 @@ def test_nothing_runs_on_the_host_where_numpy_is_the_device(
         assert planned(device, call) == set(), call.op.name
 
 
-def test_every_op_has_a_way_on_the_device_or_warns(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_op_runs_on_the_device_or_warns(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "warn")
     on_host = set()
     for call in calls(other):
@@ -121,7 +121,7 @@ def test_every_op_has_a_way_on_the_device_or_warns(other: Device, monkeypatch: p
     assert {"cholesky_factor", "fourier", "symmetric_spectrum"} <= on_host <= set(DECLARED)
 
 
-def test_profiles_and_explanations_count_it(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profiles_and_explanations_count_host_work(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     x = matrix(other)
     with ph.profile() as profile:

@@ -1,4 +1,4 @@
-"""Changed kernels and shared builds, as far as they need no device: verdicts, claims, recorded calls."""
+"""Changed kernels and shared builds without a device: verdicts, claims, recorded calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card"
 
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Empty folders; returns that of changed kernels."""
+    """Create empty folders; returns the folder of changed kernels."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("POLYHAL_KERNELS", str(tmp_path / "kernels"))
     (tmp_path / "kernels").mkdir()
@@ -32,7 +32,7 @@ def judged(text: str, problem: str = "") -> Verdict:
     return Verdict(digest(text), problem, 1.2, "2026-01-02")
 
 
-def test_a_changed_kernel_is_used_once_it_has_passed_here(folders: Path) -> None:
+def test_a_changed_kernel_is_used_after_it_has_passed_on_this_device(folders: Path) -> None:
     assert KernelOverrides(INFO).text("a.cl") is None
     (folders / "a.cl").write_text("new")
     with pytest.warns(UserWarning, match="has not been checked on this device"):
@@ -46,14 +46,14 @@ def test_a_changed_kernel_is_used_once_it_has_passed_here(folders: Path) -> None
         assert KernelOverrides(INFO).text("a.cl") is None
 
 
-def test_a_kernel_that_failed_is_refused_with_the_reason(folders: Path) -> None:
+def test_a_kernel_that_failed_is_rejected_with_the_reason(folders: Path) -> None:
     (folders / "a.cl").write_text("new")
     KernelOverrides(INFO).store("a.cl", judged("new", "element 3 is off"))
     with pytest.warns(UserWarning, match="element 3 is off"):
         assert KernelOverrides(INFO).text("a.cl") is None
 
 
-def test_a_check_uses_either_side_whatever_the_verdict(folders: Path) -> None:
+def test_a_check_uses_either_side_regardless_of_the_verdict(folders: Path) -> None:
     (folders / "a.cl").write_text("new")
     overrides = KernelOverrides(INFO)
     overrides.under_test = frozenset({"a.cl"})
@@ -88,7 +88,7 @@ def test_a_program_is_claimed_by_one_process_only(tmp_path: Path) -> None:
         t.join()
     assert sorted((n for w in won for n in w), key=int) == [str(n) for n in range(50)]
     winner = next(i for i, w in enumerate(won) if w)
-    assert claims[winner]("a.cl", won[winner][0]), "what a process has claimed stays its own"
+    assert claims[winner]("a.cl", won[winner][0]), "a claim stays with its process"
 
 
 CALL = KernelCall(
@@ -99,7 +99,7 @@ CALL = KernelCall(
 )
 
 
-def test_calls_come_back_each_once() -> None:
+def test_logged_calls_are_returned_once_each() -> None:
     other = replace(CALL, op="other")
     KernelCallLog(INFO).add(CALL, ["p1"])
     record = KernelCallLog(INFO)
@@ -111,7 +111,7 @@ def test_calls_come_back_each_once() -> None:
     assert KernelCallLog(replace(INFO, name="Other")).calls() == []
 
 
-def test_a_record_that_is_damaged_or_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_damaged_or_read_only_log_is_not_an_error(tmp_path: Path) -> None:
     KernelCallLog(INFO).add(CALL, ["p1"])
     (file,) = (tmp_path / "cache" / "calls").iterdir()
     whole = file.read_text()

@@ -19,7 +19,7 @@ FILLED = st.lists(st.integers(1, 5), max_size=5).map(tuple)
 
 @st.composite
 def views(draw: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A random view, and the array in whose memory it lies."""
+    """Draw a random view, and its base array."""
     base = np.arange(math.prod(shape := draw(FILLED)), dtype=np.int64).reshape(shape)
     view = base.transpose(draw(st.permutations(range(base.ndim))))
     view = view[(*(slice(None, None, draw(st.sampled_from([1, 1, 2, -1]))) for _ in range(view.ndim)), ...)]
@@ -37,7 +37,7 @@ def offset_of(view: np.ndarray, base: np.ndarray) -> int:
 
 
 def taken(base: np.ndarray, view: layout.View, offset: int) -> np.ndarray:
-    """The elements that a view of `base` reaches."""
+    """Return the elements of a view of `base`."""
     positions = np.full(view.shape, offset + view.offset)
     for axis, stride in enumerate(view.strides):
         positions += (np.arange(view.shape[axis]) * stride).reshape(-1, *(1,) * (len(view.shape) - axis - 1))
@@ -61,14 +61,14 @@ def test_is_contiguous_is_numpys_flag(pair: tuple[np.ndarray, np.ndarray]) -> No
 
 
 @given(views())
-def test_extent_is_where_numpy_reaches(pair: tuple[np.ndarray, np.ndarray]) -> None:
+def test_extent_agrees_with_numpy(pair: tuple[np.ndarray, np.ndarray]) -> None:
     view, base = pair
     low, high = layout.extent(view.shape, spec_of(view).strides)
     positions = taken(np.arange(base.size), layout.View(view.shape, spec_of(view).strides), offset_of(view, base))
     assert (positions.min(), positions.max()) == (low + offset_of(view, base), high + offset_of(view, base))
 
 
-def test_extent_of_nothing() -> None:
+def test_extent_of_an_empty_view() -> None:
     assert layout.extent((3, 0), (1, 1)) == (0, -1)
 
 
@@ -106,7 +106,7 @@ def test_reshape_is_a_view_only_where_elements_stay_in_order(pair: tuple[np.ndar
     found = layout.reshape(spec_of(view), shape)
     if found is None:
         copied = view.reshape(shape)
-        # NumPy may only do without a copy where we do: never the other way round.
+        # If NumPy avoids a copy, so must Polyhal, but not vice versa.
         assert not np.shares_memory(copied, base) or not copied.size
     else:
         np.testing.assert_array_equal(taken(base, found, offset_of(view, base)), view.reshape(shape))
@@ -133,7 +133,7 @@ def test_permute_and_slice_follow_numpy(pair: tuple[np.ndarray, np.ndarray]) -> 
 
 
 @given(views())
-def test_collapse_walks_the_same_elements(pair: tuple[np.ndarray, np.ndarray]) -> None:
+def test_collapse_visits_the_same_elements(pair: tuple[np.ndarray, np.ndarray]) -> None:
     view, base = pair
     dense = layout.contiguous_strides(view.shape)
     shape, (steps, target) = layout.collapse(view.shape, (spec_of(view).strides, dense))

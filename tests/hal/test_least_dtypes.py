@@ -1,4 +1,4 @@
-"""The testing kit on a device with only the required dtypes, and its errors for devices that break these rules."""
+"""The testing kit on a device with only the required dtypes, and its errors for devices that violate these rules."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_the_kit_names_a_required_dtype_that_is_missing(missing: dtypes.DType) -
     assert f"{missing.name} must be in storage and in compute" in report.failed[0].problem
 
 
-def test_results_in_int32_are_checked_where_int64_is_missing() -> None:
+def test_results_in_int32_are_checked_if_int64_is_missing() -> None:
     """Indices have another dtype on this device than the op rules specify."""
     report = verify("numpy:small", scope=Scope(small=True), only="forward/argmax/float32")
     assert report.ok
     assert report.passed == 1
 
 
-def test_a_decomposition_through_a_dtype_that_is_not_stored_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decomposition_through_a_dtype_that_is_not_stored_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     op: OpDef = OPS["square"]
     patch_lowering(monkeypatch, op, Decompose(lambda x: (x.cast(dtype=dtypes.int16) * 2).cast(dtype=x.dtype)))
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
@@ -52,11 +52,11 @@ def test_a_decomposition_through_a_dtype_that_is_not_stored_is_refused(monkeypat
         apply(op, (x,), (), reduced)
 
 
-def test_the_reduced_device_refuses_a_dtype_that_it_does_not_store() -> None:
+def test_the_reduced_device_rejects_a_dtype_that_it_does_not_store() -> None:
     reduced = core_only(Device("numpy"), dtypes.REQUIRED)
     x = place_input(np.ones(3, np.float32), InputLayout.CONTIGUOUS, reduced)
     wrong = Ref(x.ref.handle, x.ref.spec._replace(dtype=dtypes.float64), 0)
-    with pytest.raises(AssertionError, match="a dtype of the storage"):
+    with pytest.raises(AssertionError, match="a dtype in `storage`"):
         reduced.backend.fill(0, wrong)
     with pytest.raises(AssertionError, match="whose dtype the device does not store"):
         Device("numpy:small").backend.fill(0, wrong)

@@ -1,4 +1,4 @@
-"""After the loss of a device: everything on it raises DeviceLostError, and its names open a new one in the same process."""
+"""After the loss of a device: all work on it raises DeviceLostError, and its names open a new device in the same process."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SIM = "sim:teaching,memory=64MiB"
 
 
 class FragileBackend(NumpyBackend):
-    """NumPy on a device that the test can take away."""
+    """NumPy on a device that a test can mark as lost."""
 
     lost = False
     stays_away = False
-    """Whether it cannot be opened again."""
+    """Whether it can no longer be opened."""
 
     def is_lost(self) -> bool:
         return self.lost
 
 
 def fragile(name: str, count: int = 1) -> tuple[BackendSpec, dict[str, FragileBackend]]:
-    """A backend with so many devices, and the one of each selector that was opened last."""
+    """Return a backend with `count` devices, and the last opened device of each selector."""
     devices = [replace(info(f"{name} {i}", CPU, selector=str(i)), backend=name) for i in range(count)]
     opened: dict[str, FragileBackend] = {}
 
@@ -57,7 +57,7 @@ def one() -> tuple[Registry, dict[str, FragileBackend]]:
     return devices, opened
 
 
-def test_a_lost_device_is_opened_anew_under_every_name(one: tuple[Registry, dict[str, FragileBackend]]) -> None:
+def test_a_lost_device_is_reopened_under_every_name(one: tuple[Registry, dict[str, FragileBackend]]) -> None:
     devices, opened = one
     first = devices.open("card:0")
     assert devices.open("card") is devices.open("card:0") is devices.open("cpu") is first
@@ -69,14 +69,14 @@ def test_a_lost_device_is_opened_anew_under_every_name(one: tuple[Registry, dict
     assert not second.is_lost
 
 
-def test_the_default_is_chosen_anew(one: tuple[Registry, dict[str, FragileBackend]], speeds_folder: object) -> None:
+def test_the_default_is_chosen_again(one: tuple[Registry, dict[str, FragileBackend]], speeds_folder: object) -> None:
     devices, opened = one
     first = devices.open(None)
     opened["0"].lost = True
     assert devices.open(None) is devices.open(None) is not first
 
 
-def test_a_default_that_the_program_has_set_stays_the_same_by_name(speeds_folder: object) -> None:
+def test_a_default_set_by_the_program_keeps_its_name(speeds_folder: object) -> None:
     devices = Registry([])
     spec, opened = fragile("card", 2)
     devices.add(spec)
@@ -103,11 +103,11 @@ def test_nothing_keeps_a_lost_device_alive(one: tuple[Registry, dict[str, Fragil
 @pytest.fixture
 def sim() -> Iterator[Device]:
     yield Device(SIM)
-    lose(Device(SIM))  # so that no later test gets it
+    lose(Device(SIM))  # so that no later test uses it
 
 
 def lose(device: Device) -> None:
-    """Take a simulated device away."""
+    """Make a simulated device halt."""
     backend: Any = device.backend
     backend.faults.inject("device_lost")
     with pytest.raises(DeviceLostError):
@@ -134,7 +134,7 @@ def model_on(device: Device) -> tuple[nn.Module, Any]:
 X = np.ones((4, 3), np.float32)
 
 
-def test_everything_on_a_lost_device_says_what_to_do(sim: Device) -> None:
+def test_errors_on_a_lost_device_state_the_remedy(sim: Device) -> None:
     model, step = model_on(sim)
     x = polyhal.tensor(X, device=sim)
     for _ in range(3):
@@ -155,7 +155,7 @@ def test_everything_on_a_lost_device_says_what_to_do(sim: Device) -> None:
             use()
 
 
-def test_tensors_of_before_and_after_a_loss_do_not_mix(sim: Device) -> None:
+def test_tensors_from_before_and_after_a_loss_do_not_mix(sim: Device) -> None:
     model, step = model_on(sim)
     x = polyhal.tensor(X, device=sim)
     for _ in range(3):
@@ -168,7 +168,7 @@ def test_tensors_of_before_and_after_a_loss_do_not_mix(sim: Device) -> None:
             use()
 
 
-def test_training_goes_on_from_a_checkpoint_in_the_same_process(sim: Device) -> None:
+def test_training_continues_from_a_checkpoint_in_the_same_process(sim: Device) -> None:
     x = polyhal.tensor(X, device=sim)
     model, step = model_on(sim)
     for _ in range(3):

@@ -39,7 +39,7 @@ def _names(arity: int) -> set[str]:
     return {MEMBER_NAMES.get(o.name, o.name) for o in ops if o.strategy(CoreMember)}
 
 
-def test_the_optional_names_are_those_by_which_ops_can_run() -> None:
+def test_the_optional_names_are_the_ones_that_ops_can_use() -> None:
     assert _names(1) - REQUIRED_UNARY == OPTIONAL_UNARY
     assert _names(2) - REQUIRED_BINARY == OPTIONAL_BINARY
     reductions = {o.name for o in OPS if o.family == "reduction" and o.strategy(CoreMember)}

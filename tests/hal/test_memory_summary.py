@@ -1,4 +1,4 @@
-"""What lies in a device's memory: live, pooled, by module; a limit of one's own; and what a captured step gives back."""
+"""The summary of a device's memory: live, pooled, by module; limits set by users; and memory released by a captured step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 2**20
 
 @pytest.fixture
 def fresh() -> Device:
-    """A device on which nothing has run."""
+    """Return a device without any work."""
     return Device.opened("numpy", create(""))
 
 
@@ -25,7 +25,7 @@ def block(device: Device, mib: float) -> ph.Tensor:
     return ph.zeros((int(mib * MIB / 4),), device=device)
 
 
-def test_live_and_pooled_memory_and_how_fragmented_it_is(fresh: Device) -> None:
+def test_live_and_pooled_memory_and_fragmentation(fresh: Device) -> None:
     kept, *freed = block(fresh, 1), block(fresh, 2), block(fresh, 6)
     del freed
     summary = ph.memory_summary(fresh)
@@ -48,7 +48,7 @@ def test_memory_by_module(fresh: Device) -> None:
         out = model(x)
         hidden = out * 2.0  # the last one
         modules = {name: nbytes for name, nbytes, _ in ph.memory_summary(fresh).modules}
-        assert modules["0"] == MIB  # the product, or what the activation made of it
+        assert modules["0"] == MIB  # the product, or the activation's result in its memory
         assert modules["2"] == MIB // 4
         assert any("# the last one" in name for name in modules)
         assert modules["(copies from the host, and captured steps)"] >= MIB // 4
@@ -59,7 +59,7 @@ def test_memory_by_module(fresh: Device) -> None:
     assert ph.memory_summary(fresh).modules == ()
 
 
-def test_the_history_is_of_runs_not_of_recordings(fresh: Device) -> None:
+def test_the_history_covers_runs_not_recordings(fresh: Device) -> None:
     def step(x: ph.Tensor) -> ph.Tensor:
         with ph.record_memory_history():
             return x + 1
@@ -68,11 +68,11 @@ def test_the_history_is_of_runs_not_of_recordings(fresh: Device) -> None:
         ph.jit(step, warm_up=False)(ph.ones((2,), device=fresh))
 
 
-def test_a_limit_is_kept_and_free_blocks_count_as_free(fresh: Device) -> None:
+def test_a_limit_is_respected_and_free_blocks_count_as_free(fresh: Device) -> None:
     fresh.set_memory_limit(8 * MIB)
     kept = block(fresh, 5)
     block(fresh, 2)
-    other = block(fresh, 3)  # in place of the free block of 2 MiB
+    other = block(fresh, 3)  # replaces the free block of 2 MiB
     with pytest.raises(OutOfMemoryError) as caught:
         block(fresh, 1)
     assert str(caught.value).startswith(
@@ -87,7 +87,7 @@ def test_a_limit_is_kept_and_free_blocks_count_as_free(fresh: Device) -> None:
         fresh.set_memory_limit(-1)
 
 
-def test_a_limit_holds_for_streams_as_well(device: Device) -> None:
+def test_a_limit_applies_to_streams(device: Device) -> None:
     own = Device.opened(device.name, device.backend)
     own.set_memory_limit(4 * MIB)
     with own.stream():
@@ -97,7 +97,7 @@ def test_a_limit_holds_for_streams_as_well(device: Device) -> None:
     assert len(kept) == 3
 
 
-def test_a_captured_step_gives_back_what_its_first_eager_run_needed(fresh: Device) -> None:
+def test_a_captured_step_releases_the_memory_of_its_first_eager_run(fresh: Device) -> None:
     model = nn.Sequential(*[nn.Linear(64, 64, device=fresh) for _ in range(6)])
     optimizer = ph.optim.SGD(model.parameters(), lr=1e-3)
 
@@ -119,7 +119,7 @@ def test_a_captured_step_gives_back_what_its_first_eager_run_needed(fresh: Devic
     assert recorded.reserved < eager.reserved
 
 
-def test_the_pool_takes_less_than_a_twentieth_of_a_step(fresh: Device) -> None:
+def test_the_pool_costs_less_than_a_twentieth_of_a_step(fresh: Device) -> None:
     config = ph.models.GPTConfig(vocab_size=65, block_size=64, n_layer=1, n_head=2, n_embd=64)
     model = ph.models.GPT(config, device=fresh)
     optimizer = ph.optim.AdamW(model.parameters(), lr=1e-3)

@@ -1,4 +1,4 @@
-"""The quantiles that normal numbers are made of: accuracy, tails, and the table's origin."""
+"""Quantiles for normal random numbers: accuracy, tails, and the table's origin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def _words() -> np.ndarray:
-    """Random words of each magnitude, and both ends of each octave."""
+    """Return random words of each magnitude, and both ends of each octave."""
     rng = np.random.default_rng(0)
     spread = [rng.integers(0, 2**bits, 4000) for bits in range(1, 32)]
     ends = [[2**k - 1, 2**k, 2**k + 1] for k in range(1, 31)]
@@ -37,7 +37,7 @@ def test_quantiles_fall_from_word_to_word_and_stay_above_zero() -> None:
     assert found.min() > 0
 
 
-def test_the_middle_of_every_octave_is_that_of_the_normal_distribution() -> None:
+def test_the_middle_of_every_octave_agrees_with_the_normal_distribution() -> None:
     words = np.arange(2**11, 2**32, 2**12, dtype=np.uint64).astype(np.uint32)
     numbers = quantiles(words).astype(np.float64)
     assert stats.kstest(numbers, "norm").statistic < 2e-5
@@ -50,7 +50,7 @@ def test_known_answers() -> None:
     assert [float(v).hex() for v in quantiles(words)] == KNOWN
 
 
-def test_the_table_is_what_its_tool_computes() -> None:
+def test_the_table_equals_the_output_of_its_tool() -> None:
     assert abs(coefficients().reshape(-1) - COEFFICIENTS).max() <= 2
 
 

@@ -1,4 +1,4 @@
-"""Ops of installed packages: found by name, imported when used, and refused or reported when something is wrong."""
+"""Ops of installed packages: found by name, imported when used, and rejected or reported if they are invalid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from polyhal.hal.planning.explain import explain
 
 
 class Packages:
-    """Packages made for a test, each a module with an entry point."""
+    """Fake packages, each a module with an entry point."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -46,7 +46,7 @@ class Packages:
 
 @pytest.fixture
 def packages(monkeypatch: pytest.MonkeyPatch) -> Packages:
-    """No package; ops that a test declares are forgotten after it."""
+    """Start without packages; remove ops declared by a test after it."""
     import polyhal.ops  # noqa: F401
 
     monkeypatch.setattr(OPS, "_ops", dict(OPS._ops))
@@ -100,7 +100,7 @@ def test_explain_and_stored_graphs_find_ops_by_name(packages: Packages) -> None:
     assert parse(text).nodes[0].op is OPS["doubled"]
 
 
-def test_a_package_may_offer_a_kernel(packages: Packages) -> None:
+def test_a_package_may_declare_a_kernel(packages: Packages) -> None:
     kernel = polyhal.kernel("tripled", numpy=lambda x: x * 3)
     packages.add("maker", [OpSpec("tripled", kernel)])
     packages.found()
@@ -109,7 +109,7 @@ def test_a_package_may_offer_a_kernel(packages: Packages) -> None:
 
 
 def test_two_packages_with_an_op_of_one_name(packages: Packages) -> None:
-    """The first keeps the name; both are named."""
+    """The first keeps the name; the error names both."""
     first, second = polyhal.kernel("gate", numpy=lambda x: x + 1), polyhal.kernel("gate", numpy=lambda x: x + 2)
     packages.add("first_maker", [OpSpec("gate", first)])
     packages.add("second_maker", [OpSpec("gate", second), OpSpec("other", polyhal.kernel("other", numpy=lambda x: x))])
@@ -129,7 +129,7 @@ def test_two_modules_that_declare_one_name_are_both_named(packages: Packages) ->
 
 
 @pytest.mark.parametrize("name", ["softmax", "relu", "std_mean"])
-def test_the_name_of_one_of_our_functions_is_refused(packages: Packages, name: str) -> None:
+def test_the_name_of_a_built_in_function_is_rejected(packages: Packages, name: str) -> None:
     packages.add("maker", [OpSpec(name, "maker:f")])
     (failure,) = packages.found().failures
     assert f"declares an op {name!r}, which is an op of polyhal" in failure.reason
@@ -160,7 +160,7 @@ def test_a_hook_that_returns_something_else(packages: Packages, specs: Any, reas
     ],
 )
 def test_an_op_that_cannot_be_declared(packages: Packages, target: str, reason: str) -> None:
-    """It is reported once, says how to mend it, and hides no other."""
+    """It is reported once, with a fix, and does not affect other ops."""
     packages.add("maker", [OpSpec("gate", target), OpSpec("other", polyhal.kernel("other", numpy=lambda x: x))])
     known = packages.found()
     for _ in range(2):
@@ -173,7 +173,7 @@ def test_an_op_that_cannot_be_declared(packages: Packages, target: str, reason: 
     assert reason in failure.reason
 
 
-def test_a_name_that_nobody_offers(packages: Packages) -> None:
+def test_a_name_that_no_package_declares(packages: Packages) -> None:
     packages.add("maker", [OpSpec("swiglu", "maker:f")])
     packages.found()
     with pytest.raises(AttributeError, match="no installed package declares an op 'swigl'; did you mean swiglu"):

@@ -1,4 +1,4 @@
-"""Every member of every optional protocol is called by the framework: a backend implements none in vain."""
+"""Every member of every optional protocol is called by the framework: there are no unused members."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from polyhal.hal.protocol import (
 
 
 class FinishedEvent:
-    """NumPy computes at once."""
+    """The event of completed work, because NumPy computes at once."""
 
     def wait(self) -> None:
-        """Return at once."""
+        """No-op: the work is complete."""
 
     def is_complete(self) -> bool:
         return True
@@ -48,7 +48,7 @@ class FinishedEvent:
 
 
 class FullBackend(RecordsCalls, NumpyBackend):
-    """NumPy with every optional protocol. It notes which of their members are called."""
+    """NumPy with every optional protocol, which records the called members."""
 
     def __init__(self) -> None:
         super().__init__(create("").info)
@@ -204,7 +204,7 @@ CALLERS: dict[Feature, Callable[[Device], None]] = {
     Feature.PEER_COPY: _transfer,
     Feature.MEMORY_IMPORT: _shared_memory,
 }
-"""For each optional protocol, a program that makes the framework call all of its members."""
+"""Programs that make the framework call all members, by optional protocol."""
 
 
 def test_the_backend_implements_every_protocol() -> None:

@@ -1,4 +1,4 @@
-"""How ops are resolved, and what `explain` says about it."""
+"""Resolution of ops, and its explanation by `explain`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch, featur
 
 
 class _Picky(CoreNumpyBackend):
-    """Lowers tanh only, and remembers what it was asked."""
+    """A backend that lowers only tanh, and records requests."""
 
     def __init__(self) -> None:
         super().__init__(create("contiguous_only").info)
@@ -62,14 +62,14 @@ def test_order_of_resolution() -> None:
     assert "no kernel for cosh" in text
 
 
-def test_a_backend_whose_lower_returns_something_else_is_told() -> None:
+def test_a_wrong_result_of_lower_is_an_error() -> None:
     backend = create("")
     backend.lower = lambda *args: None  # type: ignore[method-assign, assignment, return-value]
     with pytest.raises(BackendError, match="lower returned None; expected a Launch, or Declined with a reason"):
         polyhal.ones((3,), device=Device.opened("broken", backend))
 
 
-def test_a_workspace_goes_back_to_the_pool() -> None:
+def test_a_workspace_returns_to_the_pool() -> None:
     device = Device.opened("picky", _Picky())
     x = polyhal.ones((2, 3), device=device)
     x.tanh()
@@ -79,7 +79,7 @@ def test_a_workspace_goes_back_to_the_pool() -> None:
     assert device.memory_stats().used == used
 
 
-def test_sizes_of_zero_never_reach_a_backend() -> None:
+def test_calls_on_empty_tensors_never_reach_a_backend() -> None:
     backend = _Picky()
     device = Device.opened("picky", backend)
     backend.asked.clear()
@@ -121,7 +121,7 @@ def test_explain_describes_products_of_the_dtype(dtype: str) -> None:
     assert f"matmul({dtype}[70, 300], {dtype}[300, 40])" in explain("matmul", "numpy", dtype=dtype)
 
 
-def test_explain_knows_its_ops(device: Device) -> None:
+def test_explain_rejects_unknown_ops(device: Device) -> None:
     with pytest.raises(KeyError, match="did you mean softmax"):
         polyhal.explain("sofmax", device)
     for op in ("add", "softmax", "layer_norm", "conv2d", "embedding"):
@@ -169,7 +169,7 @@ def test_plans_of_decompositions_count_by_their_ops(monkeypatch: pytest.MonkeyPa
     assert not device.plans.parts
 
 
-def test_a_plan_with_more_ops_than_the_cache_holds_is_kept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_with_more_ops_than_the_cache_holds_is_the_only_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device.opened("numpy:bounded", create("contiguous_only"))
     monkeypatch.setattr(type(device.plans), "capacity", 4)
     polyhal.full((3,), 0.5, device=device).cosh()
@@ -177,14 +177,14 @@ def test_a_plan_with_more_ops_than_the_cache_holds_is_kept_alone(monkeypatch: py
     assert len(plan.resolution.parts) > 4
 
 
-def test_decompositions_share_how_their_parts_run_until_plans_are_dropped() -> None:
+def test_decompositions_share_plans_of_their_parts_until_plans_are_dropped() -> None:
     backend = _Picky()
     device = Device.opened("picky:shared", backend)
     x = polyhal.ones((2, 3), device=device)
     x.cosh()
     before = len(backend.asked)
     assert "exp" in backend.asked
-    x.sinh()  # of other ops on the same shapes, and of some that cosh has, too
+    x.sinh()  # consists of other ops on the same shapes, and some that are also in cosh
     assert "exp" not in backend.asked[before:]
     device.plans.clear()
     x.cosh()
@@ -200,7 +200,7 @@ def test_parts_of_every_decomposition_are_recorded() -> None:
     assert "exp" in [r.op for r in device.planner.record]
 
 
-def test_a_part_that_ran_on_the_host_is_refused_once_the_policy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_ran_on_the_host_is_rejected_after_a_policy_change(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device.opened("numpy:without_exp", create("contiguous_only"))
     layouts = tuple(LayoutClass)
     wrong = QuarantineEntry(ResolutionStep.CORE, "exp", "float32", layouts, "wrong", "forward/exp", "2026-01-02")

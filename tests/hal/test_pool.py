@@ -1,4 +1,4 @@
-"""The memory pool: reuse, release, retry when memory runs out, and what it reports."""
+"""The memory pool: reuse, release, retry when memory runs out, and statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyhal.hal.memory.pool import Pool, bucket
 
 @pytest.fixture
 def tiny() -> Device:
-    """A device with 1 MiB of memory and blocks of at most half of that."""
+    """Open a device with 1 MiB of memory and blocks of at most 512 KiB."""
     return Device.opened("numpy:tiny_mem", create("tiny_mem"))
 
 
@@ -35,12 +35,12 @@ def test_buckets_waste_at_most_an_eighth() -> None:
         assert bucket(size) == size
 
 
-def test_a_buffer_whose_making_was_interrupted_is_released_in_silence() -> None:
-    """By Ctrl-C, for one: `__init__` has set nothing yet."""
+def test_a_buffer_with_an_interrupted_constructor_is_released_silently() -> None:
+    """For example by Ctrl-C, before `__init__` has set attributes."""
     Buffer.__new__(Buffer).__del__()
 
 
-def test_blocks_are_used_again() -> None:
+def test_blocks_are_reused() -> None:
     pool = Device.opened("numpy", create("")).pool
     first = pool.take(bucket(1000))
     handle = first.handle
@@ -85,7 +85,7 @@ def test_running_out_drains_the_pool_and_tries_again(tiny: Device) -> None:
     assert tiny.memory_stats().reserved == big.nbytes
 
 
-def test_running_out_for_good_says_how_much(tiny: Device) -> None:
+def test_the_error_of_running_out_states_the_sizes(tiny: Device) -> None:
     kept = tiny.pool.take(bucket(400_000))
     with pytest.raises(OutOfMemoryError) as caught:
         tiny.pool.take(bucket(700_000))
@@ -119,7 +119,7 @@ def test_a_tensor_op_that_runs_out_leaves_everything_usable(tiny: Device) -> Non
     ids=["matmul", "softmax", "views", "second order"],
 )
 def test_nothing_leaks(work: Callable[[polyhal.Tensor], None], tiny: Device) -> None:
-    """A forward and a backward pass give back all memory by reference counting alone."""
+    """A forward and a backward pass release all memory by reference counting, without garbage collection."""
     x = polyhal.ones((16, 16), device=tiny, requires_grad=True)
     work(x)
     x.grad = None
@@ -143,7 +143,7 @@ def test_a_failed_call_keeps_no_memory(tiny: Device) -> None:
     assert tiny.memory_stats().used == used
 
 
-def test_blocks_may_come_back_from_other_threads() -> None:
+def test_blocks_may_be_released_by_other_threads() -> None:
     pool: Pool = Device.opened("numpy", create("")).pool
     failures: list[BaseException] = []
 
@@ -165,7 +165,7 @@ def test_blocks_may_come_back_from_other_threads() -> None:
     assert pool.stats().reserved == 0
 
 
-def test_threads_that_allocate_at_the_same_time_have_blocks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_allocate_at_the_same_time_receive_separate_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     def late(*numbers: int) -> int:
         time.sleep(1e-4)  # lets another thread allocate in the middle of an allocation
         return max(numbers)
@@ -180,8 +180,8 @@ def test_threads_that_allocate_at_the_same_time_have_blocks_of_their_own(monkeyp
     assert {block.number for block in [pool.take(256) for _ in range(200)]} == numbers
 
 
-def test_exact_blocks_are_given_up_before_others_are_made() -> None:
-    """A block of a size that hardly anyone asks for is reused for that size, and else does not stay."""
+def test_exact_blocks_are_released_before_others_are_allocated() -> None:
+    """A block of an unusual size is reused for that size, and otherwise released."""
     device = Device("numpy")
     pool = Pool(device.backend, "numpy")
     block = pool.take_exactly(1000)

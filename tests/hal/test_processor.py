@@ -1,4 +1,4 @@
-"""What is read of the system's description of the processor."""
+"""Parsing of the system's description of the processor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_first_processor_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert processor.instruction_sets() == {"fpu", "avx2", "avx512f"}
 
 
-def test_a_system_that_describes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_a_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "_CPUINFO", tmp_path / "missing")
     assert processor.model()
     assert processor.instruction_sets() == frozenset()

@@ -1,4 +1,4 @@
-"""Kernels that fail on a device are found by the kit and passed over from then on."""
+"""Kernels that fail on a device are found by the kit and skipped later."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENTRY = QuarantineEntry(
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own."""
+    """Return a cache folder for this test only."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
     return tmp_path
 
@@ -75,7 +75,7 @@ def natives(certificate: Certificate) -> set[tuple[str, str]]:
         (faulty.WrongOnce, "wrong result"),
     ],
 )
-def test_a_failing_kernel_is_passed_over_and_nothing_else(kind: type[faulty.FaultyKernels], failure: str) -> None:
+def test_only_a_failing_kernel_is_skipped(kind: type[faulty.FaultyKernels], failure: str) -> None:
     certificate = certify(faulty.opened(kind()), only=SOFTMAX)
     (entry,) = certificate.quarantined
     assert (entry.step, entry.op, entry.dtype, entry.layouts) == (ResolutionStep.NATIVE, "softmax", "float32", EVERY)
@@ -90,7 +90,7 @@ def test_a_failing_kernel_is_passed_over_and_nothing_else(kind: type[faulty.Faul
 
 
 @pytest.mark.parametrize("kind", [faulty.WrongResult, faulty.RaisesAtLaunch, faulty.DoesNotBuild])
-def test_programs_that_start_later_compute_correctly_and_are_told(kind: type[faulty.FaultyKernels]) -> None:
+def test_later_programs_compute_correctly_with_a_notice(kind: type[faulty.FaultyKernels]) -> None:
     certify(faulty.opened(kind()), only=SOFTMAX)
     device = faulty.opened(kind())
     np.testing.assert_allclose(softmax(device), expected(), rtol=1e-6)
@@ -102,14 +102,14 @@ def test_programs_that_start_later_compute_correctly_and_are_told(kind: type[fau
     assert "native kernel numpy sum" in polyhal.explain("sum", device, (3, 4))
 
 
-def test_a_program_that_runs_the_check_itself_gains_by_it_at_once() -> None:
+def test_the_quarantine_takes_effect_in_the_checking_process() -> None:
     device = faulty.opened(faulty.WrongResult())
     assert not np.allclose(softmax(device), expected(), rtol=1e-3)
     certify(device, only=SOFTMAX)
     np.testing.assert_allclose(softmax(device), expected(), rtol=1e-6)
 
 
-def test_only_the_layouts_that_fail_are_passed_over() -> None:
+def test_only_the_layouts_that_fail_are_skipped() -> None:
     device = faulty.opened(faulty.WrongOnStrides())
     certificate = certify(device, only=SOFTMAX)
     (entry,) = certificate.quarantined
@@ -129,7 +129,7 @@ def test_a_kernel_inside_a_gradient_is_found() -> None:
     assert certificate.correct
 
 
-def test_an_optional_name_of_a_core_method_is_passed_over() -> None:
+def test_an_optional_name_of_a_core_method_is_skipped() -> None:
     certificate = certify(faulty.opened(faulty.WrongOptionalName()), only="forward/tanh/*")
     (entry,) = certificate.quarantined
     assert (entry.step, entry.op, entry.dtype) == (ResolutionStep.CORE, "tanh", "float64")
@@ -137,7 +137,7 @@ def test_an_optional_name_of_a_core_method_is_passed_over() -> None:
     assert set(certificate.results["tanh"]["float64"].how) == {ResolutionStep.COMPOSED}
 
 
-def test_two_wrong_kernels_for_one_op_are_both_passed_over() -> None:
+def test_two_wrong_kernels_for_one_op_are_both_skipped() -> None:
     certificate = certify(faulty.opened(faulty.WrongTwice()), only="*/tanh/float64")
     assert {(e.step, e.op) for e in certificate.quarantined} == {
         (ResolutionStep.NATIVE, "tanh"),
@@ -146,7 +146,7 @@ def test_two_wrong_kernels_for_one_op_are_both_passed_over() -> None:
     assert certificate.correct
 
 
-def test_nothing_takes_the_place_of_a_required_member(cache: Path) -> None:
+def test_a_required_member_cannot_be_replaced(cache: Path) -> None:
     certificate = certify(faulty.opened(faulty.WrongRequiredName()), only="*/floor*")
     assert not certificate.correct
     assert not certificate.quarantined
@@ -163,19 +163,19 @@ def test_another_driver_empties_the_list() -> None:
     assert "native kernel wrong rows" in polyhal.explain("softmax", newer, (3, 4))
 
 
-def test_a_kernel_that_is_right_again_leaves_the_list() -> None:
+def test_a_kernel_that_is_correct_again_leaves_the_list() -> None:
     broken = faulty.WrongResult()
     certify(faulty.opened(broken), only=SOFTMAX)
     mended = faulty.FaultyKernels()
     mended.info = broken.info
     assert quarantine.load(faulty.opened(mended)).entries
     certify(faulty.opened(mended), only="*/add/*")
-    assert quarantine.load(faulty.opened(mended)).entries, "what is not checked stays"
+    assert quarantine.load(faulty.opened(mended)).entries, "unchecked entries stay"
     certify(faulty.opened(mended), only=SOFTMAX)
     assert quarantine.load(faulty.opened(mended)) == quarantine.EMPTY
 
 
-def test_looking_changes_nothing(cache: Path) -> None:
+def test_a_check_without_keep_changes_nothing(cache: Path) -> None:
     certificate = certify(faulty.opened(faulty.WrongResult()), only=SOFTMAX, keep=False)
     assert not certificate.quarantined
     assert not certificate.correct
@@ -218,7 +218,7 @@ def test_entries_survive_the_file_and_others_do_not() -> None:
         QuarantineEntry.from_json("softmax")
 
 
-def test_a_kernel_that_takes_the_device_with_it_is_never_tried_again() -> None:
+def test_a_kernel_that_loses_the_device_is_never_run_again() -> None:
     first = certify(faulty.opened(faulty.LosesTheDevice()), only=SOFTMAX)
     assert not first.complete
     assert not first.correct
@@ -255,14 +255,14 @@ def _crash(case: str, only: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60)
 
 
-def test_a_kernel_that_takes_the_process_with_it_is_never_tried_again(cache: Path) -> None:
+def test_a_kernel_that_ends_the_process_is_never_run_again(cache: Path) -> None:
     assert _crash("forward/softmax/float32", SOFTMAX).returncode == 9
     again = _crash("forward/softmax/float32", SOFTMAX)
     assert again.stdout.splitlines() == ["True [('softmax', True)] []"], again.stderr
     assert not [p for p in files(cache) if p.suffix == ".running"]
 
 
-def test_a_check_that_ends_the_process_without_a_kernel_to_blame_is_left_out() -> None:
+def test_a_check_that_ends_the_process_without_a_suspect_kernel_is_skipped() -> None:
     assert _crash("contract/unary/floor", "contract/unary/*").returncode == 9
     again = _crash("contract/unary/floor", "contract/unary/*")
     assert again.stdout.splitlines() == ["False [] ['the process ended during this check in an earlier run']"], (
@@ -270,7 +270,7 @@ def test_a_check_that_ends_the_process_without_a_kernel_to_blame_is_left_out() -
     )
 
 
-def test_a_kernel_that_does_not_build_warns_once_and_another_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_does_not_build_warns_once_and_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYHAL_STRICT")
     device = faulty.opened(faulty.DoesNotBuild())
     with pytest.warns(
@@ -286,7 +286,7 @@ def test_a_kernel_that_does_not_build_warns_once_and_another_way_is_taken(monkey
         polyhal.explain("softmax", device, (6, 4))
 
 
-def test_the_kit_sees_what_the_quarantine_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kit_also_checks_quarantined_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither an earlier list nor a softer policy may make a broken kernel pass."""
     from polyhal.hal.testing import verify
 

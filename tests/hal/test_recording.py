@@ -1,4 +1,4 @@
-"""Recording work on arrays that are no tensors of Polyhal's own: any holder of arrays may do it."""
+"""Recording of work on arrays without Polyhal tensors, which any owner of arrays may do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def view(x: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
     return out
 
 
-def test_a_run_takes_other_arguments(numpy_device: Device) -> None:
+def test_a_run_accepts_other_arguments(numpy_device: Device) -> None:
     x = array(numpy_device, 1, 2)
     with Recording() as recording:
         assert recording.argument(x) == 0
@@ -41,7 +41,7 @@ def test_a_run_takes_other_arguments(numpy_device: Device) -> None:
         np.testing.assert_array_equal(EAGER.read(result), 3 * np.array(values))
 
 
-def test_an_argument_needs_no_memory(numpy_device: Device) -> None:
+def test_an_argument_may_have_no_memory(numpy_device: Device) -> None:
     recording = Recording()
     x = recording.placeholder(numpy_device, contiguous(float32, (2,)))
     with recording:
@@ -77,7 +77,7 @@ def test_a_view_that_is_used_first_does_not_hide_the_whole(numpy_device: Device)
     np.testing.assert_array_equal(EAGER.read(weight), np.ones((2, 3)))
 
 
-def test_what_is_kept_of_a_recording_follows_its_runs(numpy_device: Device) -> None:
+def test_kept_arrays_of_a_recording_are_updated_by_its_runs(numpy_device: Device) -> None:
     with Recording() as recording:
         x = recording.placeholder(numpy_device, contiguous(float32, (2,)))
         kept = FUNCTIONS["negative"](x)
@@ -87,7 +87,7 @@ def test_what_is_kept_of_a_recording_follows_its_runs(numpy_device: Device) -> N
         np.testing.assert_array_equal(EAGER.read(kept), -np.array(values))
 
 
-def test_a_following_recording_is_passed_what_it_needs(numpy_device: Device) -> None:
+def test_a_later_recording_receives_the_values_that_it_reads(numpy_device: Device) -> None:
     first = Recording()
     x = first.placeholder(numpy_device, contiguous(float32, (2,)))
     with first:

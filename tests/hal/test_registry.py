@@ -1,4 +1,4 @@
-"""Finding devices: broken plug-ins of every kind, the order of preference, and names that fail loudly."""
+"""Discovery of devices: broken plug-ins of every kind, the order of preference, and errors for names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMPY_POINT = EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)
 
 
 def point(name: str, monkeypatch: pytest.MonkeyPatch, hook: Callable[..., Any] | None, **attributes: Any) -> EntryPoint:
-    """An entry point of a module made for the occasion."""
+    """Return an entry point of a generated module."""
     module = types.ModuleType(f"plugin_{name}")
     if hook is not None:
         module.polyhal_backends = hookimpl(hook)  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ def _takes_an_argument(surprise: object) -> Sequence[BackendSpec]:
         "no hook",
     ],
 )
-def test_a_broken_plugin_is_recorded_and_hides_no_other(
+def test_a_broken_plugin_is_recorded_and_does_not_affect_others(
     hook: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Registry(
@@ -150,7 +150,7 @@ def test_a_probe_that_raises_is_recorded_once() -> None:
         found.open("broken")
 
 
-def test_a_device_that_cannot_be_used_is_recorded_and_hides_no_other() -> None:
+def test_an_unusable_device_is_recorded_and_does_not_affect_others() -> None:
     left_out = UnusableDevice("Old card", "it supports OpenCL 1.0", "update the driver")
     good = fake("good", info("a", DeviceType.CPU, selector=""))
     mixed = with_backends(replace(good, probe=lambda: [left_out, *good.probe()]))  # type: ignore[operator]
@@ -179,14 +179,14 @@ def test_probe_and_create_may_be_strings() -> None:
         lost.open("lost")
 
 
-def test_disabled_backends_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_backends_are_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_DISABLE", "numpy")
     found = Registry([NUMPY_POINT])
     assert not found.backends
     assert "POLYHAL_DISABLE" in found.failures[0].reason
 
 
-def test_our_own_backends_come_by_entry_point() -> None:
+def test_built_in_backends_are_found_by_entry_point() -> None:
     assert {"numpy", "opencl", "null"} <= set(registry().backends)
     assert any("polyhal" in distribution for _, distribution in registry().sources)
 
@@ -237,7 +237,7 @@ def test_default_order(specs: list[BackendSpec], expected: str, monkeypatch: pyt
         assert with_backends(*ordered).open(None).name == expected
 
 
-def test_a_default_that_cannot_be_opened_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_that_cannot_be_opened_is_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     found = with_backends(fake("a", info("x", GPU), refuse=["0"]), fake("b", info("y", CPU)))
     assert found.open(None).name == "b:0"
@@ -270,7 +270,7 @@ def test_the_default_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "only device" in with_backends(fake("b", info("y", CPU))).explain_default()
 
 
-def test_a_default_that_calls_itself_something_else_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_that_reports_another_name_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     listed, opened = (replace(info("x", CPU, selector=s), backend="a") for s in ("0", "first"))
     found = with_backends(
@@ -282,7 +282,7 @@ def test_a_default_that_calls_itself_something_else_is_explained(monkeypatch: py
 # --- names ----------------------------------------------------------------------------------------------------------
 
 
-def test_polyhal_device_is_obeyed_or_fails_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polyhal_device_selects_the_default_or_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     specs = [fake("a", info("x", GPU)), fake("b", info("y", CPU))]
     monkeypatch.setenv("POLYHAL_DEVICE", "b")
     assert with_backends(*specs).open(None).name == "b:0"
@@ -319,19 +319,19 @@ def test_synonyms_and_aliases(name: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:0", "mps", "rocm", "xpu"])
-def test_names_of_other_frameworks_get_a_hint(name: str) -> None:
+def test_names_of_other_frameworks_raise_with_a_hint(name: str) -> None:
     with pytest.raises(DeviceUnavailableError, match='did you mean "gpu"'):
         with_backends(fake("b", info("y", CPU))).open(name)
 
 
 @pytest.mark.parametrize("name", ["gpu", "gpu:0", "gpu:3", "opencl:0", "vulkan", ""])
-def test_a_name_that_cannot_be_had_never_becomes_a_cpu(name: str) -> None:
+def test_an_unavailable_name_never_falls_back_to_a_cpu(name: str) -> None:
     found = with_backends(fake("b", info("y", CPU)))
     with pytest.raises(DeviceUnavailableError, match="is not available"):
         found.open(name)
 
 
-def test_a_gpu_that_fails_to_open_never_becomes_a_cpu() -> None:
+def test_a_gpu_that_fails_to_open_never_falls_back_to_a_cpu() -> None:
     found = with_backends(fake("a", info("x", GPU), refuse=["0"]), fake("b", info("y", CPU)))
     for name in ("gpu", "a", "a:0"):
         with pytest.raises(DeviceUnavailableError, match="the driver refused device 0"):

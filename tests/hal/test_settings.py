@@ -1,4 +1,4 @@
-"""Settings of the process reach `lower` and never meet a stale plan: the precision of products, the order of sums."""
+"""Settings of the process reach `lower` and never use a stale plan: the precision of products, the order of sums."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from polyhal.hal.settings.state import settings
 
 
 class _Noting(NumpyBackend):
-    """Notes the settings that each op is lowered with."""
+    """A backend that records the settings with which each op is lowered."""
 
     def __init__(self, *settings: str) -> None:
         super().__init__(probe()[0])
@@ -23,10 +23,10 @@ class _Noting(NumpyBackend):
 
     def lower(self, op, inputs, outputs, params):
         self.seen.append((op, params.get("precision"), params.get("deterministic")))
-        return Declined("to see what was asked")
+        return Declined("only records requests")
 
 
-def test_products_are_lowered_with_the_precision_in_force():
+def test_products_are_lowered_with_the_current_precision():
     device = Device.opened("noting", _Noting("precision"))
     x = polyhal.tensor(np.ones((2, 2), np.float32), device=device)
     _ = x @ x
@@ -40,13 +40,13 @@ def test_products_are_lowered_with_the_precision_in_force():
     assert device.backend.seen == [("matmul", "highest", None), ("matmul", "high", None), ("add", None, None)]
 
 
-def test_sums_are_lowered_with_the_order_in_force(monkeypatch):
+def test_sums_are_lowered_with_the_current_order(monkeypatch):
     device = Device.opened("noting", _Noting("deterministic"))
     weight = polyhal.tensor(np.ones((2, 2), np.float32), device=device).requires_grad_()
     index = polyhal.tensor(np.zeros(3, np.int64), device=device)
     assert not polyhal.are_deterministic_algorithms_enabled()
     polyhal.nn.functional.embedding(index, weight).sum().backward()
-    monkeypatch.setattr(settings, "deterministic", settings.deterministic)  # put back afterwards
+    monkeypatch.setattr(settings, "deterministic", settings.deterministic)  # restored afterwards
     polyhal.use_deterministic_algorithms(True)
     assert polyhal.are_deterministic_algorithms_enabled()
     polyhal.nn.functional.embedding(index, weight).sum().backward()
@@ -54,7 +54,7 @@ def test_sums_are_lowered_with_the_order_in_force(monkeypatch):
     assert seen == [(False, None), (True, None)]
 
 
-def test_backends_are_told_of_no_setting_that_they_do_not_list():
+def test_backends_only_receive_settings_that_they_list():
     device = Device.opened("noting", _Noting())
     x = polyhal.tensor(np.ones((2, 2), np.float32), device=device)
     with polyhal.float32_matmul_precision("high"):
@@ -62,7 +62,7 @@ def test_backends_are_told_of_no_setting_that_they_do_not_list():
     assert device.backend.seen == [("matmul", None, None)]
 
 
-def test_an_unknown_precision_is_refused_and_changes_nothing():
+def test_an_unknown_precision_is_rejected_and_changes_nothing():
     with pytest.raises(PrecisionError, match="got 'low'; expected 'highest', 'high' or 'medium'"):
         polyhal.set_float32_matmul_precision("low")
     assert polyhal.get_float32_matmul_precision() == "highest"

@@ -1,4 +1,4 @@
-"""Chunks on their way between devices: staging memory is used again when all targets have its bytes, and not before."""
+"""Chunks in flight between devices: staging memory is reused when all targets have copied its bytes, and not before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BYTES = 4096
 
 
 class LateEvent:
-    """A copy that is made when it is waited for: no device may do it later."""
+    """A copy that runs when it is waited for, the latest time allowed."""
 
     def __init__(self, backend: LateWrites, *copy: Any) -> None:
         self._backend = backend
@@ -33,7 +33,7 @@ class LateEvent:
 
 
 class LateWrites(CoreNumpyBackend):
-    """Copies from page-locked memory as late as it may."""
+    """A backend that copies from page-locked memory as late as allowed."""
 
     idle = False
 
@@ -48,7 +48,7 @@ class LateWrites(CoreNumpyBackend):
 
 
 class CountedStaging(StagingPool[memoryview]):
-    """Counts the blocks that it makes."""
+    """A pool that counts its allocations."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -60,7 +60,7 @@ class CountedStaging(StagingPool[memoryview]):
 
 
 class Array:
-    """Memory of a device that is full of one byte."""
+    """Memory of a device filled with one byte."""
 
     def __init__(self, device: Device, value: int) -> None:
         self.device = device
@@ -72,21 +72,21 @@ class Array:
 
 
 def _send(staging: CountedStaging, value: int, targets: Sequence[Array]) -> None:
-    """Write one byte everywhere, through a chunk."""
+    """Write one byte to all targets, through a chunk."""
     source = Array(Device("numpy"), value)
     chunk = StagedChunk(staging, _BYTES)
     chunk.read(source.endpoint)
     chunk.write([target.endpoint for target in targets])
 
 
-def test_the_last_target_gives_a_chunk_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_target_releases_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged_chunk, "SMALL", _BYTES)
     backends = [LateWrites() for _ in range(2)]
     devices = [Device.opened("late", backend) for backend in backends]
     targets, others = ([Array(d, 0) for d in devices] for _ in range(2))
     staging = CountedStaging()
     _send(staging, 1, targets)
-    # A device's next copy finds that the one before is complete. The first chunk is free when both devices have done so.
+    # A device's next copy detects that the previous one is complete. The first chunk is free when both devices have done so.
     for value, device, made in ((2, 0, 2), (3, 1, 3), (4, 1, 3)):
         backends[device].idle = True
         _send(staging, value, [others[device]])

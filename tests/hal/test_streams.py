@@ -1,4 +1,4 @@
-"""Streams: the same results as without them, and memory that no stream takes from under another."""
+"""Streams: equal results with and without them, and no reuse of memory that another stream still uses."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def x(device: ph.Device) -> ph.Tensor:
     return ph.Tensor(np.random.default_rng(0).standard_normal((48, 48)).astype(np.float32), device=device)
 
 
-def test_streams_side_by_side(device: ph.Device, x: ph.Tensor) -> None:
+def test_concurrent_streams(device: ph.Device, x: ph.Tensor) -> None:
     expected = _work(x).numpy()
     s, t = device.stream(), device.stream()
     for _ in range(5):
         y = x * 2.0
         with s:
             a = _work(x)
-            del y  # what is freed here, the program may not take before the stream has ended
+            del y  # memory freed here must not be reused before the stream has ended
         with t:
             b = _work(x)
         z = x + 1.0
@@ -39,7 +39,7 @@ def test_streams_side_by_side(device: ph.Device, x: ph.Tensor) -> None:
         del a, b
 
 
-def test_one_after_the_other(device: ph.Device, x: ph.Tensor) -> None:
+def test_consecutive_streams(device: ph.Device, x: ph.Tensor) -> None:
     expected = _work(_work(x)).numpy()
     s, t = device.stream(), device.stream()
     with s:
@@ -65,7 +65,7 @@ def test_blocks_may_be_nested_and_left_by_errors(device: ph.Device, x: ph.Tensor
     assert np.array_equal(_work(x).numpy(), expected)
 
 
-def test_threads_have_streams_of_their_own(device: ph.Device, x: ph.Tensor) -> None:
+def test_threads_have_separate_streams(device: ph.Device, x: ph.Tensor) -> None:
     expected = _work(x).numpy()
     found: list[np.ndarray] = []
 
@@ -86,7 +86,7 @@ def test_threads_have_streams_of_their_own(device: ph.Device, x: ph.Tensor) -> N
     assert all(np.array_equal(f, expected) for f in found)
 
 
-def test_memory_of_streams_is_counted_and_given_back(device: ph.Device, x: ph.Tensor) -> None:
+def test_memory_of_streams_is_counted_and_released(device: ph.Device, x: ph.Tensor) -> None:
     device.empty_cache()
     before = device.memory_stats()
     for _ in range(3):
@@ -100,7 +100,7 @@ def test_memory_of_streams_is_counted_and_given_back(device: ph.Device, x: ph.Te
     assert len(device.idle_streams) <= 4
 
 
-def test_peaks_of_streams_are_measured_anew(device: ph.Device, x: ph.Tensor) -> None:
+def test_peaks_of_streams_are_reset(device: ph.Device, x: ph.Tensor) -> None:
     stream = device.stream()
     with stream:
         y = _work(x)

@@ -1,4 +1,4 @@
-"""Verdicts on timings: equal kernels are never called different on a busy machine, and real differences are seen."""
+"""Verdicts on timings: equal kernels are never reported as different on a busy machine, and real differences are found."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import pytest
 from polyhal.hal.testing.tools.comparison import compare, interleaved
 
 RECORDED = json.loads((Path(__file__).parent / "timings_of_equal_kernels.json").read_text())
-"""Timings of `softmax` and `log_softmax` with a comment changed, two builds of each side in turn, while all cores were busy."""
+"""Timings of `softmax` and `log_softmax` with a comment changed, two builds of each side alternately, while all cores
+were busy."""
 
 
 class BusyMachine:
-    """A clock on which kernels take their time, times the noise of a machine that others use."""
+    """A simulated clock: kernel times, multiplied by the noise of a busy machine."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._slowness = self._phases()
 
     def _phases(self) -> Iterator[float]:
-        """Calm and slow phases; a timing is now and then interrupted."""
+        """Yield factors of calm and slow phases, with occasional interruptions."""
         while True:
             slow = self._random.choice([1.0, 1.0, 1.6, 3.0])
             for _ in range(self._random.randint(1, 12)):
@@ -32,7 +33,7 @@ class BusyMachine:
                 yield slow * self._random.lognormvariate(0, 0.05) * (2.5 if interrupted else 1.0)
 
     def kernel(self, seconds: float) -> Kernel:
-        """Build a kernel, which lies somewhere in memory from then on."""
+        """Build a kernel, whose address in memory is then fixed."""
         return Kernel(self, seconds * self._random.lognormvariate(0, 0.01))
 
     def elapsed(self, seconds: float) -> float:
@@ -62,20 +63,20 @@ def test_equal_kernels_are_equal_on_a_busy_machine() -> None:
 
 
 @pytest.mark.parametrize("ratio", [1.5, 1 / 1.5, 3.0])
-def test_real_differences_are_seen_on_a_busy_machine(ratio: float) -> None:
+def test_real_differences_are_found_on_a_busy_machine(ratio: float) -> None:
     found = [speedup(seed, 1e-3 * ratio, 1e-3) for seed in range(20)]
     seen = [x for x in found if x != 1.0]
     assert len(seen) >= (20 if ratio == 3.0 else 10)
     assert all((x > 1) == (ratio > 1) for x in seen)
 
 
-def test_a_difference_within_that_of_twins_is_none() -> None:
+def test_a_difference_within_the_twins_difference_is_ignored() -> None:
     calm = [[1.0] * 15, [1.2] * 15]
     assert compare(calm, [[0.9] * 15, [0.95] * 15]).speedup == 1.0
     assert compare(calm, [[0.5] * 15, [0.55] * 15]).speedup == pytest.approx(2.1, abs=0.1)
 
 
-def test_less_than_three_percent_is_no_difference() -> None:
+def test_less_than_three_percent_is_ignored() -> None:
     assert compare([[1.02] * 15] * 2, [[1.0] * 15] * 2) == (1.02, 1.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Traits: facts about ops, declared beside them."""
+"""Traits: properties of ops, part of their declarations."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_the_default_device_comes_with_one_warning_that_names_the_package(tmp_pa
     assert "POLYHAL_DISABLE=fast-card excludes it" in warning
 
 
-def test_a_named_device_is_not_disturbed_by_a_plug_in_that_crashes(tmp_path: Path) -> None:
+def test_opening_a_device_by_name_is_not_affected_by_a_plug_in_that_crashes(tmp_path: Path) -> None:
     plugin(tmp_path, "fast-card", f"def probe():\n    {SEGFAULT}")
     assert answer(DEFAULT, tmp_path, POLYHAL_DEVICE="numpy") == {"device": "numpy", "warnings": []}
 
@@ -66,7 +66,7 @@ def test_a_plug_in_is_tried_once_and_again_after_a_change(tmp_path: Path) -> Non
     assert first == 2  # in its trial, and in the program
     answer(DEFAULT, tmp_path)
     assert count() == first + 1  # in the program only
-    (tmp_path / "another_package").mkdir()  # as after an installation
+    (tmp_path / "another_package").mkdir()  # like an installation
     answer(DEFAULT, tmp_path)
     assert count() == first + 3
 

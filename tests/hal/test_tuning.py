@@ -1,4 +1,4 @@
-"""Tunables: what is chosen, what is kept, and a search that refuses what is wrong and keeps nothing that is slower."""
+"""Tunables: choices, storage, and a search that rejects wrong candidates and keeps only faster ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEFAULT = Shape(64, 1)
 KEY = ("rows", "small")
 
 
-def test_what_was_measured_comes_before_the_profile_and_the_default() -> None:
+def test_measured_choices_take_precedence_over_the_profile_and_the_default() -> None:
     assert Tuning(256, {}, {}).choose(FAMILY, "small", DEFAULT) == DEFAULT
     profile = {"rows": {"vector": 4}}
     assert Tuning(256, profile, {}).choose(FAMILY, "small", DEFAULT) == Shape(64, 4)
@@ -49,18 +49,18 @@ def test_what_was_measured_comes_before_the_profile_and_the_default() -> None:
     assert found.choose(FAMILY, "small", DEFAULT) == Shape(32, 4)
 
 
-def test_a_choice_that_the_device_or_the_kernel_does_not_know_is_passed_over() -> None:
+def test_a_choice_that_the_device_or_the_kernel_does_not_support_is_ignored() -> None:
     for values in ({"group": 128}, {"lanes": 3}):
         assert Tuning(64, {}, {KEY: values}).choose(FAMILY, "small", DEFAULT) == DEFAULT
         assert Tuning(64, {"rows": values}, {}).choose(FAMILY, "small", DEFAULT) == DEFAULT
 
 
-def test_measured_values_that_no_search_tries_are_passed_over() -> None:
+def test_measured_values_that_no_search_tries_are_ignored() -> None:
     for values in ({"group": 0}, {"group": -32}, {"group": 33}, {"vector": 1 << 40}):
         assert Tuning(1 << 50, {}, {KEY: values}).choose(FAMILY, "small", DEFAULT) == DEFAULT
 
 
-def test_candidates_are_allowed_distinct_and_begin_near_the_default() -> None:
+def test_candidates_are_allowed_distinct_and_start_near_the_default() -> None:
     found = list(FAMILY.candidates(64, DEFAULT))
     assert found == [{"vector": 4}, {"group": 32}, {"group": 32, "vector": 4}]
     assert len(list(FAMILY.candidates(256, Shape(256, 2)))) == 4 * 3 - 1  # the default is a value of its own
@@ -75,7 +75,7 @@ def choice(shape: str = "small", **values: int) -> TunedChoice:
     return TunedChoice("rows", shape, values, 1.5, "2026-01-02")
 
 
-def test_the_file_of_a_device_comes_back_and_is_no_other_drivers(
+def test_the_file_of_a_device_is_read_back_but_not_for_another_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
@@ -97,7 +97,7 @@ def test_the_file_of_a_device_comes_back_and_is_no_other_drivers(
         lambda d: json.dumps({**d, "choices": [{"family": "rows"}]}),
     ],
 )
-def test_a_damaged_file_counts_as_absent_and_says_so_when_asked(
+def test_a_damaged_file_counts_as_absent_and_its_reader_raises(
     damage: Callable[[dict[str, Any]], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
@@ -117,7 +117,7 @@ class Speed:
 
 
 class Tuned(NumpyBackend):
-    """Adds in a way that depends on a tunable: 0 slowly, 1 fast, 2 wrongly, 3 not at all, 4 as slowly as 0."""
+    """A backend whose addition depends on a tunable: 0 is slow, 1 fast, 2 wrong, 3 fails, 4 is as slow as 0."""
 
     FAMILY = Family[Speed]("adding", {"kind": (0, 1, 2, 3, 4)})
 
@@ -147,7 +147,7 @@ class Tuned(NumpyBackend):
 WORK = [Workload("add", ((64,), (64,)), {})]
 
 
-def test_the_search_keeps_what_is_right_and_faster() -> None:
+def test_the_search_keeps_correct_and_faster_choices() -> None:
     device = Device.opened("made up", Tuned())
     events = list(search(device, 60.0, "add", work=WORK))
     refused = [e for e in events if isinstance(e, RejectedCandidate)]
@@ -162,7 +162,7 @@ def test_the_search_keeps_what_is_right_and_faster() -> None:
     assert (result.tried, result.refused, result.left) == (4, 2, 0)
 
 
-def test_the_search_never_keeps_what_is_no_faster() -> None:
+def test_the_search_never_keeps_choices_that_are_not_faster() -> None:
     (result,) = [
         e
         for e in search(Device.opened("made up", Tuned({"kind": (0, 4)})), 60.0, work=WORK)
@@ -172,7 +172,7 @@ def test_the_search_never_keeps_what_is_no_faster() -> None:
     assert result.found.speedup == 1.0
 
 
-def test_the_search_passes_over_what_it_is_told_to_and_ends_with_its_budget() -> None:
+def test_the_search_skips_the_given_choices_and_ends_with_its_budget() -> None:
     device = Device.opened("made up", Tuned())
     fatal = (("adding", "small"), (("kind", 3),))
     assert {"kind": 3} not in [
@@ -182,13 +182,13 @@ def test_the_search_passes_over_what_it_is_told_to_and_ends_with_its_budget() ->
     assert list(search(device, 0.0, work=WORK)) == []
 
 
-def test_a_search_for_a_family_that_is_not_there_names_those_that_are() -> None:
+def test_the_error_for_an_unknown_family_lists_the_known_ones() -> None:
     device = Device.opened("made up", Tuned())
     with pytest.raises(ValueError, match="no kernel family of this device has 'ading' in its name; expected adding"):
         list(search(device, 60.0, "ading", work=WORK))
 
 
-def test_a_speedup_that_some_rounds_contradict_is_none() -> None:
+def test_a_speedup_that_some_rounds_contradict_is_ignored() -> None:
     slow, fast = [2.0] * 15, [1.0] * 15
     assert significant_speedup(slow, fast) == 2.0
     assert significant_speedup(fast, slow) == 0.5
@@ -197,13 +197,13 @@ def test_a_speedup_that_some_rounds_contradict_is_none() -> None:
     assert significant_speedup(fast, fast) == 1.0
 
 
-def test_a_backend_without_tunables_says_so() -> None:
+def test_a_backend_without_tunables_raises() -> None:
     with pytest.raises(UnsupportedOpError, match="no tunables"):
         list(search(Device("numpy"), 1.0))
 
 
 @pytest.mark.parametrize("kind", [DeviceType.CPU, DeviceType.GPU])
-def test_workloads_are_calls_that_the_ops_take(kind: DeviceType) -> None:
+def test_workloads_are_valid_calls_of_their_ops(kind: DeviceType) -> None:
     for workload in workloads(kind):
         small = replace(workload, shapes=tuple(s and tuple(min(n, 64) for n in s) for s in workload.shapes))
         assert small.call().outputs()
