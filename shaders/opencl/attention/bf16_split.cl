@@ -7,7 +7,7 @@
 #ifndef BF16_TERMS
 #define BF16_TERMS 3
 #endif
-// Whether features are contiguous, in whole aligned vectors of eight.
+// 1: features are contiguous, in whole aligned vectors of eight.
 #ifndef ALIGNED_ROWS
 #define ALIGNED_ROWS 0
 #endif

@@ -53,7 +53,7 @@ __kernel NO_AUTOVEC void attention_cpu(__global const REAL *q, const ulong q_off
             __private V *column = (__private V *)scores + i;
             V new_max = running_max[i];
             for (uint j = 0; j < keys; j++) new_max = LARGER(new_max, column[j * VECTORS]);
-            // While every key was masked nothing is subtracted: exp(-inf - 0) is 0.
+            // While all keys so far are masked, 0 is subtracted: exp(-inf - 0) is 0.
             const V shift = new_max == (V)(-INFINITY) ? (V)(0) : new_max;
             const V rescale = EXP_FAST(running_max[i] - shift);
             V sum = (V)(0);

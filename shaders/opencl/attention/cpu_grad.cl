@@ -113,7 +113,7 @@ __kernel NO_AUTOVEC void attention_cpu_grad(
                 accumulate_dq(ds + i, k + key * k_row, k_row, visible, key_width, MR, 0, dq_acc + i * key_width, key_width);
             }
             for (uint j = 0; j < keys; j += MR) {
-                // Skip the first queries, which do not see these keys.
+                // Skip the first queries, for which these keys are masked.
                 const uint first = max(FIRST_QUERY(key + j), row) - row, count = min((uint)MR, s - key - j);
                 if (first >= rows) continue;
                 accumulate_dk(ds + j * QUERIES + first, q_rows + first * q_row, q_row, rows - first, key_width, count, 0,

@@ -1,5 +1,5 @@
-// Copy an operand of attention to contiguous rows of reals, `pitch` apart, head after head; features past the last are
-// zeros. A work-item copies `rows_each` rows.
+// Copy an operand of attention to contiguous rows of reals at distance `pitch`, head after head, zero-padded past the
+// last feature. A work-item copies `rows_each` rows.
 
 #ifndef DTYPE
 #define DTYPE float32

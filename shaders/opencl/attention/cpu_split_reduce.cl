@@ -1,5 +1,5 @@
-// out = sum of the split-K partials of a gradient, in order. Partial rows are `pitch` apart, a multiple of WIDTH; each
-// head has `length` of the `rows` rows. A work-item makes `rows_each` rows.
+// out = sum of the split-K partials of a gradient, in order. Partial rows are at distance `pitch`, a multiple of WIDTH;
+// each head has `length` of the `rows` rows. A work-item makes `rows_each` rows.
 
 #ifndef DTYPE
 #define DTYPE float32

@@ -2,7 +2,7 @@
 // the running maximum and sum, the logsumexp and delta of a query are lanes too, and every product reads its operands
 // row by row. Only query blocks are transposed, once each.
 //
-// All operands are rows of reals, `pitch` apart, padded with zeros to whole vectors of features.
+// All operands are rows of reals at distance `pitch`, padded with zeros to whole vectors of features.
 
 #ifndef POLYHAL_ATTENTION_CPU_TILE
 #define POLYHAL_ATTENTION_CPU_TILE
@@ -46,7 +46,7 @@ typedef VEC(REAL) V;
 #define QUERIES (VECTORS * WIDTH)
 #define PADDED(length) (((length) + WIDTH - 1) / WIDTH * WIDTH)
 
-// transposed[c * QUERIES + r] = rows[r * pitch + c] * factor, for QUERIES rows; rows from `count` on repeat the last one.
+// transposed[c * QUERIES + r] = rows[r * pitch + c] * factor, for QUERIES rows; rows >= `count` repeat the last one.
 FORCE_INLINE void transpose_rows(__global const REAL *rows, const long pitch, const uint count, const uint depth,
                                  const REAL factor, __private REAL *transposed) {
     for (uint r = 0; r < QUERIES; r += WIDTH)
@@ -60,7 +60,7 @@ FORCE_INLINE void transpose_rows(__global const REAL *rows, const long pitch, co
         }
 }
 
-// tile = rows x transposed: MR rows, of which those from `count` on repeat the last one, by QUERIES queries.
+// tile = rows x transposed: MR rows by QUERIES queries; rows >= `count` repeat the last one.
 FORCE_INLINE void multiply_tile(__global const REAL *rows, const long pitch, const uint count,
                                 __private const REAL *transposed, const uint depth, __private REAL *tile) {
     V sums[MR][VECTORS];
@@ -110,7 +110,7 @@ FORCE_INLINE void multiply_tile(__global const REAL *rows, const long pitch, con
 #define MASK_SCORES(scores, query, key)
 #endif
 
-// Set the invisible scores of a tile to minus infinity. Queries past the last one may hold anything.
+// Set the masked scores of a tile to minus infinity. Queries past the last one are undefined.
 #define MASK_TILE(tile, query, key)                                                         \
     if (!ALL_VISIBLE(query, 0, key, MR)) {                                                  \
         REAL numbers_[WIDTH] __attribute__((aligned(64)));                                  \
@@ -134,9 +134,9 @@ FORCE_INLINE void multiply_tile(__global const REAL *rows, const long pitch, con
 #define LOAD_global(p) VECTOR_LOAD(REAL, p)
 #define STORE_global(value, p) VECTOR_STORE(REAL, value, p)
 
-// Define a function for acc = acc FACTOR + weights x rows: MR rows of accumulators, `acc_pitch` apart, of which the first
-// `count` exist; `terms` rows of features, `pitch` apart, in panels of PER vectors. Weight (term, row) is
-// weights[term * TERM_STEP + row * ROW_STEP].
+// Define a function for acc = acc FACTOR + weights x rows: `acc` has MR rows at distance `acc_pitch`, but only the
+// first `count` are read and written; `rows` has `terms` rows of features at distance `pitch`, in panels of PER
+// vectors. Weight (term, row) is weights[term * TERM_STEP + row * ROW_STEP].
 #define DEFINE_ACCUMULATE(name, SPACE, PER, TERM_STEP, ROW_STEP, FACTOR)                                             \
     FORCE_INLINE void name(__private const REAL *weights, __global const REAL *rows, const long pitch,               \
                            const uint terms, const uint width, const uint count, __private const REAL *factors,      \

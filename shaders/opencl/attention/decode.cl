@@ -68,7 +68,7 @@ static inline float sum_over_warp(float value) {
 }
 #define SUM_FEATURE_LANES(value, index) value = sum_over_warp(value)
 #else
-// Through local memory, all scores of a step at once: see below.
+// Reduce through local memory, all scores of a step at once: see below.
 #define SUM_FEATURE_LANES(value, index) lane_sums[index * GROUP + get_local_id(0)] = value
 #define SUM_IN_LOCAL_MEMORY
 #endif
@@ -111,7 +111,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #pragma unroll
         for (uint j = 0; j < VALUE_VECTORS; j++) acc[r][j] = (V)(0);
     }
-    // Every key lane makes the same number of steps, because there may be barriers in them.
+    // Every key lane makes the same number of steps, because a step may contain barriers.
     for (uint step = begin; step < end; step += KEYS_PER_STEP * KEY_LANES) {
         const uint first = step + key_lane * KEYS_PER_STEP;
         REAL scores[ROWS][KEYS_PER_STEP];
@@ -165,7 +165,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
                 scores[r][i] = visible ? scores[r][i] : -INFINITY;
                 new_max = LARGER(new_max, scores[r][i]);
             }
-            // While every key was masked nothing is subtracted: exp(-inf - 0) is 0.
+            // While all keys so far are masked, 0 is subtracted: exp(-inf - 0) is 0.
             const REAL shift = new_max == -INFINITY ? 0 : new_max;
             const REAL rescale = exp(running_max[r] - shift);
             running_max[r] = new_max;

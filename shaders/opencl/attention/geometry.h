@@ -15,7 +15,7 @@
 #ifndef MASK_DTYPE
 #define MASK_DTYPE bool_
 #endif
-// Whether the kernel computes gradients.
+// 1: the kernel computes gradients.
 #ifndef GRADIENT
 #define GRADIENT 0
 #endif

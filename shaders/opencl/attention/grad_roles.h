@@ -7,7 +7,7 @@
 // Here p = exp(scale * q k^T + mask - logsumexp) and ds = scale * p * (g v^T - delta).
 //
 // No sum crosses groups, so results are reproducible, unless FUSE_DQ is set with ROWS_ARE_KEYS: then every group adds
-// its share of dq, which starts at zero, atomically and in no fixed order.
+// its partial dq atomically, in no fixed order, to a dq that starts at zero.
 
 #ifndef POLYHAL_ATTENTION_GRAD_ROLES
 #define POLYHAL_ATTENTION_GRAD_ROLES
@@ -15,7 +15,7 @@
 #ifndef ROWS_ARE_KEYS
 #define ROWS_ARE_KEYS 0
 #endif
-// Whether the kernel writes dq or dk, and dv.
+// Flags: the kernel writes dq or dk; the kernel writes dv.
 #ifndef WRITE_QK
 #define WRITE_QK 1
 #endif
@@ -66,8 +66,9 @@
     SELECT_HEAD(v);     \
     SELECT_MASK
 
-// The group's first row, and the range of columns that any of its rows sees. Under a causal mask the last queries see the
-// most keys and the first keys are seen by the most queries: those groups start first.
+// The group's first row, and the range of columns visible to any of its rows. Under a causal mask the last queries
+// attend to the most keys, and the first keys are attended by the most queries. These groups have the most work, so
+// they start first.
 #if ROWS_ARE_KEYS
 #define FIRST_ROW (get_group_id(0) * ROWS)
 #define FIRST_COLUMN(row) (FIRST_QUERY(row) / COLUMNS * COLUMNS)

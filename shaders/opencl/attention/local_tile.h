@@ -1,8 +1,8 @@
 // Tiles of attention's operands in local memory, for groups that make a tile of ROWS by COLUMNS scores.
 //
 // A group is LANES_X by LANES_Y work-items, and each holds a register tile of ITEM_ROWS by ITEM_COLUMNS scores: work-item
-// (y, x) has rows y + i * LANES_Y and columns x + j * LANES_X. In local memory rows are PITCH(features) apart, an odd
-// number of vectors of four, so that eight consecutive rows fall on different banks.
+// (y, x) has rows y + i * LANES_Y and columns x + j * LANES_X. The distance of rows in local memory, PITCH(features),
+// is an odd number of vectors of four, so that eight consecutive rows are in different banks.
 
 #ifndef POLYHAL_ATTENTION_LOCAL_TILE
 #define POLYHAL_ATTENTION_LOCAL_TILE
@@ -26,11 +26,11 @@
 #ifndef VALUES
 #define VALUES 32
 #endif
-// Whether features are contiguous, in whole aligned vectors of four.
+// 1: features are contiguous, in whole aligned vectors of four.
 #ifndef ALIGNED_ROWS
 #define ALIGNED_ROWS 0
 #endif
-// Whether the type in memory is REAL.
+// 1: the storage type is REAL.
 #ifndef STORED_AS_REAL
 #define STORED_AS_REAL 1
 #endif
@@ -54,8 +54,8 @@
 typedef VEC(REAL) Vec4;
 #define VEC4_AT(memory, at) (*(__local Vec4 *)&(memory)[at])
 
-// Copy rows `first` to `first` + count of an operand to local memory, with zeros for rows from `limit` on and features
-// from `length` on. A work-item copies one column of vectors, so its addresses advance by a constant.
+// Copy rows `first` to `first` + count of an operand to local memory, with zeros for rows >= `limit` and features >=
+// `length`. A work-item copies one column of vectors, so its addresses advance by a constant.
 #if ALIGNED_ROWS && STORED_AS_REAL && TENSOR_CORES
 #define COPY_VEC4(D, memory, at, name, from, column, exists, length) \
     COPY16(&memory[at], from, (exists) && (column) < (length) ? 16 : 0)
@@ -69,7 +69,7 @@ typedef VEC(REAL) Vec4;
 #endif
 #define ROW_VECTORS(features) ((features) / 4)
 #define ROW_STEP(features) (GROUP / ROW_VECTORS(features))
-// Where the vectors of a row do not divide the group, some work-items are idle.
+// If the number of vectors per row does not divide the group size, some work-items are idle.
 #define HAS_ROW(features) (GROUP % ROW_VECTORS(features) == 0 || row0_ < ROW_STEP(features))
 #define LOAD_ROWS(D, memory, features, name, first, count, limit, length)                                               \
     {                                                                                                                   \
@@ -116,7 +116,7 @@ static inline void multiply_rows(__local const REAL *left, __local const REAL *r
     }
 }
 
-// Store weights[i][j] where ACCUMULATE_ROWS reads them.
+// Store weights[i][j] in the local memory that ACCUMULATE_ROWS reads.
 static inline void store_weights(const REAL weights[ITEM_ROWS][ITEM_COLUMNS], __local REAL *memory) {
 #pragma unroll
     for (uint i = 0; i < ITEM_ROWS; i++)

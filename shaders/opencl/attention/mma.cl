@@ -7,7 +7,7 @@
 #define DTYPE float16
 #endif
 #define REAL float
-// Whether the fragments of the queries stay in registers. With more than one term, and where registers do not suffice,
+// 1: the fragments of the queries stay in registers. With more than one term, and where registers do not suffice,
 // they are read from local memory for each key block.
 #ifndef ROWS_IN_REGISTERS
 #define ROWS_IN_REGISTERS 1
@@ -29,15 +29,16 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     SELECT_HEAD(k);
     SELECT_HEAD(v);
     SELECT_MASK;
-    // Under a causal mask the last query blocks see the most keys, so they start first.
+    // Under a causal mask the last query blocks attend to the most keys, so they start first.
     const uint group_row = (get_num_groups(0) - 1 - get_group_id(0)) * ROWS;
     const uint end = VISIBLE_KEYS(min(group_row + ROWS, t));
     const uint warp_offset = get_local_id(0) / WARP * WARP_ROWS, warp_row = group_row + warp_offset;
 #if TENSOR_CORES && !USE_WGMMA
-    // A warp skips key blocks that none of its queries sees. The fallback cannot: it has barriers on the way.
+    // A warp skips key blocks that are masked for all of its queries. The fallback cannot: the skipped code would
+    // contain barriers.
     const uint warp_end = VISIBLE_KEYS(min(warp_row + WARP_ROWS, t));
 #endif
-    // Scores are scaled within the exponent, unless a mask had to be added before.
+    // Scores are scaled within the exponent, unless an added mask required scaling before.
 #if MASK == 2
     const float score_scale = 1;
 #else
@@ -80,7 +81,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
 #define LOAD_NEXT
 #endif
 #if USE_WGMMA
-        // Only straight-line code may stand between the beginning and the end of a product, or the compiler waits at once.
+        // Keep the code between the start and the end of an asynchronous product branch-free, or the compiler inserts
+        // the wait right after the start.
         BEGIN_MULTIPLY(scores, queries + warp_offset / 64 * 64 * LINE_WORDS, ROWS,
                        keys + stage * BLOCK_WORDS(COLUMNS, FEATURES), FEATURES);
         LOAD_NEXT;
@@ -124,7 +126,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
             reduce_rows_max(new_max, scratch);
             UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
                 UNROLL for (uint h = 0; h < HALVES; h++) {
-                    // While every key was masked nothing is subtracted: 2^(-inf - 0) is 0.
+                    // While all keys so far are masked, 0 is subtracted: 2^(-inf - 0) is 0.
                     const float shift = new_max[t_][h] == -INFINITY ? 0 : new_max[t_][h] * score_scale;
                     const float rescale = WEIGHT(running_max[t_][h] * score_scale - shift);
                     running_max[t_][h] = new_max[t_][h];

@@ -6,7 +6,7 @@
 #define DTYPE float16
 #endif
 #define REAL float
-// Whether the fragments of the rows' operands stay in registers: only with one term, and not for wgmma, which reads them
+// 1: the fragments of the rows' operands stay in registers. Only with one term, and not for wgmma, which reads them
 // from local memory.
 #ifndef ROWS_IN_REGISTERS
 #define ROWS_IN_REGISTERS 1
@@ -105,7 +105,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
             LOAD_COLUMNS(column + COLUMNS, next);
         }
 #endif
-        // Only straight-line code may stand between the beginning and the end of a product, or the compiler waits at once.
+        // Keep the code between the start and the end of an asynchronous product branch-free, or the compiler inserts
+        // the wait right after the start.
         const bool all_visible = BLOCK_VISIBLE(warp_row, WARP_ROWS, column, COLUMNS);
         float p[ROW_TILES][BLOCKS][SUMS];
         MULTIPLY_WARP_ROWS(p, qk, column_qk + stage * BLOCK_WORDS(COLUMNS, FEATURES), FEATURES);

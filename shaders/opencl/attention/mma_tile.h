@@ -14,7 +14,8 @@
 #ifndef COLUMNS
 #define COLUMNS 32
 #endif
-// Column blocks in local memory at once (pipeline stages): with 2, the next one is copied while one is used.
+// Column blocks in local memory at once (pipeline stages). 2 is a double buffer: the next block is copied while one is
+// used.
 #ifndef STAGES
 #define STAGES 2
 #endif
@@ -25,11 +26,11 @@
 #ifndef VALUES
 #define VALUES 32
 #endif
-// Whether features are contiguous, in whole aligned vectors of eight.
+// 1: features are contiguous, in whole aligned vectors of eight.
 #ifndef ALIGNED_ROWS
 #define ALIGNED_ROWS 0
 #endif
-// Whether rows of the results begin at even offsets and have an even length.
+// 1: rows of the results begin at even offsets and have an even length.
 #ifndef PAIRS
 #define PAIRS 0
 #endif
@@ -37,7 +38,7 @@
 #ifndef USE_WGMMA
 #define USE_WGMMA 0
 #endif
-// Terms per element. 3 (bf16x3): operands are float32 numbers, each given as three bfloat16 terms whose sum it is. Six of
+// Terms per element. 3 (bf16x3): each float32 operand is passed as three bfloat16 terms that add up to it. Six of
 // the nine products of terms give float32's accuracy; the others are too small to count.
 #ifndef BF16_TERMS
 #define BF16_TERMS 1
@@ -51,7 +52,7 @@
 #include "lib/fragment_store.h"
 #include "attention/warp.h"
 
-// The portable fallback compiles much faster if its loops stay loops.
+// The portable fallback compiles much faster if its loops are not unrolled.
 #if TENSOR_CORES
 #define UNROLL _Pragma("unroll")
 #else
@@ -78,7 +79,7 @@
 #define LEFT_TERM(i) (0x001102 >> 4 * (i) & 15)
 #define RIGHT_TERM(i) (0x010120 >> 4 * (i) & 15)
 #endif
-// Words of a block of `count` rows, all terms together.
+// Words of a block of `count` rows, including all terms.
 #define BLOCK_WORDS(count, features) (BF16_TERMS * (count) * PITCH(features))
 
 #if TENSOR_CORES
@@ -95,7 +96,8 @@
 #define ROUNDED_WEIGHT(term, sums, i) float_of_bfloat16(bfloat16_of_float((sums)[i]))
 #endif
 
-// Turn a tile of accumulators into left operands whose sum it is. The fallback's are in `scratch`, 128 words each.
+// Convert a tile of accumulators to left operands, one per term, that add up to it. The fallback stores them in
+// `scratch`, 128 words each.
 static inline void fragments_of_weights(const float *sums, Fragment terms[BF16_TERMS], __local uint *scratch) {
 #if BF16_TERMS == 1
     terms[0] = FRAGMENT_OF_SUMS(DTYPE, sums, scratch);
@@ -116,7 +118,7 @@ static inline void fragments_of_weights(const float *sums, Fragment terms[BF16_T
 #define PITCH(features) ((features) / 2 + 4)
 // The word of an element of a block of `count` rows.
 #define WORD_AT(row, column, count, features) ((row) * PITCH(features) + (column) / 2)
-// K-step k of the 16 rows from `row` on, of a block of the group's own rows.
+// K-step k of rows `row` to `row` + 15 of a block of the group's own rows.
 #define ROWS_FRAGMENT(memory, term, row, k, features) \
     A_FRAGMENT_K_MAJOR(DTYPE, (memory) + ((term) * ROWS + (row)) * PITCH(features) + 8 * (k), PITCH(features))
 #define FENCE_COPIES()
@@ -127,9 +129,9 @@ static inline void fragments_of_weights(const float *sums, Fragment terms[BF16_T
         UNROLL for (uint k_ = 0; k_ < (features) / 16; k_++) \
             fragments[t_][k_] = ROWS_FRAGMENT(memory, 0, (first) + 16 * t_, k_, features)
 
-// Copy rows `first` to `first` + count of an operand to local memory, with zeros for rows from `limit` on and features
-// from `length` on. A work-item copies one column of vectors, so its addresses advance by a constant. The terms of a row
-// follow one another.
+// Copy rows `first` to `first` + count of an operand to local memory, with zeros for rows >= `limit` and features >=
+// `length`. A work-item copies one column of vectors, so its addresses advance by a constant. The terms of a row follow
+// one another.
 #if ALIGNED_ROWS
 #define COPY_VEC8(memory, at, name, from, column, exists, length) \
     COPY16(&(memory)[at], from, (exists) && (column) < (length) ? 16 : 0)
@@ -141,7 +143,7 @@ static inline void fragments_of_weights(const float *sums, Fragment terms[BF16_T
 #endif
 #define ROW_VECTORS(features) ((features) / 8)
 #define ROW_STEP(features) (GROUP / ROW_VECTORS(features))
-// Where the vectors of a row do not divide the group, some work-items are idle.
+// If the number of vectors per row does not divide the group size, some work-items are idle.
 #define HAS_ROW(features) (GROUP % ROW_VECTORS(features) == 0 || row0_ < ROW_STEP(features))
 #define LOAD_ROWS(memory, features, name, first, count, limit, length)                                                  \
     {                                                                                                                   \
@@ -178,7 +180,8 @@ static inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], 
 #define MULTIPLY_TERMS multiply_terms
 #endif
 
-// sums[t][n] = product of the warp's rows, of which fragment(t, k, term) is a tile, and column tile n of `memory`.
+// sums[t][n] = product of the warp's rows and column tile n of `memory`; fragment(t, k, term) is a tile of the warp's
+// rows.
 #define MULTIPLY_ROWS(sums, fragment, memory, features)                                                                    \
     CLEAR(sums, BLOCKS);                                                                                                   \
     UNROLL for (uint k_ = 0; k_ < (features) / 16; k_++) {                                                                 \
@@ -218,8 +221,8 @@ static inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], 
         UNROLL for (uint n_ = 0; n_ < (blocks); n_++) \
             UNROLL for (uint i_ = 0; i_ < SUMS; i_++) sums[t_][n_][i_] = 0
 
-// Store acc[t][n] times factor(t, half) as rows of `length` features of result `to`, from the warp's first row on and
-// below row `limit`.
+// Store acc[t][n] times factor(t, half) as rows of `length` features of result `to`, beginning with the warp's first
+// row, for rows < `limit`.
 #define STORE_ROWS(acc, factor, to, first, limit, length, features)                                 \
     UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)                                                  \
         UNROLL for (uint n_ = 0; n_ < (features) / 16; n_++)                                        \

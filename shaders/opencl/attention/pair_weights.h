@@ -1,5 +1,5 @@
-// The weights of attention and their gradients, from the products in `p` and `ds`, for the work-item's rows and columns. It is
-// a part of the functions that include it: they have the names of attention/tiles_grad.cl.
+// The weights of attention and their gradients, from the products in `p` and `ds`, for the work-item's rows and
+// columns. This text is included inside a function body and uses the variable names of attention/tiles_grad.cl.
 
 const bool all_visible = BLOCK_VISIBLE(first, ROWS, column, COLUMNS);
 #pragma unroll

@@ -1,6 +1,6 @@
 // Gradients of attention with large heads on a GPU without tensor cores: as attention/tiles_grad.cl, but local memory holds
 // SLICE features of the rows and columns at a time, so that several groups share it. Products of rows are sums over slices;
-// then the columns' slices are read once more, from the cache, and each makes its features of the gradients.
+// then the columns' slices are read once more, from the cache, and each slice yields its features of the gradients.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -18,8 +18,8 @@
 #define SLICES(features) ((features) / SLICE)
 // The features of a slice, of `length` in all.
 #define SLICE_LENGTH(slice, length) ((uint)clamp((int)(length) - (int)(slice) * SLICE, 0, SLICE))
-// Copy a slice of rows `first` to `first` + count of an operand to local memory, with zeros for rows from `limit` on and
-// features from `length` on. Where work-items have few registers, they count from the first row, in 32 bits.
+// Copy a slice of rows `first` to `first` + count of an operand to local memory, with zeros for rows >= `limit` and
+// features >= `length`. Where work-items have few registers, they count from the first row, in 32 bits.
 #if ITEM_ROWS == 1
 #define LOAD_SLICE(memory, name, slice, first, count, limit, length)                                                   \
     {                                                                                                                  \
@@ -68,7 +68,7 @@
     _Pragma("unroll") for (uint i_ = 0; i_ < ITEM_ROWS; i_++) \
         _Pragma("unroll") for (uint j_ = 0; j_ < ITEM_COLUMNS; j_++) sums[i_][j_] = 0;
 
-// acc += weights times the columns, slice by slice. The weights lie where rows were.
+// acc += weights times the columns, slice by slice. The weights reuse the local memory of the rows.
 #define ACCUMULATE_SLICES(acc, weights, column_name, features, length)                               \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                    \
     store_weights(weights, left);                                                                    \

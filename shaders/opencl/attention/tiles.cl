@@ -1,7 +1,7 @@
 // softmax(q k^T * scale + mask) v on a GPU without tensor cores (flash attention): the scores are never written to memory.
 // A group takes a query block of ROWS and loops over key blocks of COLUMNS with an online softmax: per query a running
-// maximum, a running sum and an output accumulator, rescaled when the maximum grows. While one operand is used the next
-// one is copied. Source: Dao et al., arXiv:2205.14135.
+// maximum, a running sum and an output accumulator, rescaled when the maximum grows. The copy of the next operand
+// overlaps with the use of the current one. Source: Dao et al., arXiv:2205.14135.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -30,7 +30,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     SELECT_HEAD(k);
     SELECT_HEAD(v);
     SELECT_MASK;
-    // Under a causal mask the last query blocks see the most keys, so they start first.
+    // Under a causal mask the last query blocks attend to the most keys, so they start first.
     const uint first = (get_num_groups(0) - 1 - get_group_id(0)) * ROWS;
     const uint end = VISIBLE_KEYS(min(first + ROWS, t));
     const REAL score_scale = scale * SCORE_UNIT;
@@ -79,7 +79,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
         reduce_rows_max(new_max, weights);
 #pragma unroll
         for (uint i = 0; i < ITEM_ROWS; i++) {
-            // While every key was masked nothing is subtracted: 2^(-inf - 0) is 0.
+            // While all keys so far are masked, 0 is subtracted: 2^(-inf - 0) is 0.
             const REAL shift = new_max[i] == -INFINITY ? 0 : new_max[i];
             const REAL rescale = WEIGHT(running_max[i] - shift);
             running_max[i] = new_max[i];

@@ -12,7 +12,7 @@
 #if CAUSAL
 // The key on the causal diagonal of query 0.
 #define DIAGONAL ((int)s - (int)t)
-// The end of the keys that queries before `query` see, and the first query that sees `key`.
+// The end of the keys visible to queries before `query`, and the first query that attends to `key`.
 #define VISIBLE_KEYS(query) ((uint)clamp((int)(query) + DIAGONAL, 0, (int)s))
 #define FIRST_QUERY(key) ((uint)clamp((int)(key) - DIAGONAL, 0, (int)t))
 #define CAUSAL_VISIBLE(query, key) ((int)(key) <= (int)(query) + DIAGONAL)
@@ -30,7 +30,7 @@
 #define MASK_BIAS(query, key) LOAD(MASK_DTYPE, mask, (query) * mask_row + (key) * mask_column)
 #endif
 #define VISIBLE(query, key) ((query) < t && (key) < s && CAUSAL_VISIBLE(query, key) && MASK_KEEPS(query, key))
-// Whether all pairs of a block of `rows` queries by `columns` keys are visible, so that none has to be tested.
+// Whether all pairs of a block of `rows` queries by `columns` keys are visible, so that no pair has to be tested.
 #if MASK
 #define ALL_VISIBLE(query, rows, key, columns) false
 #else

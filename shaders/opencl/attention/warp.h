@@ -1,4 +1,4 @@
-// What attention kernels take from a warp and its special functions, where there is PTX.
+// Warp shuffles and special functions for attention kernels, on devices with PTX.
 
 #ifndef POLYHAL_ATTENTION_WARP
 #define POLYHAL_ATTENTION_WARP

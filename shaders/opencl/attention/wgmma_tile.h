@@ -1,7 +1,7 @@
-// The tiles of attention/mma_tile.h for Hopper's wgmma (compute capability 9.0): the four warps of a warpgroup multiply 64
-// rows together, and operands are read from local memory by the units themselves. Instructions that sm_90 lacks are
-// written as PTX comments that begin with `//sm_90a `; backends/opencl/ptx.py turns them into instructions. With
-// TENSOR_CORES 0 everything is plain C (portable fallback).
+// The tiles of attention/mma_tile.h for Hopper's wgmma (compute capability 9.0): the four warps of a warpgroup jointly
+// multiply 64 rows, and the units read operands directly from local memory. Instructions that sm_90 lacks are written
+// as PTX comments that begin with `//sm_90a `; backends/opencl/ptx.py turns them into instructions. With TENSOR_CORES 0
+// everything is plain C (portable fallback).
 //
 // Layout in local memory: panels of 64 features, whose lines of 128 bytes begin at multiples of 1024 bytes. The 16-byte
 // pieces of line l are swizzled: piece p is stored at p ^ (l % 8), so that no two banks collide.
@@ -12,7 +12,7 @@
 #define WARPGROUP 128
 #define LINE 64
 #define LINE_WORDS 32
-// Words per row, all panels together.
+// Words per row, including all panels.
 #define PITCH(features) ((features) / 2)
 // The word of an element of a block of `count` rows.
 #define SWIZZLED_WORD(row, column, count) \

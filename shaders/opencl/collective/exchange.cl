@@ -1,15 +1,17 @@
-// A collective among devices that reach each other's memory, of one or several processes, which the host only starts.
+// A collective among devices, of one or several processes, that access each other's memory. The host only launches it.
 //
-// Every member has a window: memory that all members write to. Work-group c of each member is channel c, and deals with channel
-// c of the others alone. In each step of a channel every member writes a piece of its vector into its slot in the window of
-// every other member, raises its flag there to the number of the step, and waits until the flags of the others have got there.
-// Then it takes what has arrived: it adds the pieces to its own (REDUCES), or stores them in its target. Sums are taken in the
-// order of the members, half precision in float. The next piece is under way to the others meanwhile.
+// Every participant has a window: memory that all participants write to. Work-group c of each participant is channel c,
+// and exchanges data only with channel c of the others. In each step of a channel every participant writes a piece of
+// its vector to its slot in the window of every other participant, sets its flag there to the number of the step, and
+// waits until the flags of the others reach that number. Then it consumes the received pieces: it adds them to its own
+// (REDUCES), or stores them in its target. Sums are taken in the order of the participants, half precision in float.
+// Sending the next piece overlaps with that.
 //
-// Even and odd steps have slots of their own: a member that raises its flag to s has taken what arrived in step s - 1, so that
-// the slots of that step are free in step s + 1. The number of the last step stays in the window, so that the next kernel goes on
-// from there. With REDUCES and GATHERS, the sums go to all members in a step more. Who only gives does not wait for the others
-// after its last piece: a work-group that waits holds a compute unit.
+// The slots are double-buffered, one set for even and one for odd steps: a participant that sets its flag to s has
+// consumed the pieces of step s - 1, so the slots of that step are free in step s + 1. The number of the last step
+// stays in the window; the next kernel continues from it. With REDUCES and GATHERS (all-reduce), one more step sends
+// the sums to all participants. A participant that only sends does not wait for the others after its last piece: a
+// waiting work-group occupies a compute unit.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -30,7 +32,7 @@
 #ifndef GATHERS
 #define GATHERS 1
 #endif
-// Whether all parts begin at multiples of 16 bytes.
+// 1: all parts begin at multiples of 16 bytes.
 #ifndef ALIGNED
 #define ALIGNED 0
 #endif
@@ -74,12 +76,13 @@ typedef struct {
     uint me, piece, fatal, unused;
 } Parts;
 
-// The parts that a member keeps.
+// The parts of the result that a participant keeps.
 typedef struct {
     ulong send_start, send_size, receive_start;
 } Own;
 
-// Flags are written and read by devices that share no cache. A flag comes after what the group wrote before the last barrier.
+// Flags are written and read by devices that share no cache. Release order: a flag becomes visible after everything
+// that the group wrote before its last barrier.
 #if HAVE_PTX
 #define RAISE(flag, step) \
     asm volatile("membar.sys; st.volatile.global.u32 [%0], %1;" ::"l"((ulong)(size_t)(flag)), "r"(step) : "memory")
@@ -92,7 +95,7 @@ typedef struct {
 #define RAISE(flag, step) (mem_fence(CLK_GLOBAL_MEM_FENCE), atomic_xchg((volatile __global uint *)(flag), step))
 #define READ_FLAG(value, flag) value = atomic_or((volatile __global uint *)(flag), 0u)
 #define AFTER_FLAGS() mem_fence(CLK_GLOBAL_MEM_FENCE)
-// Without a clock: about the time of a turn.
+// Without a clock: the approximate time of one iteration.
 #define NANOSECONDS(now) now += 100
 #define GIVE_UP() (void)0
 #endif
@@ -127,12 +130,12 @@ FORCE_INLINE void store_vector(Vector v, __global UNIT *to, uint at, uint size) 
     }
 }
 
-// Elements of a part that belong to the piece from `start` on.
+// Number of elements of a part in the piece that begins at `start`.
 FORCE_INLINE uint piece_of(ulong size, ulong start, uint piece) {
     return start < size ? (uint)min(size - start, (ulong)piece) : 0u;
 }
 
-// Returns when a flag has got to `step`, or notes that it was too late after `limit` nanoseconds.
+// Waits until a flag reaches `step`, at most `limit` nanoseconds; then it records the timeout.
 FORCE_INLINE void wait_for(volatile __global uint *flag, uint step, volatile __global uint *late, ulong limit, uint fatal) {
     uint there;
     READ_FLAG(there, flag);
@@ -163,7 +166,7 @@ collective_exchange(__global const UNIT *source, const ulong source_offset, __gl
     volatile __global uint *const late = (__global uint *)own + CHANNELS * LINE;
     uint step = flags[COUNTER];
 
-// Writes the piece from `start` on to the slots that a step has in the windows of the others.
+// Writes the piece that begins at `start` to the slots of a step in the windows of the others.
 #define PUSH(start, step)                                                                             \
     EACH_OTHER {                                                                                      \
         const uint size = piece_of(parts.send_size[m], start, parts.piece);                           \
@@ -175,15 +178,15 @@ collective_exchange(__global const UNIT *source, const ulong source_offset, __gl
             EACH_IN_BATCH if (AT < size) slot[AT / LANES] = v[k].bits;                                \
         }                                                                                             \
     }
-// Tells the others that the piece of a step is there, and that all before it has been taken.
+// Signals to the others that the piece of a step is complete and that all earlier pieces are consumed.
 #define RAISE_FLAGS(step)          \
     barrier(CLK_GLOBAL_MEM_FENCE); \
     EACH_OTHER if (lane == m) RAISE((__global uint *)windows[m] + channel * LINE + me, step);
-// Returns when the others have told that of a step.
+// Waits for that signal of all others for a step.
 #define WAIT_FOR_FLAGS(step)                                                                     \
     EACH_OTHER if (lane == m) wait_for(flags + m, step, late, parts.limit, parts.fatal);         \
     barrier(CLK_GLOBAL_MEM_FENCE);
-// Stores in the target what a step has brought.
+// Stores the pieces received in a step in the target.
 #define TAKE(start, step)                                                                         \
     EACH_OTHER {                                                                                  \
         const uint size = piece_of(parts.receive_size[m], start, parts.piece);                    \
@@ -232,7 +235,7 @@ collective_exchange(__global const UNIT *source, const ulong source_offset, __gl
         }
 #if !(REDUCES && GATHERS)
         if (more) {
-            PUSH(start + stride, step + 1)  // goes on while what has come is taken
+            PUSH(start + stride, step + 1)  // in flight while the received piece is consumed
         }
 #endif
 #if REDUCES

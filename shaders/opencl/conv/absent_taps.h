@@ -6,7 +6,7 @@
 #ifndef POLYHAL_CONV_ABSENT_TAPS
 #define POLYHAL_CONV_ABSENT_TAPS
 
-// The packed weight at `k_`, and whether it is one. Lines of `packed` are `pitch` elements apart.
+// The packed weight at `k_`, and whether its tap is present. Lines of `packed` are at distance `pitch`, in elements.
 #if LEFT_PACKED
 static inline bool is_present(REAL *weight, __global const uint *packed, const uint pitch, const uint k_) {
     const uint line = k_ / DEPTH * LEFT_LINES + k_ % DEPTH / 2;
@@ -31,7 +31,7 @@ static inline bool is_present(REAL *weight, __global const REAL *packed, const u
 #define STORED(at) LOAD(OUT_DTYPE, out, at)
 #endif
 
-// One loop for all results of a work-item: unrolled, it would take registers from the loop over slices.
+// One loop over all results of a work-item: unrolled, it would need registers of the loop over slices.
 #define REPAIR                                                                                                     \
     int nan = 0;                                                                                                   \
     UNROLLED(i, 2 * ROW_BLOCKS) UNROLLED(j, 2 * COLUMN_BLOCKS) UNROLLED(e, 8) nan |= acc[i][j][e] != acc[i][j][e]; \

@@ -1,5 +1,5 @@
-// What the kernels of products with two banded matrices take: x has the shape (plane, height, width), and out[p, r, c] is the sum
-// over taps t, u of
+// Arguments of the kernels for products with two banded matrices. x has the shape (plane, height, width), and out[p, r,
+// c] is the sum over taps t, u of
 //
 //     down_weights[r, t] * across_weights[c, u] * x[p, down_starts[r] + t, across_starts[c] + u].
 //

@@ -10,15 +10,16 @@
 #ifndef REAL
 #define REAL float
 #endif
-// Taps of a row, if few; 0: the argument says how many.
+// Taps of a row, if few; 0: a kernel argument has their number.
 #ifndef TAPS
 #define TAPS 0
 #endif
-// 1: neighbors in the first dimension of the range are neighbors beside the axis, not along it, so that they share weights.
+// 1: neighbors in the first dimension of the range are neighbors along `inner`, not along the axis, so that they share
+// weights.
 #ifndef INNER_FIRST
 #define INNER_FIRST 1
 #endif
-// 1: neighbors beside the axis are neighbors in memory.
+// 1: neighbors along `inner` are contiguous.
 #ifndef UNIT_INNER
 #define UNIT_INNER 0
 #endif

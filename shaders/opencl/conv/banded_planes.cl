@@ -1,6 +1,6 @@
 // The product of x with a banded matrix along each of its last two axes, in one pass, which is how planes are resampled
-// (conv/banded_arguments.h). A work-item makes LANES columns of `rows_each` rows. What it reads of a line of x, it keeps for all
-// rows that need it: these follow one another.
+// (conv/banded_arguments.h). A work-item makes LANES columns of `rows_each` rows. It keeps the elements of a line of x
+// in registers for all rows that need them: these rows are consecutive.
 
 #ifndef DTYPE
 #define DTYPE float32

@@ -18,7 +18,7 @@
 
 typedef VEC(REAL) V;
 
-// The columns of a chunk: where each reads, and its weights by tap.
+// The columns of a chunk: the first index that each reads, and its weights by tap.
 typedef struct {
     int from[CHUNK];
     V weights[TAPS_ACROSS][CHUNK / WIDTH];

@@ -12,9 +12,9 @@
 #endif
 #include "conv/cpu_gather.h"
 
-// `chunks` has, for each of `chunks_each` chunks of WIDTH pixels, the first pixel, and `terms` times two numbers: where its
-// element lies in the channel's lines, without the image's place, and a bit for each pixel that has one. The columns have
-// elements up to `last`.
+// `chunks` has, for each of `chunks_each` chunks of WIDTH pixels, the first pixel, and `terms` times two numbers: the
+// offset of its element in the channel's lines, without the image's offset, and a bit for each pixel that has such an
+// element. `last` is the last element of the columns.
 __kernel NO_AUTOVEC void conv_cpu_col2im(__global const ELEMENT *columns,
 #if BIAS
                                          __global const STORAGE(DTYPE) *bias, const ulong bias_offset,

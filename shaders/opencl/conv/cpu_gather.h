@@ -1,5 +1,5 @@
-// WIDTH elements from neighbouring places, some of which count as zeros: what conv/cpu_im2col.cl and conv/cpu_col2im.cl read.
-// ELEMENT is an unsigned integer with the size of an element.
+// Loads of WIDTH neighbouring elements, some masked to zero, for conv/cpu_im2col.cl and conv/cpu_col2im.cl. ELEMENT is
+// an unsigned integer with the size of an element.
 
 #ifndef POLYHAL_CONV_CPU_GATHER
 #define POLYHAL_CONV_CPU_GATHER
@@ -10,7 +10,7 @@
 #ifndef ELEMENT
 #define ELEMENT uint
 #endif
-// Element i is the one at place i; with SKIP at 2 i; with SPREAD at i / 2.
+// Element i is loaded from index i; with SKIP from 2 i; with SPREAD from i / 2.
 #ifndef SKIP
 #define SKIP 0
 #endif
@@ -53,7 +53,8 @@ typedef struct __attribute__((packed)) {
 } UnalignedHalf;
 #endif
 
-// The elements from `at` on whose bits are set in `inside`. None before the first or after `last` is read.
+// The elements beginning at `at` whose bits are set in `inside`. Nothing before the first element or after `last` is
+// read.
 FORCE_INLINE Elements gather(__global const ELEMENT *memory, const long at, const long last, const uint inside) {
     if (at >= 0 && at + REACH - 1 <= last) {
         const Elements mask = (Elements)(0) - (((Elements)(inside) >> LANES) & (Elements)(1));

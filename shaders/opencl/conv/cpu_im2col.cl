@@ -3,8 +3,8 @@
 
 #include "conv/cpu_gather.h"
 
-// `chunks` has, for each tap, `chunks_each` times three numbers: the first of WIDTH results, where its pixel lies in the plane,
-// and a bit for each result that reads a pixel inside the image. No element after `x_last` may be read.
+// `chunks` has, for each tap, `chunks_each` times three numbers: the first of WIDTH results, the offset of its pixel in
+// the plane, and a bit for each result that reads a pixel inside the image. No element after `x_last` may be read.
 __kernel NO_AUTOVEC void conv_cpu_im2col(__global const ELEMENT *x, const ulong x_offset, __global ELEMENT *columns,
                                          __global const int *chunks, const uint chunks_each, const uint images,
                                          const uint channels, const uint channels_each, const uint taps, const uint results,

@@ -1,13 +1,13 @@
 // Convolution on a CPU as a matrix product, after BLIS (Van Zee and van de Geijn, 2015): the weights, packed by panels of ROWS
-// filters, times the matrix of the pixels that each tap of each channel reads (im2col), of which only a panel exists at a
-// time:
+// filters, times the matrix of the pixels that each tap of each channel reads (im2col). Only one panel of the matrix is
+// materialized at a time:
 //
 //     out[filter][column] = bias[filter] + sum over channels c, taps t of
 //         weights[filter][c][t] * x[c][y * stride_h + down(t)][x * stride_w + right(t)],  column = y * across + x
 //
 // A work-item makes tiles of NR columns for several panels of filters. It packs NR columns of about KC terms, which stay in
-// the first-level cache while the weights stream past; sums wait in its part of `partial` meanwhile. In planes that are read in place
-// (conv/cpu_planes.cl), vectors straddle two cache lines, and each channel lies in another page.
+// the first-level cache while the weights stream past; sums wait in its part of `partial` meanwhile. Reading planes in
+// place (conv/cpu_planes.cl) would make vectors straddle two cache lines, and place each channel in another page.
 //
 // A phase is a set of taps with results of its own: a convolution has one. The input gradient has stride_h * stride_w, one
 // for each remainder of a pixel's coordinates by the stride.
@@ -47,8 +47,8 @@ typedef VEC(REAL) V;
 #define NR (VECTORS * WIDTH)
 // Reals from one term of the packed pixels to the next. Vectors may be written up to WIDTH past the end of a term.
 #define PITCH (NR + WIDTH)
-// Channels whose taps are packed one after the other: what they read stays in the first-level cache, whose sets channels share
-// that lie a multiple of a page apart.
+// Channels whose taps are packed one after the other: their pixels stay in the first-level cache. Channels whose
+// distance is a multiple of a page map to the same cache sets.
 #define CHANNELS_AT_ONCE 8
 typedef struct __attribute__((packed)) {
     V lanes;
@@ -62,8 +62,8 @@ typedef struct {
     uint images, groups, channels, filters, height, width, stride_h, stride_w, phases, taps, tiles, panels_each, workers;
 } ImplicitGeometry;
 
-// Copy `vectors` vectors of pixels `step` apart, 1 or 2, for each of `channels` channels; with `cut`, zeros
-// but for those from `begin` to `end`.
+// Copy `vectors` vectors of pixels at distance `step`, 1 or 2, for each of `channels` channels; with `cut`, all but
+// pixels `begin` to `end` become zeros.
 FORCE_INLINE void copy_pixels(__global const STORAGE(DTYPE) *from, const long x_channel, const uint channels, const int step,
                               const uint vectors, const bool cut, const int begin, const int end, __private REAL *to,
                               const uint to_channel) {
@@ -79,8 +79,8 @@ FORCE_INLINE void copy_pixels(__global const STORAGE(DTYPE) *from, const long x_
         }
 }
 
-// Pack the pixels of `taps` taps of `channels` channels for the NR columns from `first` on. `x` is the element `x_before` of the
-// tensor; `shifts` has the rows and columns of each tap.
+// Pack the pixels of `taps` taps of `channels` channels for the NR columns that begin at `first`. `x` is the element
+// `x_before` of the tensor; `shifts` has the rows and columns of each tap.
 FORCE_INLINE void pack_pixels(__global const STORAGE(DTYPE) *x, const long x_before, const ImplicitGeometry *g,
                               const uint channels, __global const int *shifts, const uint taps, const uint down,
                               const uint across, const uint first, __private REAL *packed) {
@@ -93,7 +93,7 @@ FORCE_INLINE void pack_pixels(__global const STORAGE(DTYPE) *x, const long x_bef
         for (uint at = 0; at < NR; column = 0, y++) {
             const int run = min(across - column, NR - at), row = (int)y * stride_h + shifts[2 * t];
             const int left = (int)column * stride_w + shifts[2 * t + 1];
-            // Those from `begin` to `end` read pixels of the image, the others zeros.
+            // Columns `begin` to `end` read pixels of the image, the others are zeros.
             int begin = left < 0 ? min((-left + stride_w - 1) / stride_w, run) : 0;
             int end = run;
             if (left + (run - 1) * stride_w >= width) end = left < width ? (width - left + stride_w - 1) / stride_w : 0;
@@ -109,7 +109,7 @@ FORCE_INLINE void pack_pixels(__global const STORAGE(DTYPE) *x, const long x_bef
                 for (uint c = 0; c < channels; c++)
                     for (int v = 0; v < vectors; v++) PRIVATE_VECTOR_AT(to + c * to_channel + v * WIDTH) = (V)(0);
             } else if (step > 2 || x_before + start < 0 || x_before + furthest > g->x_last) {
-                // Whole vectors would begin or end outside the tensor.
+                // Slow path: whole vectors would begin or end outside the tensor.
                 for (uint c = 0; c < channels; c++, from += x_channel, to += to_channel)
                     for (int i = 0; i < run; i++) to[i] = i >= begin && i < end ? LOAD(DTYPE, from, i * step) : 0;
             } else if (step == 1) {

@@ -55,7 +55,7 @@ FORCE_INLINE void copy_to_frame(__global const STORAGE(DTYPE) *x, const long x_r
     }
 }
 
-// The same element of WIDTH neighbouring windows.
+// One element, at the same index, of WIDTH neighbouring windows.
 FORCE_INLINE V elements(__global const REAL *p, const int stride) {
 #if STRIDE == 1
     return VECTOR_AT(p);

@@ -36,11 +36,11 @@
 #ifndef BIAS
 #define BIAS 0
 #endif
-// Whether the planes were packed by another launch, or are packed here.
+// 1: another launch packs the planes; 0: this kernel does.
 #ifndef PREPACKED
 #define PREPACKED 1
 #endif
-// Channels that are prefetched ahead. The planes of a tile are more than the first-level cache holds beside the weights.
+// Channels that are prefetched ahead. The planes of a tile and the weights do not fit in the first-level cache.
 #ifndef CHANNELS_AHEAD
 #define CHANNELS_AHEAD 0
 #endif
@@ -72,8 +72,8 @@ typedef struct {
 #define BIAS_ARGUMENT
 #endif
 
-// Make the TILE_COLUMNS columns from `first` on, for the panels `first_panel` to `last_panel`. `planes` and `out` are those
-// of one image and group. `table`: for each phase its first tap, number of taps, rows and columns of results, and their
+// Make columns `first` to `first` + TILE_COLUMNS for the panels `first_panel` to `last_panel`. `planes` and `out` point
+// to one image and group. `table`: for each phase its first tap, number of taps, rows and columns of results, and their
 // offset in `out`; then the offset of every tap.
 FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL *weights,
                                BIAS_PARAMETER __global STORAGE(OUT_DTYPE) *out, __global const int *table,
@@ -86,7 +86,7 @@ FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL 
     const uint first_tap = phase_info[0], phase_taps = phase_info[1], down = phase_info[2], across = phase_info[3];
     const uint count = (down - 1) * pitch + across;
     if (first >= count) return;
-    // A tile at the end of memory starts earlier, and skips the columns of the tile before it.
+    // A tile at the end of memory starts earlier, and skips the columns that the previous tile makes.
     const uint start = min(first, geometry.last_start), end = min(start + TILE_COLUMNS, count);
     __global const int *tap_offsets = table + 5 * geometry.phases + first_tap;
     planes += start;
@@ -108,7 +108,7 @@ FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL 
         }
         __global const REAL *weight = weights + (ulong)panel * channels * taps * ROWS;
         __global const REAL *plane = planes;
-        // Sums of sums of about DEPTH terms, whose rounding errors are smaller than those of long sums.
+        // Sums of partial sums of about DEPTH terms: their rounding errors are smaller than the errors of one long sum.
         for (uint first_channel = 0; first_channel < channels; first_channel += chunk) {
             V sums[ROWS][VECTORS];
 #pragma unroll

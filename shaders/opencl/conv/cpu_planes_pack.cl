@@ -1,10 +1,10 @@
-// The two layouts that conv/cpu_planes.cl and conv/cpu_weight_grad.cl read, in the type of the sums.
+// Pack into the two layouts that conv/cpu_planes.cl and conv/cpu_weight_grad.cl read, in the type of the sums.
 //
 // pack_planes: images as tap planes (conv/tap_planes.h).
 //
 // pack_weights: for each group, panel of ROWS rows, phase, channel and tap of the phase, the ROWS weights. `tap_sources` has
-// three numbers per tap: its offset in the weight tensor, the first tap of its phase, and the number of taps of that. Rows past
-// the end are zeros.
+// three numbers per tap: its offset in the weight tensor, the first tap of its phase, and the number of taps of its
+// phase. Rows past the end are zeros.
 
 #ifndef DTYPE
 #define DTYPE float32

@@ -1,6 +1,7 @@
 // Max pooling of 2 x 2 windows with stride 2 that cover the image, and its gradient, on CPUs. A work-item takes `planes_each`
-// planes, and WIDTH contiguous elements of two rows at a time, which are HALF windows. Where the windows of a row come in
-// whole fours and those of a plane in whole eights, the `vector` kernels take WIDTH windows at a time, as two fours.
+// planes, and WIDTH contiguous elements of two rows at a time, which are HALF windows. If the number of windows per row
+// is a multiple of four and per plane a multiple of eight, the `vector` kernels take WIDTH windows at a time, as two
+// fours.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -74,7 +75,7 @@ __kernel NO_AUTOVEC void max_pool_2x2_grad(__global const STORAGE(DTYPE) *g, con
                 const Choice m2 = REPLACES(below.even, best);
                 best = SELECT(best, below.even, m2);
                 const Choice m3 = REPLACES(below.odd, best);
-                // The last element that replaces the others gets the gradient.
+                // The gradient goes to the last element that replaces the others.
                 const Windows none = (Windows)(0);
                 VEC(REAL) top, bottom;
                 bottom.odd = SELECT(none, grad, m3);

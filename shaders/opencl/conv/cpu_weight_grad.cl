@@ -22,11 +22,11 @@
 #ifndef COLUMNS
 #define COLUMNS 6
 #endif
-// Whether both operands were packed by other launches, or are packed here.
+// 1: other launches pack both operands; 0: this kernel does.
 #ifndef PREPACKED
 #define PREPACKED 1
 #endif
-// Whether the gradients are planes already and are read in place.
+// 1: the gradients have the layout of planes already and are read in place.
 #ifndef GRADS_IN_PLACE
 #define GRADS_IN_PLACE 1
 #endif
@@ -132,8 +132,8 @@ FORCE_INLINE void add_weights(__global const REAL *grads, __global const REAL *p
 
 #if PREPACKED
 // A work-item makes `filters_each` filters, from `chunk` columns of `images_each` images at a time: the gradients of a tile
-// stay in the first-level cache and the planes in the second. If that gives too few work-items, `splits` of them share the
-// chunks, each with partial sums of its own.
+// stay in the first-level cache and the planes in the second. If there are too few work-items otherwise, `splits` of
+// them share the chunks, each with its own partial sums.
 __kernel NO_AUTOVEC void conv_cpu_weight_grad(__global const REAL *grads, const ulong grads_offset,
                                               __global const REAL *planes, const ulong planes_offset,
                                               __global REAL *sums, const ulong sums_offset,

@@ -1,6 +1,6 @@
 // The weight gradient of a convolution on a CPU as a matrix product, after BLIS (Van Zee and van de Geijn, 2015): the gradient
-// of the results, whose planes are read in place, times the pixels that each tap reads for each result (im2col), of which only a
-// panel exists at a time:
+// of the results, whose planes are read in place, times the pixels that each tap reads for each result (im2col). Only
+// one panel of that matrix is materialized at a time:
 //
 //     out[filter][c][r][s] = sum over images and results (y, x) of
 //         grad[filter][y][x] * image[c][y * stride_h + r * dilation_h - padding_h][x * stride_w + s - padding_w]
@@ -42,7 +42,7 @@ typedef VEC(REAL) V;
 #define NR (VECTORS * WIDTH)
 // Whole segments of a panel.
 #define SEGMENTS (NR / TAPS)
-// Pixels that are copied for a segment: what exceeds it lies where the next one is copied to, or past the last.
+// Pixels that are copied for a segment: the excess is overwritten by the next segment, or lands past the last one.
 #define COPIED (TAPS <= 4 ? 4 : 8)
 // Reals from one result of a panel to the next.
 #define PITCH (NR + WIDTH)
@@ -61,7 +61,7 @@ typedef struct {
         padding_w, dilation_h, splits;
 } ColumnsGeometry;
 
-// Copy the pixels of a segment, and some behind them, or zeros.
+// Copy the pixels of a segment and some excess pixels behind them, or zeros.
 FORCE_INLINE void copy_segment(__private REAL *to, __global const REAL *from) {
     const CONCAT(REAL, 4) zero = (CONCAT(REAL, 4))(0);
 #pragma unroll
@@ -69,19 +69,19 @@ FORCE_INLINE void copy_segment(__private REAL *to, __global const REAL *from) {
         ((__private UnalignedFour *)(to + i))->lanes = from ? ((__global const UnalignedFour *)(from + i))->lanes : zero;
 }
 
-// Copy those of a segment that begins at column `at` which lie in a row of `width` pixels, and zeros for the others.
+// Copy the pixels of a segment that begins at column `at`, with zeros for columns outside a row of `width` pixels.
 FORCE_INLINE void copy_inside(__private REAL *to, __global const REAL *from, const int at, const int width) {
 #pragma unroll
     for (int s = 0; s < TAPS; s++) to[s] = at + s >= 0 && at + s < width ? from[s] : 0;
 }
 
-// Pack what the results from `first` on, `count` of them, read for `segments` segments from `segment` on. `x` is the element
-// `x_before` of the tensor, where the channels of an image begin.
+// Pack the pixels that results `first` to `first` + `count` read for segments `segment` to `segment` + `segments`. `x`
+// is the element `x_before` of the tensor, where the channels of an image begin.
 FORCE_INLINE void pack_columns(__global const REAL *x, const long x_before, const ColumnsGeometry *g, const uint segment,
                                const uint segments, const uint first, const uint count, __private REAL *panel) {
     const int across = g->across, stride = g->stride_w, padding = g->padding_w, width = g->width;
     const uint first_row = first / across, first_column = first - first_row * across;
-    // Results from `left` to `right` of a row read pixels of the image alone.
+    // Results `left` to `right` of a row read no padding.
     const int left = min((padding + stride - 1) / stride, across);
     const int right = width + padding >= TAPS ? clamp((width + padding - TAPS) / stride + 1, left, across) : left;
     for (uint i = 0; i < segments; i++) {
@@ -98,7 +98,7 @@ FORCE_INLINE void pack_columns(__global const REAL *x, const long x_before, cons
                 continue;
             }
             const long start = channel * g->x_channel + row * g->x_row - padding;
-            // The last pixels of the tensor have too few others behind them to be copied together.
+            // Fewer pixels than a whole copy follow the last pixels of the tensor, so these are copied one by one.
             const bool near_end = x_before + start + (right - 1) * stride + COPIED > g->x_last + 1;
             const int begin_copies = near_end ? end : clamp(left, column, end);
             const int end_copies = near_end ? end : clamp(right, begin_copies, end);

@@ -141,7 +141,7 @@ static inline void transform_tiles(__global const REAL *plane, __global const in
     }
 }
 
-// Whether two rows of 2 * VECTORS vectors have neither an infinity nor a NaN, which 0 times is NaN.
+// Whether two rows of 2 * VECTORS vectors are finite: 0 times an infinity or a NaN is NaN.
 static inline bool all_finite(__private const V *lines) {
     V zeros = (V)(0);
 #pragma unroll
@@ -182,7 +182,8 @@ __kernel NO_AUTOVEC void conv_cpu_winograd(__global const REAL *planes, __global
             __global const REAL *weight = weights + ((ulong)group * panels + panel) * TILE * channels * ROWS;
             __global const V *tile = (__global const V *)scratch;
             for (uint element = 0; element < TILE; element++)
-                // Sums of sums of at most DEPTH channels, whose rounding errors are smaller than those of long sums.
+                // Sums of partial sums of at most DEPTH channels: their rounding errors are smaller than the errors of
+                // one long sum.
                 for (uint start = 0; start < channels; start += DEPTH) {
                     V sums[ROWS][VECTORS];
 #pragma unroll

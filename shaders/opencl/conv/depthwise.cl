@@ -43,7 +43,7 @@
 #ifndef BIAS
 #define BIAS 0
 #endif
-// 1: filters are flipped, and those of a channel are summed, as in the gradient of the input.
+// 1: filters are flipped and the filters of a channel are summed, as in the gradient of the input.
 #ifndef TRANSPOSED
 #define TRANSPOSED 0
 #endif
@@ -76,7 +76,7 @@ FORCE_INLINE void load_pixels(__private REAL *pixels, __global const STORAGE(DTY
         }
 }
 
-// `channels` are those of the result.
+// `channels` is the number of channels of the result.
 __kernel void conv_depthwise(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *weight,
                              const ulong weight_offset,
 #if BIAS

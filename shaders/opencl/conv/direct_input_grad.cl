@@ -1,7 +1,8 @@
 // Gradient of a convolution's input, one work-item per element of it: for GPUs whose local memory is not on the chip.
 //
 // g (images, groups * filters, down, across), weight (groups * filters, channels, kernel), result (images,
-// groups * channels, height, width). `geometry` is that of the convolution, whose x is the result. The weight is contiguous.
+// groups * channels, height, width). `geometry` describes the convolution, whose x is the result here. The weight is
+// contiguous.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -36,7 +37,7 @@ __kernel void conv_direct_input_grad(__global const STORAGE(DTYPE) *g, const ulo
     const ulong filter_size = (ulong)channels * kernel_h * kernel_w;
     REAL sum = 0;
     for (int r = 0; r < kernel_h; r++) {
-        // The window whose tap r is on this row, if there is one.
+        // The window whose tap r reads this row, if any.
         const int from_y = y - r * dilation_h, window_y = from_y / stride_h;
         if (from_y < 0 || from_y % stride_h != 0 || window_y >= down) continue;
         for (int s = 0; s < kernel_w; s++) {

@@ -1,5 +1,5 @@
 // A convolution or one of its gradients as an implicit matrix product, per group: a matrix (m, k) times windows of images
-// (k, n). See `Correlation` in backends/common/problems/conv.py for what the members mean. A column c of the product is
+// (k, n). `Correlation` in backends/common/problems/conv.py documents the members. A column c of the product is
 // (c / (column_height * column_width), c / column_width % column_height, c % column_width), and a term likewise.
 
 #ifndef POLYHAL_CONV_GEOMETRY
@@ -12,10 +12,10 @@ typedef struct {
     int height, width, origin_y, origin_x, term_step_y, term_step_x, column_step_y, column_step_x;
 } ConvGeometry;
 
-// A pixel's position in an image, or a non-negative displacement, as one word: (y << 16) + x. The sum of a position and a
-// displacement is inside if neither half is negative or greater than that of the last pixel. If the lower half is, the
-// upper one may be off by one, which changes nothing. OUTSIDE is outside after any displacement. Positions and
-// displacements are below 2^14.
+// A pixel's position in an image, or a non-negative displacement, as one word: (y << 16) + x. The sum of a position and
+// a displacement is inside if neither half is negative or greater than the same half of the last pixel. If the lower
+// half is, the upper one may be off by one, which changes nothing. OUTSIDE is outside after any displacement. Positions
+// and displacements are below 2^14.
 #define PIXEL_AT(y, x) (((y) << 16) + (x))
 #define LAST_PIXEL(height, width) PIXEL_AT((height)-1, (width)-1)
 #define IS_INSIDE(position, last) (((((last) - (position)) | (position)) & 0x80008000) == 0)

@@ -60,14 +60,14 @@
 #include "conv/absent_taps.h"
 
 #define LEFT_LOADS ((LEFT_LINES * ROWS / 4 + GROUP - 1) / GROUP)
-// Columns that a work-item loads, and k indices of each slice that it loads for them.
+// Columns that a work-item loads, and the k indices of each slice that it loads for them.
 #define LOAD_COLUMNS ((COLUMNS + GROUP - 1) / GROUP)
 #define K_STEP (GROUP * LOAD_COLUMNS / COLUMNS)
 #define K_LOADS (DEPTH / K_STEP)
 // Offsets of the k axis that are kept in local memory at a time.
 #define CACHED_OFFSETS 512
 
-// `k` is the padded length of the k axis. Every `rows_per_table` rows have k offsets of their own.
+// `k` is the padded length of the k axis. Every `rows_per_table` rows have their own k offsets.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_implicit_gemm(
     __global const LEFT *packed, __global const int2 *k_offsets, __global const STORAGE(DTYPE) *x, const ulong x_offset,
 #if BIAS
@@ -124,7 +124,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv
 #define RESET
 
 #if ASYNC_COPIES
-// Offsets are read ahead to local memory: otherwise each slice would wait for them.
+// Offsets are prefetched to local memory: otherwise each slice would wait for them.
 #define CACHE_OFFSETS(from)                                                   \
     if (((from)-start) % CACHED_OFFSETS == 0) {                               \
         barrier(CLK_LOCAL_MEM_FENCE);                                         \

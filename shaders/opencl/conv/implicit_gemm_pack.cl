@@ -5,9 +5,10 @@
 //
 // Rows are (phase, channel), k is (depth, tap). Tap i of an axis is tap (phase + start + i * step) / divisor of the kernel,
 // if that is an integer and in range: in an input gradient, pixels with the same remainder by the stride, the phase, get
-// contributions from some taps only. With `separate` the taps of a phase are counted from its first one on, so that its k axis
-// has no others but at its end, and every phase has `k_offsets` of its own: the last taps of a phase with fewer than others are
-// outside the image. Otherwise the weight of a tap that is absent is -0, and other zeros are 0 (see conv/absent_taps.h).
+// contributions from some taps only. With `separate` the taps of a phase are counted from its first one, so that absent
+// taps occur only at the end of its k axis, and every phase has its own `k_offsets`: the last taps of a phase with
+// fewer taps than others are outside the image. Otherwise the weight of a tap that is absent is -0, and other zeros are
+// 0 (see conv/absent_taps.h).
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -42,7 +43,7 @@ static inline int tap_of(int number, int divisor, int kernel_length) {
     return number >= 0 && number % divisor == 0 && number / divisor < kernel_length ? number / divisor : -1;
 }
 
-// The first i of a phase: taps that are too large come before it. Steps are negative, and the divisor is 1.
+// The first i of a phase: smaller i select taps past the end of the kernel. Steps are negative, and the divisor is 1.
 static inline int first_tap(int phase_start, int step, int kernel_length) {
     return max(0, (phase_start - kernel_length - step) / -step);
 }
@@ -101,7 +102,7 @@ __kernel void conv_implicit_gemm_pack(__global LEFT *packed, __global int2 *k_of
         for (uint e = 0; e < 2; e++) {
             ushort bits = CONCAT(bits_of_, HALF_TYPE)(values[e]);
             float value = CONCAT(float_of_, HALF_TYPE)(bits);
-            // What would round to infinity is truncated instead, and infinity leaves no remainder.
+            // A number that would round to infinity is truncated instead, and infinity leaves no remainder.
             if (BF16_TERMS > 1 && IS_INFINITE(float, value) && !IS_INFINITE(float, values[e])) {
                 bits--;
                 value = CONCAT(float_of_, HALF_TYPE)(bits);

@@ -1,9 +1,9 @@
 // The software pipeline over the k-slices of a tile: the next slices are copied while one is multiplied. The including
 // kernel defines
 //   RESET               to begin again with the first slice of the k range `start` to `end`;
-//   LOAD_SLICE(from, s) to bring the slice from k index `from` on into stage s, or without asynchronous copies into registers;
-//   STORE_SLICE(s)      to store these to stage s.
-// ACCUMULATE then leaves the products of all slices in `acc`.
+// LOAD_SLICE(from, s) to load the slice that begins at k index `from` into stage s, or without asynchronous copies into
+// registers; STORE_SLICE(s) to store these registers to stage s. ACCUMULATE then leaves the products of all slices in
+// `acc`.
 
 #ifndef POLYHAL_CONV_PIPELINE
 #define POLYHAL_CONV_PIPELINE
@@ -54,8 +54,8 @@
     else multiply_on_tensor_cores(SLICE_AT(s));
 
 #if TENSOR_CORES && BF16_TERMS == 3
-// Numbers next to infinity give NaN as bf16 terms where float32 gives infinity, so a tile with either is recomputed in REAL.
-// One loop does both: a second one takes so many registers that fewer groups run at once.
+// Splitting the largest finite numbers into bf16 terms yields NaN where float32 yields infinity, so a tile with either
+// is recomputed in REAL. One loop does both: a second one takes so many registers that fewer groups run at once.
 #define ACCUMULATE                                                                                              \
     __local int not_finite;                                                                                     \
     if (me == 0) not_finite = 0;                                                                                \
@@ -76,7 +76,7 @@
 #endif
 
 // STORE_ACC stores the results: with SPLIT to `partial`, the split's own matrix (m, n), else to `out` as conv/output_index.h
-// says. OUT_LANES is 4 if any four columns from a multiple of 4 on exist together and are contiguous.
+// says. OUT_LANES is 4 if every aligned group of four columns is complete and contiguous.
 #if SPLIT
 #define STORE_INDEX_ROW(row) const ulong row_offset = (ulong)(row)*n;
 #define STORE_INDEX_COLUMN(column) const ulong column_offset = column;

@@ -11,7 +11,7 @@
 #ifndef OUT_DTYPE
 #define OUT_DTYPE int64
 #endif
-// Whether averages count the padding.
+// 1: averages count the padding.
 #ifndef INCLUDE_PADDING
 #define INCLUDE_PADDING 1
 #endif
@@ -55,7 +55,7 @@ __kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, _
     STORE(DTYPE, best, out, out_offset + (ulong)plane * down * across + pixel);
 }
 
-// The position of each window's maximum in its plane; a window of padding alone has its first place.
+// The position of each window's maximum in its plane; for a window that covers only padding, its first position.
 __kernel void max_pool_indices(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(OUT_DTYPE) *out,
                                const ulong out_offset, STRIDES(x), const PoolingGeometry geometry) {
     DECLARE_GEOMETRY;
@@ -113,8 +113,8 @@ __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offs
     STORE(DTYPE, sum, dx, dx_offset + (ulong)plane * height * width + pixel);
 }
 
-// The same for windows that do not overlap: a work-item makes one cell of stride_h by stride_w elements, which holds at most
-// one window.
+// The gradient of max pooling for windows that do not overlap: a work-item makes one cell of stride_h by stride_w
+// elements, which holds at most one window.
 __kernel void max_pool_disjoint_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                      __global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *dx,
                                      const ulong dx_offset, STRIDES(g), STRIDES(x), const PoolingGeometry geometry) {
@@ -152,7 +152,7 @@ static inline int elements_inside(const int from, const int length, const int li
     return min(from + length, limit) - max(from, 0);
 }
 
-// In ceil mode the last windows reach beyond the padding, where nothing counts.
+// In ceil mode the last windows extend beyond the padding; elements there are not counted.
 #if INCLUDE_PADDING
 #define COUNT(y, at) ((min(y + kernel_h, height + padding_h) - (y)) * (min(at + kernel_w, width + padding_w) - (at)))
 #else

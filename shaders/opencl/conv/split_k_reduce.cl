@@ -1,5 +1,5 @@
 // Second stage of a split-K convolution: result (row, column) of a group = sum over splits of
-// partial[split][group][row][column] (+ bias), in order. See conv/output_index.h for where it is stored.
+// partial[split][group][row][column] (+ bias), in order. conv/output_index.h defines its address.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32

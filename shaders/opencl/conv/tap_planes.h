@@ -1,7 +1,7 @@
 // Packing images as tap planes, in which every tap of a convolution is a constant offset (see conv/cpu_planes.cl). Each
 // channel becomes tops * lefts planes of `rows` rows of `pitch` pixels. Pixel (y, x) of plane (i, j) is the image's pixel
-// (y * stride_h + top i, x * stride_w + left j), or 0 outside the image. Planes are LAYOUT_PLANE pixels apart; what is
-// left of that after the last row is zero.
+// (y * stride_h + top i, x * stride_w + left j), or 0 outside the image. The distance of planes is LAYOUT_PLANE pixels;
+// the gap after the last row is zero.
 
 #ifndef POLYHAL_CONV_TAP_PLANES
 #define POLYHAL_CONV_TAP_PLANES
@@ -45,7 +45,8 @@ FORCE_INLINE void clear_pixels(__global REAL *to, int i, const int end) {
         for (; i < end; i++) to[i] = 0;
 }
 
-// Copy contiguous pixels `i` to `end`. The rest after whole vectors is copied together with some pixels before it.
+// Copy contiguous pixels `i` to `end`. The remainder after whole vectors is copied as one more vector that overlaps the
+// last one.
 FORCE_INLINE void copy_pixels(__global REAL *to, __global const STORAGE(DTYPE) *from, int i, const int end) {
     if (end - i >= WIDTH) {
         for (; i + WIDTH <= end; i += WIDTH) VECTOR_AT(to + i) = LOADV(DTYPE, from + i);
@@ -73,7 +74,7 @@ FORCE_INLINE void pack_plane(__global const STORAGE(DTYPE) *x, const uint channe
     const int begin = left < 0 ? min((-left + stride_w - 1) / stride_w, pitch) : 0;
     const int end = LAYOUT_WIDTH > left ? clamp((LAYOUT_WIDTH - left + stride_w - 1) / stride_w, begin, pitch) : begin;
     const long step = stride_w * x_column, down = stride_h * x_row;
-    // Rows that are contiguous in the image as in the plane are copied as one, and their ends cleared afterwards.
+    // Rows that are contiguous both in the image and in the plane are copied as one, and their ends cleared afterwards.
     const bool contiguous = step == 1 && down == pitch && end > begin && upper < lower;
     const long channel_step = channel_length(layout);
     x += top * x_row + left * x_column;

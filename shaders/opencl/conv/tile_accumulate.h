@@ -1,14 +1,14 @@
 // A tile of ROWS x COLUMNS results that a group accumulates from k-slices of DEPTH staged in local memory.
 //
-// A slice of an operand is stored k by k, a pitch apart, the tile's rows or columns contiguous. Every 32 work-items make a
-// sub-tile of 32 * ROW_BLOCKS rows by 32 * COLUMN_BLOCKS columns. Work-item (y, x) of 8 x 4 holds rows 32 * b + 4 * y + 0..3
-// and columns 32 * b + 8 * x + 0..7 of every block b. With ITEM_WIDTH 4, for GPUs with few registers, blocks have 16 columns
-// and work-items columns 16 * b + 4 * x + 0..3.
+// A slice of an operand has one line per k index, at distance `pitch`, with the tile's rows or columns contiguous.
+// Every 32 work-items make a sub-tile of 32 * ROW_BLOCKS rows by 32 * COLUMN_BLOCKS columns. Work-item (y, x) of 8 x 4
+// holds rows 32 * b + 4 * y + 0..3 and columns 32 * b + 8 * x + 0..7 of every block b. With ITEM_WIDTH 4, for GPUs with
+// few registers, blocks have 16 columns and work-items columns 16 * b + 4 * x + 0..3.
 //
-// BF16_TERMS 0: REAL numbers are multiplied as they are. Otherwise tensor cores multiply HALF_TYPE numbers (float16 or
+// BF16_TERMS 0: REAL numbers are multiplied directly. Otherwise tensor cores multiply HALF_TYPE numbers (float16 or
 // bfloat16) in slices of 16. 1: operands are rounded to HALF_TYPE. 3 (bf16x3): a float32 is the sum of three bfloat16 terms,
-// and the six largest of the nine products of terms are as exact as a float32 product. Three products of TF32 numbers would
-// be as well, but this kernel got 115 TFLOP/s of those on an H200 and was slower.
+// and the six largest of the nine products of terms are as exact as a float32 product. Three products of TF32 numbers
+// are equally exact, but with these the kernel was slower: 115 TFLOP/s on an H200.
 //
 // With LEFT_PACKED the left operand is staged as such terms, in words of two consecutive k of a row. Rows and columns are
 // assigned to the blocks of the tensor cores so that a work-item holds the same results with and without them
@@ -184,8 +184,8 @@ static inline void multiply_on_tensor_cores(float acc[2 * ROW_BLOCKS][2 * COLUMN
 #if BF16_TERMS == 1
             UNROLLED(j, 2 * COLUMN_BLOCKS) MULTIPLY(HALF_TYPE, acc[2 * b + i][j], x[0][i], y[j / 2][0][j % 2]);
 #else
-            // The units truncate as they add, so each slice starts at zero there, with the smallest products first. A product
-            // of a block waits for the one before it, so the blocks are interleaved.
+            // The units truncate as they add, so each slice starts at zero there, with the smallest products first. A
+            // product of a block depends on the previous one, so the products of several blocks are interleaved.
             float product[2 * COLUMN_BLOCKS][8];
             UNROLLED(j, 2 * COLUMN_BLOCKS) UNROLLED(e, 8) product[j][e] = 0;
 #define MULTIPLY_TERMS(p, q) \

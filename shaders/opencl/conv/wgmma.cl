@@ -15,7 +15,7 @@
 #endif
 #define K_CONTIGUOUS 1
 #define UNROLL_LINES _Pragma("unroll 4")
-// Copies of eight k. A work-item copies the same eight of each slice, for rows STEP apart.
+// Copies of eight k. A work-item copies the same eight of each slice, for every STEP-th row.
 #define ROW_COPIES (DEPTH / 8)
 #define STEP (ITEMS / ROW_COPIES)
 #define LOADS (ROWS / STEP)

@@ -1,7 +1,7 @@
 // Pack the operands of conv/wgmma.cl and conv/wgmma_weight_grad.cl channels-last: groups of matrices (channel, pixel) become
-// (term, group, pixel, channel), with channels padded with zeros to `pitch`, a multiple of eight. Pixels are (image, y, x),
-// those of weights (row, y, x). Term 0 is the element rounded to HALF_TYPE, each further term the rounded remainder. A group
-// transposes TILE channels of TILE pixels in local memory.
+// (term, group, pixel, channel), with channels padded with zeros to `pitch`, a multiple of eight. Pixels are (image, y,
+// x), and for weights (row, y, x). Term 0 is the element rounded to HALF_TYPE, each further term the rounded remainder.
+// A group transposes TILE channels of TILE pixels in local memory.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -27,8 +27,8 @@ static inline ushort round_float16(float value) {
 #define round_bfloat16(value) bfloat16_of_float(value)
 #define NEXT_TERM(value) CONCAT(round_, HALF_TYPE)(value)
 #else
-// Return the next term and subtract it from `rest`. What would round to infinity is truncated instead, infinity leaves no
-// remainder, and NaN stays NaN.
+// Return the next term and subtract it from `rest`. A number that would round to infinity is truncated instead,
+// infinity leaves no remainder, and NaN stays NaN.
 static inline ushort split_off(float *rest) {
     const uint bits = as_uint(*rest), size = bits & 0x7fffffffu;
     const uint term = (bits + (size < 0x7f7f8000u ? 0x8000u : 0)) >> 16;

@@ -1,14 +1,14 @@
 // Tiles of a convolution by wgmma: a group makes 64 * WARPGROUPS rows x WIDE columns, each warpgroup 64 rows of them in
-// registers, from k-slices of DEPTH in local memory; see lib/wgmma.h and, for BF16_TERMS 3 (bf16x3), gemm/wgmma.cl. While the
-// units multiply one slice the next ones are copied, and one product stays in flight.
+// registers, from k-slices of DEPTH in local memory; see lib/wgmma.h and, for BF16_TERMS 3 (bf16x3), gemm/wgmma.cl.
+// Copies of the next slices overlap with the multiplication of the current one, and one product stays in flight.
 //
 // The including kernel defines K_CONTIGUOUS, whether its operands are contiguous along k; if so results are contiguous along
 // rows, else along columns. It also defines
 //   LOAD_SLICE(slot)         begin to copy the next slice, zeros past the last one, to LEFT and RIGHT of a slot;
 //   RECOMPUTE(row, column)   add the products of a result, one by one, to `sum`;
-//   EXISTS(row, column)      whether there is such a result;
+//   EXISTS(row, column) whether such a result exists;
 //   LINE_OFFSET(line)        the offset in `to` of a vector that a work-item stores of a line, a row or column of the tile;
-//   PLUS_BIAS(column)        what is added besides;
+//   PLUS_BIAS(column) the expression added to it, such as a bias;
 //   UNROLL_LINES             how far the loop over lines is unrolled.
 
 #ifndef POLYHAL_CONV_WGMMA_TILE
@@ -59,7 +59,7 @@
 #define IN_FLIGHT (BF16_TERMS == 1)
 #define AHEAD (STAGES - 1 - IN_FLIGHT)
 
-// An element: the sum of its terms, which are `term_size` elements apart.
+// An element: the sum of its terms, at distance `term_size` elements.
 static inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong term_size, const long at) {
     float sum = 0;
     for (int term = BF16_TERMS - 1; term >= 0; term--) sum += LOAD(DTYPE, x + term * term_size, at);
@@ -87,8 +87,8 @@ static inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong t
     _Pragma("unroll") for (uint i = 0; i < SUMS; i++) acc[i] += product[i];
 #endif
 
-// Accumulate the products of all slices of the k range `start` to `end` in `acc`. Past the barrier no warpgroup is behind by
-// more than IN_FLIGHT products, so the slice before those is free.
+// Accumulate the products of all slices of the k range `start` to `end` in `acc`. After the barrier no warpgroup has
+// more than IN_FLIGHT unfinished products, so the slice before their slices is free.
 #define ACCUMULATE                                                                  \
     float acc[SUMS];                                                                \
     _Pragma("unroll") for (uint i = 0; i < SUMS; i++) acc[i] = 0;                   \
@@ -113,8 +113,8 @@ static inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong t
     WGMMA_WAIT(0);                                                                  \
     WGMMA_READ(acc);
 
-// The results go through local memory, where nothing is being copied any more, so that each work-item can store vectors: the
-// same positions of several lines. The pitch avoids bank conflicts.
+// The results go through local memory, to which no copy is in flight any more, so that each work-item can store
+// vectors: the same positions of several lines. The pitch avoids bank conflicts.
 #define LINE_LENGTH (K_CONTIGUOUS ? ROWS : WIDE)
 #define LINE_COUNT (K_CONTIGUOUS ? WIDE : ROWS)
 #define EXCHANGE_PITCH (LINE_LENGTH + (K_CONTIGUOUS ? 4 : 8))

@@ -11,7 +11,7 @@
 
 #define K_CONTIGUOUS 0
 #define UNROLL_LINES _Pragma("unroll 1")
-// Copies of eight rows. A work-item copies the same eight of each slice, for pixels STEP apart.
+// Copies of eight rows. A work-item copies the same eight of each slice, for every STEP-th pixel.
 #define PIXEL_COPIES (ROWS / 8)
 #define STEP (ITEMS / PIXEL_COPIES)
 #define LOADS (DEPTH / STEP)

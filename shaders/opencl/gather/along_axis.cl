@@ -12,7 +12,7 @@
 #ifndef ATOMIC
 #define ATOMIC 0
 #endif
-// The type in which a work-item finds its element: dividing 64 bits takes many instructions on GPUs.
+// The type of index arithmetic: dividing 64-bit integers takes many instructions on GPUs.
 #ifndef POSITION
 #define POSITION ulong
 #endif
@@ -77,7 +77,7 @@ __kernel void scatter_along_axis(__global const STORAGE(DTYPE) *src, const ulong
     }
 }
 
-// Add positions `first_a` to `last_a` along the axis of lines `first` to `last`, which lie side by side.
+// Add positions `first_a` to `last_a` along the axis of lines `first` to `last`, which are neighbors in memory.
 FORCE_INLINE void add_lines(__global const STORAGE(DTYPE) *src, __global const STORAGE(INDEX_DTYPE) *index,
                             __global STORAGE(DTYPE) *out, const ulong first_a, const ulong last_a, const ulong first,
                             const ulong last, const ulong inner, const long length, const long src_axis,
@@ -95,8 +95,8 @@ FORCE_INLINE void add_lines(__global const STORAGE(DTYPE) *src, __global const S
     }
 }
 
-// The same on CPUs, where neighbors in memory belong to one work-item: it takes `units_each` units, each `inner_each` lines
-// side by side, and walks along the axis with all lines of a unit.
+// Adding on CPUs, where neighbors in memory belong to one work-item: it takes `units_each` units, each of `inner_each`
+// neighboring lines, and walks along the axis with all lines of a unit.
 __kernel NO_AUTOVEC void scatter_along_axis_cpu(__global const STORAGE(DTYPE) *src, const ulong src_offset,
                                                 __global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
                                                 __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong units,
@@ -113,8 +113,8 @@ __kernel NO_AUTOVEC void scatter_along_axis_cpu(__global const STORAGE(DTYPE) *s
     }
 }
 
-// The same on CPUs for few lines along a long axis: each of `parts` work-items adds a range of the axis to sums of its own,
-// which sum_parts adds up in a fixed order.
+// Adding on CPUs for few lines along a long axis: each of `parts` work-items adds a range of the axis to sums of its
+// own, which sum_parts adds up in a fixed order.
 __kernel NO_AUTOVEC void scatter_along_axis_parts(__global const STORAGE(DTYPE) *src, const ulong src_offset,
                                                   __global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
                                                   __global STORAGE(DTYPE) *sums, const ulong parts, const ulong outer,

@@ -1,8 +1,9 @@
-// Embedding lookup: out[i, :] = x[index[i], :]; an index out of range gives a row of zeros. Elements are moved as bits in units as
-// wide as an element or wider, so one program serves every dtype of a size.
+// Embedding lookup: out[i, :] = x[index[i], :]; an index out of range yields a row of zeros. Elements are moved as bits
+// in units as wide as an element or wider, so one program serves every dtype of a size.
 //
 // WHOLE_ROWS 1, for CPUs: a work-item copies `rows_each` rows, in vectors where the elements of a row are contiguous.
-// WHOLE_ROWS 0, for GPUs: a work-item copies LOADS units that are a whole launch apart, to keep that many loads in flight.
+// WHOLE_ROWS 0, for GPUs: a work-item copies LOADS units at a stride of the whole launch, to keep that many loads in
+// flight.
 //
 // `count` indices; x has `rows` rows of `width` units. Strides are in units.
 

@@ -1,10 +1,11 @@
 // out[index[i], :] += source[i, :] in the order of i, for GPUs: without floating-point atomics, so results are reproducible. An index
 // out of range is skipped.
 //
-// link_rows builds a linked list per row of the indices that name it, in whatever order they come. In add_short_rows the group of
-// each list's first index sorts the list and adds up the row in registers; rows with more than MAX_TERMS terms are appended to
-// `long_rows` instead. add_long_rows sums those rows in splits, fixed ranges of the indices, and reduce_long_rows adds the
-// partial sums in order. The last two read the number of long rows on the device and distribute them over the groups launched.
+// link_rows builds a linked list per row of the indices that name it, in arbitrary order. In add_short_rows the group
+// of each list's first index sorts the list and adds up the row in registers; rows with more than MAX_TERMS terms are
+// appended to `long_rows` instead. add_long_rows sums those rows in splits, fixed ranges of the indices, and
+// reduce_long_rows adds the partial sums in order. The last two read the number of long rows on the device and
+// distribute them over the groups launched.
 
 #ifndef DTYPE
 #define DTYPE float32

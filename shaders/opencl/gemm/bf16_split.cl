@@ -1,10 +1,10 @@
-// Splits a batch of float32 matrices into BF16_TERMS bfloat16 matrices each (bf16x3): term 0 is the number rounded, each
-// further one the rounded rest. Three terms hold all bits of a float32 over its full range; infinities and NaN stay in term
-// 0.
+// Splits a batch of float32 matrices into BF16_TERMS bfloat16 matrices each (bf16x3): term 0 is the number rounded,
+// each further one the rounded remainder. Three terms hold all bits of a float32 over its full range; infinities and
+// NaN stay in term 0.
 //
-// Lines are contiguous and `pitch` elements apart, padded with zeros, so that they can be copied in whole 16-byte chunks.
-// Matrices are lines * pitch elements apart, terms term_size elements. With COPY_ONLY the elements have 16 bits and are
-// only laid out so.
+// Lines are contiguous, zero-padded to `pitch` elements, so that they can be copied in whole 16-byte chunks. The stride
+// of matrices is lines * pitch elements, of terms term_size elements. With COPY_ONLY the elements have 16 bits and are
+// only copied to this layout.
 
 #ifndef BF16_TERMS
 #define BF16_TERMS 3

@@ -4,12 +4,12 @@
 #ifndef POLYHAL_CPU_LHS_SLAB
 #define POLYHAL_CPU_LHS_SLAB
 
-// Rows of `a` from `row` on, and terms from `start` on.
+// A slab: its first row of `a` is `row`, its first term `start`.
 typedef struct {
     uint row, rows, start, depth;
 } Slab;
 
-// Slabs are numbered down the block, pass by pass. After the last pass they have no terms.
+// Slabs are numbered down the block, pass by pass. Slabs after the last pass have no terms.
 FORCE_INLINE Slab slab_of(const uint number, const uint slabs, const uint first_row, const uint last_row, const uint step,
                           const uint k) {
     const uint row = first_row + number % slabs * SLAB, start = min(number / slabs * step, k);
@@ -25,8 +25,8 @@ FORCE_INLINE Lines slab_lines(__global const STORAGE(DTYPE) *a, const long row_s
 }
 
 #if PACK_A
-// Packs the next lines of a slab, at most `count`. Its last row is repeated up to a whole tile; the results of these rows
-// are not stored.
+// Packs the next lines of a slab, at most `count`. Its last row is repeated up to a whole tile; the surplus results are
+// not stored.
 FORCE_INLINE void pack_lines(__private Lines *lines, const uint count, const long stride, const uint rows,
                              A_SPACE REAL *place) {
     const uint until = min(lines->line + count, lines->lines), length = A_ROW_MAJOR ? lines->length : WHOLE(rows);

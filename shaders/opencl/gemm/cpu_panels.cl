@@ -1,8 +1,8 @@
 // out = a x b on a CPU, after BLIS (Van Zee and van de Geijn, 2015): a work-item computes one of `blocks_down` x
 // `blocks_across` blocks of the result as register tiles of MR x NR. Per pass over at most KC terms it packs its columns of
 // `b` into panels of NR columns, one at a time, which stays in the first-level cache while all rows of `a` stream from the
-// second-level cache. Those are read in place, or packed there first (PACK_A) in slabs if that cache would not hold them
-// otherwise or they must be converted.
+// second-level cache. The rows are read in place. With PACK_A they are first packed in slabs, because they would not
+// stay in that cache otherwise or must be converted.
 //
 // With ROW_SUMS the row sums of `a` go to `row_sums`; this needs A_ROW_MAJOR 0 and PARTIAL_IN_WORKSPACE 0.
 //
@@ -39,7 +39,7 @@
 #ifndef PACK_A
 #define PACK_A 1
 #endif
-// Rows of `a` that are packed or prefetched together: a multiple of MR and of WIDTH.
+// Rows of `a` that are packed or prefetched at once: a multiple of MR and of WIDTH.
 #ifndef SLAB
 #define SLAB 48
 #endif
@@ -47,7 +47,7 @@
 #ifndef MC
 #define MC 528
 #endif
-// 1: the rows of `a` are contiguous; 0: its columns. One of them is if `a` is not packed.
+// 1: the rows of `a` are contiguous; 0: its columns are. If `a` is not packed, one of the two holds.
 #ifndef A_ROW_MAJOR
 #define A_ROW_MAJOR 1
 #endif
@@ -71,8 +71,8 @@ typedef VEC(REAL) V;
 #include "lib/register_transpose.h"
 
 #define NR (VECTORS * WIDTH)
-// Strides of rows and terms of `a`. Packed lines are an odd number of cache lines apart, so that those of a tile do not
-// evict each other.
+// Strides of rows and terms of `a`. The distance of packed lines is an odd number of cache lines, so that the lines of
+// a tile do not evict each other.
 #if !PACK_A
 #define ROW_STEP (A_ROW_MAJOR ? a_row : 1)
 #define TERM_STEP (A_ROW_MAJOR ? 1 : a_column)
@@ -325,7 +325,7 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
                     continue;
                 }
 #endif
-                // In memory, so that what follows is a loop: few of these results are stored at edges.
+                // Sums go to memory, so that the stores can be a loop: only few results are at edges.
                 V finished[MR * VECTORS];
 #pragma unroll
                 for (uint r = 0; r < MR; r++)

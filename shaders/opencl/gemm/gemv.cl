@@ -1,5 +1,5 @@
 // Matrix-vector products: out[r, c] = sum over i of x[r, i] * y[i, c] for up to ROWS rows of x. The matrix y is read once.
-// Strides are free, so a matrix times a few column vectors is the same kernel with the operands exchanged.
+// Strides are arbitrary, so a matrix times a few column vectors uses this kernel with exchanged operands.
 //
 // K_MAJOR 1: the terms of a column of y are contiguous. A group of GROUP work-items computes COLUMNS columns; each
 // work-item takes every GROUP-th vector of terms. K_MAJOR 0: the columns of y are contiguous. A group computes LANES *

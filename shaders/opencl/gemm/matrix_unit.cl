@@ -2,7 +2,7 @@
 // float32 sums. A group computes TILE_ROWS x TILE_COLUMNS results, each of its waves WAVE_ROWS x WAVE_COLUMNS of them in blocks of
 // the unit, from k-tiles of DEPTH terms in local memory. While one k-tile is multiplied the next one is in flight, in registers.
 //
-// Both k-tiles have their terms contiguous, as units want them; an operand that has not is transposed as it is stored.
+// In both k-tiles terms are contiguous, as matrix units require; an MN-major operand is transposed while it is stored.
 //
 // With SPLIT_K groups divide the terms of a tile and write partial sums to `partial` (splits, batch, m, n), which
 // gemm/split_k_reduce.cl reduces in a fixed order.
@@ -62,7 +62,7 @@
 // Lines are whole chunks of 16 bytes, and neighbouring ones begin in different banks.
 #define PITCH (DEPTH + 8)
 
-// Unrolled, dot products take twice the registers, and for UNIT_XMX sums are kept in memory.
+// Unrolled, dot products need twice the registers, and sums of UNIT_XMX spill to memory.
 #if UNIT == UNIT_WMMA || UNIT == UNIT_WMMA_RDNA4 || UNIT == UNIT_MFMA
 #define UNROLL_STEPS _Pragma("unroll")
 #else
@@ -79,7 +79,7 @@
 #define PLACE(k_major, extent, chunk, e) ((k_major) ? (e) / (DEPTH / (chunk)) : (e) % ((extent) / (chunk)) * (chunk))
 #define TERM(k_major, extent, chunk, e) ((k_major) ? (e) % (DEPTH / (chunk)) * (chunk) : (e) / ((extent) / (chunk)))
 
-// Loads chunk e of the k-tile from term `from` into `number`; what is outside of the matrix is 0.
+// Loads chunk e of the k-tile that begins at term `from` into `number`; elements outside the matrix are 0.
 #define LOAD_CHUNK(number, e, x, mn_stride, k_stride, first, mn, k_major, extent, chunk, from)                        \
     {                                                                                                                 \
         const uint at = (first) + PLACE(k_major, extent, chunk, e), term = (from) + TERM(k_major, extent, chunk, e);  \
@@ -98,8 +98,8 @@
         }                                                                                                             \
     }
 
-// Large chunks of the next k-tile wait in registers. Small ones are so many, each with an address, that they would leave none
-// for sums: they are copied when their k-tile is due.
+// Large chunks of the next k-tile are prefetched to registers. Small chunks are numerous, each needs an address, and
+// they would leave no registers for sums: they are copied when their k-tile is due.
 #define IS_FETCHED(chunk) ((chunk) >= 4)
 #define FETCH(next, x, mn_stride, k_stride, first, mn, k_major, extent, chunk, from)                                  \
     if (IS_FETCHED(chunk)) {                                                                                          \

@@ -3,9 +3,9 @@
 // local memory asynchronously in a pipeline of STAGES, at the end of a tile those of the group's next tile. With
 // TENSOR_CORES 0 this is a portable fallback in plain C of the same structure.
 //
-// Float16 and bfloat16 operands are multiplied as they are. TF32_TERMS says how float32 is: 1, rounded to TF32; 2, split
-// into two TF32 numbers whose three largest products give float32's accuracy (3xTF32). Infinities and numbers next to the
-// largest cannot be split; gemm/bf16_repair.cl recomputes those results.
+// Float16 and bfloat16 operands are multiplied directly. TF32_TERMS selects the method for float32: 1, rounded to TF32;
+// 2, split into two TF32 numbers whose three largest products give float32's accuracy (3xTF32). Infinities and numbers
+// next to the largest cannot be split; gemm/bf16_repair.cl recomputes those results.
 //
 // With SPLIT_K groups divide the terms of a tile and write partial sums to `out` (splits, batch, m, n), which
 // gemm/split_k_reduce.cl reduces in a fixed order.
@@ -102,7 +102,7 @@ static inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragme
 #pragma unroll
     for (uint i = 0; i < BLOCKS_DOWN; i++) {
         const Fragment high = high_term(rows[i]), low = low_term(rows[i], high);
-        // One kind of product after the other, so that no instruction waits for the result of the one before.
+        // The products of one kind come first, then the next kind, so that no instruction depends on the previous one.
         float products[BLOCKS_ACROSS][SUMS];
 #pragma unroll
         for (uint j = 0; j < BLOCKS_ACROSS; j++)

@@ -12,7 +12,7 @@ typedef struct {
     uint batch1, batch2;                    // lengths of the last two axes of the batch
 } GemmGeometry;
 
-// Into variables first, so that no compiler reads the struct again after each store.
+// Members are copied to variables, so that no compiler reloads the struct after each store.
 #define UNPACK_GEOMETRY                                                                                        \
     const long a_row = geometry.a_row, a_column = geometry.a_column, b_row = geometry.b_row,                   \
                b_column = geometry.b_column;                                                                   \

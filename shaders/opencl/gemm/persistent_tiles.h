@@ -18,8 +18,8 @@ typedef struct {
     uint first_row, first_column, start, end, matrix, i0, i1, i2;
 } WorkTile;
 
-// Where this work-item's copies of the next k-tile come from, that of work tile `number`, and how many rows of a, columns
-// of b and terms are left from the k-tile's first on.
+// The sources of this work-item's copies of the next k-tile, which belongs to work tile `number`, and the remaining
+// rows of a, columns of b and terms, counted from the k-tile's first.
 typedef struct {
     __global const STORAGE(DTYPE) *a, *b;
     int rows, columns, terms;

@@ -1,7 +1,7 @@
 // out = a x b with an epilogue, for products too small to occupy a GPU with larger tiles (sliced-K: split-K within a
-// group). A group of 256 work-items computes one tile of ROWS x COLUMNS results in slices, each of which takes a part of
-// the terms of every k-tile. A work-item accumulates 4 x 4 sums; those of the slices are reduced in local memory in a fixed
-// order. While one k-tile is multiplied the next one is loaded into registers.
+// group). A group of 256 work-items computes one tile of ROWS x COLUMNS results in slices. Each slice takes a part of
+// the terms of every k-tile. A work-item accumulates 4 x 4 sums; the sums of all slices are reduced in local memory in
+// a fixed order. While one k-tile is multiplied the next one is loaded into registers.
 
 #ifndef DTYPE
 #define DTYPE float32

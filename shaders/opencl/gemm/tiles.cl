@@ -109,7 +109,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     const uint end = min(start + split_terms, k);
     const uint row4 = (me / 128 * 8 + me % 2 + me % 32 / 8 * 2) * 4, column4 = (me / 32 % 4 * 4 + me / 2 % 4) * 4;
 
-    // Scalars rather than vectors: the compiler then finds registers with fewer bank conflicts.
+    // Scalars rather than vectors: the compiler then allocates registers with fewer bank conflicts.
     REAL sums[4 * QUAD_ROWS][4 * QUAD_COLUMNS];
 #pragma unroll
     for (uint i = 0; i < 4 * QUAD_ROWS; i++)

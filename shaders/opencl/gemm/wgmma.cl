@@ -4,10 +4,11 @@
 // of the group's next tile; one product stays in flight so that the tensor cores never idle. With TENSOR_CORES 0 this is a
 // portable fallback in plain C of the same structure.
 //
-// With BF16_TERMS 3 each float32 operand is given as three bfloat16 terms, a_term_stride and b_term_stride elements apart,
-// that add up to it (gemm/bf16_split.cl). Six of the nine products give float32's accuracy; the other three are too small
-// to matter. Tensor cores truncate while they accumulate; to keep that from adding up, the product of each k-tile starts at
-// zero and is added to the sums by an ordinary, rounding addition.
+// With BF16_TERMS 3 each float32 operand is passed as three bfloat16 terms that add up to it (gemm/bf16_split.cl);
+// a_term_stride and b_term_stride are the distances of terms in elements. Six of the nine products give float32's
+// accuracy; the other three are too small to matter. Tensor cores truncate while they accumulate; to keep these errors
+// from accumulating, the product of each k-tile starts at zero and is added to the sums by an ordinary, rounding
+// addition.
 //
 // With SPLIT_K groups divide the terms of a tile and write partial sums to `out` (splits, batch, m, n), which
 // gemm/split_k_reduce.cl reduces in a fixed order.
@@ -60,7 +61,7 @@
 #define LEFT_WORDS (TILE_ROWS * LINE_WORDS)
 #define RIGHT_WORDS (TILE_COLUMNS * LINE_WORDS)
 #define WORDS (BF16_TERMS * (LEFT_WORDS + RIGHT_WORDS))
-// Products that may be in flight when that of the next k-tile starts, and k-tiles that are copied ahead of them.
+// Products that may be in flight when the product of the next k-tile starts, and k-tiles that are copied ahead of them.
 #define IN_FLIGHT (BF16_TERMS == 1)
 #define STAGES_AHEAD (STAGES - 1 - IN_FLIGHT)
 
@@ -121,7 +122,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
             MULTIPLY_TERMS(product, 1, 0, 0)
 #endif
             WGMMA_COMMIT();
-            // Past the barrier no warpgroup has more than IN_FLIGHT unfinished products: the k-tile before those is free.
+            // After the barrier no warpgroup has more than IN_FLIGHT unfinished products: the k-tile before theirs is
+            // free.
             const uint free = stage > IN_FLIGHT ? stage - 1 - IN_FLIGHT : stage + STAGES_AHEAD;
             STAGE(free)
 #if BF16_TERMS == 1

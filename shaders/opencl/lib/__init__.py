@@ -1,1 +1,2 @@
-"""Headers that kernels of several rooms include."""
+"""Headers that kernels of several folders include. README.md explains the macros of the row
+kernels."""

@@ -1,5 +1,5 @@
 // Asynchronous copies of 16, 8 or 4 bytes from global to local memory (cp.async, NVIDIA, compute capability 8.0 and later):
-// they run beside the arithmetic and need no registers. With ASYNC_COPIES 0, the default without TENSOR_CORES, they are
+// they overlap with arithmetic and need no registers. With ASYNC_COPIES 0, the default without TENSOR_CORES, they are
 // plain copies.
 //
 // COPYn(to, from, condition) copies n bytes, or writes zeros without reading `from` if `condition` is false. Both addresses

@@ -24,7 +24,7 @@ static inline void add_atomically(volatile __global float *target, const float v
     atomic_fetch_add_explicit((volatile __global atomic_float *)target, value, memory_order_relaxed, memory_scope_device);
 #else
     volatile __global uint *bits = (volatile __global uint *)target;
-    uint seen = 0, expected;  // a guess saves a read: sums start at zero
+    uint seen = 0, expected;  // guessing zero, the initial value of sums, saves a read
     do {
         expected = seen;
         seen = atomic_cmpxchg(bits, expected, as_uint(as_float(expected) + value));
@@ -32,7 +32,7 @@ static inline void add_atomically(volatile __global float *target, const float v
 #endif
 }
 
-// Four neighbors at an address aligned to them; one instruction from compute capability 9.0 on.
+// Four neighbors at an address aligned to them; one instruction on compute capability 9.0 or higher.
 #if QUAD_ATOMICS
 static inline void add_quad_atomically(volatile __global float *target, const float4 value) {
     asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};"

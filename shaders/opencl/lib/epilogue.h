@@ -6,8 +6,8 @@
 // EPILOGUE_STEPS transforms the variable `sum`, a VEC(REAL): `row` and `column` are the position of its first lane, i0, i1,
 // i2 the matrix of the batch, and `left` the number of lanes that are inside the matrix.
 //
-// EPILOGUE_DECLARE, EPILOGUE_FETCH, EPILOGUE_TRANSPOSE and EPILOGUE_FINISH do the same with loads issued long before their
-// use, for kernels that include lib/fragment_store.h.
+// EPILOGUE_DECLARE, EPILOGUE_FETCH, EPILOGUE_TRANSPOSE and EPILOGUE_FINISH do the same with loads hoisted far ahead of
+// their use, for kernels that include lib/fragment_store.h.
 
 #ifndef POLYHAL_EPILOGUE
 #define POLYHAL_EPILOGUE
@@ -33,7 +33,7 @@ typedef struct {
     EPILOGUE_MEMBERS
 } EpilogueNumbers;
 #endif
-// Neighbours of an operand along the row: broadcast, contiguous, or strided, `step` apart.
+// Neighbours of an operand along the row: broadcast, contiguous, or strided by `step`.
 #define EPILOGUE_LOAD_BROADCAST(D, r, p, step, left) const VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(LOAD(D, p, 0));
 #define EPILOGUE_LOAD_CONTIGUOUS(D, r, p, step, left) \
     VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(0);         \

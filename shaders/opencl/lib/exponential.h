@@ -1,6 +1,6 @@
 // EXP over vectors of WIDTH reals, EXP_SCALAR over one. With POLYNOMIAL_EXP they are computed here, for drivers whose exp
-// is not vectorized: 2^n times a polynomial in the rest, fitted at Chebyshev points, within one unit in the last place. n
-// is applied in two halves, so that results may be subnormal.
+// is not vectorized: 2^n times a polynomial in the remainder, fitted at Chebyshev points, within one unit in the last
+// place. n is applied in two halves, so that results may be subnormal.
 //
 // EXP_FAST and EXP_FAST_SCALAR are for softmax and similar sums whose largest term is 1: arguments up to 88, and results
 // below 1e-37 may be 0. With POLYNOMIAL_EXP_FAST they are computed here, on CPUs faster than any call. With PTX_EXP_FAST

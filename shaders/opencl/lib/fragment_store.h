@@ -6,9 +6,9 @@
 // the position of the first one, and i0, i1, i2 the matrix of the batch. TARGET is the type of `to`: OUT_DTYPE, or float
 // for the partial results of SPLIT_K. All work-items of a warp must take part, also those whose row is outside the matrix.
 //
-// With PAIRS, rows have an even length, and neighbours are stored together, to aligned addresses. With OCTETS, rows of
-// 16-bit results consist of whole groups; the four work-items transpose four groups, and each stores a whole one: stores of
-// two elements fill no sector of the second-level cache and take several times as long per byte.
+// With PAIRS, rows have an even length, and pairs of neighbours are stored at once, to aligned addresses. With OCTETS,
+// rows of 16-bit results consist of whole groups; the four work-items transpose four groups, and each stores a whole
+// one: stores of two elements fill no sector of the second-level cache and take several times as long per byte.
 
 #ifndef POLYHAL_FRAGMENT_STORE
 #define POLYHAL_FRAGMENT_STORE
@@ -58,9 +58,9 @@ static inline float2 load_two_bfloat16(__global const ushort *from) {
     return (float2)(as_float(word << 16), as_float(word & 0xffff0000));
 }
 
-// Tensors of the epilogue are loaded QUADS_AHEAD quads before they are used, so that several loads are in flight. Operand
-// `name`, of dtype D, has a slot for each of these quads. Its neighbours are broadcast (BROADCAST), contiguous (CONTIGUOUS)
-// or strided (STRIDED), or contiguous in aligned pairs (PAIR) or aligned groups (WHOLE).
+// Tensors of the epilogue are loaded QUADS_AHEAD quads before they are used, so that several loads are in flight.
+// Operand `name` with dtype D has a slot for each such quad. Its neighbours are broadcast (BROADCAST), contiguous
+// (CONTIGUOUS) or strided (STRIDED), or contiguous in aligned pairs (PAIR) or aligned groups (WHOLE).
 #if EPILOGUE_TENSORS == 0
 #define QUADS_AHEAD 0
 #elif EPILOGUE_TENSORS > 2 || ROW_QUADS == 1
@@ -130,7 +130,7 @@ static inline uint shuffle_word(uint word, uint distance) {
     return other;
 }
 
-// Exchanges words with the lane at `distance`: the lower lane of the two gives its y for the x of the upper one.
+// Exchanges words with the lane at `distance`: the y of the lower lane is swapped with the x of the upper lane.
 #define EXCHANGE_WORDS(x, y, distance)                                \
     {                                                                 \
         const bool upper = get_local_id(0) & (distance);              \

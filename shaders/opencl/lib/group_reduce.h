@@ -1,9 +1,8 @@
-// Reductions over LANES consecutive work-items of a group of GROUP, in a fixed order. All of these work-items get the
-// result. With a GROUP of 1, as on CPUs, they cost nothing. Declare GROUP_SCRATCH(T) in the kernel; all work-items must
-// reach GROUP_SUM and GROUP_MAX. EXCHANGE selects how work-items exchange values; shuffles are for 32-bit types:
-//   0  through local memory,
-//   1  by subgroup shuffles, and through local memory between subgroups (LANES must be GROUP),
-//   2  by NVIDIA's warp shuffles, and through local memory between warps.
+// Reductions over LANES consecutive work-items of a group of GROUP, in a fixed order. Every one of the LANES work-items
+// receives the result. With a GROUP of 1, as on CPUs, they are no-ops. Declare GROUP_SCRATCH(T) in the kernel; all
+// work-items must reach GROUP_SUM and GROUP_MAX. EXCHANGE selects how work-items exchange values; shuffles are for
+// 32-bit types: 0 through local memory, 1 by subgroup shuffles, and through local memory between subgroups (LANES must
+// be GROUP), 2 by NVIDIA's warp shuffles, and through local memory between warps.
 
 #ifndef POLYHAL_GROUP_REDUCE
 #define POLYHAL_GROUP_REDUCE
@@ -64,8 +63,8 @@ static inline int __attribute__((overloadable)) shuffle_xor_lane(int value, uint
 static inline uint __attribute__((overloadable)) shuffle_xor_lane(uint value, uint distance) {
     return shuffled(value, distance);
 }
-// COMBINE may evaluate its operands several times, and in branches, where a shuffle would wait forever for the rest of the
-// warp.
+// COMBINE may evaluate its operands several times, and in divergent branches, where a shuffle would deadlock. So the
+// shuffle precedes it.
 #define GROUP_BUTTERFLY(value, COMBINE, lanes) \
     _Pragma("unroll") for (uint distance = (lanes) / 2; distance > 0; distance /= 2) { \
         const Value other = shuffle_xor_lane(value, distance); \
@@ -78,7 +77,7 @@ static inline uint __attribute__((overloadable)) shuffle_xor_lane(uint value, ui
 #define GROUP_SCRATCH(T) \
     typedef T Value; \
     __local T group_scratch[GROUP / WARP];
-// The first barrier keeps a work-item from overwriting what another one still reads of the previous reduction.
+// The first barrier keeps a work-item from overwriting scratch that another one still reads for the previous reduction.
 #define GROUP_REDUCE(value, COMBINE) \
     { \
         GROUP_BUTTERFLY(value, COMBINE, WARP) \

@@ -22,7 +22,8 @@ static inline Z NAME(floor_remainder)(Z x, Z y) {
     return SELECT(r, r + divisor, (r != (Z)(0)) & ((r < (Z)(0)) != (divisor < (Z)(0))));
 }
 
-// Square and multiply. A negative exponent gives the truncated reciprocal, which is 0 except for the bases 1 and -1.
+// Square and multiply. For a negative exponent the result is the truncated reciprocal, which is 0 except for the bases
+// 1 and -1.
 static inline Z NAME(integer_pow)(Z x, Z y) {
     Z result = (Z)(1);
     Z base = x;

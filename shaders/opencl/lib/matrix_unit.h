@@ -1,16 +1,16 @@
-// Matrix units of GPUs behind one interface: UNIT says which. NVIDIA's are in lib/mma.h and lib/wgmma.h.
+// Matrix units of GPUs behind one interface, selected by UNIT. NVIDIA's are in lib/mma.h and lib/wgmma.h.
 //
 // A wave of LANES neighbouring work-items multiplies UNIT_ROWS x UNIT_TERMS by UNIT_TERMS x UNIT_COLUMNS numbers and adds the
 // product to float32 sums:
 //   Rows, Columns            a work-item's part of the numbers of a, and of b
-//   Sums                     its float32 sums, of which there are SUMS
-//   load_rows(tile, pitch)   loads from local memory: UNIT_ROWS lines, `pitch` numbers apart, with UNIT_TERMS terms each
-//   load_columns(tile, pitch)  the same for UNIT_COLUMNS columns of b, whose terms are contiguous, too
+//   Sums                     its SUMS float32 sums
+//   load_rows(tile, pitch)   loads from local memory: UNIT_ROWS lines of UNIT_TERMS terms, at distance `pitch` numbers
+//   load_columns(tile, pitch)  loads UNIT_COLUMNS columns of b likewise, their terms contiguous
 //   multiply(sums, rows, columns)  returns the new sums
 //   SUM_ROW(i), SUM_COLUMN   where sum i is in the block
 //   UNIT_ATTRIBUTE           attributes of kernels
 // Numbers are the bits of DTYPE, float16 or bfloat16. Tiles are aligned to 16 bytes, and so are lines. All work-items of a wave
-// must take part. The vendors' profiles (backends/opencl/profiles) say which devices have which unit.
+// must take part. The vendors' profiles (backends/opencl/profiles) list the unit of each device.
 
 #ifndef POLYHAL_MATRIX_UNIT
 #define POLYHAL_MATRIX_UNIT

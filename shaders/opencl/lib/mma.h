@@ -8,13 +8,14 @@
 //   MN_MAJOR:  the lines are terms, and the rows of a, or columns of b, are contiguous. `pitch` is 4 modulo 8 for 16-bit
 //              elements and 8 modulo 32 for float32.
 // These pitches avoid bank conflicts. `tile` points to the first element of the block and is aligned to 16 bytes.
-// A_FRAGMENT_* and B_FRAGMENT_* differ in the order of registers, so that MULTIPLY takes those of b in pairs of neighbours.
+// A_FRAGMENT_* and B_FRAGMENT_* differ in the order of registers, so that MULTIPLY takes fragments of b in pairs of
+// neighbours.
 //
 // MULTIPLY(D, sums, a, b) adds the product to the 8 float32 accumulators that a work-item holds of a block of results:
 // accumulator i is at row SUM_ROW(i) and column SUM_COLUMN(i).
 //
 // In the fallback a Fragment only refers to its tile, which must therefore stay unchanged until the last product with it.
-// If accumulators of one work-item become operands of another, a WARP_BARRIER must stand in between.
+// If accumulators of one work-item become operands of another, a WARP_BARRIER must separate the two.
 //
 // D is float16, bfloat16 or float32. Tensor cores read float32 as TF32, with 11 significant bits: `rounded` rounds to it,
 // and `high_term` and `low_term` split a float32 into two TF32 terms, three products of which give float32's accuracy.
@@ -60,8 +61,8 @@ typedef struct {
     uint r[4];
 } Fragment;
 
-// Loads four matrices of 8 lines by 16 bytes. Each lane gives the address of one line: line `line` of the tile, and 16-byte
-// chunk `chunk` of it.
+// Loads four matrices of 8 lines by 16 bytes. Each lane supplies the address of one line: line `line` of the tile, and
+// 16-byte chunk `chunk` of it.
 #define LDMATRIX_FRAGMENT(name, TRANS, line, chunk)                                              \
     static inline Fragment name(__local const uint *tile, const uint pitch) {                    \
         Fragment f;                                                                              \
@@ -144,7 +145,7 @@ PRODUCTS(float32, "m16n8k8", "tf32")
 static inline Fragment rounded(const Fragment x) {
     Fragment f;
 #pragma unroll
-    for (uint i = 0; i < 4; i++) f.r[i] = x.r[i] + 0x1000u;  // tensor cores truncate the rest
+    for (uint i = 0; i < 4; i++) f.r[i] = x.r[i] + 0x1000u;  // tensor cores truncate the remainder
     return f;
 }
 
@@ -217,8 +218,8 @@ ELEMENT_AND_PRODUCT(float16, 2)
 ELEMENT_AND_PRODUCT(bfloat16, 2)
 ELEMENT_AND_PRODUCT(float32, 1)
 
-// Here the accumulators go through `scratch`, 128 words for each warp: a WARP_BARRIER must stand before the products, and
-// after them.
+// Here the accumulators go through `scratch`, 128 words for each warp: place a WARP_BARRIER before and after the
+// products.
 #define FRAGMENT_THROUGH_MEMORY(D)                                                             \
     static inline Fragment fragment_of_sums_##D(const float *sums, __local uint *scratch) {    \
         __local STORAGE(D) *p = (__local STORAGE(D) *)scratch;                                 \

@@ -2,9 +2,10 @@
 // cut into chunks of CHUNK elements. The chunks of all slots are numbered consecutively; each group of GROUP work-items
 // processes one.
 //
-// What depends on the number of slots and operands is generated (backends/opencl/lowering/support/multi_tensor.py):
-// SLOT_PARAMETERS declares the tensors, and FIND_SLOT selects those of `chunk` and sets `size`, the slot's number of elements,
-// and `start`, its first chunk. Kernels take `SLOT_PARAMETERS, const SlotTable slots`.
+// Code that depends on the number of slots and operands is generated
+// (backends/opencl/lowering/support/multi_tensor.py): SLOT_PARAMETERS declares the tensors, and FIND_SLOT selects the
+// tensors of `chunk` and sets `size`, the slot's number of elements, and `start`, its first chunk. Kernels take
+// `SLOT_PARAMETERS, const SlotTable slots`.
 
 #ifndef POLYHAL_MULTI_TENSOR
 #define POLYHAL_MULTI_TENSOR

@@ -45,7 +45,8 @@ static inline void coefficients_of_four(__private const uint *segments, __global
 
 static inline VEC(float) normal_quantiles(const VEC(uint) words, __global const int4 *table) {
     const VEC(uint) rank = words & 0x7fffffffu, tail = words << 1 | 1;
-    // Leading zeros from the exponent of a float of which rounding does not reach the upper bit.
+    // Leading zeros, from the exponent of a float. The low bits are cleared first, so that rounding cannot carry into
+    // the next power of two.
     const VEC(uint) exponent = AS(uint, CONVERT(float, AS(int, rank & ~(rank >> 1)))) >> 23;
     const VEC(uint) octave = SELECT(157 - exponent, (VEC(uint))(31), exponent == 0);
     const VEC(uint) position = tail << octave << 1, segments = octave << 3 | position >> 29, t = position << 3;

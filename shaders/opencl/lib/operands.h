@@ -1,5 +1,5 @@
-// The vocabulary of generated elementwise code: functions for each compute type, and loads and stores of WIDTH elements of
-// an operand from element `at` of its row.
+// Building blocks of generated elementwise code: functions for each compute type, and loads and stores of WIDTH
+// elements of an operand from element `at` of its row.
 
 #ifndef POLYHAL_OPERANDS
 #define POLYHAL_OPERANDS
@@ -40,8 +40,8 @@
 #include "lib/integer_functions.h"
 #endif
 
-// Contiguous elements, one element broadcast to all lanes, elements `step` apart. The _PART forms touch only the first
-// `left` lanes; the contiguous ones prefetch the vector PREFETCH_DISTANCE bytes ahead.
+// Contiguous elements, one element broadcast to all lanes, elements strided by `step`. The _PART forms touch only the
+// first `left` lanes; the contiguous ones prefetch the vector PREFETCH_DISTANCE bytes ahead.
 #define EACH for (uint j = 0; j < WIDTH; j++)
 // GPUs need constant lane numbers: a register that is indexed by a variable is spilled to memory.
 #if ALIGNED
@@ -64,7 +64,8 @@
 #define STORE_STRIDED(D, r, p, step) EACH STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
 #define STORE_CONTIGUOUS_PART(D, r, p) SCATTER_PART(D, r, STORE(D, LANE(COMPUTE(D), part, j), p, at + j);)
 #define STORE_STRIDED_PART(D, r, p, step) SCATTER_PART(D, r, STORE(D, LANE(COMPUTE(D), part, j), p, (OFFSET)(at + j) * (step));)
-// Through a copy, so that only the copy is indexed by a variable and spilled, not the register that whole vectors use.
+// The vector is copied first, so that only the copy is indexed by a variable and spilled, not the register that whole
+// vectors use.
 #define GATHER_PART(D, r, lane) \
     { \
         VEC(COMPUTE(D)) part = (VEC(COMPUTE(D)))(0); \

@@ -21,7 +21,7 @@
     high.even = (x).hi;             \
     high.odd = (y).hi;
 
-// Writes the words of WIDTH blocks from `counter` on, in order.
+// Writes the words of WIDTH blocks in order, beginning with block `counter`.
 static inline void philox_lanes(const ulong counter, const ulong seed, __private VEC(uint) *words) {
     const VEC(ulong) low = (VEC(ulong))(0xffffffffUL), counters = (VEC(ulong))(counter) + (VEC(ulong))(LANE_NUMBERS);
     VEC(ulong) c0 = counters & low, c1 = counters >> 32, c2 = (VEC(ulong))(0), c3 = (VEC(ulong))(0);

@@ -1,11 +1,11 @@
-// Prefetching of strided lines of DTYPE on CPUs, a few cache lines at a time during a computation. It does nothing without
+// Prefetching of strided lines of DTYPE on CPUs, a few cache lines at a time during a computation. No-op without
 // PREFETCH_DISTANCE (see lib/vectors.h).
 
 #ifndef POLYHAL_PREFETCH
 #define POLYHAL_PREFETCH
 
-// PREFETCH_L2 fetches what is packed later, past the first-level cache, which holds what is in use; PREFETCH_L1 what is
-// read soon; PREFETCH_L1_WRITE what is written.
+// PREFETCH_L2 is for lines that are packed later: it bypasses the first-level cache, which holds the working set.
+// PREFETCH_L1 is for lines that are read soon, PREFETCH_L1_WRITE for lines that are written.
 #if PREFETCH_DISTANCE && QUIRK_BUILTIN_PREFETCH
 #define PREFETCH_L2(p) __builtin_prefetch((const void *)(size_t)(p), 0, 1)
 #define PREFETCH_L1(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
@@ -19,8 +19,8 @@
 // Elements of a cache line of the usual size.
 #define LINE (64 / sizeof(STORAGE(DTYPE)))
 
-// A cursor over `lines` lines of `length` contiguous elements, `step` apart, `at_once` cache lines per call. The lines
-// before `line`, and the elements before `place` in that one, are done.
+// A cursor over `lines` lines of `length` contiguous elements at distance `step`, `at_once` cache lines per call.
+// `line` and `place` are the line and the element in it that come next.
 typedef struct {
     __global const STORAGE(DTYPE) *from;
     long step;

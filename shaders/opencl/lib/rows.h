@@ -1,6 +1,7 @@
 // Kernels over rows: `rows` lines along one axis of tensors of any strides, numbered over up to three outer axes of lengths
-// (.., outer1, outer2). LANES work-items, 1 or a whole group of GROUP, share a row and take `rows_each` rows one after the
-// other: WIDTH elements at a time where the axis is contiguous (WIDTH > 1), else element by element, `name_step` apart.
+// (.., outer1, outer2). LANES work-items, 1 or a whole group of GROUP, share a row and process `rows_each` consecutive
+// rows: WIDTH elements at a time where the axis is contiguous (WIDTH > 1), else element by element with stride
+// `name_step`.
 //
 // With ROW_VECTORS > 0 a row is read once: each work-item keeps its ROW_VECTORS vectors of it in registers; unless FULL, the
 // last of them may be past the end. With ROW_VECTORS 0 each pass reads the row again, on CPUs from the cache.

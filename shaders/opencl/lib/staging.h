@@ -4,7 +4,7 @@
 // The includer defines DTYPE, DEPTH, ITEMS, the work-items that share the copies, and WORD_OF(k_major, extent, line, at),
 // the word of the k-tile for element `at` of a line. A line is a row of a or a column of b with its terms if `k_major`,
 // else a term with its rows or columns. The number of chunks per line divides ITEMS or is a multiple of it, so that the
-// chunks of a work-item are whole lines apart.
+// distance between chunks of a work-item is a whole number of lines.
 
 #ifndef POLYHAL_STAGING
 #define POLYHAL_STAGING
@@ -39,9 +39,9 @@ static inline __global const STORAGE(DTYPE) *first_chunk(__global const STORAGE(
     return x + (my_line * line_stride + my_at * at_stride);
 }
 
-// Copies one of `parts` portions of the chunks of a k-tile. `source` is this work-item's first chunk; `mn` and `terms` are
-// what is left of the matrix from the beginning of the k-tile. Chunks larger than an element require lines that are
-// contiguous, aligned to them and, unless RAGGED, consist of whole chunks.
+// Copies one of `parts` portions of the chunks of a k-tile. `source` is this work-item's first chunk; `mn` and `terms`
+// are the remaining extents of the matrix, counted from the beginning of the k-tile. Chunks larger than an element
+// require lines that are contiguous, aligned to them and, unless RAGGED, consist of whole chunks.
 static inline void stage_chunks(__local uint *k_tile, __global const STORAGE(DTYPE) *source, const long mn_stride,
                                 const long k_stride, const int mn, const int terms, const bool k_major, const int extent,
                                 const int bytes, const int part, const int parts) {

@@ -1,8 +1,8 @@
 // WMMA of RDNA 3 and 4: 16 x 16 x 16 by a wave of 32. On RDNA 3 work-items l and l + 16 hold the same row of a, and column of b:
-// all 16 terms of row or column l. Work-item l has the sums of column l % 16, in every other row. On RDNA 4 the first of the two
-// holds eight terms and has the sums of the upper eight rows, the second has the other ones.
-// Sources: AMD, RDNA 3 Instruction Set Architecture, wave matrix multiply accumulate; LLVM, tests of the built-in functions of
-// gfx12; where a card of RDNA 4 has its sums: github.com/warpfront/hipfire/pull/140.
+// all 16 terms of row or column l. Work-item l has the sums of column l % 16, in every other row. On RDNA 4 work-item l
+// holds eight terms and the sums of the upper eight rows, l + 16 the other terms and sums. Sources: AMD, RDNA 3
+// Instruction Set Architecture, wave matrix multiply accumulate; LLVM, tests of the built-in functions of gfx12; layout
+// of sums on RDNA 4: github.com/warpfront/hipfire/pull/140.
 
 #ifndef POLYHAL_UNIT_WMMA
 #define POLYHAL_UNIT_WMMA

@@ -1,12 +1,12 @@
 // UNROLLED_TERMS in front of the loop over the terms of a slice in local memory unrolls it whole, or TERM_UNROLL times.
 //
-// Compilers read operands of the steps of an unrolled loop ahead, into registers. That hides latency where a work-item has
-// many registers; where there are few, fewer groups run at once, or registers are spilled.
+// Compilers hoist the loads of an unrolled loop into registers. That hides latency if a work-item has many registers;
+// with few registers, it lowers occupancy or spills.
 
 #ifndef POLYHAL_LIB_UNROLLED_TERMS
 #define POLYHAL_LIB_UNROLLED_TERMS
 
-// 0: whole.
+// 0: unroll completely.
 #ifndef TERM_UNROLL
 #define TERM_UNROLL 0
 #endif

@@ -35,7 +35,7 @@
 #define MAGNITUDE(x) AS(float, AS(int, x) & 0x7fffffff)
 #else
 #define CONVERT(T, v) CONCAT(convert_, VEC(T))(v)
-// Not the operator ?:, which some compilers miscompile for vectors of integers.
+// Not by the operator ?:, which some compilers miscompile for vectors of integers.
 #define SELECT(no, yes, condition) select(no, yes, condition)
 #define MAGNITUDE(x) fabs(x)
 #endif
@@ -131,7 +131,7 @@ static inline VEC(ushort) halves_of_floats(VEC(float) v) {
 #define shift_left(x, n) ((x) << (n))
 #define shift_right(x, n) ((x) >> (n))
 
-// 1: NVIDIA's instruction that rounds two floats to bfloat16 is available, from compute capability 8.0 on.
+// 1: NVIDIA's instruction that rounds two floats to bfloat16 is available (compute capability 8.0 or higher).
 #ifndef PTX_BFLOAT16
 #define PTX_BFLOAT16 0
 #endif

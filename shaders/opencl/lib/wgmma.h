@@ -4,7 +4,8 @@
 // Inline assembly is compiled for sm_90, which lacks these instructions, so they are written as PTX comments that begin
 // with `//sm_90a `. backends/opencl/ptx.py uncomments them in the compiled program and assembles it for sm_90a.
 //
-// Not to be included together with lib/mma.h: both define SUMS, SUM_ROW and SUM_COLUMN, with different layouts.
+// Do not include this header and lib/mma.h in one kernel: both define SUMS, SUM_ROW and SUM_COLUMN, with different
+// layouts.
 //
 // An operand consists of 16-bit elements in lines of 128 bytes, aligned to 1024 bytes in all: if `k_major`, 64 terms of a
 // row of a or column of b, else 64 rows or columns of a term, with the next 64 of them DEPTH lines further on. Its 16-byte

@@ -1,5 +1,5 @@
-// Several tensors times one factor in device memory, in place. A factor of 1, as for gradients that need no clipping, costs
-// nothing. With CHECK, `flag` becomes 1.0 if an element was infinite or NaN before.
+// Several tensors times one factor in device memory, in place. With CHECK, `flag` becomes 1.0 if an element was
+// infinite or NaN before. Without CHECK, a factor of 1, as for gradients that need no clipping, is a no-op.
 
 #ifndef DTYPE
 #define DTYPE float32

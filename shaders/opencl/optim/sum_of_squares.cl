@@ -1,6 +1,7 @@
-// The sum of the squares of all elements of several tensors, in two stages of fixed order: squares_of_chunks writes one partial sum
-// per chunk, from partial[first] on; one group of total_of_chunks adds them up. In its place norms_of_tensors adds up the chunks of
-// each tensor alone, and takes the root: a group for each, whose first chunk and number of chunks lie in `ranges`.
+// The sum of the squares of all elements of several tensors, in two stages of fixed order: squares_of_chunks writes one
+// partial sum per chunk, beginning at partial[first]; one group of total_of_chunks adds them up. Alternatively
+// norms_of_tensors computes the norm of each tensor with one group per tensor: it adds up the tensor's chunks and takes
+// the root. `ranges` has the first chunk and the number of chunks of each tensor.
 
 #ifndef DTYPE
 #define DTYPE float32

@@ -1,5 +1,5 @@
-// The same dropout of contiguous elements as pointwise/dropout.cl, for CPUs: each work-item computes `each` times WIDTH Philox
-// blocks side by side in vector lanes.
+// Dropout of contiguous elements on CPUs, with the same results as pointwise/dropout.cl: each work-item computes `each`
+// times WIDTH Philox blocks in parallel vector lanes.
 
 #ifndef DTYPE
 #define DTYPE float32

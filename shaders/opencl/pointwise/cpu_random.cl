@@ -1,5 +1,5 @@
-// The same numbers as pointwise/random.cl, for CPUs: each work-item computes `each` times WIDTH Philox
-// blocks side by side in vector lanes.
+// Random tensors on CPUs, with the same numbers as pointwise/random.cl: each work-item computes `each` times WIDTH
+// Philox blocks in parallel vector lanes.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32

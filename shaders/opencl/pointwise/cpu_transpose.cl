@@ -1,6 +1,6 @@
 // out[b, r, c] = x[b, c, r] for CPUs. Each work-item moves a block of SIDE x SIDE elements in tiles of 16 x 16, which it
-// transposes in registers. Whole cache lines are read and written, neighbouring ones soon after each other, because each row
-// of a large matrix lies in another page. Elements are moved as bits; strides are in elements.
+// transposes in registers. Whole cache lines are read and written, neighbouring ones soon after each other, because
+// each row of a large matrix is in another page. Elements are moved as bits; strides are in elements.
 
 #ifndef UNIT
 #define UNIT uint

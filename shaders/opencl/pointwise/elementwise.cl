@@ -45,7 +45,7 @@ typedef struct {
 } ElementwiseGeometry;
 
 __kernel void pointwise_elementwise(PARAMETERS, const ElementwiseGeometry geometry) {
-    // Into variables first, so that no compiler reads the struct again after each store.
+    // Members are copied to variables, so that no compiler reloads the struct after each store.
     UNPACK_GEOMETRY
 #if SPANS
     const INDEX last = min((INDEX)get_global_id(0) * each + each, items);

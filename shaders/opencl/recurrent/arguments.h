@@ -1,5 +1,5 @@
-// What kernels of recurrent layers take besides the weight: the tensors of a layer's steps and of their gradient, and the members
-// of the structs with their strides. For the cell see recurrent/cells.h, which comes first.
+// Arguments of recurrent kernels other than the weight: the tensors of a layer's steps and of their gradient, and the
+// members of the structs with their strides. Include recurrent/cells.h first, which defines the cell.
 //
 // STEPS_PARAMETERS and STEPS_GRAD_PARAMETERS declare kernel parameters, each followed by a comma.
 
@@ -40,16 +40,17 @@
 #define BIAS_PARAMETER
 #endif
 
-// x is (steps, batch, gates * size); the gates of a sequence are contiguous. `hidden` and `state` are those before the first
-// step, `outs` and `states` those after each.
+// x is (steps, batch, gates * size); the gates of a sequence are contiguous. `hidden` and `state` are the initial ones,
+// `outs` and `states` the hidden states and cell states after each step.
 #define STEPS_PARAMETERS                                                                                         \
     __global const float *x, const ulong x_offset, __global const float *hidden, const ulong hidden_offset,      \
     STATE_PARAMETER BIAS_PARAMETER __global float *outs, const ulong outs_offset, STATES_PARAMETER KEPT_PARAMETER
 #define STEPS_STRIDES x_step, x_row, hidden_row, state_row
 #define STEPS_LENGTHS steps, batch, size, reverse
 
-// `gates` are those of the cell before their functions; for a GRU what the input adds to them, and `fed_back` what the hidden
-// state adds. `first` and `states` are the cell's states before the first step and after each.
+// `gates` are the cell's gates before their activations; for a GRU only the contribution of the input, and `fed_back`
+// is the contribution of the hidden state. `first` and `states` are the cell's states before the first step and after
+// each.
 #define STEPS_GRAD_PARAMETERS                                                                                     \
     __global const float *grad, const ulong grad_offset, GRAD_STATES_PARAMETER __global const float *gates,       \
     const ulong gates_offset, FED_BACK_PARAMETER __global const float *first, const ulong first_offset,           \

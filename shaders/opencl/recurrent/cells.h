@@ -1,7 +1,7 @@
 // The cells of recurrent layers, and their gradients, on vectors or single numbers of type V. CELL is LSTM or GRU; the
-// gates of a unit lie `size` elements apart, in PyTorch's order: i, f, g, o or r, z, n.
+// gates of a unit are at distance `size`, in PyTorch's order: i, f, g, o or r, z, n.
 //
-// A cell has the parts that the input and the last hidden state add to its gates, x[] and h[], and a state of its own,
+// A cell takes the contributions of the input, x[], and of the last hidden state, h[], to its gates, and its own state,
 // which for a GRU is the hidden state.
 
 #ifndef POLYHAL_RECURRENT_CELLS
@@ -19,7 +19,8 @@
 #define GATE_COUNT 3
 #endif
 
-// 1: the functions of gates are computed here, for CPUs, where calls take as long as the products. WIDTH is that of V.
+// 1: the functions of gates are computed here, for CPUs, where calls take as long as the products. WIDTH is the number
+// of lanes of V.
 #ifndef POLYNOMIAL_GATES
 #define POLYNOMIAL_GATES 0
 #endif
@@ -82,8 +83,9 @@ FORCE_INLINE V cell_step(__private const V *x, __private const V *h, __private V
 #endif
 
 #if CELL == LSTM
-// From the gates before their functions, the states of the cell before and after, the gradient of the hidden state `d_out`
-// and that of the cell's state: the gradients of the gates, and in `d_state` that of the state before.
+// Computes the gradients of the gates, from the gates before their activations, the cell's states before and after the
+// step, the gradient `d_out` of the hidden state, and the gradient `d_state` of the cell's state. `d_state` becomes the
+// gradient of the state before the step.
 FORCE_INLINE void cell_grad(__private const V *gates, const V before, const V after, const V d_out, __private V *d_state,
                             __private V *d_gates) {
     const V i = LOGISTIC(gates[0]), f = LOGISTIC(gates[1]), g = TANH(gates[2]), o = LOGISTIC(gates[3]);
@@ -96,8 +98,8 @@ FORCE_INLINE void cell_grad(__private const V *gates, const V before, const V af
     *d_state = d_cell * f;
 }
 #else
-// The gradients of what the input and what the hidden state `before` add to the gates, from that of the hidden state; in
-// `direct` the gradient of the hidden state before that does not pass the gates.
+// Computes the gradients of both contributions to the gates, of the input and of the hidden state `before`, from the
+// gradient of the new hidden state. `direct` becomes the part of the gradient of `before` that bypasses the gates.
 FORCE_INLINE void cell_grad(__private const V *x, __private const V *h, const V before, const V d_out, __private V *direct,
                             __private V *d_x, __private V *d_h) {
     const V r = LOGISTIC(x[0] + h[0]), z = LOGISTIC(x[1] + h[1]), n = TANH(x[2] + r * h[2]);

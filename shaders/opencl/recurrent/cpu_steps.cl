@@ -1,9 +1,10 @@
 // A recurrent layer over all time steps on a CPU. A work-item takes BLOCK sequences through all steps, ROWS at a time. In each it
-// multiplies their hidden states with the weight, WIDTH units and all their gates at a time in registers, and goes on with the
-// cell's functions there: gates never reach memory. Nothing depends on other sequences, so work-items need not wait for others.
+// multiplies their hidden states with the weight, WIDTH units and all their gates at a time in registers, and applies
+// the cell's functions to these registers: gates never reach memory. Sequences are independent, so work-items do not
+// synchronize.
 //
-// `packed` is the weight with the gates of WIDTH units side by side: (units / WIDTH, width, GATE_COUNT, WIDTH), with zeros
-// behind the last unit.
+// `packed` is the weight with the gates of WIDTH units interleaved: (units / WIDTH, width, GATE_COUNT, WIDTH), with
+// zeros behind the last unit.
 
 #define ALIGNED 0
 #ifndef POLYNOMIAL_GATES
@@ -35,7 +36,7 @@ typedef VEC(float) V;
 #include "recurrent/cpu_lanes.h"
 // Vectors of the next part of a panel that a tile prefetches per term.
 #define AHEAD ((GATE_COUNT * ROWS + BLOCK - 1) / BLOCK)
-// Where the gates g of a sequence are kept, from unit j of step t on.
+// Address of the kept gates g of a sequence, beginning with unit j of step t.
 #define GATES_TO_KEEP(sequence, g) \
     (kept_gates + kept_gates_offset + ((ulong)(t * batch + (sequence)) * GATE_COUNT + (g)) * size + j)
 
@@ -84,7 +85,8 @@ __kernel NO_AUTOVEC void recurrent_cpu_steps(
     for (uint s = 0; s < steps; s++) {
         const uint t = geometry.reverse ? steps - 1 - s : s;
         const ulong slice = (ulong)t * batch * size;
-        // Back and forth, so that the panels of the end of a step are still in the second-level cache for the next.
+        // Alternate the direction, so that the last panels of a step are still in the second-level cache for the next
+        // step.
         for (uint p = 0; p < panels; p++) {
             const uint number = s % 2 ? panels - 1 - p : p, next_number = s % 2 ? max(number, 1u) - 1 : min(number + 1, panels - 1);
             const uint j = number * WIDTH, lanes = min((uint)WIDTH, size - j);
@@ -114,7 +116,7 @@ __kernel NO_AUTOVEC void recurrent_cpu_steps(
 #endif
                             }
                     __global const float *panel = part;
-                    // Each tile prefetches a share of what comes next.
+                    // Each tile prefetches a slice of the next part.
                     const uint step = tile / ROWS * AHEAD < GATE_COUNT ? AHEAD * WIDTH : 0;
                     __global const float *ahead = next + tile / ROWS * terms * step;
                     for (uint k = 0; k < terms; k++, panel += GATE_COUNT * WIDTH, ahead += step) {

@@ -110,7 +110,7 @@ __kernel NO_AUTOVEC void recurrent_cpu_steps_grad(
             }
         }
         for (uint p = 0; p < panels; p++) {
-            // Back and forth, as in the forward pass.
+            // Alternate the direction, as in the forward pass.
             const uint number = s % 2 ? panels - 1 - p : p, next_number = s % 2 ? max(number, 1u) - 1 : min(number + 1, panels - 1);
             const uint j = number * PANEL, passes = (width + TERMS - 1) / TERMS, following = geometry.reverse ? t + 1 : t - 1;
             for (ulong start = 0; start < width; start += TERMS) {
@@ -118,7 +118,7 @@ __kernel NO_AUTOVEC void recurrent_cpu_steps_grad(
                 __global const float *part = packed + (ulong)j * width + start * PANEL;
                 __global const float *next =
                     start + TERMS < width ? part + TERMS * PANEL : packed + (ulong)next_number * PANEL * width;
-                // A share of what the gates of the next step read and write.
+                // Prefetch an equal part of the memory that the gates of the next step read and write.
                 if (s + 1 < steps)
                     for (uint r = start / TERMS; r < rows; r += passes) {
                         const uint row = first_row + r, units = min((uint)PANEL, size - j);

@@ -1,8 +1,9 @@
-// How resident groups pass values to each other within a launch: each value travels with the number of its step in one store
-// of 64 bits, and readers wait for that number. Readers therefore need neither a fence nor a barrier between groups.
+// Message passing between resident groups within a launch: each value and the number of its step are one store of 64
+// bits, and readers wait for that number. Readers therefore need neither a fence nor a barrier between groups.
 //
-// The memory has room for two steps, and step 0 is what it holds at first. A value may be overwritten two steps later: a group
-// has the values of a step only if every other group has read those of the step before.
+// The memory is a double buffer for two steps; its initial contents count as step 0. A value may be overwritten two
+// steps later: a group can only have received all values of a step after every other group has read the values of the
+// step before.
 
 #ifndef POLYHAL_RECURRENT_EXCHANGE
 #define POLYHAL_RECURRENT_EXCHANGE
@@ -12,8 +13,8 @@ FORCE_INLINE void publish(__global volatile ulong *place, const uint step, const
     *place = (ulong)step << 32 | as_uint(value);
 }
 
-// Waits for the values of a step, `rows` times `length`, and copies them to `count` places of local memory, where rows are
-// `pitch` apart. Every work-item of the group takes some, whose loads overlap.
+// Waits for the values of a step, `rows` times `length`, and copies them to `count` positions of local memory, with
+// rows at distance `pitch`. The loads are divided among the work-items of the group and overlap.
 #define GATHER(from, to, count, step, rows, length, pitch)                                                        \
     {                                                                                                             \
         ulong values[((count) + GROUP - 1) / GROUP];                                                              \

@@ -1,9 +1,9 @@
 // Products of resident groups (recurrent/resident_tiles.cl): ROWS sequences by COLUMNS columns of a weight that stays in local
 // memory, with TERMS terms that come through the second-level cache.
 //
-// Each of eight warps computes 64 rows by all columns, over one of SLICES parts of the terms, and fetches what it multiplies
-// itself, so warps wait for each other only where slices are added. A work-item has 8 rows by LANE_COLUMNS columns; those whose
-// numbers differ by 1 share columns, by 2 rows, as in gemm/tiles.cl.
+// Each of eight warps computes 64 rows by all columns, over one of SLICES parts of the terms, and fetches its own
+// operands, so warps synchronize only where slices are added. A work-item has 8 rows by LANE_COLUMNS columns; those
+// whose numbers differ by 1 share columns, by 2 rows, as in gemm/tiles.cl.
 
 #ifndef POLYHAL_RECURRENT_RESIDENT_PRODUCT
 #define POLYHAL_RECURRENT_RESIDENT_PRODUCT
@@ -44,7 +44,7 @@ FORCE_INLINE uint load_acquire(__global volatile uint *place) {
 #define DEVICE_FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #endif
 
-// Says that this group has stored its values number `count`; a barrier for the group.
+// Signals that this group has stored its values number `count`; contains a barrier for the group.
 FORCE_INLINE void announce(__global volatile uint *flag, const uint count) {
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (get_local_id(0) == 0) {
@@ -53,7 +53,7 @@ FORCE_INLINE void announce(__global volatile uint *flag, const uint count) {
     }
 }
 
-// Waits until each of `groups` has stored its values number `count`; a barrier for the group.
+// Waits until each of `groups` has stored its values number `count`; contains a barrier for the group.
 FORCE_INLINE void await(__global volatile uint *flags, const uint groups, const uint count) {
     for (uint i = get_local_id(0); i < groups; i += GROUP)
         while (load_acquire(flags + i) < count);
@@ -74,8 +74,8 @@ FORCE_INLINE void copy_chunk(__local float *to, __global const float *from) {
     }
 }
 
-// totals = this slice's rows of the product of `from` (TERMS, ROWS) and `weight` (TERMS, COLUMNS), both term by term. Reads
-// begin at a chunk that differs from group to group. `staged` has room for STAGED values.
+// totals = this slice's rows of the product of `from` (TERMS, ROWS) and `weight` (TERMS, COLUMNS), both term by term.
+// Each group begins reading at a different chunk. `staged` has room for STAGED values.
 FORCE_INLINE void resident_product(__local float *staged, __local const float *weight, __global const float *from,
                                    const uint rotation, __private float *totals) {
     const uint me = get_local_id(0), slice = SLICE_OF(me), warp = me / 32;

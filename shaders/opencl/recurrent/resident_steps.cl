@@ -1,11 +1,11 @@
 // A recurrent layer over all time steps on a GPU whose groups are all resident at the same time, with the weight in registers
 // (persistent RNN: Diamos et al., 2016). SHARES groups take ROWS sequences through all steps: each has UNITS units with all
-// their gates, and gets the other groups' hidden states after each step (recurrent/exchange.h).
+// their gates, and receives the other groups' hidden states after each step (recurrent/exchange.h).
 //
-// The groups wait for each other, so the launch must have at most as many as the device runs at a time.
+// The groups wait for each other, so a launch with more groups than the device runs at once would deadlock.
 //
-// UNITS work-items side by side have a unit each, and SLICES rows of them divide the terms of the product with the hidden
-// state, TERMS each.
+// The work-items of a group are SLICES rows of UNITS: each row takes TERMS terms of the product with the hidden state,
+// and each work-item one unit.
 
 #define WIDTH 1
 #ifndef ROWS

@@ -1,10 +1,10 @@
 // The gradients of a recurrent layer that depend on the next time step, on a GPU whose groups are all resident at the same time,
 // with the weight in registers (see recurrent/resident_steps.cl). SHARES groups take ROWS sequences through all steps, from the
-// last: each computes the gradients of the gates of UNITS units, gets those of the other groups (recurrent/exchange.h), and
-// multiplies them with its columns of the weight.
+// last: each computes the gradients of the gates of UNITS units, receives the gradients of the other groups
+// (recurrent/exchange.h), and multiplies them with its columns of the weight.
 //
-// UNITS / 4 work-items side by side have four columns each, and SLICES rows of them divide the terms of the product, TERMS
-// each, in interleaved fours.
+// The work-items of a group are SLICES rows of UNITS / 4: each row takes TERMS terms of the product, in interleaved
+// fours, and each work-item four columns.
 
 #define WIDTH 1
 #ifndef ROWS
@@ -74,7 +74,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_resid
     fed_back += fed_back_offset + row * geometry.fed_back_row + u;
     d_fed_back += d_fed_back_offset + row * width + u;
 #endif
-    // What a step reads is loaded during the step before.
+    // The operands of a step are prefetched during the step before.
     float next[GATE_COUNT], next_grad = 0, before = 0, d_before = 0, d_cell = 0;
 #if CELL == LSTM
     float after = 0, next_cell = 0;

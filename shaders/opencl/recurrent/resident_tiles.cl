@@ -1,13 +1,13 @@
-// A recurrent layer over all time steps on a GPU whose groups are all resident at the same time, for layers whose weight fits
-// into the local memory of all compute units together. SHARES groups take the same sequences, PARTS tiles of ROWS, through all
-// steps: each has 8 units with all their gates, and multiplies them with the hidden state of all units, which the groups pass to
-// each other through the second-level cache.
+// A recurrent layer over all time steps on a GPU whose groups are all resident at the same time, for layers whose
+// weight fits into the combined local memory of all compute units. SHARES groups take the same sequences, PARTS tiles
+// of ROWS, through all steps: each has 8 units with all their gates, and multiplies them with the hidden state of all
+// units, which the groups pass to each other through the second-level cache.
 //
-// The groups wait for each other, so the launch must have at most as many as the device runs at a time.
+// The groups wait for each other, so a launch with more groups than the device runs at once would deadlock.
 //
-// `exchange` has room for two steps, (2, clusters * PARTS, TERMS, ROWS): a group stores a step when every other group has
-// stored the step before, and so has read the one before that. `flags` counts the tiles that each group has stored; it begins
-// as zeros. TERMS are the layer's units.
+// `exchange` has room for two steps, (2, clusters * PARTS, TERMS, ROWS): a group stores a step after every other group
+// has stored the step before, and has therefore read the one before that. `flags` counts the tiles that each group has
+// stored; it begins as zeros. TERMS are the layer's units.
 
 #define WIDTH 1
 #include "lib/dtypes.h"
@@ -82,7 +82,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_resid
 #pragma unroll
                     for (uint g = 0; g < GATE_COUNT; g++)
                         from_x[i][k][g] = x[t * geometry.x_step + row * geometry.x_row + g * size + k];
-                    // Of real rows, the work-item that reads a state wrote it.
+                    // For rows that are not padding, the work-item that reads a state wrote it.
 #if CELL == LSTM
                     cells[i][k] = s == 0 ? state[row * geometry.state_row + k] : states[(before * batch + row) * size + k];
 #else

@@ -3,9 +3,9 @@
 // the same columns, one per gate, then share the cells of these units: each adds up the products for some of them, computes the
 // gradients of their gates, and passes those to all groups.
 //
-// `exchange` has room for the gradients of two steps, (2, clusters * PARTS, gates, TERMS, ROWS), and behind them for the products
-// of one, (clusters * PARTS, columns / 32, gates, 32, ROWS). `flags` has two counts for each group: of the tiles of gradients and
-// of those of products that it has stored.
+// `exchange` has room for the gradients of two steps, (2, clusters * PARTS, gates, TERMS, ROWS), followed by the
+// products of one step, (clusters * PARTS, columns / 32, gates, 32, ROWS). `flags` has two counts for each group: of
+// the tiles of gradients and of the tiles of products that it has stored.
 
 #define WIDTH 1
 #include "lib/dtypes.h"
@@ -38,7 +38,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_resid
     __global volatile uint *stored = flags + cluster * shares * 2, *multiplied = stored + shares;
     ADD_STEPS_GRAD_OFFSETS
 #if CELL == LSTM
-// What a cell carries from step to step besides the gradient of its hidden state.
+// Running gradients of a cell, other than the gradient of its hidden state.
 #define CARRIED d_state
 #else
 #define CARRIED d_hidden
@@ -52,7 +52,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_resid
         const long before = (long)t + (geometry.reverse ? 1 : -1);
         for (uint part = 0; part < parts; part++) {
             const uint first_row = (first_part + part) * ROWS;
-            // Eight units of four rows are read by 32 work-items side by side.
+            // 32 neighbouring work-items read eight units of four rows.
 #define UNIT_OF(i) ((((i) * GATE_COUNT + gate) * GROUP + me) / (8 * ROWS) * 8 + me % 8)
 #define CELL_ROW(i) ((((i) * GATE_COUNT + gate) * GROUP + me) / 8 % ROWS)
             float pre[CELLS][GATE_COUNT], d_out[CELLS], last[CELLS], carried[CELLS];

@@ -1,9 +1,9 @@
 // A recurrent layer over all time steps on a GPU, for weights that a compute unit can read from the second-level cache in
 // less time than two launches take. A group takes ROWS sequences through all steps and reads the whole weight in each;
-// nothing depends on other sequences, so groups need not wait for each other.
+// sequences are independent, so groups do not synchronize.
 //
-// UNITS work-items side by side have a unit each with all its gates, and SLICES rows of them divide the terms of the product
-// with the hidden state. `packed` is the transposed weight (size, gates * size).
+// The work-items of a group are SLICES rows of UNITS: each row takes a part of the terms of the product with the hidden
+// state, and each work-item one unit with all its gates. `packed` is the transposed weight (size, gates * size).
 
 #define WIDTH 1
 #ifndef ROWS

@@ -40,7 +40,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_steps
     weight += weight_offset;
     const uint terms = (width + SLICES - 1) / SLICES;
     const uint begin = min(slice * terms, width), end = min(begin + terms, width);
-    // Rows past the last sequence are summed like others, which keeps conditions out of the loop over terms.
+    // Rows past the last sequence are summed too, which keeps conditions out of the loop over terms.
     for (uint i = rows * GATE_COUNT * MAX_SIZE + get_local_id(0); i < ROWS * GATE_COUNT * MAX_SIZE; i += GROUP)
         products[i / (GATE_COUNT * MAX_SIZE)][i % (GATE_COUNT * MAX_SIZE)] = 0;
     for (uint s = 0; s < steps; s++) {

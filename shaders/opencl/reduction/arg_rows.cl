@@ -2,8 +2,8 @@
 // extreme of a block of BLOCK vectors with the best so far, and searches only the winning block for the position at the end.
 //
 // Axes, splits and chunks as in reduction/geometry.h; positions count terms in the order of the reduced axes. A NaN is the
-// extreme. With SPLIT, (row, split) gives values[row * splits + split] and positions[row * splits + split], and
-// reduce_positions finds the best of all splits.
+// extreme. With SPLIT, the results of (row, split) are values[row * splits + split] and positions[row * splits +
+// split], and reduce_positions finds the best of all splits.
 
 #ifndef WIDTH
 #define WIDTH 4
@@ -57,7 +57,7 @@ static inline int precedes(T a, ulong i, T b, ulong j) {
 // Whether a later term wins: by a better value, or by being the first NaN.
 static inline int surpasses(T a, T best) { return a BETTER best || (a != a && best == best); }
 
-// The best (value, place) of the LANES work-items that share a row; only the first knows it.
+// The best (value, place) of the LANES work-items that share a row; only the first has it.
 #if LANES == 1
 #define REDUCE_POSITIONS(best, place)
 #else

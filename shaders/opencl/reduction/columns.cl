@@ -75,7 +75,7 @@ __kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x, con
     while (at < end) {
         const ulong outer = at / reduced_inner;
         const ulong inner = at - outer * reduced_inner;
-        // A block ends with the run, so that its elements are a fixed distance apart.
+        // A block ends with the run, so that its elements have a constant stride.
         const ulong count = min(min(end - at, reduced_inner - inner), (ulong)BLOCK);
         __global const STORAGE(DTYPE) *run =
             x + (long)outer * reduced_outer_stride + (long)inner * reduced_inner_stride;

@@ -3,11 +3,11 @@
 // Terms are numbered by runs. With BY_ROWS, vectors run along a reduced axis of `inner` elements, `span` of them per run and
 // `blocks` runs per row; a group of GROUP work-items reduces one split of one result. Without, a work-item reduces one split
 // of STRIPS * WIDTH contiguous results on a kept axis of `inner` elements, and a run is one term of each. Split s takes
-// `runs_each` of the `runs` runs from s * runs_each on; its result i goes to out[s * results + i].
+// runs s * runs_each to (s + 1) * runs_each of `runs`; its result i goes to out[s * results + i].
 //
-// What varies with the ops is generated (lowering/reduction/fused.py): LOCATE_KEPT turns the index of a row of results into a
-// pointer per operand, LOCATE_REDUCED that of a run, LOAD_FULL and LOAD_PART fill the input registers, COMPUTE_ALL computes
-// `value`. The defaults sum the rows of one float array.
+// The parts that depend on the ops are generated (lowering/reduction/fused.py): LOCATE_KEPT turns the index of a row of
+// results into a pointer per operand, LOCATE_REDUCED does so for the index of a run, LOAD_FULL and LOAD_PART fill the
+// input registers, COMPUTE_ALL computes `value`. The defaults sum the rows of one float array.
 
 #ifndef WIDTH
 #define WIDTH 4

@@ -1,8 +1,9 @@
-// A running sum, product or extremum in two parts: `carry` of all blocks before, and `near` of the block at hand. A prefix is
-// COMBINE(carry, near). At the end of a block FOLD adds `near` to `carry`.
+// A running sum, product or extremum in two parts: `carry` of all earlier blocks, and `near` of the current block. A
+// prefix is COMBINE(carry, near). At the end of a block FOLD adds `near` to `carry`.
 //
-// With COMPENSATED, a sum of floating-point numbers, FOLD leaves in `near` what rounding takes from `carry` (Dekker, 1971), so
-// that the error of a prefix grows with the length of a block instead of the number of terms. An infinite sum leaves nothing.
+// With COMPENSATED, a sum of floating-point numbers, FOLD leaves the rounding error of `carry` in `near` (Dekker,
+// 1971), so that the error of a prefix grows with the length of a block instead of the number of terms. For an infinite
+// sum `near` becomes zero.
 
 #ifndef POLYHAL_REDUCTION_RUNNING
 #define POLYHAL_REDUCTION_RUNNING

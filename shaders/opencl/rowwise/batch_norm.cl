@@ -5,7 +5,8 @@
 // LeVeque, 1979). Then batch_apply normalizes some images per group. On CPUs a group is one work-item, which takes
 // CHANNELS_EACH neighbouring channels, so that it reads long contiguous runs of memory.
 //
-// With RELU the result is max(result, 0). The gradient then passes where the result, recomputed from x, is positive.
+// With RELU the result is max(result, 0). The gradient then passes only elements whose result, recomputed from x, is
+// positive.
 
 #ifndef DTYPE
 #define DTYPE float32

@@ -1,5 +1,5 @@
-// Cross entropy of rows of logits with integer classes, and the logsumexp of each row. Rows whose class is ignored give 0;
-// those whose class is out of range give NaN. SMOOTHED, for label smoothing, also sums the logits.
+// Cross entropy of rows of logits with integer classes, and the logsumexp of each row. The loss of a row is 0 if its
+// class is ignored, and NaN if its class is out of range. SMOOTHED, for label smoothing, also sums the logits.
 
 #ifndef INDEX_DTYPE
 #define INDEX_DTYPE int64

@@ -1,8 +1,8 @@
 // Gradient of group norm from its statistics. x and g are (images, channels, length), contiguous within an image.
 //
-// plane_sums computes the sums of g * (x - mean) * scale and of g for each channel of each image. plane_input_grad combines
-// those of a group, weighted, as in rowwise/norm_grad.cl, and writes the gradient of x. channel_totals sums over images to
-// the gradients of weight and bias.
+// plane_sums computes the sums of g * (x - mean) * scale and of g for each channel of each image. plane_input_grad
+// combines the sums of a group, weighted, as in rowwise/norm_grad.cl, and writes the gradient of x. channel_totals sums
+// over images to the gradients of weight and bias.
 
 #ifndef WEIGHT
 #define WEIGHT 1

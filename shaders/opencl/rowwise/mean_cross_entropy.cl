@@ -1,5 +1,5 @@
-// Mean cross entropy of few logits with integer classes, and its gradient, by one group, whose work-items take whole rows. Rows
-// whose class is out of range give NaN; those whose class is `ignored` do not count.
+// Mean cross entropy of few logits with integer classes, and its gradient, by one group, whose work-items take whole
+// rows. A row whose class is out of range makes the mean NaN; rows whose class is `ignored` do not count.
 
 #ifndef DTYPE
 #define DTYPE float32

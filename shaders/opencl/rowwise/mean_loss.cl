@@ -1,5 +1,5 @@
-// Mean of the losses of rows, and 1 / their number. Rows whose class is `ignored` have a loss of 0 and do not count. One group
-// does it all, in one launch.
+// Mean of the losses of rows, and 1 / their number. Rows whose class is `ignored` have a loss of 0 and do not count.
+// One launch of one group.
 
 #ifndef DTYPE
 #define DTYPE float32

@@ -1,5 +1,5 @@
-// Gradient of rowwise/norm.cl with respect to its input. With n = (x - mean) * scale and s = g * weight, a row of it is
-// scale * (s - mean(s) - n * mean(s * n)), without mean(s) for RMS norm.
+// Gradient of rowwise/norm.cl with respect to its input. With n = (x - mean) * scale and s = g * weight, a row of the
+// result is scale * (s - mean(s) - n * mean(s * n)), without mean(s) for RMS norm.
 //
 // With WEIGHT_SUMS every group also sums g * n and g over its rows, into its part of partial (groups, 2, length), so that g
 // and x are read from memory once. rowwise/norm_weight_grad.cl adds up the parts of all groups.

@@ -1,5 +1,6 @@
 // The maximum of a row and the sum of its exponentials, for the kernels of lib/rows.h. ROW_EXPONENTIALS(x, at, top, sum) sets
-// `top` to the maximum, or 0 if all elements are -inf, and `sum` to that of exp(x - top). A NaN is in the sum, not in `top`.
+// `top` to the maximum, or 0 if all elements are -inf, and `sum` to the sum of exp(x - top). A NaN affects `sum`, not
+// `top`.
 //
 // CPUs, and groups with the row in registers, make two passes. Other rows are read from memory once, by an online softmax: the
 // sum so far is rescaled whenever a block of vectors has a larger maximum (Milakov and Gimelshein, 2018, arXiv:1805.02867).

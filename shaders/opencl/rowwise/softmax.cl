@@ -4,7 +4,7 @@
 #ifndef LOG
 #define LOG 0
 #endif
-// Whether exponentials are kept in `out` until the sum is known. In half precision they would be rounded twice.
+// 1: exponentials are kept in `out` until the sum is complete. In half precision they would be rounded twice.
 #ifndef KEEP_EXPONENTIALS
 #define KEEP_EXPONENTIALS 0
 #endif

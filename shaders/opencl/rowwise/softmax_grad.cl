@@ -1,4 +1,5 @@
-// Gradient of softmax from its result, out * (g - sum(g * out)), or with LOG that of log-softmax, g - exp(out) * sum(g).
+// Gradient of softmax from its result, out * (g - sum(g * out)), or with LOG the gradient of log-softmax, g - exp(out)
+// * sum(g).
 
 #ifndef LOG
 #define LOG 0

@@ -1,12 +1,12 @@
-// What all sorting kernels share: rows in memory, and keys whose unsigned order is the order wanted.
+// Definitions shared by all sorting kernels: rows in memory, and keys whose unsigned order is the requested order.
 //
 // x and both results, values and indices, are rows along one axis, numbered over up to three outer axes of lengths
-// (.., rows1, rows2). Kernels declare the operands that they use, take a SortGeometry, and begin with UNPACK_GEOMETRY; then
-// ROW_BEGIN(x, row) is where a row begins and x_step the stride along it.
+// (.., rows1, rows2). Kernels declare the operands that they use, take a SortGeometry, and begin with UNPACK_GEOMETRY;
+// then ROW_BEGIN(x, row) is the index of a row's first element and x_step the stride along it.
 //
 // RAW is an unsigned type as wide as an element. key_of flips the sign bit of integers; floats of either sign are made to count
-// upwards, -0 counts as 0 and NaN as the largest; DESCENDING inverts all bits. Elements move as bits: in a register of a
-// floating-point type a NaN might change.
+// upwards, -0 counts as 0 and NaN as the largest; DESCENDING inverts all bits. Elements are moved as bits: in a
+// register of a floating-point type the payload of a NaN might change.
 //
 // An ITEM is a key with a position, so no two items are equal and any sorting network is stable. It takes 64 bits where PACKED.
 
@@ -25,11 +25,11 @@ typedef struct {
     long x_strides[4], values_strides[4], indices_strides[4];  // of the three outer axes, then along a row; in elements
     ulong rows;
     uint length;        // elements of a row
-    uint keep;          // of which so many are wanted, the first in order
+    uint keep;          // number of elements wanted, the first in order
     uint rows1, rows2;  // lengths of the last two outer axes
 } SortGeometry;
 
-// Into variables first, so that no compiler reads the struct again after each store.
+// Members are copied to variables, so that no compiler reloads the struct after each store.
 #define UNPACK_GEOMETRY \
     const ulong rows = geometry.rows; \
     const uint length = geometry.length, keep = geometry.keep, rows1 = geometry.rows1, rows2 = geometry.rows2; \

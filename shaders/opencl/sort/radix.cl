@@ -1,8 +1,8 @@
-// Radix sort on GPUs of long rows (LSD): one pass for each eight bits of the keys, from the lowest on, moves all elements stably to
-// their places in the order of those bits. A row is cut into `parts` of `part_length`, a multiple of TILE, one for each group. In a
-// pass radix_histogram counts digits, counts[row][digit][part]; an inclusive scan over the parts follows, on the host's side a
-// launch of its own; then radix_scatter sorts each tile by the digit, so that elements with equal digits are neighbours, and
-// writes these runs to their places.
+// Radix sort on GPUs of long rows (LSD): one pass for each eight bits of the keys, beginning with the lowest, stably
+// sorts all elements by these bits. A row is cut into `parts` of `part_length`, a multiple of TILE, one for each group.
+// In a pass radix_histogram counts digits, counts[row][digit][part]; a separate launch then computes an inclusive scan
+// over the parts; then radix_scatter sorts each tile by the digit, so that elements with equal digits are neighbours,
+// and writes these runs to their destinations.
 //
 // `shift` is the first of the eight bits. Source and target as in sort/tile_rounds.h; in all passes but the last, keep is length.
 

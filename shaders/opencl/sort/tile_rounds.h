@@ -1,6 +1,7 @@
 // Tiles of elements that a group of GROUP work-items sorts in local memory, stably and by four bits at a time (Satish et al.,
-// Designing Efficient Sorting Algorithms for Manycore GPUs, 2009). The elements stay in `bits`; what moves are words that hold an
-// 8-bit digit and the element's number in the tile. Elements from `count` on, past the end of a row, sort last.
+// Designing Efficient Sorting Algorithms for Manycore GPUs, 2009). The elements stay in `bits`; only words that hold an
+// 8-bit digit and the element's number in the tile are moved. Elements past the end of a row (numbers >= `count`) sort
+// last.
 //
 // Work-item i holds words i * EACH and following. EACH is odd, so that neighbouring work-items access different banks of local
 // memory, and at most 15, so that the sixteen counters of a work-item fit in a register of 64 bits.
@@ -56,8 +57,9 @@ static inline uint exclusive_scan(uint mine, __local uint *sums, uint *all) {
     return sum - mine;
 }
 
-// Moves all words to their places in the order of four bits of their digits, from `shift` on. They must have been read from
-// `slots` before. One copy for several callers ends a compiler of LLVM 15 by a segmentation fault, in its inliner.
+// Sorts all words stably by the four bits of their digits that begin at bit `shift`. They must have been read from
+// `slots` before. Always inlined: a shared copy makes a compiler based on LLVM 15 crash with a segmentation fault in
+// its inliner.
 FORCE_INLINE void sort_round(const uint *words, uint shift, __local uint *slots, __local uint *counters,
                              __local uint *sums) {
     ulong seen = 0;
@@ -98,8 +100,8 @@ FORCE_INLINE void sort_round(const uint *words, uint shift, __local uint *slots,
         sort_round(words, 4, slots, counters, sums); \
     }
 
-// The source is x in the first pass, later arrays (rows, length) of bits and positions. The target is the results in the last
-// pass, of each row the first `keep`, and before that arrays (rows, keep).
+// The source is x in the first pass, later arrays (rows, length) of bits and positions. The target of the last pass is
+// the first `keep` elements of each row of the results, and of earlier passes arrays (rows, keep).
 #if FIRST
 #define SOURCE X_PARAMETER
 #define SOURCE_ROW(row) const long x_begin = ROW_BEGIN(x, row);

@@ -51,7 +51,7 @@ var<workgroup> works: u32;
         if (row_at(p.o_index + i * p.index_step, p.rows) == row) { atomicStore(&earlier, 1u); }
     }
     workgroupBarrier();
-    // Barriers follow, so all invocations must be seen to leave together.
+    // Barriers follow, so the exit condition must be provably uniform.
     if (local_id == 0u) { works = u32(row != OUT_OF_RANGE && atomicLoad(&earlier) == 0u); }
     if (workgroupUniformLoad(&works) == 0u) { return; }
 {% endif %}

@@ -1,1 +1,1 @@
-"""Templates that kernels of several rooms include."""
+"""Templates that kernels of several folders include."""

@@ -22,7 +22,8 @@ fn floor_remainder_{{ T }}(x: {{ T }}, y: {{ T }}) -> {{ T }} {
     return select(moved, {{ zero }}, y == {{ zero }} || y == {{ T }}(-1));
 }
 {% endif %}
-// Exponentiation by squaring. A negative exponent gives the truncated reciprocal, which is 0 except for the bases 1 and -1.
+// Exponentiation by squaring. For a negative exponent the result is the truncated reciprocal, which is 0 except for the
+// bases 1 and -1.
 fn integer_pow_{{ T }}(x: {{ T }}, y: {{ T }}) -> {{ T }} {
 {% if signed %}
     if (y < {{ zero }}) {
