@@ -49,9 +49,9 @@ def overwrite(x: Any, value: Any, method: str = "copy_") -> None:
     if not _on_tape(x, (value,)):
         dispatch.thread.executor.overwrite(x, value)
         return
-    base = base_of(x, method)
     if is_tensor and value.buffer is x.buffer:
-        value = _copy(value)
+        value = _copy(value)  # before `base_of`: the gradient of the value passes the hooks of `x`
+    base = base_of(x, method)
     dispatch.thread.executor.overwrite(x.detach(), value.detach() if is_tensor else value)
     rebase(x, base, value, is_result=False)
 

@@ -10,6 +10,7 @@ from polyhal.autograd.ownership import is_exclusive, share, take
 from polyhal.autograd.paths import edge_key
 from polyhal.autograd.tape import edge_of
 from polyhal.hal import dispatch
+from polyhal.hal.layout import extent
 from polyhal.hal.ops import FUNCTIONS, OPS
 
 if TYPE_CHECKING:
@@ -110,9 +111,12 @@ class PartialCollector(LeafAccumulator):
         share(g)
 
 
-def _without_repeats(g: Tensor) -> Tensor:
-    """Copy the gradient of a sum, whose elements are one in memory: the caller may write to some of them."""
-    return _copy(g) if 0 in g.strides and g.size > 1 and not g.is_contiguous else g
+def _dense(g: Tensor) -> Tensor:
+    """Copy a gradient whose elements are one in memory, or apart: the caller may write to some of them, or view them."""
+    if g.is_contiguous or not g.size:
+        return g
+    low, high = extent(g.shape, g.strides)
+    return g if high - low + 1 == g.size else _copy(g)
 
 
 class GradientCollector:
@@ -125,8 +129,8 @@ class GradientCollector:
         self._totals: dict[tuple[int, int], Tensor] = {}
 
     def gradients(self) -> list[Tensor | None]:
-        """Return one gradient for each tensor, without repeated elements; None without a path."""
-        return [None if g is None else _without_repeats(g) for g in map(self._totals.get, self._keys)]
+        """Return one gradient for each tensor, each element in one place and next to others; None without a path."""
+        return [None if g is None else _dense(g) for g in map(self._totals.get, self._keys)]
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
         """Take the gradient of a leaf along one path."""

@@ -25,7 +25,9 @@ def _model(device: ph.Device) -> nn.Sequential:
 
 def test_keywords_of_pytorch_are_taken_and_not_passed_on() -> None:
     x = ph.tensor([2.0], device=DEVICE, requires_grad=True)
-    ph.utils.checkpoint.checkpoint(lambda a, times: a * a * times, x, times=3, use_reentrant=False, debug=True).backward()
+    ph.utils.checkpoint.checkpoint(
+        lambda a, times: a * a * times, x, times=3, use_reentrant=False, debug=True
+    ).backward()
     assert x.grad is not None
     assert x.grad.tolist() == [12.0]
 

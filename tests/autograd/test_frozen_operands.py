@@ -112,7 +112,9 @@ def test_a_norm_keeps_nothing_if_only_its_bias_is_trained(name: str, device: Dev
     assert memory() is None
     (y * weights).sum().backward()
     assert bias.grad is not None
-    np.testing.assert_allclose(bias.grad.numpy(), x.sum((0, 1) if name == "layer_norm" else (0, 2)), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        bias.grad.numpy(), x.sum((0, 1) if name == "layer_norm" else (0, 2)), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_an_operand_that_is_read_may_not_be_written_to(device: Device) -> None:

@@ -89,3 +89,41 @@ def test_rsqrt_keeps_its_result(device: Device) -> None:
     v5.backward()
     """
     assert_agrees(device, program, x1=leaf([1.5, 0.25], "float32", requires_grad=True))
+
+
+def test_a_gradient_that_is_a_part_of_another_one_can_be_viewed_and_written(device: Device) -> None:
+    program = """
+    v1 = x2 * 1.0
+    v1[1::2, ...] = x1
+    v2 = torch.tanh(v1).sum()
+    v3 = torch.autograd.grad(v2, x1, create_graph=True)[0]
+    v4 = v3.view((4,))
+    v4.lerp_(x3, 0.3)
+    """
+    leaves = {"x1": ROWS.values[0], "x2": leaf([[1.0, 2.0]] * 4, "float32").values}
+    named = {n: leaf(v, "float32", requires_grad=n == "x1") for n, v in leaves.items()}
+    assert_agrees(device, program, x3=leaf([1.0, 2.0, 3.0, 4.0], "float32"), **named)
+
+
+def test_the_gradient_of_a_view_that_is_copied_to_itself_passes_its_hooks(device: Device) -> None:
+    program = """
+    v1 = (x1 * 3.0).t()
+    v1.register_hook(lambda g: g + 1.0)
+    v1.copy_(v1)
+    v2 = (v1 * v1).sum()
+    v2.backward()
+    """
+    assert_agrees(device, program, x1=leaf([[0.5, -1.0], [2.0, 0.25]], "float32", requires_grad=True))
+
+
+def test_the_index_of_rows_that_are_added_is_not_kept_for_the_tensor_alone(device: Device) -> None:
+    program = """
+    v1 = x1 * 1.0
+    v1.index_add_(0, torch.tensor([1, 0]), x2)
+    v2 = v1.sum()
+    v2.backward()
+    v3 = (v1 * v1).sum()
+    v3.backward()
+    """
+    x1 = leaf([[0.5, -1.0], [2.0, 0.25]], "float32", requires_grad=True)
+    assert_agrees(device, program, x1=x1, x2=leaf([[1.0, 2.0], [3.0, 4.0]], "float32"))

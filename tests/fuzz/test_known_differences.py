@@ -194,6 +194,58 @@ CASES = (
         {"x1": leaf([], "float32", True)},
     ),
     _Case(
+        "a layout of PyTorch",
+        """
+        v1 = torch.einsum('ij,jk->ik', x1, x2)
+        v1.register_hook(lambda g: torch.clamp(g, -0.3, 0.3))
+        v1.index_add_(0, torch.tensor([0, 1]), x1[:, :1].detach())
+        v2 = v1.sum()
+        v2.backward()
+        """,
+        {"x1": X, "x2": leaf([[1.0], [2.0]], "float32")},
+    ),
+    _Case(
+        "a layout of PyTorch",
+        "v1 = x1.sum()\nv2 = torch.autograd.grad(v1, x1)[0]\nv2[1:, 1:].mul_(-1.5)",
+        {"x1": X},
+    ),
+    _Case(
+        "a hook of a view",
+        """
+        v1 = x1[:1]
+        v1.register_hook(lambda g: g * 0.5)
+        v1.backward(torch.ones_like(v1), retain_graph=True)
+        v2 = x1.detach()
+        v2[:] = 1.0
+        v3 = (v1 * 2.0).sum()
+        v3.backward()
+        """,
+        {"x1": X},
+    ),
+    _Case(
+        "a hook of a view",
+        """
+        v1 = x1[:1]
+        v2 = v1[:]
+        with torch.no_grad():
+            x1.add_(1.0)
+        v1.register_hook(lambda g: g * 0.5)
+        v3 = (v2 * 2.0).sum()
+        v3.backward()
+        """,
+        {"x1": X},
+    ),
+    _Case(
+        "the sign of a zero",
+        "v1 = F.mish(x1)\nv2 = torch.copysign(x2, v1)",
+        {"x1": leaf([-INF], "float32"), "x2": leaf([1.0], "float32")},
+    ),
+    _Case(
+        "rounding decides",
+        "v1 = F.batch_norm(x1, None, None, None, None, True)\nv2 = v1.mean()\nv2 *= v2\nv3 = torch.floor_divide(v2, v1)",
+        {"x1": leaf([[1.0], [2.0], [3.0], [4.0]], "float32")},
+    ),
+    _Case(
         "a checkpoint of changed inputs",
         """
         m1 = made(nn.Linear(2, 2), 1)

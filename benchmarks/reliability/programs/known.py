@@ -67,13 +67,14 @@ KNOWN = (
     Known(
         "the sign of a zero",
         "The sign of the zero that `softshrink` makes of -0.0 depends in PyTorch on the position in the tensor, and norms and "
-        "sums at indices of zeros have one sign or the other by the order of their terms; `copysign` and `atan2` show it.",
+        "sums at indices of zeros have one sign or the other by the order of their terms; `copysign` and `atan2` show it. "
+        "`copysign` also shows the sign of NaN, which has no meaning.",
         values.sign_of_zero,
     ),
     Known(
         "a hook of a view",
-        "PyTorch gives a view a new node when its base was written to, also without gradients, and drops its hooks; they stay "
-        "here, where the values of the tape are the same.",
+        "PyTorch gives a view a new node when its base was written to, also without gradients: its hooks are dropped, and "
+        "other views do not lead to it. Hooks stay here, where the values of the tape are the same.",
         values.hook_of_a_view,
     ),
     Known(
@@ -132,8 +133,9 @@ KNOWN = (
         "a layout of PyTorch",
         "PyTorch keeps the order of axes of a permuted operand in results of elementwise ops, and factors of matrices are "
         "column-major; results are row-major here. By that `reshape`, `flatten` and `contiguous` are copies or views, as "
-        "PyTorch documents, and a later write reaches other tensors. With all tensors in new memory made row-major, it has "
-        "the same values.",
+        "PyTorch documents, and a later write reaches other tensors. Results of `einsum`, `bilinear` and attention layers are "
+        "views of memory of their own, which lose their hooks at a write, and gradients may be a broadcast of one element. "
+        "With all new tensors row-major, in memory of their own, PyTorch has the same values.",
         layout_of_pytorch,
     ),
     Known(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from polyhal import Device
 
 _ZERO_MAKERS = r"softshrink\(|_norm\(|Norm\w*\(|scatter_add\(|index_add_?\("
 _SIGN_SHOWERS = r"(copysign|atan2|angle|reciprocal)_?\("
-_CANCELLING = r"linalg\.(cross|inv|solve)\(|logaddexp2?\(|lgamma\(|kl_div\("
+_CANCELLING = r"linalg\.(cross|inv|solve)\(|logaddexp2?\(|lgamma\(|kl_div\(|\.(sum|mean)\(\)"
 _ZERO_COUNTERS = r"argwhere|nonzero|unique|\.all\(|\.any\(|logical_\w+\("
 _SELECTORS = r"argwhere|nonzero\(|unique"
 _DIVIDERS = r"remainder|fmod|floor_divide"
@@ -39,25 +40,29 @@ def edge_of_padding(program: Program, difference: Difference) -> bool:
 
 
 def sign_of_zero(program: Program, difference: Difference) -> bool:
-    """Opposite numbers where `softshrink`, a norm or a sum made a zero, and another op shows its sign."""
+    """Opposite numbers where `softshrink`, a norm or a sum made a zero, and another op shows its sign, or the sign of NaN."""
     if not isinstance(difference, WrongValue) or not _opposite(difference.ours, difference.theirs).all():
         return False
+    steps = trace(program, difference.call).behind(difference.name)
+    if any(s.calls(r"copysign_?\(") and any(np.isnan(x).any() for x in s.before.values()) for s in steps):
+        return True
     return any(_has_zero(maker) for maker, _ in _pairs(program, difference, _ZERO_MAKERS, _SIGN_SHOWERS))
 
 
 def hook_of_a_view(program: Program, difference: Difference) -> bool:
-    """A gradient through a view whose memory was written to without gradients after a hook that PyTorch dropped."""
-    if not isinstance(difference, WrongValue) or not difference.is_gradient:
+    """A value that depends on a hook of a view whose memory was written to without gradients, where PyTorch drops the hook."""
+    if not isinstance(difference, WrongValue):
         return False
     steps = trace(program, difference.call).steps
     behind = trace(program, difference.call).behind(difference.name)
-    for number, hook in enumerate(steps):
-        if hook in behind and hook.calls(r"^v\d+\.register_hook\("):
-            later = steps[number + 1 :]
-            written = any(s.calls(r"torch\.no_grad\(\).*\n.*_\(") and s.places & hook.places for s in later)
-            if written and _is_same_without(program, hook.position, difference):
-                return True
-    return False
+    detached = {n for s in steps if s.calls(r"\.detach\(\)") for n in s.after.keys() - s.before.keys()}
+    written = [s for s in steps if s.calls(r"torch\.no_grad\(\).*\n.*_\(") or _is_write_to(s, detached)]
+    hooks = [s for s in behind if s.calls(r"^v\d+\.register_hook\(")]
+    return any(
+        s.places & hook.places and _is_same_without(program, hook.position, s.position, difference)
+        for hook in hooks
+        for s in written
+    )
 
 
 def one_of_several_zeros(program: Program, difference: Difference) -> bool:
@@ -96,7 +101,7 @@ def less_exact(program: Program, difference: Difference) -> bool:
 def rounding_decides(program: Program, difference: Difference) -> bool:
     """A sum that cancels is 0 in one library alone, and an op looks at it: one that counts zeros, or divides by it."""
     if isinstance(difference, WrongValue):
-        looks = _DIVIDERS if difference.dtype in UNITS else _ZERO_COUNTERS
+        looks = _DIVIDERS if difference.dtype in UNITS else f"{_ZERO_COUNTERS}|{_DIVIDERS}"
     elif isinstance(difference, OneError):
         looks = _SELECTORS if difference.error.type == "ShapeError" else ""
     else:
@@ -157,10 +162,18 @@ def _has_zero(step: Step) -> bool:
 
 
 def _cancels(step: Step) -> bool:
-    """Return whether a result is as near to 0 as the errors of its operands."""
+    """Return whether a result is as near to 0 as the errors of its operands, which are not all 0."""
+    if not any(a.any() for a in step.before.values()):
+        return False
     scale = max((float(np.abs(a[np.isfinite(a)]).max(initial=1.0)) for a in step.before.values()), default=1.0) ** 2
     results = (a for n, a in step.after.items() if n not in step.before and a.dtype.kind == "f")
     return any((np.abs(a) <= 64 * UNITS["float32"] * scale).any() for a in results)
+
+
+def _is_write_to(step: Step, names: set[str]) -> bool:
+    """Return whether a statement writes to a tensor of one of these names."""
+    found = re.match(r"(v\d+)(\[[^=]*)?( [-+*/]?= |\.\w+_\()", step.text)
+    return bool(found) and found[1] in names and (bool(found[2]) or found[3] != " = ")
 
 
 def _opposite(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -172,10 +185,13 @@ def _opposite(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return (np.abs(large - math.pi) < 1e-2) & (small == 0) | (a == -b) | (np.abs(a + b) <= 1e-5 * np.abs(b))
 
 
-def _is_same_without(program: Program, position: int, difference: WrongValue) -> bool:
-    """Return whether PyTorch computes the same value without a statement."""
-    dropped = program.body[position]
-    others = tuple(s for s in program.statements if s is not dropped)
+def _is_same_without(program: Program, hook: int, write: int, difference: WrongValue) -> bool:
+    """Return whether PyTorch computes the same value if a hook is removed after a write, or never registered after it."""
+    texts = {hook: f"handle = {program.body[hook].text}", write: f"{program.body[write].text}\nhandle.remove()"}
+    body = [replace(s, text=texts.get(n, s.text)) for n, s in enumerate(program.body)]
+    if write < hook:
+        body = [s for n, s in enumerate(program.body) if n != hook]
+    others = (*program.setup, *body)
     runs = [run(p, PyTorch(), difference.call + 1) for p in (program, replace(program, statements=others))]
     values = [r[difference.call].values.get(difference.name) for r in runs]
     return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from benchmarks.reliability.programs.difference import Difference, WrongValue
-from benchmarks.reliability.programs.execute import run
+from benchmarks.reliability.programs.execute import run, tensors_of
 from benchmarks.reliability.programs.libraries import Double
-from benchmarks.reliability.programs.program import Program
+from benchmarks.reliability.programs.program import Program, Statement
 
 _NEARER = 1e-2
 """An element agrees with a run if it is so much nearer to it than to the other one."""
@@ -46,7 +47,17 @@ def _memory(x: torch.Tensor) -> int:
 
 
 class RowMajor(Double):
-    """PyTorch in double precision with all new tensors in row-major order."""
+    """PyTorch in double precision with all new tensors in row-major order, each in memory of its own."""
+
+    def after(self, statement: Statement, variables: dict[str, Any]) -> None:
+        """Copy gradients that are a broadcast of one element, and views of all memory that no other tensor is in."""
+        super().after(statement, variables)
+        made = {n: x for n in statement.targets if isinstance(x := variables.get(n), torch.Tensor)}
+        seen = Counter(_memory(x) for _, x in tensors_of(variables, self))
+        for name, x in made.items():
+            is_broadcast = "autograd.grad(" in statement.text and 0 in x.stride() and x.numel() > 1
+            if seen[_memory(x)] == 1 and (is_broadcast or (x._is_view() and x.is_contiguous())):
+                variables[name] = x.clone(memory_format=torch.contiguous_format)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
