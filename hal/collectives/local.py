@@ -42,7 +42,7 @@ class LocalCommunicator(Communicator):
         self._lock = threading.Lock()
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
-        """See `Communicator`."""
+        """Run a collective; see `Communicator.run`."""
         with self._lock:
             try:
                 self._carrier.deliver(self._deliveries(collective, sources, targets))

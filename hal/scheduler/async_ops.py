@@ -41,7 +41,7 @@ class AsyncOp:
         """Allow the op to begin after all work that the thread has enqueued on a device."""
         self._started[device].put(_mark(device))
 
-    def make(self, worker: WorkerKey, run: Callable[[], None], streams: Mapping[Device, Stream]) -> None:
+    def execute(self, worker: WorkerKey, run: Callable[[], None], streams: Mapping[Device, Stream]) -> None:
         """Wait until all devices have started, then call `run` with `streams` selected. Raises WorkerStoppedError."""
         events = [self._next(self._started[d], worker) for d in self._devices]
         with ExitStack() as stack:
@@ -60,7 +60,7 @@ class AsyncOp:
         _wait_for(device, self._next(self._done[device], device))
 
     def waited(self, worker: WorkerKey) -> int:
-        """See `WorkerLink`."""
+        """Return the nanoseconds that a worker has waited here; see `WorkerLink`."""
         return self._waited[worker]
 
     def is_behind(self, worker: WorkerKey) -> bool:

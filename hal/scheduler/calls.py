@@ -146,7 +146,7 @@ def _collective(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
     received = tuple(Value(results[communicator.devices[i]]) for i in receivers)
     note = _note(graph, node, f"{collective} by {communicator}")
     inputs = (*node.inputs[: len(senders)], *received)
-    return NodeCall(run, inputs, (), (), False, node, note, call, partial(call.make, COLLECTIVES), COLLECTIVES)
+    return NodeCall(run, inputs, (), (), False, node, note, call, partial(call.execute, COLLECTIVES), COLLECTIVES)
 
 
 def _enqueue(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
@@ -178,7 +178,7 @@ def _peer_copy(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:
 
     note = _note(graph, node, f"from {source} to {target}")
     inputs = (node.inputs[0], Value(received))
-    return NodeCall(copy, inputs, (), (), True, node, note, call, partial(call.make, worker), worker)
+    return NodeCall(copy, inputs, (), (), True, node, note, call, partial(call.execute, worker), worker)
 
 
 def _join(graph: Graph, node: Node, links: dict[Any, Any]) -> NodeCall:

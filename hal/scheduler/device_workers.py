@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from polyhal.hal.memory.streams import Stream
     from polyhal.hal.scheduler.partitions import Partition
 
-_BEGINNING = 4
+_LEADING = 4
 """Number of leading partitions that are searched for a collective on compute streams."""
 _MOST_THREADS = 4096
 """Size of the thread pool. It must exceed the number of workers at any time: a queued worker would block its consumers."""
@@ -58,7 +58,7 @@ class DeviceWorker:
         self.partitions = partitions
         self.streams = _Streams()
         self.actions = [p.run if p.on_worker is None else partial(p.on_worker, self.streams) for p in partitions]
-        self.beginning = _beginning(partitions)
+        self.leading = _leading(partitions)
         """Number of actions up to the first collective on compute streams, if the step begins with it; else 0."""
         self._links = links
         self.runs = 0
@@ -97,14 +97,14 @@ class DeviceWorkers:
 
     def __init__(self, partitions: Sequence[Partition]) -> None:
         links = list({id(p.link): p.link for p in partitions if p.link is not None}.values())
-        self._in_turn = [p.run for p in partitions]
+        self._in_graph_order = [p.run for p in partitions]
         parts: dict[WorkerKey, list[Partition]] = {}
         for p in partitions:
             parts.setdefault(p.worker or p.device, []).append(p)
         self.all = [DeviceWorker(key, own, links) for key, own in parts.items()]
         self.all.sort(key=lambda worker: worker.device is None)
         self._links = links
-        self._turns = list({id(x.turn): x.turn for x in links if isinstance(x, EnqueuedCollective)}.values())
+        self._locks = list({id(x.turn): x.turn for x in links if isinstance(x, EnqueuedCollective)}.values())
         self._failure: BaseException | None = None
         """First error of a run."""
         self._spans: list[WorkerSpan] | None = None
@@ -116,29 +116,29 @@ class DeviceWorkers:
     def run(self) -> None:
         """Enqueue and submit the work of all workers. Raises the first error, after all workers have stopped."""
         with ExitStack() as stack:
-            for turn in self._turns:
-                stack.enter_context(turn)
+            for lock in self._locks:
+                stack.enter_context(lock)
             self._run()
 
     def _run(self) -> None:
         own, *others = self.all
-        begun = threading.Event()
+        leading_enqueued = threading.Event()
         state = dict(vars(dispatch.thread))
         threads = _threads(os.getpid())
         futures: list[Future[None]] = []
         try:
             for worker in others:
                 context, selection = copy_context(), _selection(worker)
-                futures.append(threads.submit(context.run, self._run_on_thread, worker, selection, state, begun))
-            self._begin_together()
+                futures.append(threads.submit(context.run, self._run_on_thread, worker, selection, state, leading_enqueued))
+            self._enqueue_leading_collective()
         except RuntimeError as error:  # an interpreter that shuts down cannot start threads
             if not futures:
-                self._run_in_turn()
+                self._run_in_graph_order()
                 return
             self._fail(error)
         except BaseException as error:
             self._fail(error)
-        begun.set()
+        leading_enqueued.set()
         self._run_worker(own)
         for future in futures:
             self._join(future)
@@ -154,7 +154,7 @@ class DeviceWorkers:
             finally:
                 del failure  # its traceback refers to this frame
 
-    def _begin_together(self) -> None:
+    def _enqueue_leading_collective(self) -> None:
         """Enqueue a leading collective on all devices from this thread, before the worker threads compete for the interpreter.
 
         The action after it may block on a full device queue, and thereby on the collective.
@@ -162,7 +162,7 @@ class DeviceWorkers:
         if self.timed is not None or self._spans is not None:
             return
         for worker in self.all:
-            self._run_actions(worker, worker.actions[: worker.beginning])
+            self._run_actions(worker, worker.actions[: worker.leading])
 
     @contextmanager
     def recording(self) -> Iterator[list[WorkerSpan]]:
@@ -173,10 +173,10 @@ class DeviceWorkers:
         finally:
             self._spans = before
 
-    def _run_in_turn(self) -> None:
+    def _run_in_graph_order(self) -> None:
         """Enqueue the work of all workers on the calling thread, in graph order."""
         try:
-            for action in self._in_turn:
+            for action in self._in_graph_order:
                 action()
         except BaseException:
             self.clear()
@@ -191,10 +191,10 @@ class DeviceWorkers:
             link.clear()
 
     def _run_on_thread(
-        self, worker: DeviceWorker, selection: StreamSelection | None, state: dict[str, Any], begun: threading.Event
+        self, worker: DeviceWorker, selection: StreamSelection | None, state: dict[str, Any], leading_enqueued: threading.Event
     ) -> None:
         """Run a worker with the executor, the modes and the stream of the calling thread."""
-        begun.wait()
+        leading_enqueued.wait()
         vars(dispatch.thread).update(state)
         try:
             with nullcontext() if selection is None else selection.on_this_thread():
@@ -229,7 +229,7 @@ class DeviceWorkers:
     def _actions(self, worker: DeviceWorker) -> Iterable[Callable[[], None]]:
         if self.timed is not None:
             return self.timed(worker)
-        return worker.actions[worker.beginning :] if self._spans is None else self._noted(worker, self._spans)
+        return worker.actions[worker.leading :] if self._spans is None else self._noted(worker, self._spans)
 
     def _noted(self, worker: DeviceWorker, spans: list[WorkerSpan]) -> Iterator[Callable[[], None]]:
         """Yield the actions of a worker and record a span for each, from its request to the request of the next."""
@@ -256,12 +256,12 @@ class DeviceWorkers:
                 self._fail(error)
 
 
-def _beginning(partitions: Sequence[Partition]) -> int:
+def _leading(partitions: Sequence[Partition]) -> int:
     """Return the number of partitions up to and including a leading collective on compute streams; 0 without one.
 
     After any other cross-device op the count is 0: the collective then depends on other workers.
     """
-    first = next((k for k, p in enumerate(partitions[:_BEGINNING]) if p.link is not None), None)
+    first = next((k for k, p in enumerate(partitions[:_LEADING]) if p.link is not None), None)
     return 0 if first is None or not isinstance(partitions[first].link, EnqueuedCollective) else first + 1
 
 

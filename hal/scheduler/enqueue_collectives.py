@@ -28,7 +28,7 @@ class EnqueuedCollective:
         self._collective = collective
         self._communicator = communicator
         members = len(communicator.devices)
-        self._alone = [False] * members
+        self._on_worker = [False] * members
         """Participants that are being enqueued by a worker thread of their own at this moment."""
         self._begun = [0] * members
         """Number of times each participant was enqueued by a worker, over all runs."""
@@ -37,31 +37,31 @@ class EnqueuedCollective:
 
     def take_part(self, i: int, source: Ref | None, target: Ref | None) -> None:
         """Enqueue the part of participant `i`. Where one thread runs all nodes, the last participant enqueues all parts."""
-        if self._alone[i] or len(self._alone) == 1:
+        if self._on_worker[i] or len(self._on_worker) == 1:
             self._communicator.run_member(i, self._collective, source, target)
             return
         self._operands[i] = source, target
-        if len(self._operands) == len(self._alone):
+        if len(self._operands) == len(self._on_worker):
             operands, self._operands = self._operands, {}
             sources, targets = zip(*[operands[m] for m in range(len(operands))], strict=True)
             self._communicator.run(self._collective, sources, targets)
 
     def on_worker(self, i: int, run: Callable[[], None], streams: Mapping[Device, Stream]) -> None:
         """Enqueue the part of participant `i` on its worker thread; `run` calls `take_part`."""
-        self._alone[i] = True
+        self._on_worker[i] = True
         try:
             run()
         finally:
-            self._alone[i] = False
+            self._on_worker[i] = False
         self._begun[i] += 1
 
     @property
     def turn(self) -> AbstractContextManager[Any]:
-        """See `Communicator`."""
+        """Lock of the communicator; see `Communicator.turn`."""
         return self._communicator.turn
 
     def is_behind(self, worker: WorkerKey) -> bool:
-        """See `WorkerLink`."""
+        """Return whether other participants were enqueued more often; see `WorkerLink`."""
         return self._begun[self._communicator.devices.index(worker)] < max(self._begun)
 
     def stop(self) -> None:

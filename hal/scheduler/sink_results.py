@@ -16,13 +16,13 @@ _SMALL = 1 << 12
 
 def sink_results(graph: Graph) -> Graph:
     """Sink nodes that only post-process small received values into results to the end of the schedule."""
-    late = _late_nodes(graph)
-    if not late:
+    sunk = _sinkable_nodes(graph)
+    if not sunk:
         return graph
-    return reorder(graph, sorted(range(len(graph.nodes)), key=lambda k: (k in late, k)))
+    return reorder(graph, sorted(range(len(graph.nodes)), key=lambda k: (k in sunk, k)))
 
 
-def _late_nodes(graph: Graph) -> set[int]:
+def _sinkable_nodes(graph: Graph) -> set[int]:
     """Return the transfers and their dependents whose consumers, if any, can all be sunk as well."""
     needs = dependencies(graph)
     for k, node in enumerate(graph.nodes):

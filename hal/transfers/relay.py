@@ -61,7 +61,7 @@ class HostRelay:
             received += chunk.nbytes
 
     def waited(self, worker: WorkerKey) -> int:
-        """See `WorkerLink`."""
+        """Return the nanoseconds that a worker has waited here; see `WorkerLink`."""
         return self._waited if worker is self.target else 0
 
     def is_behind(self, worker: WorkerKey) -> bool:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("workers_under_a_limit")
 @pytest.fixture(autouse=True)
 def _each_on_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the joint start of workers: these devices compute synchronously, so one thread cannot begin for all of them."""
-    monkeypatch.setattr(device_workers, "_BEGINNING", 0)
+    monkeypatch.setattr(device_workers, "_LEADING", 0)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
