@@ -77,7 +77,10 @@ TOKEN = contiguous(dtypes.uint8, (0,))
 _LARGE = 1 << 20
 """Minimum bytes of a peer copy between two devices that use host memory: a smaller one costs less through a host relay."""
 _IN_FLIGHT = 2
-"""Maximum in-flight ops per device that send more bytes than they receive. Their send buffers stay reserved until joined."""
+"""Maximum number of in-flight ops per device that receive fewer bytes than they send, or whose results are unused.
+
+Their joins are deferred, and their send buffers stay reserved until then.
+"""
 
 _Position = tuple[int, int, int, int]
 """Schedule position of a part, compared lexicographically."""
@@ -99,7 +102,7 @@ def lower_cross_device_ops(graph: Graph, devices: Sequence[Any]) -> Graph:
 
     All other nodes that run keep their order.
     """
-    if not any(map(_crosses, graph.nodes)):
+    if not any(map(_is_cross_device, graph.nodes)):
         return graph
     writer = _Writer(graph, devices)
     for entry in sorted(_Order(graph, devices).entries(), key=lambda entry: entry.position):
@@ -112,7 +115,7 @@ def represents_collective(node: Node) -> bool:
     return node.op is COLLECTIVE or (node.op is ENQUEUE and node.params[-1] == 0)
 
 
-def _crosses(node: Node) -> bool:
+def _is_cross_device(node: Node) -> bool:
     return Trait.CROSS_DEVICE in node.op.traits
 
 
@@ -127,7 +130,7 @@ class _Participants:
         self.devices = list(dict.fromkeys((*self.sent, *self.received)))
         self.collective = Trait.COLLECTIVE in node.op.traits
         self.relayed = not self.collective and not _overlaps(self.devices, graph.tensor(node.outputs[0]).nbytes)
-        """Flag of a transfer through the host."""
+        """Whether it is a transfer through the host."""
 
 
 def _overlaps(devices: Sequence[Device], nbytes: int) -> bool:
@@ -146,7 +149,7 @@ class _Order:
     def __init__(self, graph: Graph, devices: Sequence[Any]) -> None:
         self._graph = graph
         self._devices = devices
-        self._crosses = [_crosses(node) for node in graph.nodes]
+        self._crosses = [_is_cross_device(node) for node in graph.nodes]
         self._end: _Position = (len(graph.nodes), 0, 0, 0)
         self._before = list(range(len(graph.nodes)))
         """Node that each node precedes: itself, or for views of received values their first user."""
