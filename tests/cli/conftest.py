@@ -17,7 +17,7 @@ TINY = ["--layers", "2", "--heads", "2", "--width", "16", "--context", "16", "--
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The exit code and the output of a command."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -44,13 +44,13 @@ def polyhal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
 
 @pytest.fixture(scope="session")
 def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where `text` lies: in one place for all tests, because a run records it."""
+    """Return the path of `text`, which is the same in all tests, because a run records it."""
     return tmp_path_factory.mktemp("text") / "rhyme.txt"
 
 
 @pytest.fixture
 def text(text_file: Path) -> Path:
-    """A text with something to learn, a few thousand characters long."""
+    """Write a text with regularities to learn, a few thousand characters long."""
     return _write(text_file)
 
 
@@ -61,7 +61,7 @@ def _write(path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def finished_run(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run of 12 steps, which no test may change."""
+    """Return the folder of a finished run of 12 steps, which no test may change."""
     folder = tmp_path_factory.mktemp("finished") / "run"
     command = ["train", _write(text_file), *TINY, "--steps", 12, "--device", "numpy", "--save-dir", folder]
     assert run([str(a) for a in command]) == 0
@@ -70,5 +70,5 @@ def finished_run(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture
 def trained(finished_run: Path, text: Path, tmp_path: Path) -> Path:
-    """A copy of the folder of a finished run of 12 steps on `text`."""
+    """Copy the folder of a finished run of 12 steps on `text`."""
     return shutil.copytree(finished_run, tmp_path / "run")

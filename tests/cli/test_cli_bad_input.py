@@ -1,4 +1,4 @@
-"""Bad arguments and damaged files: one clear sentence, exit code 2, and nothing is lost."""
+"""Bad arguments and damaged files: one clear sentence, exit code 2, and no loss of data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_unusable_texts(polyhal: Command, tmp_path: Path, content: bytes | None,
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_folder_is_no_text(polyhal: Command, tmp_path: Path) -> None:
+def test_a_folder_is_not_a_text(polyhal: Command, tmp_path: Path) -> None:
     _one_sentence(polyhal("train", tmp_path), "is a folder")
 
 

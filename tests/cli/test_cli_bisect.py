@@ -1,4 +1,4 @@
-"""`polyhal bisect` runs a script twice in subprocesses, and names the op at which the runs part."""
+"""`polyhal bisect` runs a script twice in subprocesses, and reports the op at which the runs diverge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_op_and_the_line_of_a_wrong_kernel(polyhal: Command, script: Path) -
     assert "numpy:no_f64: 6 of 6 elements of 'out' are wrong" in done.out
 
 
-def test_the_same_run_twice(polyhal: Command, script: Path) -> None:
+def test_two_equal_runs(polyhal: Command, script: Path) -> None:
     script.write_text("import polyhal as ph\nph.randn((2, 3)).exp()\n")
     done = polyhal("bisect", script, "--devices", "numpy", "--twice")
     assert done.code == 0, done.err

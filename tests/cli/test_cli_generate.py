@@ -12,7 +12,7 @@ from polyhal.text import BPETokenizer, CharTokenizer
 from .conftest import Command
 
 
-def test_a_prompt_is_continued_the_same_way_for_the_same_seed(polyhal: Command, trained: Path) -> None:
+def test_equal_seeds_continue_a_prompt_equally(polyhal: Command, trained: Path) -> None:
     options = ["--prompt", "9 green", "--max-tokens", 40, "--device", "numpy", "--temperature", 1.0]
     first, second, other = (polyhal("generate", trained, *options, "--seed", s) for s in (1, 1, 2))
     assert first.code == 0, first.err
@@ -27,7 +27,7 @@ def test_runs_and_their_checkpoints_are_understood(polyhal: Command, trained: Pa
 
 
 @pytest.mark.parametrize("options", [["--temperature", 0], ["--top-k", 1], ["--top-p", 1e-6]])
-def test_ways_to_take_the_likeliest_token_agree(polyhal: Command, trained: Path, options: list[object]) -> None:
+def test_settings_for_the_likeliest_token_agree(polyhal: Command, trained: Path, options: list[object]) -> None:
     greedy = polyhal(
         "generate", trained, "--prompt", "on the", "--max-tokens", 10, "--temperature", 0, "--device", "numpy"
     )
@@ -45,6 +45,6 @@ def test_characters_of_several_bytes_are_written_whole() -> None:
     assert not any("\ufffd" in piece for piece in written)
 
 
-def test_unknown_characters_are_marked_and_nothing_is_lost() -> None:
+def test_unknown_characters_are_marked_and_the_others_are_kept() -> None:
     tokenizer = CharTokenizer.train("abc")
     assert "".join(decode_stream(tokenizer, tokenizer.encode("a?"))) == "a\ufffd"

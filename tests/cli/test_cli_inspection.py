@@ -103,7 +103,7 @@ def test_the_doctor_lists_the_workarounds_in_force(polyhal: Command, monkeypatch
     assert listed["capabilities"]["quirks"] == quirks
 
 
-def test_the_doctor_tells_a_device_that_computes_wrongly(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_reports_a_device_that_computes_wrongly(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     original = doctor.self_test
 
     def broken(device: Device) -> tuple[doctor.SelfTest, ...]:
@@ -162,7 +162,7 @@ def test_broken_plug_ins_are_reported_with_a_fix(monkeypatch: pytest.MonkeyPatch
     assert any(p.source == "entry point odd = odd_package" and p.fix == "uninstall odd" for p in report.problems)
 
 
-def test_devices_that_are_left_out_are_told(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_that_are_left_out_are_reported(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)])
     left_out = UnusableDevice("Old card", "it supports OpenCL 1.0", "update the driver")
     registry.add(BackendSpec("vendor", probe=lambda: [left_out], create=str, api_version=API_VERSION))
@@ -172,7 +172,7 @@ def test_devices_that_are_left_out_are_told(polyhal: Command, monkeypatch: pytes
     assert f"{told}\n    fix: update the driver" in polyhal("doctor", "--no-test").out
 
 
-def test_packages_are_those_that_polyhal_and_its_plug_ins_ask_for() -> None:
+def test_packages_are_the_requirements_of_polyhal_and_its_plug_ins() -> None:
     found = doctor.examine(tests=False).distributions
     assert {"polyhal", "numpy", "pluggy", "safetensors", "matplotlib"} <= set(found)
     assert not {"pytest", "mypy", "ruff"} & set(found)
@@ -217,7 +217,7 @@ def test_speeds_are_shown_and_measured_again_on_request(
     assert "not measured: POLYHAL_MEASURE_TIMEOUT is 0" in polyhal("devices", "--measure").err
 
 
-def test_a_failed_measurement_is_told(polyhal: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_measurement_is_reported(polyhal: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", "60")
 
@@ -241,10 +241,10 @@ def test_driver_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="builds libraries for Linux")
-def test_a_driver_that_cannot_be_loaded_is_shown_with_what_is_missing(
+def test_a_driver_that_cannot_be_loaded_is_shown_with_the_missing_library(
     polyhal: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loader of OpenCL passes over it in silence: its devices would be missing without a word."""
+    """The OpenCL loader ignores it silently, so its devices would be missing without an explanation."""
     (tmp_path / "empty.c").write_text("")
     build = ["cc", "-shared", "-fPIC", "-Wl,--no-as-needed", "-o"]
     subprocess.run([*build, "libabsent.so", "empty.c", "-Wl,-soname,libabsent.so.1"], cwd=tmp_path, check=True)
@@ -278,7 +278,7 @@ NO_DRIVERS = {
 
 
 @pytest.mark.parametrize("case", NO_DRIVERS)
-def test_a_machine_without_drivers_trains_on_numpy_and_is_told_what_to_install(
+def test_a_machine_without_drivers_trains_on_numpy_and_prints_what_to_install(
     case: str, text: Path, tmp_path: Path
 ) -> None:
     run = str(tmp_path / "run")
@@ -295,7 +295,7 @@ def test_a_machine_without_drivers_trains_on_numpy_and_is_told_what_to_install(
         assert "reinstall pyopencl" in advice
 
 
-def test_prose_is_wrapped_at_words_on_a_terminal_alone() -> None:
+def test_prose_is_wrapped_at_words_only_on_a_terminal() -> None:
     line = "  a line of prose that is longer than the terminal"
     for terminal, expected in (
         (True, ["  a line of prose", "    that is longer", "    than the terminal"]),

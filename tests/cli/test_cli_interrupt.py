@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the run is saved, says how to resume, and resumes exactly."""
+"""Ctrl-C and SIGTERM: the run is saved, prints the command that resumes it, and resumes exactly."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ KERNEL = "optim/scale_all.cl"
 
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Use empty folders. Returns the one of changed kernels."""
+    """Use empty folders. Returns the folder of changed kernels."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("POLYHAL_KERNELS", str(tmp_path / "kernels"))
     monkeypatch.setattr(Device("opencl").backend.kernels, "overrides", KernelOverrides(Device("opencl").info))  # type: ignore[attr-defined]
@@ -41,7 +41,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def found_once() -> Iterator[None]:
-    """Which ops use a kernel is found by lowering every sample: once for all tests."""
+    """Lower every sample once for all tests, to find the ops that use a kernel."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel_check, "ops_by_kernel", functools.cache(kernel_check.ops_by_kernel))
         yield
@@ -112,7 +112,7 @@ def test_an_editor_that_does_not_start_is_reported_and_leaves_no_file(
     assert "is unchanged" in edited(polyhal, monkeypatch, "text = text").out
 
 
-def test_prebuild_shares_the_programs_and_finds_them_again(polyhal: Command, tmp_path: Path) -> None:
+def test_prebuild_divides_the_programs_and_caches_them(polyhal: Command, tmp_path: Path) -> None:
     arguments = ("prebuild", "--device", "opencl", "--for", "basics", "--jobs", 2)
     first = polyhal(*arguments)
     assert first.code == 0, first.err
@@ -157,7 +157,7 @@ class ScriptedPool:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """No process runs."""
+        """No-op: no process runs."""
 
     def messages(self, timeout: float) -> Iterator[pool.Message]:
         for message in self.scripts.pop(0):

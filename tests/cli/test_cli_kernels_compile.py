@@ -1,4 +1,4 @@
-"""`polyhal kernels compile`: tables of what an offline compiler says, which a function stands for here, and errors."""
+"""`polyhal kernels compile`: tables of an offline compiler's statistics, from a stub in place of the compiler, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_kernels_compile_for_a_described_device(polyhal: Command, monkeypatch: p
     assert len(re.findall(r"^rowwise_softmax +(?:10 +8|30 +4) ", variants, re.MULTILINE)) == 2
 
 
-def test_kernels_compile_names_what_is_wrong(polyhal: Command) -> None:
+def test_kernels_compile_reports_wrong_arguments(polyhal: Command) -> None:
     assert "expected one of a770, adreno730" in polyhal("kernels", "compile", "--for", "voodoo").err
     wrong = polyhal("kernels", "compile", "--for", "m1", "--workloads", "poker")
     assert wrong.code == 2

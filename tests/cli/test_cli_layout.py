@@ -1,4 +1,4 @@
-"""The rooms of the command line: every file of `commands/` is a command, every worker is started by one, start-up is fast."""
+"""Packages of the command line: every file of `commands/` is a command, each worker belongs to one, start-up is fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .conftest import Command
 
 CLI = Path(cli.__file__).parent
 SUPPORT = {"pool", "build_workloads"}
-"""Modules beside the workers that are not entry points themselves."""
+"""Modules in the folder of workers that are not entry points."""
 
 
 def modules(room: str) -> set[str]:
@@ -54,7 +54,7 @@ def test_every_command_explains_itself(name: str, polyhal: Command) -> None:
 
 
 def test_help_texts_have_no_line_breaks_within_paragraphs() -> None:
-    """Breaks that suit the width of the source would show on every terminal."""
+    """Line breaks of the source would appear on every terminal."""
     groups = [g.typer_instance for g in app.registered_groups if g.typer_instance is not None]
     commands = [*app.registered_commands, *(c for g in groups for c in g.registered_commands)]
     texts = [c.help or inspect.cleandoc((c.callback and c.callback.__doc__) or "") for c in commands]

@@ -1,4 +1,4 @@
-"""`polyhal plan`: tables, JSON and the picture; bad input is answered by what is known."""
+"""`polyhal plan`: tables, JSON and the plot; errors for bad input list the known names."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _QUICK = ("--model", "small.json", "--batch", "2/device", "--strategy", "shard=n
 
 @pytest.fixture(autouse=True)
 def small_model(polyhal: Command, tmp_path: Path) -> None:
-    """The configuration of a GPT that is captured in no time."""
+    """Write the configuration of a GPT that is captured quickly."""
     (tmp_path / "small.json").write_text(json.dumps(_SMALL))
 
 
-def test_the_plan_is_told_and_drawn(polyhal: Command, tmp_path: Path) -> None:
+def test_the_plan_is_printed_and_plotted(polyhal: Command, tmp_path: Path) -> None:
     outcome = polyhal("plan", *_QUICK, "--plot", "curve.png")
     assert outcome.code == 0, outcome.err
     first, second, *rest = outcome.out.splitlines()
@@ -34,7 +34,7 @@ def test_the_plan_is_told_and_drawn(polyhal: Command, tmp_path: Path) -> None:
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_json_has_the_same_facts(polyhal: Command) -> None:
+def test_json_contains_the_plan(polyhal: Command) -> None:
     outcome = polyhal("plan", *_QUICK, "--json", "--no-curve", "--dtype", "float32", "--link", "50@5")
     assert outcome.code == 0, outcome.err
     plan = json.loads(outcome.out)
@@ -47,7 +47,7 @@ def test_json_has_the_same_facts(polyhal: Command) -> None:
     assert memory.pop("total") == pytest.approx(sum(memory.values()), abs=8)
 
 
-def test_unequal_devices_get_unequal_shares(polyhal: Command) -> None:
+def test_unequal_devices_process_unequal_numbers_of_samples(polyhal: Command) -> None:
     options = ("--model", "small.json", "--devices", "1xh200,2xrx480", "--link", "ideal", "--strategy", "shard=none")
     outcome = polyhal("plan", *options, "--batch", "3")
     assert outcome.code == 0, outcome.err
@@ -104,7 +104,7 @@ def test_a_missing_matplotlib_costs_only_the_curve(polyhal: Command, monkeypatch
         (["--top", "0"], "--top"),
     ],
 )
-def test_bad_input_is_answered_by_what_is_known(
+def test_errors_for_bad_input_list_known_names(
     polyhal: Command, tmp_path: Path, options: list[str], expected: str
 ) -> None:
     for name, text in {

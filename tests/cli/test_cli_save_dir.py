@@ -26,7 +26,7 @@ with RunFolder(Path(sys.argv[1])).reserved():
 
 
 def _holder(folder: Path) -> subprocess.Popen[str]:
-    """Another process that has reserved the folder."""
+    """Start another process that reserves the folder."""
     process = subprocess.Popen(
         [sys.executable, "-c", _TRAIN_FOREVER, str(folder)], stdout=subprocess.PIPE, text=True, env=os.environ
     )
@@ -52,7 +52,7 @@ def test_a_folder_in_use_is_refused_until_its_process_is_killed(polyhal: Command
     assert not (trained / ".training.lock").exists()
 
 
-def test_a_folder_that_is_being_prepared_is_no_free_name(tmp_path: Path) -> None:
+def test_a_folder_that_is_being_prepared_is_not_free(tmp_path: Path) -> None:
     from polyhal.training.folder import fresh
 
     with RunFolder(tmp_path / "text").reserved():

@@ -1,4 +1,4 @@
-"""`polyhal sim`: the profiles, and a page that shows what a script does on a simulated device."""
+"""`polyhal sim`: the profiles, and a page that shows a script's run on a simulated device."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_page_holds_the_log_and_needs_nothing_else(polyhal: Command, tmp_pat
 def test_two_pages_of_one_script_are_equal(polyhal: Command) -> None:
     Path("s.py").write_text(_SCRIPT)
     pages = []
-    for memory in ("64MiB", "65MiB"):  # a device of its own each: the clock of one goes on
+    for memory in ("64MiB", "65MiB"):  # separate devices: a device's clock continues
         assert polyhal("sim", "explain", "s.py", "--device", f"sim:h200,memory={memory}").code == 0
         pages.append(json.loads(Page(Path("s.html").read_text(encoding="utf-8")).data)["log"])
     times = [[(e["action"], e["start_ns"], e["end_ns"]) for e in log] for log in pages]
@@ -109,7 +109,7 @@ def test_profiles_are_listed(polyhal: Command) -> None:
         ("print(1)", ["--device", "numpy"], "'numpy' is not a simulated device"),
     ],
 )
-def test_what_cannot_be_explained_is_one_sentence(
+def test_errors_of_explain_are_one_sentence(
     polyhal: Command, script: str | None, options: list[str], expected: str
 ) -> None:
     if script is not None:
@@ -149,7 +149,7 @@ def test_the_file_of_a_profile_is_named_after_the_device(polyhal: Command) -> No
         ("numpy", "x.txt", "x.txt does not end in .toml"),
     ],
 )
-def test_what_cannot_be_calibrated_is_one_sentence(polyhal: Command, device: str, output: str, expected: str) -> None:
+def test_errors_of_calibrate_are_one_sentence(polyhal: Command, device: str, output: str, expected: str) -> None:
     outcome = polyhal("sim", "calibrate", device, "--output", output)
     assert outcome.code == 2
     assert expected in outcome.err

@@ -22,13 +22,13 @@ from .conftest import TINY, Command
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The figures of a run, except those that depend on the clock."""
+    """Return the metrics of a run, except those that depend on the clock."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [{k: v for k, v in json.loads(line).items() if k != "tokens_per_s"} for line in lines]
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equality of nested states to the last bit."""
+    """Return whether nested states are bit-identical."""
     if isinstance(a, dict):
         return set(a) == set(b) and all(same(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)):
@@ -61,7 +61,7 @@ def test_output_to_a_pipe_is_plain_lines(polyhal: Command, text: Path) -> None:
     assert "tok/s  ETA " in out
 
 
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(
+def test_runs_are_determined_by_their_seed(
     polyhal: Command, text: Path, tmp_path: Path
 ) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -74,7 +74,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(
     ("device", "first", "how"),
     [("numpy", 7, []), ("numpy", 10, ["--eager"]), *([("opencl", 10, [])] if registry().probe("opencl") else [])],
 )
-def test_stopping_and_resuming_changes_no_bit(
+def test_a_resumed_run_is_bit_identical(
     polyhal: Command, text: Path, tmp_path: Path, device: str, first: int, how: list[str]
 ) -> None:
     options = [*how, "--steps", 20, "--dropout", 0.1, "--eval-every", 7, "--log-every", 3, "--accumulate", 2]
@@ -91,7 +91,7 @@ def test_stopping_and_resuming_changes_no_bit(
 def test_a_run_is_resumed_on_the_device_it_was_trained_on(
     polyhal: Command, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default device depends on measurements, so that a resumed run could get another one."""
+    """The default device depends on measurements, so a resumed run could use another one."""
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     try:
         registry().set_default("numpy")
@@ -171,7 +171,7 @@ def test_default_folders_are_named_after_the_text_and_numbered(polyhal: Command,
     assert rows(tmp_path / "runs" / "rhyme-2")[-1]["step"] == 2
 
 
-def test_a_configuration_file_gives_settings_and_the_command_line_wins(
+def test_the_command_line_overrides_a_configuration_file(
     polyhal: Command, text: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "c.toml").write_text(
@@ -194,7 +194,7 @@ def test_byte_pairs_accumulation_and_no_validation(polyhal: Command, text: Path,
     assert (tmp_path / "run" / "best" / "state.json").exists()
 
 
-def test_without_a_text_the_standard_library_is_learnt(polyhal: Command, tmp_path: Path) -> None:
+def test_the_default_text_is_the_standard_library(polyhal: Command, tmp_path: Path) -> None:
     outcome = polyhal("train", *TINY, "--steps", 1, "--device", "numpy")
     assert outcome.code == 0, outcome.err
     assert "Python's standard library" in outcome.out
@@ -213,7 +213,7 @@ def test_a_missing_matplotlib_costs_only_the_picture(
     assert not (tmp_path / "run" / "loss.png").exists()
 
 
-def test_a_loss_that_is_no_number_ends_the_run(polyhal: Command, text: Path) -> None:
+def test_a_loss_that_is_not_a_number_ends_the_run(polyhal: Command, text: Path) -> None:
     with np.errstate(all="ignore"):
         outcome = polyhal("train", text, *TINY, "--steps", 9, "--device", "numpy", "--lr", 1e30, "--clip", 0)
     assert outcome.code == 2
@@ -233,7 +233,7 @@ def test_steps_do_not_wait_for_the_device(polyhal: Command, text: Path, monkeypa
     assert len(reads) - few == 29
 
 
-def test_a_gpu_gets_a_larger_model_and_a_slow_device_fewer_steps() -> None:
+def test_a_gpu_trains_a_larger_model_and_a_slow_device_takes_fewer_steps() -> None:
     assert TrainOptions(**presets.for_device(Device("numpy"))).width == 128
     assert presets.steps_for(0.1, 1e9) == 950
     assert presets.steps_for(100.0, 1e9) == 200

@@ -27,7 +27,7 @@ def losses(folder: Path) -> np.ndarray:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equality of nested states to the last bit."""
+    """Return whether nested states are bit-identical."""
     if isinstance(a, dict):
         return set(a) == set(b) and all(same(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)):
@@ -37,14 +37,14 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.fixture
 def alone(polyhal: Command, text: Path, tmp_path: Path) -> np.ndarray:
-    """The losses of the run on one device."""
+    """Return the losses of the run on one device."""
     if not _ALONE:
         assert polyhal("train", text, *OPTIONS, "--device", "numpy", "--save-dir", "alone").code == 0
         _ALONE.append(losses(tmp_path / "alone"))
     return _ALONE[0]
 
 
-def test_several_devices_train_what_one_trains(polyhal: Command, text: Path, tmp_path: Path, alone: np.ndarray) -> None:
+def test_several_devices_train_like_one(polyhal: Command, text: Path, tmp_path: Path, alone: np.ndarray) -> None:
     outcome = polyhal(
         "train", text, *OPTIONS, "--devices", PAIR, "--save-dir", "pair", "--sample-every", 6, "--placement"
     )
@@ -64,10 +64,10 @@ def test_several_devices_train_what_one_trains(polyhal: Command, text: Path, tmp
 
 
 @pytest.mark.parametrize("then", [["--devices", PAIR], ["--device", "numpy"], ["--devices", "numpy,sim:h200*2"]])
-def test_a_run_goes_on_with_other_devices(
+def test_a_run_can_be_resumed_on_other_devices(
     polyhal: Command, text: Path, tmp_path: Path, alone: np.ndarray, then: list[str]
 ) -> None:
-    """On the same devices to the last bit."""
+    """Bit-identically on the same devices."""
     first = polyhal("train", text, *OPTIONS, "--devices", PAIR, "--save-dir", "parts", "--stop-after", 7)
     assert f"resume with: polyhal train --resume --save-dir parts --devices {PAIR}" in first.out
     outcome = polyhal("train", "--resume", "--save-dir", "parts", *then)

@@ -81,7 +81,7 @@ def test_nothing_is_wider_than_the_terminal(
         assert "…" not in out
 
 
-def test_a_wrong_kernel_is_quarantined_and_the_doctor_knows(polyhal: Command, devices: Registry) -> None:
+def test_a_wrong_kernel_is_quarantined_and_the_doctor_reports_it(polyhal: Command, devices: Registry) -> None:
     outcome = polyhal("verify", "WrongResult", *ONLY)
     assert outcome.code == 0
     out = " ".join(outcome.out.split())
@@ -107,7 +107,7 @@ def test_a_failure_that_cannot_be_fixed_is_an_error(polyhal: Command, devices: R
     assert "WRONG: 1 of 8 checks fail" in outcome.out
 
 
-def test_no_quarantine_stores_nothing_and_a_wrong_kernel_is_an_error(
+def test_without_quarantine_nothing_is_stored_and_a_wrong_kernel_is_an_error(
     polyhal: Command, devices: Registry, cache: Path
 ) -> None:
     outcome = polyhal("verify", "WrongResult", *ONLY, "--no-quarantine")
@@ -123,7 +123,7 @@ def test_no_quarantine_stores_nothing_and_a_wrong_kernel_is_an_error(
     assert not list(cache.rglob("*.json"))
 
 
-def test_standard_output_carries_the_json_alone(polyhal: Command, devices: Registry) -> None:
+def test_standard_output_contains_only_the_json(polyhal: Command, devices: Registry) -> None:
     outcome = polyhal("verify", "WrongResult", *ONLY, "--json")
     assert json.loads(outcome.out)["correct"] is True
     assert "verifying WrongResult" in outcome.err

@@ -15,7 +15,7 @@ Launch = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where the extra is not installed, tests are left out, except in CI."""
+    """Skip tests without the optional dependencies, except in CI."""
     try:
         import mpi4py  # noqa: F401
     except ImportError:
@@ -37,5 +37,5 @@ def run_launch(*arguments: object, timeout: float = 120, **environment: str) -> 
 
 @pytest.fixture(scope="session")
 def launch() -> Launch:
-    """A function that runs `polyhal launch`."""
+    """Return a function that runs `polyhal launch`."""
     return run_launch

@@ -1,4 +1,4 @@
-"""Collectives among processes, and models that they train together; the cases are in programs/collectives.py and devices.py."""
+"""Collectives among processes, and models that they train; the cases are in programs/collectives.py and devices.py."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def test_every_rank_passes_a_tensor(name: str) -> None:
         call(None)
 
 
-def test_collectives_are_those_of_numpy_and_devices_of_all_processes_train_one_model(launch: Launch) -> None:
-    """Three ranks have middle ones and uneven parts; any other number is tested over mailboxes."""
+def test_collectives_equal_numpy_and_devices_of_all_processes_train_one_model(launch: Launch) -> None:
+    """Three ranks include a middle one and uneven parts; tests of mailboxes cover other numbers."""
     done = launch("-n", 3, PROGRAMS / "together.py", "collectives.py", "devices.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("all collectives are right") == 3

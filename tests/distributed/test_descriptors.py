@@ -1,4 +1,4 @@
-"""File descriptors that processes of one machine give each other."""
+"""File descriptors that processes of one machine send to each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_descriptors() -> int:
 
 
 def exchanged(group: ProcessGroup, folder: Path) -> list[list[bytes]] | None:
-    """What every rank reads from the files of the others."""
+    """Return the contents that every rank reads from the other ranks' files."""
     own = []
     for i in range(2):
         path = folder / f"{group.rank}-{i}"
@@ -38,7 +38,7 @@ def exchanged(group: ProcessGroup, folder: Path) -> list[list[bytes]] | None:
             os.close(descriptor)
 
 
-def test_every_process_gets_those_of_all_others(tmp_path: Path) -> None:
+def test_every_process_receives_the_descriptors_of_all_others(tmp_path: Path) -> None:
     before = open_descriptors()
     results = on_threads(3, lambda group: exchanged(group, tmp_path))
     for rank, got in enumerate(results):
@@ -46,7 +46,7 @@ def test_every_process_gets_those_of_all_others(tmp_path: Path) -> None:
     assert open_descriptors() == before
 
 
-def test_all_know_if_one_cannot_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_processes_fail_if_one_cannot_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Deaf(socket.socket):
         left = 1
 
@@ -62,14 +62,14 @@ def test_all_know_if_one_cannot_listen(tmp_path: Path, monkeypatch: pytest.Monke
     assert open_descriptors() == before
 
 
-def test_all_know_if_one_is_not_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_processes_fail_if_one_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptors, "_user_of", lambda connection: -1)
     before = open_descriptors()
     assert on_threads(2, lambda group: exchanged(group, tmp_path)) == [None] * 2
     assert open_descriptors() == before
 
 
-def test_processes_agree_and_know_their_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_agree_and_identify_their_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert on_threads(3, lambda group: all_agree(group, True)) == [True] * 3
     assert on_threads(3, lambda group: all_agree(group, group.rank != 1)) == [False] * 3
     assert on_threads(2, on_one_machine) == [True] * 2

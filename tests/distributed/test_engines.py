@@ -1,4 +1,4 @@
-"""Other engines than MPI: the same collectives over mailboxes, plug-ins, and Ray where it is installed."""
+"""Engines other than MPI: collectives over mailboxes, plug-ins, and Ray if it is installed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_sums_of_halves_are_rounded_once_in_the_order_of_the_ranks() -> None:
     assert on_threads(3, program) == [258.0] * 3, "one by one, 256 + 1 would be rounded to 256 twice"
 
 
-def test_all_ranks_learn_why_one_gives_up() -> None:
+def test_all_ranks_receive_the_reason_for_an_abort() -> None:
     def program(group: ProcessGroup) -> None:
         if group.rank == 1:
             group.abort("has no more data")
@@ -116,7 +116,7 @@ def test_a_rank_that_does_something_else_is_named(monkeypatch: pytest.MonkeyPatc
         (lambda g: g.scatter(None, np.zeros(4), [4]), "the root passed no array"),
     ],
 )
-def test_what_others_would_wait_for_in_vain_is_refused(call: Callable[[ProcessGroup], Any], expected: str) -> None:
+def test_arguments_that_would_leave_others_waiting_are_refused(call: Callable[[ProcessGroup], Any], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         call(SoloGroup())
 

@@ -1,4 +1,4 @@
-"""Starters of MPI programs are recognised by what they set in the environment."""
+"""MPI launchers are recognized by the environment variables that they set."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from polyhal.hal.settings.processes import signal_text
             },
             Place(2, 3, 2, 3),
         ),
-        # a batch script that is no step of its job
+        # a batch script that is not a step of its job
         ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, None),
         ({"PMI_RANK": "", "PMI_SIZE": "many"}, None),
     ],
 )  # fmt: skip
-def test_places_in_a_job(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], place: Place | None) -> None:
+def test_ranks_in_a_job(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], place: Place | None) -> None:
     for name in [n for n in os.environ if n.startswith(("PMI", "MPI_", "OMPI_", "SLURM_"))]:
         monkeypatch.delenv(name)
     for name, value in variables.items():
@@ -49,7 +49,7 @@ def test_places_in_a_job(monkeypatch: pytest.MonkeyPatch, variables: dict[str, s
 
 
 def test_tasks_that_mpi_does_not_connect_are_noticed() -> None:
-    """In a process of its own, because MPI cannot be left again without ending."""
+    """Run in a separate process, because MPI can only be finalized once per process."""
     done = subprocess.run(
         [sys.executable, "-c", "import polyhal; polyhal.distributed.init()"],
         capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "SLURM_STEP_NUM_TASKS": "4"},
@@ -73,7 +73,7 @@ def test_every_rank_has_its_part_of_the_cores(monkeypatch: pytest.MonkeyPatch) -
     assert threads.variables(16)["OMP_NUM_THREADS"] == "1"
 
 
-def test_hosts_get_blocks_of_ranks() -> None:
+def test_hosts_run_blocks_of_ranks() -> None:
     command = mpiexec.command(5, ["a", "b"], ["program"])
     assert command[command.index("-hosts") + 1] == "a,b"
     assert command[command.index("-ppn") + 1] == "3"

@@ -1,4 +1,4 @@
-"""A rank that is gone ends the job within seconds, with one message; the launcher goes on from the last checkpoint."""
+"""A lost rank ends the job within seconds, with one message; the launcher resumes from the last checkpoint."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def test_a_stopped_rank_is_named_and_ended(launch: Launch) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it finds processes in /proc")
-def test_the_launcher_goes_on_from_the_last_checkpoint_and_an_interrupt_lets_all_ranks_save(tmp_path: Path) -> None:
-    """That a run which is resumed gives the same bits is tested in `test_training`."""
+def test_the_launcher_resumes_from_the_last_checkpoint_and_an_interrupt_lets_all_ranks_save(tmp_path: Path) -> None:
+    """`test_training` tests that a resumed run is bit-identical."""
     text = tmp_path / "text.txt"
     text.write_text("".join(f"{n} green bottles hanging on the wall,\n" for n in range(99, 0, -1)), encoding="utf-8")
     folder = tmp_path / "run"
@@ -78,7 +78,7 @@ def test_the_launcher_goes_on_from_the_last_checkpoint_and_an_interrupt_lets_all
     ) as job:
         assert job.stdout is not None
         assert job.stderr is not None
-        until_line(job.stdout, "step 20/")  # that of step 10 is complete, that of step 20 may be
+        until_line(job.stdout, "step 20/")  # the checkpoint of step 10 is complete, the one of step 20 may be
         killed = time.monotonic()
         os.kill(rank_process(folder, 1), signal.SIGKILL)
         until_line(job.stderr, "starting again")
@@ -109,7 +109,7 @@ def until_line(stream: IO[str], text: str) -> str:
 
 
 def rank_process(folder: Path, rank: int) -> int:
-    """The process of a rank of the job that trains in the folder."""
+    """Return the process of a rank of the job that trains in the folder."""
     for process in Path("/proc").iterdir():
         try:
             arguments = (process / "cmdline").read_bytes().decode().split("\0")
@@ -139,11 +139,11 @@ def until(condition: object) -> None:
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process of the test is not one that ends when a rank is gone."""
+    """Keep the test's process alive when a rank is lost."""
     monkeypatch.setattr(watching, "_exit", lambda: None)
 
 
-def test_ranks_that_say_goodbye_leave_together() -> None:
+def test_ranks_that_sign_off_wait_for_each_other() -> None:
     hub = Hub(3)
     left = []
     threads = [threading.Thread(target=lambda w=w: left.append(w.leave())) for w in joined(hub)]
@@ -155,7 +155,7 @@ def test_ranks_that_say_goodbye_leave_together() -> None:
     assert hub.loss is None
 
 
-def test_everybody_learns_why_a_rank_failed_and_only_the_first_counts() -> None:
+def test_all_ranks_receive_the_reason_of_the_first_failure() -> None:
     hub = Hub(3)
     watches = joined(hub)
     watches[1].fail("failed: the disk is full", 4)
@@ -177,7 +177,7 @@ def test_a_connection_that_ends_is_a_lost_rank() -> None:
     assert "killed or crashed" in str(watches[0].failure)
 
 
-def test_ranks_that_wait_for_one_that_has_ended_do_so_in_vain() -> None:
+def test_waiting_for_a_rank_that_has_ended_is_a_loss() -> None:
     hub = Hub(3)
     watches = joined(hub)
     threading.Thread(target=watches[0].leave, daemon=True).start()
@@ -195,7 +195,7 @@ def test_ranks_that_wait_for_one_that_has_ended_do_so_in_vain() -> None:
     assert "has ended, and rank 1 waits for it in all_reduce" in str(watches[2].failure)
 
 
-def test_ranks_that_join_late_learn_what_has_happened() -> None:
+def test_ranks_that_join_late_receive_earlier_events() -> None:
     hub = Hub(2)
     first = Watch(hub.address, 0)
     until(lambda: hub.missing() == [1])
@@ -216,7 +216,7 @@ def test_strangers_are_not_ranks() -> None:
 
 
 @pytest.mark.parametrize("rank", [99, -5, True, "0", None, 0.0])
-def test_a_number_that_no_rank_has_is_refused_even_with_the_token(rank: object) -> None:
+def test_an_invalid_rank_is_refused_even_with_the_token(rank: object) -> None:
     hub = Hub(2)
     stranger = Watch(hub.address, rank)  # type: ignore[arg-type]
     until(lambda: stranger.failure)

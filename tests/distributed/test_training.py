@@ -1,4 +1,4 @@
-"""Training on several ranks is training on one; checkpoints go on with any number of ranks."""
+"""Training on several ranks equals training on one; checkpoints can be resumed with any number of ranks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLOSE = 1e-5
 
 @functools.cache
 def alone() -> tuple[list[float], np.ndarray, float | None]:
-    """Losses, weights and validation loss of one rank."""
+    """Return losses, weights and validation loss of one rank."""
     trained = trainer()
     losses = steps(trained, 20)
     trained.close()
@@ -45,7 +45,7 @@ def alone() -> tuple[list[float], np.ndarray, float | None]:
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Relative distance of two vectors."""
+    """Return the relative distance of two vectors."""
     return float(np.linalg.norm(a.astype(np.float64) - b) / np.linalg.norm(b))
 
 
@@ -65,7 +65,7 @@ def _small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_processes_train_like_one(launch: Launch, tmp_path: Path) -> None:
-    """The program also checks that another run, and one that is resumed, give the same bits."""
+    """The program also checks that a second run and a resumed one are bit-identical."""
     done = launch("-n", 2, PROGRAMS / "training.py", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     losses, expected, validation = alone()
@@ -91,7 +91,7 @@ def test_ranks_train_like_one(size: int, eager: bool) -> None:
 
 
 @pytest.mark.usefixtures("_small_buckets")
-def test_fewer_ranks_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_fewer_ranks_resume_from_a_checkpoint(tmp_path: Path) -> None:
     def begin(ranks: Ranks) -> None:
         trained = trainer(ranks)
         steps(trained, 12)
@@ -157,7 +157,7 @@ def test_gradients_are_summed_as_soon_as_their_bucket_is_complete() -> None:
 
 
 @pytest.mark.parametrize("captured", [False, True])
-def test_what_rounding_takes_from_gradients_is_added_later(captured: bool) -> None:
+def test_rounding_errors_of_gradients_are_added_later(captured: bool) -> None:
     """Gradients of 1 + 2**-10 and -1 are 1 and -1 in bfloat16, and their sums would be 0."""
 
     def program(ranks: Ranks) -> np.ndarray:
@@ -179,7 +179,7 @@ def test_what_rounding_takes_from_gradients_is_added_later(captured: bool) -> No
 
 
 def test_a_model_learns_from_gradients_in_half_precision(tmp_path: Path) -> None:
-    """Losses are those of float32 up to rounding; a run that was rehearsed, and one that is resumed, give the same bits."""
+    """Losses equal float32's up to rounding; a run after rehearsals and a resumed one are bit-identical."""
 
     def program(ranks: Ranks) -> tuple[list[float], np.ndarray, np.ndarray]:
         trained = trainer(ranks, compress="bfloat16")
@@ -218,7 +218,7 @@ def test_ranks_read_every_sample_of_a_batch_once(ranks: int) -> None:
     assert max(len(p[0]) for p in parts) - min(len(p[0]) for p in parts) <= 1
 
 
-def test_the_position_in_the_data_goes_on_with_other_ranks() -> None:
+def test_the_position_in_the_data_is_resumed_with_other_numbers_of_ranks() -> None:
     data = [np.float32(i) for i in range(24)]
     options = {"shuffle": True, "seed": 3, "device": "numpy"}
     one = ShardedLoader(data, 6, rank=0, ranks=1, **options)

@@ -1,4 +1,4 @@
-"""Ranks that are threads of the test's process: the shortest engine, and the cheapest."""
+"""An engine whose ranks are threads of the test's process: the shortest and fastest engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyhal.hal.collectives.process_group import ProcessGroup
 
 
 class ThreadGroup(MailboxGroup):
-    """Ranks that are threads: the shortest engine."""
+    """The group of a rank that is a thread."""
 
     local_rank = 0
     local_size = 1
@@ -30,7 +30,7 @@ class ThreadGroup(MailboxGroup):
             box.fail(f"rank {self.rank} {reason}")
 
     def close(self) -> None:
-        """Threads end by themselves."""
+        """No-op: threads end by themselves."""
 
 
 def on_threads(size: int, program: Callable[[ProcessGroup], Any]) -> list[Any]:

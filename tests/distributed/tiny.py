@@ -1,4 +1,4 @@
-"""A tiny language model and its trainer, the same in the test's process and in those of a job."""
+"""A tiny language model and its trainer, equal in the test's process and in the processes of a job."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from polyhal.text import CharTokenizer
 from polyhal.training import Corpus, Ranks, Trainer, TrainOptions
 
 OPTIONS = TrainOptions(layers=2, heads=2, width=16, context=16, batch_size=7, accumulate=2, steps=20, warmup=2)
-"""Seven windows are no multiple of any number of ranks."""
+"""Options with a batch of seven windows, which is not a multiple of any number of ranks."""
 CORPUS = Corpus("none", "none", "abcdefghij")
 TOKENIZER = CharTokenizer.train(CORPUS.text)
 
 
 _RANDOM = threading.Lock()
-"""Ranks that are threads have one random generator."""
+"""Lock for ranks that are threads: they share one random generator."""
 
 
 def trainer(ranks: Ranks | None = None, dropout: float = 0.0, *, eager: bool = False, **options: Any) -> Trainer:
-    """A new trainer on the NumPy device, with the same weights and data in every process."""
+    """Make a trainer on the NumPy device, with equal weights and data in every process."""
     with _RANDOM:
         random.manual_seed(0)
         model = GPT(GPTConfig(30, 16, 2, 2, 16, dropout), device=Device("numpy"))
@@ -42,5 +42,5 @@ def steps(trained: Trainer, count: int) -> list[float]:
 
 
 def weights(trained: Trainer) -> np.ndarray:
-    """All parameters as one vector."""
+    """Return all parameters as one vector."""
     return np.concatenate([x.numpy().ravel() for x in trained.model.state_dict().values()])

@@ -1,4 +1,4 @@
-"""Devices for tests of groups: those of this machine that differ, and simulated ones up to eight."""
+"""Devices for tests of groups: different devices of this machine, and up to eight simulated ones."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ MIXED += ["wgpu"] if registry().probe("wgpu") else []
 
 
 def groups(most: int = 8) -> st.SearchStrategy[list[str]]:
-    """Names of one to `most` different devices, in any order."""
+    """Draw names of one to `most` different devices, in any order."""
     return st.lists(st.sampled_from(MIXED), min_size=1, max_size=most, unique=True)

@@ -1,4 +1,4 @@
-"""Shares of unequal devices: they follow measured speeds, and change nothing but the time."""
+"""Load balancing of unequal devices: rows follow measured speeds, and change only the time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ lines = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, ma
 
 
 @given(lines, st.integers(0, 9))
-def test_no_division_would_be_ready_earlier(lines: list[tuple[float, float]], total: int) -> None:
+def test_no_other_division_finishes_earlier(lines: list[tuple[float, float]], total: int) -> None:
     def ready(rows: tuple[int, ...]) -> float:
         return max(a + b * n if n else 0.0 for (a, b), n in zip(lines, rows, strict=True))
 
@@ -39,7 +39,7 @@ def test_memory_limits_the_rows_of_a_device() -> None:
 
 
 class Training:
-    """A regression that is trained in captured steps."""
+    """A regression model that is trained in captured steps."""
 
     def __init__(self, devices: list[Any], width: int = 8, **options: Any) -> None:
         ph.manual_seed(0)
@@ -68,7 +68,7 @@ class Training:
         return found
 
 
-def test_shares_converge_to_the_ratio_of_speeds() -> None:
+def test_rows_converge_to_the_ratio_of_speeds() -> None:
     """Both devices are simulated, and the slow one takes three times as long for a row, whatever happens here.
 
     The first division assumes that time is in proportion to rows, the second knows two points of a line that is straight but
@@ -94,13 +94,13 @@ def test_shares_converge_to_the_ratio_of_speeds() -> None:
 
 
 @pytest.mark.parametrize("sharded", [True, False])
-def test_a_change_of_shares_changes_no_loss(sharded: bool) -> None:
+def test_another_division_does_not_change_losses(sharded: bool) -> None:
     plain = Training(PAIR[:1]).losses(20)
     run = Training(PAIR, balance=True)
     assert run.model.balancer is not None
     found = run.losses(8, sharded=sharded)
     for seconds, rows in (((1.0, 3.0), (18, 6)), ((1.0, 1.0), (18, 6)), ((3.0, 0.1), (6, 18))):
-        for _ in range(_KEPT):  # the times that were measured are forgotten
+        for _ in range(_KEPT):  # enough runs to replace the measured times
             run.model.balancer.note(run.model.counts(ROWS), seconds)
         run.model.rebalance()
         assert sum(run.model.counts(ROWS)) == sum(rows)
@@ -118,7 +118,7 @@ def test_one_slow_measurement_changes_nothing() -> None:
     assert not balancer.rebalance()
 
 
-def test_shares_are_fixed_where_results_must_repeat_and_where_nothing_is_measured() -> None:
+def test_the_division_is_fixed_in_deterministic_mode_and_without_balancing() -> None:
     run = Training(PAIR, balance=True)
     assert run.model.balancer is not None
     run.model.balancer.note((12, 12), (1.0, 3.0))
@@ -132,12 +132,12 @@ def test_shares_are_fixed_where_results_must_repeat_and_where_nothing_is_measure
         Training(PAIR).model.rebalance()
 
 
-def test_a_device_with_little_memory_gets_few_rows() -> None:
-    """It is a thousand times as fast as the other one, but has no room for the rows that this would give it."""
+def test_a_device_with_little_memory_processes_few_rows() -> None:
+    """It is a thousand times as fast as the other one, but lacks memory for the corresponding rows."""
     run = Training(["sim:teaching*2:0,memory=2MiB", "sim:teaching*2:1,memory=64MiB"], 64, shares=[1, 9], balance=True)
     balancer = run.model.balancer
     assert balancer is not None
-    run.losses(balance._WARM_UP + 2, 512)  # some are timed, and too few to decide
+    run.losses(balance._WARM_UP + 2, 512)  # some are timed, but too few for a decision
     (most, much) = balancer._most
     assert 51 < most < 4000 < much
     balancer.note(run.model.counts(4000), (1e-5, 1.0))
@@ -147,13 +147,13 @@ def test_a_device_with_little_memory_gets_few_rows() -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decisions after few runs: virtual times do not change while kernels are built."""
+    """Decide after few runs: virtual times do not change while kernels are compiled."""
     for name, runs in (("_WARM_UP", 1), ("_SAMPLES", 3), ("_INTERVAL", 4), ("_AGAIN", 16)):
         monkeypatch.setattr(balance, name, runs)
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_device_that_has_become_fast_gets_rows_again() -> None:
+def test_a_device_that_has_become_fast_processes_rows_again() -> None:
     """Both are equally fast, but the second one seemed to take longer for a row than the first for all of them.
 
     Launches take a third of the time, so that one row tells little about many.
@@ -173,7 +173,7 @@ def test_a_device_that_has_become_fast_gets_rows_again() -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_device_that_is_still_too_slow_is_tried_ever_more_rarely() -> None:
-    """One row takes longer there than all take on the first."""
+    """One row takes longer on it than all rows take on the first device."""
     run = Training(["sim:h200", "sim:raspberry_pi5"], 64, balance=True)
     balancer, rows = run.model.balancer, 64
     assert balancer is not None

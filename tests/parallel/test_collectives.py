@@ -24,7 +24,7 @@ REDUCTIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of a few elements, so that small tensors have many, which are written in both ways."""
+    """Use chunks of a few elements, so that small tensors have many chunks, which are written in both ways."""
     monkeypatch.setattr(relay, "CHUNK", 64)
     monkeypatch.setattr(direct, "CHUNK", 64)
     monkeypatch.setattr(staged_chunk, "SMALL", 40)
@@ -50,7 +50,7 @@ def assert_equal(got: ph.Tensor, expected: np.ndarray) -> None:
 
 
 def reduced(values: list[np.ndarray], op: str) -> np.ndarray:
-    """The values combined one after the other, each sum rounded to their dtype."""
+    """Combine the values one after the other, each sum rounded to their dtype."""
     total = values[0]
     for value in values[1:]:
         total = REDUCTIONS[op](total, value)
@@ -59,7 +59,7 @@ def reduced(values: list[np.ndarray], op: str) -> np.ndarray:
 
 @given(groups(), st.sampled_from(DTYPES), st.sampled_from(list(REDUCTIONS)), st.integers(0, 2**32), st.data())
 @settings(max_examples=40, deadline=None)
-def test_every_collective_is_what_numpy_gives(
+def test_every_collective_equals_numpy(
     names: list[str], dtype: ph.DType, op: str, seed: int, data: st.DataObject
 ) -> None:
     if not stored(names, dtype):
@@ -99,7 +99,7 @@ def test_every_collective_is_what_numpy_gives(
 
 @given(groups(4), st.integers(0, 2**32))
 @settings(max_examples=10, deadline=None)
-def test_a_captured_collective_gives_the_same_bits(names: list[str], seed: int) -> None:
+def test_a_captured_collective_is_bit_identical(names: list[str], seed: int) -> None:
     group, rng = Group(names), np.random.default_rng(seed)
 
     def combine(xs: list[ph.Tensor]) -> list[ph.Tensor]:
@@ -116,7 +116,7 @@ def test_a_captured_collective_gives_the_same_bits(names: list[str], seed: int) 
 
 @pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "scatter", "gather", "reduce"])
 def test_gradients(name: str) -> None:
-    """The gradient of sum(w_i * y_i) over all results y_i, against the same sum made of NumPy's operations."""
+    """Compare the gradient of sum(w_i * y_i) over all results y_i to the one computed by NumPy."""
     rng, n = np.random.default_rng(1), 3
     names, group = MIXED[:n], Group(MIXED[:n])
     values = arrays(rng, ph.float32, [(6, 2)] * n)
@@ -153,8 +153,8 @@ def test_complex_tensors_and_means() -> None:
     assert [x.tolist() for x in group.all_reduce([c, d], "mean")] == [[1.5, 4.0]] * 2
 
 
-def test_the_result_depends_on_the_order_of_the_members_alone() -> None:
-    """Sums of float32 do depend on their order: that of the members is kept whoever makes the sum."""
+def test_the_result_depends_only_on_the_order_of_the_participants() -> None:
+    """Sums of float32 depend on their order: it is the order of the participants, on whichever device the sum is computed."""
     values = [np.full(40, v, np.float32) for v in (1.0, 2.0**24, -(2.0**24))]
     for names in (MIXED[:3], MIXED[2::-1]):
         group = Group(names)

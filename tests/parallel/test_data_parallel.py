@@ -29,7 +29,7 @@ def gpt() -> GPT:
 
 
 def losses(model: nn.Module, loss: Loss, device: str, captured: bool = False, **options: Any) -> np.ndarray:
-    """The losses of 20 steps of AdamW with clipping, on the same batches each time."""
+    """Return the losses of 20 steps of AdamW with clipping, on fixed batches."""
     optimizer = optim.AdamW(model.parameters(), lr=1e-2, **options)
     rng = np.random.default_rng(0)
 
@@ -66,7 +66,7 @@ def alone() -> np.ndarray:
 def test_training_on_several_devices_equals_training_on_one(
     alone: np.ndarray, devices: list[str], captured: bool
 ) -> None:
-    """The batch of 7 rows is divided unevenly, and among eight devices one has nothing to do."""
+    """The batch of 7 rows is divided unevenly, and one of eight devices is idle."""
     values = parallel_losses(devices, captured)
     assert values[-1] < values[0] * 0.9
     np.testing.assert_allclose(values, alone, rtol=1e-5)
@@ -79,7 +79,7 @@ def test_devices_of_several_vendors_train_one_model(alone: np.ndarray) -> None:
     np.testing.assert_allclose(parallel_losses(devices, captured=True), alone, rtol=1e-5)
 
 
-def test_devices_with_unequal_shares(alone: np.ndarray) -> None:
+def test_devices_with_unequal_numbers_of_rows(alone: np.ndarray) -> None:
     np.testing.assert_allclose(parallel_losses(PAIR, shares=[5, 2]), alone, rtol=1e-5)
 
 
@@ -112,7 +112,7 @@ def test_results_are_joined_in_the_order_of_the_rows() -> None:
     assert joined["sizes"][1] == 5
 
 
-def test_every_parameter_has_one_owner_and_its_state_lies_there() -> None:
+def test_every_parameter_and_its_state_have_one_owner() -> None:
     model = DataParallel(gpt(), PAIR)
     plain = gpt()
     assert [n for n, _ in model.named_parameters()] == [n for n, _ in plain.named_parameters()]
@@ -150,7 +150,7 @@ def test_gradients_accumulate_and_shards_go_to_their_devices_directly() -> None:
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=0, atol=bound, err_msg=name)
 
 
-def test_parameters_that_take_no_part_and_frozen_ones() -> None:
+def test_unused_and_frozen_parameters() -> None:
     ph.manual_seed(0)
     layers = nn.ModuleList([nn.Linear(3, 3, device="numpy") for _ in range(3)])
     layers[1].requires_grad_(False)
@@ -181,7 +181,7 @@ def test_wrong_calls_say_what_is_wrong() -> None:
 
 
 def test_captured_steps_of_two_models_are_recorded_once_each() -> None:
-    """What puts parameters of replicas in place changes no program: another captured step would be recorded again."""
+    """Placing the parameters of replicas does not change the structure: a captured step would be recorded again."""
     calls = []
 
     def step_of(model: DataParallel) -> Callable[[ph.Tensor], ph.Tensor]:

@@ -1,4 +1,4 @@
-"""Collectives of devices that copy from each other's memory: their results, their order and the ways that they take."""
+"""Collectives of devices with peer access: results, order and paths of the copies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Devices = Callable[[int], list[Device]]
 
 
 def cards(count: int, *, compute: bool = True) -> list[Device]:
-    """The devices of a simulated machine of their own."""
+    """Return the devices of a new simulated machine."""
     machine = SimulatedMachine(load_profile("h200"), count)
     made = [SimBackend(machine, SimSelector("h200", count, i, compute=compute)) for i in range(count)]
     return [Device.opened(f"card:{i}", backend) for i, backend in enumerate(made)]
@@ -43,7 +43,7 @@ def test_devices_of_one_machine_copy_directly_and_others_through_the_host() -> N
 @pytest.mark.parametrize("count", [2, 3, 5])
 @pytest.mark.parametrize("chunk", [256, 1 << 20])
 def test_collectives_in_a_row(count: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each works on what the one before has made, without other work between them."""
+    """Each reads the results of the previous one, without other work in between."""
     monkeypatch.setattr(direct, "CHUNK", chunk)
     rng = np.random.default_rng(count)
     values = [rng.integers(0, 9, (2 * count + 1, 301)).astype(np.float32) for _ in range(count)]
@@ -59,7 +59,7 @@ def test_collectives_in_a_row(count: int, chunk: int, monkeypatch: pytest.Monkey
 
 
 def test_copies_of_different_pairs_run_at_the_same_time() -> None:
-    """In virtual time: two devices exchange halves in both directions at once, and four move smaller parts."""
+    """In virtual time: two devices exchange halves in both directions at the same time, and four exchange smaller parts."""
 
     def duration(count: int) -> float:
         group = Group(cards(count, compute=False))

@@ -1,4 +1,4 @@
-"""Optimizers and what goes with them, where parameters lie on several devices: the same numbers as on one."""
+"""Optimizers and related utilities with parameters on several devices: equal to one device."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def saved_and_flattened(model: nn.Module) -> Step:
 
 @pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
 @pytest.mark.parametrize("make", [scaled_and_clipped, averaged, quasi_newton, saved_and_flattened])
-def test_the_same_numbers_as_on_one_device(make: Callable[[nn.Module], Step], captured: bool) -> None:
+def test_results_equal_one_device(make: Callable[[nn.Module], Step], captured: bool) -> None:
     if captured and make in (quasi_newton, saved_and_flattened):
         pytest.skip("it looks at values, or makes another optimizer at each step")
     losses = []

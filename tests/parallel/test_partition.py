@@ -71,7 +71,7 @@ def sequence() -> tuple[nn.Module, Any, Any, Any]:
 
 @pytest.mark.parametrize("make", [gpt, llama, bert, resnet, sequence], ids=lambda f: f.__name__)
 def test_models_are_split_without_changes(make: Callable[[], tuple[nn.Module, Any, Any, Any]]) -> None:
-    """Gradients are those of the unsplit model, up to roundings of 256 terms, of the largest gradient: that of a key's bias,
+    """Gradients equal the unsplit model's, up to roundings of 256 terms, of the largest gradient: the gradient of a key's bias,
 
     to which softmax is blind, is the rounding of much larger numbers. Batch norm sees micro-batches, so the ResNet has one.
     """
@@ -101,18 +101,18 @@ def blocks(count: int, width: int = 32) -> nn.Sequential:
 
 
 def sizes(found: ModelPartition) -> list[int]:
-    """How many layers each stage of `blocks` has."""
+    """Return the number of layers in each stage of `blocks`."""
     begins = [0, *map(int, found.cuts), len(list(found.model.children()))]
     return [b - a for a, b in itertools.pairwise(begins)]
 
 
-def test_equal_devices_get_equal_shares() -> None:
+def test_equal_devices_run_equal_numbers_of_layers() -> None:
     found = partition(blocks(12), images(64, 32), ["numpy"] * 4, 8, rates=[RATES] * 4)
     assert sizes(found) == [3, 3, 3, 3]
 
 
-def test_shares_follow_speed() -> None:
-    """A device with three times the speed gets three times the layers."""
+def test_numbers_of_layers_follow_speed() -> None:
+    """A device with three times the speed runs three times the layers."""
     fast = DeviceRates(3e9, 3e9, 1e12, 0.0, 1 << 30)
     slow = DeviceRates(1e9, 1e9, 1e12, 0.0, 1 << 30)
     found = partition(blocks(8), images(64, 32), ["numpy"] * 2, 8, rates=[fast, slow])
@@ -131,8 +131,8 @@ def test_a_model_that_is_not_worth_a_copy_stays_on_one_device() -> None:
     assert len(partition(blocks(4), images(8, 32), ["numpy"] * 2, 4, rates=[distant] * 2).stages) == 1
 
 
-def test_cuts_avoid_large_crossings() -> None:
-    """Time would suggest a cut in the middle, where much crosses; a slow link moves it."""
+def test_cuts_avoid_large_activations() -> None:
+    """Time would suggest a cut in the middle, where activations are large; a slow link moves it."""
     wide = nn.Sequential(*[nn.Linear(a, b, device="numpy") for a, b in ((8, 8), (8, 256), (256, 8), (8, 8))])
     slow_link = DeviceRates(1e9, 1e9, 1e5, 0.0, 1 << 30)
     assert partition(wide, images(64, 8), ["numpy"] * 2, 8, rates=[RATES] * 2).cuts == ["2"]
@@ -140,7 +140,7 @@ def test_cuts_avoid_large_crossings() -> None:
 
 
 def test_memory_decides_where_speed_would_not() -> None:
-    """Half of the memory for the first device: it has more micro-batches in flight as well, and gets fewer layers."""
+    """The first device has half of the memory and more micro-batches in flight, so it runs fewer layers."""
     model = blocks(8, 64)
     large = partition(model, images(64, 64), ["numpy"] * 2, 8, rates=[RATES] * 2)
     small = DeviceRates(1e9, 1e9, 1e9, 0.0, int(large.stages[0].memory * 0.6))
@@ -153,7 +153,7 @@ def test_memory_decides_where_speed_would_not() -> None:
 
 
 def test_a_model_larger_than_a_device_trains_on_four() -> None:
-    """The whole needs more than a device has. On four the losses are NumPy's, and the memory is as predicted to 3 %."""
+    """The whole model exceeds a device's memory. On four, losses equal NumPy's, and memory is within 3 % of the prediction."""
     polyhal.manual_seed(0)
     model = GPT(GPTConfig(vocab_size=64, block_size=16, n_layer=6, n_head=2, n_embd=64), device="numpy")
     whole = copy.deepcopy(model)
@@ -182,7 +182,7 @@ def test_a_model_larger_than_a_device_trains_on_four() -> None:
         assert stage.device.memory_stats().peak == pytest.approx(stage.memory, rel=0.03)
 
 
-def test_the_table_says_what_was_done() -> None:
+def test_the_table_describes_the_partition() -> None:
     found = partition(blocks(4), images(8, 32), ["numpy"] * 2, 2, rates=[RATES] * 2)
     lines = str(found).splitlines()
     assert lines[0].split() == ["stage", "device", "from", "to", "ms", "receives", "parameters", "memory", "of"]
@@ -192,7 +192,7 @@ def test_the_table_says_what_was_done() -> None:
 
 
 def test_rates_of_a_simulated_device_are_its_profile() -> None:
-    """Whatever the host does meanwhile. How long kernels take is tested with the simulator."""
+    """Independent of the host's load. Tests of the simulator cover the times of kernels."""
     device: Any = Device("sim")
     rates, facts = device_rates(device), device.backend.describe()
     assert rates.flops == facts["flops_per_s"]

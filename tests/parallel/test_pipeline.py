@@ -60,7 +60,7 @@ def perceptron(layers: int, dtype: str = "float32") -> nn.Sequential:
     schedule=st.sampled_from(SCHEDULES),
 )  # fmt: skip
 @settings(max_examples=25)
-def test_gradients_are_those_of_the_whole_batch(
+def test_gradients_equal_the_whole_batch(
     stages: int, more: int, rows: int, parts: int, schedule: ScheduleName
 ) -> None:
     """In float64, for any number of stages, also with fewer rows than micro-batches, and sizes that differ."""
@@ -77,7 +77,7 @@ def test_gradients_are_those_of_the_whole_batch(
 
 @pytest.fixture(scope="module")
 def language() -> tuple[GPT, Tensor, Tensor]:
-    """A GPT with tied weights, and seven rows of text."""
+    """Return a GPT with tied weights, and seven rows of text."""
     polyhal.manual_seed(0)
     model = GPT(GPTConfig(vocab_size=30, block_size=8, n_layer=4, n_head=2, n_embd=8), device="numpy")
     words = np.random.default_rng(0).integers(0, 30, (2, 7, 8))
@@ -162,7 +162,7 @@ def test_1f1b_needs_less_memory_than_gpipe(captured: bool) -> None:
         pipeline.forward_backward(x, y, F.mse_loss)
         peaks[schedule] = [d.memory_stats().peak - b for d, b in zip(devices, before, strict=True)]
     activation = 4 * rows * hidden
-    gradients = sum(4 * p.size for p in blocks[0].parameters())  # which 1F1B has at its peak, and GPipe not yet
+    gradients = sum(4 * p.size for p in blocks[0].parameters())  # live at the peak of 1F1B, but not of GPipe
     for stage in range(4):
         saved = peaks["gpipe"][stage] - peaks["1f1b"][stage]
         assert saved >= (4 + stage - captured) * activation - gradients, (stage, peaks)
@@ -199,7 +199,7 @@ def test_results_may_skip_stages_and_inputs_may_need_gradients() -> None:
     close(own_x.grad, expected_x.grad)
 
 
-def test_checkpointed_stages_are_computed_again() -> None:
+def test_checkpointed_stages_are_recomputed() -> None:
     class Checkpointed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -225,7 +225,7 @@ def test_checkpointed_stages_are_computed_again() -> None:
 
 @pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
 def test_dropout_does_not_depend_on_stages_or_schedule(captured: bool) -> None:
-    """A micro-batch draws from a part of the random stream that is its own, in the order of the model's calls."""
+    """A micro-batch draws from a separate section of the random stream, in the order of the model's calls."""
     x, y = numbers((6, 6)), numbers((6, 6), 1)
     losses = []
     for cuts, schedule in (([], "1f1b"), ([1], "1f1b"), ([1, 2], "gpipe"), ([1, 2], "1f1b")):
@@ -299,7 +299,7 @@ def test_the_bubble_on_a_simulated_machine(micro_batches: int) -> None:
     blocks = [nn.Sequential(nn.Linear(8, width), nn.Linear(width, width), nn.Linear(width, 8)) for _ in range(stages)]
     pipeline = Pipeline(blocks, devices, micro_batches)
     x, y = (polyhal.zeros((512 * micro_batches, 8), device=devices[i]) for i in (0, -1))
-    x.requires_grad_()  # so that the first stage has as much to do as the others
+    x.requires_grad_()  # so that the first stage has as much work as the others
     pipeline.forward_backward(x, y, F.mse_loss)
     with ExitStack() as stack:
         log = stack.enter_context(backends[0].record_events())
@@ -315,7 +315,7 @@ def test_the_bubble_on_a_simulated_machine(micro_batches: int) -> None:
 
 
 def test_large_gradients_are_not_kept_until_the_last_micro_batch() -> None:
-    """A captured step adds each to the sum when it is there: one kernel for all would hold eight weights' gradients."""
+    """A captured step adds each to the sum when it is computed: one kernel for all would need eight weights' gradients live."""
     devices = [Device(name) for name in SIM[:2]]
     pipeline = Pipeline([nn.Linear(512, 1024, bias=False), nn.Linear(1024, 512, bias=False)], devices, 8)
     x, y = (polyhal.zeros((8, 512), device=d) for d in devices)

@@ -1,4 +1,4 @@
-"""Schedules of pipelines against their definitions: order within a stage, what a task needs, memory, and the bubble."""
+"""Schedules of pipelines against their definitions: order within a stage, dependencies of tasks, memory, and the bubble."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_order_of_gpipe() -> None:
 
 
 @given(schedule=schedules, stages=counts, micro_batches=counts)
-def test_every_task_runs_once_after_what_it_needs(schedule: ScheduleName, stages: int, micro_batches: int) -> None:
+def test_every_task_runs_once_after_its_dependencies(schedule: ScheduleName, stages: int, micro_batches: int) -> None:
     made = {t.task: t for t in timeline(schedule, stages, micro_batches)}
     assert len(made) == 2 * stages * micro_batches
     for task, (start, _, _) in made.items():

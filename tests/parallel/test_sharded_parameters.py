@@ -1,4 +1,4 @@
-"""Sharded parameters, and where collectives stand in captured steps of data parallel training."""
+"""Sharded parameters, and positions of collectives in captured steps of data parallel training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def gpt(blocks: int = BLOCKS) -> GPT:
 
 
 def training(model: Any, captured: bool = True) -> Any:
-    """A step of AdamW with clipping, on token ids and targets."""
+    """Return a step of AdamW with clipping, on token ids and targets."""
     optimizer = optim.AdamW(model.parameters(), lr=1e-3)
 
     def step(x: ph.Tensor, y: ph.Tensor) -> ph.Tensor:
@@ -58,8 +58,8 @@ def losses(step: Any, device: str, steps: int = 20) -> np.ndarray:
     return np.array([step(*batch(rng, device)).item() for _ in range(steps)])
 
 
-def test_a_model_that_no_device_has_memory_for_is_trained() -> None:
-    """Nor has any for the parameters that others own."""
+def test_a_model_larger_than_each_device_is_trained() -> None:
+    """No device has memory for the parameters of all devices."""
     model = gpt()
     alone = losses(training(model), "numpy", 8)
     assert alone[-1] < alone[0] * 0.9
@@ -75,7 +75,7 @@ def test_a_model_that_no_device_has_memory_for_is_trained() -> None:
 
 @pytest.fixture(scope="module")
 def plans() -> dict[str, StepPlan]:
-    """The plans of a captured step, by what is sharded."""
+    """Return the plans of a captured step, by kind of sharding."""
     plans = {}
     for shard in ("state", "parameters"):
         step = training(sharded(shard=shard))
@@ -84,7 +84,7 @@ def plans() -> dict[str, StepPlan]:
     return plans
 
 
-def test_each_device_has_its_share_and_few_buckets_beside_it() -> None:
+def test_each_device_holds_its_owned_parameters_and_few_buckets() -> None:
     whole = sum(p.ref.spec.nbytes for p in gpt(8).parameters())
     x, y = batch(np.random.default_rng(0), DEVICES[0])
     arenas = {}
@@ -95,20 +95,20 @@ def test_each_device_has_its_share_and_few_buckets_beside_it() -> None:
             assert d.state.nbytes < 0.6 * whole
         arenas[shard] = max(d.arena.nbytes for d in report.devices)
     assert arenas["state"] > whole
-    # The share of the gradients; two buckets in use and one on its way; gradients of as many; activations.
+    # The owned gradients; two buckets in use and one in flight; gradients of as many; activations.
     assert arenas["parameters"] < whole / 4 + 8 * BUCKET
 
 
-def test_devices_without_rows_drop_what_is_gathered() -> None:
+def test_devices_without_rows_free_gathered_parameters() -> None:
     tokens = ph.zeros((1, 4), dtype=ph.int32, device=DEVICES[0])
     whole = sum(p.ref.spec.nbytes for p in gpt().parameters())
     for device in training(sharded()).memory_report(tokens, tokens).devices[1:]:
-        # What it gives or replaces of its share, and a few buckets on their way.
+        # Its owned parameters, sent or updated, and a few buckets in flight.
         assert device.arena.nbytes < whole / 4 + 4 * BUCKET
 
 
 def lane(graph: Graph, device: Any) -> list[Node]:
-    """What a device does, in order."""
+    """Return a device's actions, in order."""
     return [n for n in graph.nodes if n.place.device is device and not graph.is_view(n) and n.op is not COLLECTIVE]
 
 
@@ -121,7 +121,7 @@ def collectives(plan: StepPlan, kind: Kind) -> list[Node]:
 
 
 def makers(graph: Graph, value: int) -> list[Node]:
-    """The node that makes a value and, if it joins others, those that make these."""
+    """Return the node that makes a value and, if it concatenates others, the nodes that make these."""
     node = graph.producer(graph.root(value))
     if node is None:
         return []
@@ -200,7 +200,7 @@ def test_the_largest_batch_is_found_without_an_eager_call() -> None:
 
 
 def test_devices_that_use_temporary_results_in_different_orders() -> None:
-    """Nor does it matter whether the step returns one."""
+    """It does not matter whether the step returns one."""
     group = Group(["numpy", "numpy:no_f64"])
 
     def use(*xs: ph.Tensor) -> tuple[ph.Tensor, ...]:

@@ -26,7 +26,7 @@ def network() -> nn.Module:
 
 
 def trained(model: nn.Module, loss: Any, captured: bool = False) -> np.ndarray:
-    """The losses of 20 steps on batches far from zero."""
+    """Return the losses of 20 steps on batches far from zero."""
     optimizer = optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
     def train(x: ph.Tensor, y: ph.Tensor) -> ph.Tensor:
@@ -75,8 +75,8 @@ def test_training_equals_batch_norm_on_one_device(
     st.lists(st.integers(0, 4), min_size=3, max_size=3).filter(lambda n: sum(n) > 1), st.booleans(), st.integers(0, 9)
 )
 @settings(max_examples=15, deadline=None)
-def test_statistics_and_gradients_are_those_of_the_whole_batch(counts: list[int], image: bool, seed: int) -> None:
-    """The data lies far from zero, where a mean of squares has no correct digit of the variance."""
+def test_statistics_and_gradients_equal_the_whole_batch(counts: list[int], image: bool, seed: int) -> None:
+    """The data is far from zero, where a mean of squares has no correct digit of the variance."""
     rng = np.random.default_rng(seed)
     shape = (sum(counts), 2, *((3,) if image else ()))
     x = (rng.standard_normal(shape) + 1000).astype(np.float32)
@@ -142,7 +142,7 @@ def test_one_value_per_channel_is_refused() -> None:
 
 
 class Exchanging(nn.Module):
-    """Does what it is told with its replica."""
+    """Runs a given function on its replica."""
 
     exchanges_with_replicas = True
 

@@ -1,4 +1,4 @@
-"""Divided layers compute what whole ones compute, with the same gradients, and have the same state dicts.
+"""Divided layers have the results, gradients and state dicts of whole ones.
 
 Roundings: sums are divided among devices and so have another order: n eps of the largest element for n terms, at most 64 here,
 through at most 16 layers.
@@ -52,7 +52,7 @@ def words(*shape: int, seed: int = 0, below: int = 21) -> Tensor:
 
 
 def whole_gradients(module: nn.Module) -> dict[str, np.ndarray]:
-    """Gradients under the names of the undivided model."""
+    """Return gradients under the names of the undivided model."""
     found: dict[str, np.ndarray] = {}
     for path, part in module.named_modules():
         layouts: dict[str, ShardLayout] = getattr(part, "_layouts", {})
@@ -71,7 +71,7 @@ def whole_gradients(module: nn.Module) -> dict[str, np.ndarray]:
     blocks=st.integers(1, 3), sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4), axis=st.integers(0, 1),
     other=st.integers(1, 3),
 )  # fmt: skip
-def test_shards_are_put_together_again(blocks: int, sizes: list[int], axis: int, other: int) -> None:
+def test_joining_inverts_splitting(blocks: int, sizes: list[int], axis: int, other: int) -> None:
     length = blocks * sum(sizes)
     whole = np.arange(length * other).reshape((length, other) if axis == 0 else (other, length))
     layout = ShardLayout(axis, tuple(sizes), blocks)
@@ -82,7 +82,7 @@ def test_shards_are_put_together_again(blocks: int, sizes: list[int], axis: int,
 
 
 @given(units=st.integers(4, 30), weights=st.lists(st.floats(0.1, 10), min_size=1, max_size=4))
-def test_shares_follow_weights(units: int, weights: list[float]) -> None:
+def test_numbers_of_units_follow_weights(units: int, weights: list[float]) -> None:
     group = Group(NAMES[: len(weights)])
     counts = shares(units, group, weights)
     assert sum(counts) == units
@@ -149,7 +149,7 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def gpt() -> tuple[nn.Module, Any]:
-    """Heads that three devices share unevenly, and tied tables."""
+    """Return a GPT with heads that three devices share unevenly, and tied tables."""
     model = GPT(GPTConfig(vocab_size=21, block_size=6, n_layer=2, n_head=4, n_embd=16), device="numpy")
     return model, (words(3, 6),)
 
@@ -204,7 +204,7 @@ def test_divided_models_compute_the_same(make: Callable[[], tuple[nn.Module, Any
 
 
 def test_states_go_both_ways() -> None:
-    """A divided model loads what an undivided one has saved, and the other way round; tied weights stay tied."""
+    """Divided and undivided models load each other's checkpoints; tied weights stay tied."""
     polyhal.manual_seed(0)
     model, inputs = gpt()
     other, _ = gpt()
@@ -230,7 +230,7 @@ def test_states_go_both_ways() -> None:
 
 @pytest.mark.parametrize("gather", [True, False], ids=["gathered", "divided"])
 def test_a_divided_gpt_trains_captured(gather: bool) -> None:
-    """Four captured steps of Adam against the undivided model; logits need not meet."""
+    """Four captured steps of Adam against the undivided model, also without gathered logits."""
     polyhal.manual_seed(0)
     model, _ = gpt()
     whole = copy.deepcopy(model)

@@ -1,4 +1,4 @@
-"""Groups whose devices bring collectives of their own."""
+"""Groups of devices with a vendor's collectives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polyhal.parallel import Group
 
 
 class VendorCommunicator(LocalCommunicator):
-    """A library that counts what it is asked for."""
+    """A library that counts its calls."""
 
     calls = 0
 
@@ -26,7 +26,7 @@ class VendorCommunicator(LocalCommunicator):
 
 
 class VendorBackend(NumpyBackend):
-    """A device of the vendor, whose library serves no others."""
+    """A device of the vendor, whose library supports no others."""
 
     def open_communicator(self, devices: Sequence[Device], processes: ProcessGroup | None = None) -> Communicator | None:
         if processes is None and all(isinstance(d.backend, VendorBackend) for d in devices):

@@ -1,4 +1,4 @@
-"""Training that is interrupted, saved and resumed goes on exactly as if it had not been."""
+"""Training that is saved and resumed continues exactly as without the interruption."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polyhal.serialize import files
 
 
 class Training:
-    """Dropout, momentum, schedule and shuffling: everything that has a state."""
+    """A training with dropout, momentum, schedule and shuffling: everything that has a state."""
 
     def __init__(self, device: ph.Device, seed: int) -> None:
         ph.manual_seed(seed)
@@ -79,7 +79,7 @@ def test_parts_may_be_left_out(tmp_path: Path) -> None:
 
 
 def _moved(parts: dict[str, Any]) -> dict[str, Any]:
-    """What the parts and the generator hold, as plain values and bytes."""
+    """Return the state of the parts and the generator, as plain values and bytes."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -108,7 +108,7 @@ def _moved(parts: dict[str, Any]) -> dict[str, Any]:
 def test_a_load_that_fails_changes_nothing(
     part: str, spoil: Any, device: ph.Device, tmp_path: Path
 ) -> None:
-    """Training goes on to the weights of the training that did not try to load."""
+    """Training continues to the weights of a training without the failed load."""
     saved = Training(device, 5)
     saved.run(2)
     path = ph.save_checkpoint(tmp_path / "x", **saved.parts())

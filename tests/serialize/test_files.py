@@ -180,7 +180,7 @@ def test_every_altered_byte_is_noticed(path: Path) -> None:
             found = ph.load(path, "numpy")
         except (CorruptFileError, IncompatibleFileError):
             continue
-        # A change in what only names the writer, or in padding, is the one kind that may go unnoticed.
+        # Only changes of the writer's name or of padding may go unnoticed.
         assert same(found, expected), f"byte {i} of {data[max(0, i - 20) : i + 20]!r}"
 
 
@@ -248,7 +248,7 @@ def test_unsavable_values(path: Path) -> None:
 
 @pytest.fixture
 def small_disk() -> Iterator[None]:
-    """The system refuses to let files grow beyond 20 kB, as a full disk does."""
+    """Make the operating system reject files beyond 20 kB, as on a full disk."""
     resource = pytest.importorskip("resource")
     old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, old[1]))
@@ -278,7 +278,7 @@ def test_saving_over_an_old_checkpoint(path: Path) -> None:
     assert len([p for p in path.parent.rglob("*") if p.is_file()]) == (1 if path.suffix else 2)
 
 
-def test_permissions_are_those_of_other_files(tmp_path: Path) -> None:
+def test_permissions_equal_other_files(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.touch()
     path = ph.save({"n": 1}, tmp_path / "x.safetensors")
@@ -288,7 +288,7 @@ def test_permissions_are_those_of_other_files(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_a_killed_process_left_behind_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     kill = "import os, pathlib, sys; from polyhal.hal.settings.atomic import replacing\n"
     kill += "with replacing(pathlib.Path(sys.argv[1])) as file: os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", kill, str(tmp_path / "tensors-000001.safetensors")], check=False)

@@ -114,8 +114,8 @@ def test_an_impossible_shape_counts_as_damage(tmp_path: Path, shape: list[int]) 
         ph.load(tmp_path / "x.npy", "numpy")
 
 
-def test_zeros_beside_a_small_tensor_take_no_memory(tmp_path: Path) -> None:
-    """The zip is deflated to a thousandth of its storage of 64 MiB, of which the tensor views 3 elements."""
+def test_zeros_next_to_a_small_tensor_take_no_memory(tmp_path: Path) -> None:
+    """The zip is deflated to a thousandth of its storage of 64 MiB. The tensor is a view of 3 elements."""
     torch = pytest.importorskip("torch")
     small = io.BytesIO()
     torch.save({"x": torch.arange(3.0)}, small)

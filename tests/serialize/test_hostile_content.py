@@ -158,7 +158,7 @@ def test_a_model_is_loaded_where_the_caller_says(tmp_path: Path, device: ph.Devi
      {"kind": "container", "class": "polyhal.nn.Sequential", "number": 0, "children": [["a", 3]]}],
     ids=str,
 )  # fmt: skip
-def test_descriptions_of_no_model(construction: Any, tmp_path: Path) -> None:
+def test_invalid_descriptions_of_models(construction: Any, tmp_path: Path) -> None:
     def alter(state: Any) -> Any:
         return {**state, "construction": construction}
 
@@ -211,7 +211,7 @@ def test_elements_that_numpy_has_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("load", [ph.load, ph.load_graph, lambda path: describe(Path(path))])
 @pytest.mark.parametrize("name", ["polyhal.model", "format", "schema", "extra"])
-def test_tensors_in_the_place_of_versions(name: str, load: Any, tmp_path: Path) -> None:
+def test_tensors_instead_of_versions(name: str, load: Any, tmp_path: Path) -> None:
     tensor = ph.ones((2,), device="numpy")
     state = {"format": "polyhal graph", "model": {}, "extra": {"kind": "gpt", "version": tensor}, name: tensor}
     path = ph.save(state, tmp_path / "x")

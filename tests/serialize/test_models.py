@@ -1,4 +1,4 @@
-"""Whole models are saved as data and made again, without code in the file."""
+"""Whole models are saved as data and reconstructed, without code in the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("numpy_device")
 
 
 class Net(nn.Module):
-    """A class of the user."""
+    """A user's class."""
 
     def __init__(self, width: int, *, depth: int = 2, activation: Any = nn.ReLU) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("target", ["model.safetensors", "folder"])
-def test_models_compute_the_same_after_loading(name: str, target: str, tmp_path: Path) -> None:
+def test_loaded_models_compute_equal_results(name: str, target: str, tmp_path: Path) -> None:
     model = MODELS[name]()
     ph.save(model, tmp_path / target)
     again = ph.load(tmp_path / target, classes=[Net])
@@ -117,7 +117,7 @@ def test_classes_of_the_user_must_be_passed(tmp_path: Path) -> None:
         ph.load(tmp_path / "x.safetensors")
 
 
-def test_arguments_that_are_no_data_are_refused_by_name(tmp_path: Path) -> None:
+def test_arguments_that_are_not_data_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"Net, argument 'activation', is a function.*state_dict"):
         ph.save(Net(3, activation=lambda: nn.ReLU()), tmp_path / "x.safetensors")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""PyTorch's files load by name, beside PyTorch, and hostile ones raise one clear error without running anything."""
+"""PyTorch's files load by name, compared with PyTorch, and hostile ones raise one clear error and run no code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRITERS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=WRITERS, ids=str)
 def write(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Any], Path]:
-    """Save with PyTorch under a name that says nothing."""
+    """Save with PyTorch under a name that does not indicate the format."""
 
     def save(state: Any) -> Path:
         path = tmp_path / "weights"
@@ -214,7 +214,7 @@ def test_hostile_instructions_are_refused(data: bytes) -> None:
     assert value == [value] or type(value) in (list, dict), "only plain data comes out"
 
 
-def test_names_stand_for_constructors_of_data_alone() -> None:
+def test_names_refer_only_to_constructors_of_data() -> None:
     """No entry of the table is a class or function of Python that a file could call or change."""
     assert {type(entry).__name__ for entry in DATA_NAMES.values()} == {"PickleConstructor", "str"}
 

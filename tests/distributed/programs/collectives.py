@@ -1,4 +1,4 @@
-"""Every collective with arguments that hypothesis draws, the same on all ranks, against NumPy."""
+"""Every collective with arguments drawn by hypothesis, equal on all ranks, against NumPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ drawn = settings(
     max_examples=15, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-"""The same examples in every process, and no search for smaller ones, in which the ranks would part."""
+"""Settings for equal examples in every process, without shrinking, in which the ranks would diverge."""
 counts = st.lists(st.integers(0, 70), min_size=SIZE, max_size=SIZE)
 shapes = st.lists(st.integers(0, 5), min_size=0, max_size=3).map(tuple)
 dtypes = st.sampled_from(DTYPES)
@@ -30,7 +30,7 @@ seeds = st.integers(0, 2**31)
 
 
 def values(seed: int, rank: int, size: int, dtype: np.dtype) -> np.ndarray:
-    """What a rank contributes. Integers overflow in sums, floats differ in magnitude."""
+    """Return a rank's operand. Integers overflow in sums, floats differ in magnitude."""
     random = np.random.default_rng((seed, rank))
     if dtype.kind in "iu":
         return random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, size, dtype, endpoint=True)
@@ -38,7 +38,7 @@ def values(seed: int, rank: int, size: int, dtype: np.dtype) -> np.ndarray:
 
 
 def check_sum(found: np.ndarray, rows: list[np.ndarray]) -> None:
-    """Integers wrap around; floats differ from the exact sum by no more than the roundings of the additions."""
+    """Check a sum: integers wrap around; floats differ from the exact sum by at most the roundings of the additions."""
     if found.dtype.kind in "iu":
         assert np.array_equal(found, functools.reduce(np.add, rows))
         return
@@ -54,7 +54,7 @@ def check_sum(found: np.ndarray, rows: list[np.ndarray]) -> None:
 
 
 def check_equal_everywhere(found: np.ndarray) -> None:
-    """All ranks have the same bits."""
+    """Check that all ranks have bit-identical values."""
     everything = np.empty(found.nbytes * SIZE, np.uint8)
     GROUP.all_gather(np.ascontiguousarray(found).reshape(-1).view(np.uint8), everything, [found.nbytes] * SIZE)
     parts = everything.reshape(SIZE, -1)
@@ -128,7 +128,7 @@ def movements(counts: list[int], dtype: np.dtype, seed: int, root: int, inside: 
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Equal bits."""
+    """Return whether arrays are bit-identical."""
     return a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
@@ -160,7 +160,7 @@ def tensors(shape: tuple[int, ...], op: str, seed: int, turned: bool) -> None:
 
 
 def large() -> None:
-    """Several chunks of everything, of tensors, too."""
+    """Test arrays and tensors of several chunks."""
     size = 3_000_017
     rows = [np.random.default_rng((7, r)).random(size, np.float32) for r in range(SIZE)]
     x = distributed.all_reduce(polyhal.tensor(rows[RANK]))
@@ -174,7 +174,7 @@ def large() -> None:
 
 
 def compressed() -> None:
-    """Errors that are fed back add up to what one rounding takes, however many steps there were."""
+    """Check that errors that are fed back add up to one rounding error for any number of steps."""
     steps, size = 50, 1000
     exact = np.zeros(size)
     sums = {feedback: np.zeros(size) for feedback in (False, True)}

@@ -1,4 +1,4 @@
-"""Groups of several devices in each of several processes, against NumPy, and a model that all of them train."""
+"""Groups of several devices in each of several processes, against NumPy, and a model that they train."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyhal.parallel import DataParallel, Group
 PROCESSES = distributed.init()
 RANK, RANKS = PROCESSES.rank, PROCESSES.size
 OWN = ["numpy", "numpy:no_f64"] if RANK % 2 == 0 else ["sim"]
-"""Processes may have different numbers of devices."""
+"""Test processes with different numbers of devices."""
 
 
 def check_collectives() -> None:
@@ -45,7 +45,7 @@ def check_collectives() -> None:
 
 
 def check_training() -> None:
-    """Two devices in each process, and a batch divided among all of them, against one device with the whole batch."""
+    """Compare two devices in each process, with a batch divided among all devices, to one device with the whole batch."""
     config = GPTConfig(vocab_size=33, block_size=8, n_layer=1, n_head=2, n_embd=16)
 
     def train(model: GPT | DataParallel, rows: slice, captured: bool) -> np.ndarray:
@@ -80,7 +80,7 @@ def check_training() -> None:
 
 
 def check_statistics() -> None:
-    """The statistics of all rows of all processes, in the layer and in its gradient."""
+    """Test the statistics of all rows of all processes, in the layer and in its gradient."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((3 * RANKS + 1, 4)).astype(np.float32)
     scale = rng.standard_normal(x.shape).astype(np.float32)
@@ -100,7 +100,7 @@ def check_statistics() -> None:
 
 
 def same_everywhere(values: np.ndarray) -> bool:
-    """Whether an array has the same bits in all processes."""
+    """Return whether an array is bit-identical in all processes."""
     most, least = values.copy().reshape(-1), values.copy().reshape(-1)
     PROCESSES.all_reduce(most, "max")
     PROCESSES.all_reduce(least, "min")

@@ -1,4 +1,4 @@
-"""Rank 1 ends in the middle of collectives, in the way that is asked for: `failing.py WAY`."""
+"""Ends rank 1 in the middle of collectives, in the requested way: `failing.py WAY`."""
 
 from __future__ import annotations
 

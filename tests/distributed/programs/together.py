@@ -1,4 +1,4 @@
-"""Runs the programs that are named one after the other, in the processes of one job: starting these takes longest."""
+"""Runs several programs one after the other in the processes of one job, because starting processes takes longest."""
 
 from __future__ import annotations
 

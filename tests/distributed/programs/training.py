@@ -19,7 +19,7 @@ found: dict[str, object] = {}
 
 
 def keep(name: str, value: object) -> None:
-    """Note a result of rank 0; the others must have the same weights."""
+    """Record a result of rank 0; the other ranks must have equal weights."""
     if isinstance(value, np.ndarray):
         mine = value.view(np.uint8).ravel()
         everyones = np.empty(mine.size * ranks.size, np.uint8)
@@ -29,7 +29,7 @@ def keep(name: str, value: object) -> None:
 
 
 def check_repetition() -> None:
-    """Another run, and one that is resumed, give the same bits, with dropout and gradients in half precision."""
+    """Check that a second run and a resumed one are bit-identical, with dropout and gradients in half precision."""
     dropped = []
     for _ in range(2):
         again = trainer(ranks, dropout=0.2, compress="bfloat16")

@@ -14,24 +14,24 @@ from polyhal.parallel.forecast.recipes import ModelRecipe, gpt_recipe, resnet_re
 
 
 def small_gpt(layers: int = 8, width: int = 256, **settings: Any) -> ModelRecipe:
-    """A GPT whose steps are captured in a fraction of a second."""
+    """Return a GPT whose steps are captured in a fraction of a second."""
     shape: dict[str, Any] = {"vocab_size": 512, "block_size": 128, "n_head": 4, **settings}
     return gpt_recipe("small", GPTConfig(n_layer=layers, n_embd=width, **shape))
 
 
 def small_resnet() -> ModelRecipe:
-    """A network for images with one block in each of two stages."""
+    """Return a network for images with one block in each of two stages."""
     options: dict[str, Any] = {"num_classes": 1000, "width": 32}
     return resnet_recipe("small", lambda device: ResNet(BasicBlock, (1, 1), device=device, **options))
 
 
 def forecaster(recipe: ModelRecipe, devices: str = "8xh200", link: str = "", dtype: str = "bfloat16") -> Forecaster:
-    """A forecaster for some devices."""
+    """Return a forecaster for some devices."""
     return Forecaster(recipe, parse_cluster(devices, link), dtype)
 
 
 def whole_step(recipe: ModelRecipe, profile: str, samples: int, dtype: str) -> tuple[float, int]:
-    """Seconds and bytes of a captured training step with all layers, by the simulated device itself."""
+    """Return seconds and bytes of a captured training step with all layers, from the simulated device itself."""
     device = parse_cluster(f"1x{profile}").open()
     backend: Any = device.backend
     model = recipe.build(recipe.layers, device)

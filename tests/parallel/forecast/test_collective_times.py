@@ -1,4 +1,4 @@
-"""Times of collectives: what the formulas say in simple cases, and that better links are never slower."""
+"""Times of collectives: formulas in simple cases, and better links are never slower."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_ring_sends_each_byte_almost_twice() -> None:
     assert reduce_scatter(cluster(), DeviceGroup(4, 1), 1e9) == pytest.approx(3 / 4 * 1e9 / 100e9)
 
 
-def test_between_nodes_each_device_sends_its_part_alone() -> None:
+def test_between_nodes_each_device_sends_only_its_part() -> None:
     expected = 2 * 7 / 8 * 1e9 / 100e9 + 2 * 3 / 4 * 1e9 / 8 / 10e9
     assert all_reduce(cluster(), DeviceGroup(8, 4), 1e9) == pytest.approx(expected)
     half = all_reduce(cluster(ports=4), DeviceGroup(8, 4), 1e9) - all_reduce(cluster(), DeviceGroup(8, 4), 1e9)

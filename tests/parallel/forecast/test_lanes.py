@@ -1,4 +1,4 @@
-"""Computing and collectives side by side: simple cases by hand, and bounds that hold always."""
+"""Overlap of computation and collectives: simple cases by hand, and general bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def span(seconds: float, *gradients: tuple[float, int], parameters: int = 0) -> 
 
 
 def second(nbytes: float) -> float:
-    """One second for each byte."""
+    """Return one second for each byte."""
     return float(nbytes)
 
 

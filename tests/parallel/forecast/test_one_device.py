@@ -1,4 +1,4 @@
-"""On one device, a forecast that is put together from three layers is what the simulated device says of the whole step."""
+"""On one device, a forecast from three layers equals the simulated device's prediction of the whole step."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SMALL_GPT = small_gpt(layers=5)
     ("recipe", "profile", "samples", "dtype"),
     [
         (_SMALL_GPT, "h200", 64, "bfloat16"),  # bound by the device
-        (_SMALL_GPT, "h200", 2, "bfloat16"),  # bound by the host, which submits kernels
+        (_SMALL_GPT, "h200", 2, "bfloat16"),  # bound by the host, which enqueues kernels
         (_SMALL_GPT, "cpu_2core", 8, "float32"),
         (small_gpt(layers=2), "h200", 16, "float32"),
         (small_resnet(), "h200", 16, "float32"),
     ],
     ids=["device", "host", "processor", "two layers", "no layers"],
 )
-def test_time_and_memory_are_those_of_the_whole_step(
+def test_time_and_memory_equal_the_whole_step(
     recipe: ModelRecipe, profile: str, samples: int, dtype: str
 ) -> None:
     seconds, nbytes = whole_step(recipe, profile, samples, dtype)
@@ -51,7 +51,7 @@ def test_recomputing_takes_longer_and_keeps_less() -> None:
     kept, again = (known.predict(Strategy(micro_batch=64, recompute=r)) for r in (False, True))
     assert again.seconds > 1.1 * kept.seconds
     assert again.memory.temporaries < 0.6 * kept.memory.temporaries
-    # Small copies that are made for all layers at once, before the first, are given back layer by layer.
+    # Small copies that are made for all layers at once, before the first, are freed layer by layer.
     boundary = known.trace(TraceKey(64)).boundary
     assert 0.98 * boundary < known.trace(TraceKey(64, recompute=True)).kept <= boundary
 

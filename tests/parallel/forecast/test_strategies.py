@@ -1,4 +1,4 @@
-"""Forecasts of strategies: limits that are known without any device, and properties of the search."""
+"""Forecasts of strategies: limits that hold for every device, and properties of the search."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from polyhal.parallel.replication import assign_owners
 
 @pytest.fixture(scope="module")
 def small() -> Forecaster:
-    """A small GPT on up to 64 devices."""
+    """Return a forecaster of a small GPT on up to 64 devices."""
     return forecaster(small_gpt(), "64xh200", "nvlink4,8xinfiniband-ndr")
 
 
 @pytest.mark.parametrize("shard", SHARDINGS)
-def test_ideal_links_give_linear_scaling(small: Forecaster, shard: str) -> None:
+def test_ideal_links_scale_linearly(small: Forecaster, shard: str) -> None:
     ideal = parse_cluster("64xh200", "ideal,ideal")
     one = small.predict(Strategy(micro_batch=16), ideal.of(1))
     many = small.predict(Strategy(data=64, micro_batch=16, shard=shard), ideal)
@@ -56,7 +56,7 @@ def test_split_layers_compute_less_and_wait_for_sums(small: Forecaster) -> None:
     assert sum(sizes[1].layer) == (sum(sizes[0].layer) - norms_and_biases) // 4 + norms_and_biases
 
 
-def test_what_copies_share_they_have_once(small: Forecaster) -> None:
+def test_sharded_state_is_divided_among_replicas(small: Forecaster) -> None:
     whole, optimizer, parameters = (
         small.predict(Strategy(data=64, micro_batch=4, shard=shard)).memory for shard in SHARDINGS
     )
@@ -68,13 +68,13 @@ def test_what_copies_share_they_have_once(small: Forecaster) -> None:
 
 
 def _largest(small: Forecaster) -> int:
-    """Bytes of the largest parameter: of many owners, one has nothing else."""
+    """Return the bytes of the largest parameter: with many owners, one of them owns only this parameter."""
     sizes = small.trace(TraceKey(4)).parameters
     return max(*sizes.before, *sizes.layer)
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 3000))
-def test_owners_have_as_much_as_those_of_data_parallel(sizes: list[int], owners: int, bucket: int) -> None:
+def test_owners_match_data_parallel(sizes: list[int], owners: int, bucket: int) -> None:
     names = {str(i): n for i, n in enumerate(sizes)}
     runs = [[str(i) for i in run] for run in _positions(sizes, bucket)]
     load = [0] * owners
@@ -84,7 +84,7 @@ def test_owners_have_as_much_as_those_of_data_parallel(sizes: list[int], owners:
 
 
 def _positions(sizes: list[int], bucket: int) -> list[list[int]]:
-    """Runs of parameters up to the size of a bucket."""
+    """Return runs of parameters up to the size of a bucket."""
     runs: list[list[int]] = [[]]
     for i, size in enumerate(sizes):
         if runs[-1] and sum(sizes[j] for j in runs[-1]) + size > bucket:
@@ -139,7 +139,7 @@ def test_parts_of_a_step_add_up(small: Forecaster) -> None:
     assert len({str(p.strategy) for p in found.fitting}) == len(found.fitting)
 
 
-def test_what_is_required_of_a_strategy_holds(small: Forecaster) -> None:
+def test_constraints_on_strategies_hold(small: Forecaster) -> None:
     required = parse_constraints("tensor=2, shard=parameters, recompute")
     found = search(small, small.cluster.of(4), 8, required)
     assert {(p.strategy.tensor, p.strategy.shard, p.strategy.recompute) for p in found.fitting} == {
