@@ -122,8 +122,7 @@ class MicroBenchmarks:
     # --- convolutions ---------------------------------------------------------------------------------------------
 
     def _convolutions(self) -> Iterator[MicroBenchmark]:
-        """Yield convolutions for all combinations of image sizes and channels, so that images and weights vary
-        independently."""
+        """Yield convolutions for all combinations of image sizes and channels, which vary independently."""
         for stride in (1, 2):
             for row in (10, 20, 40) if stride == 1 else (12, 24):
                 for channels in (24, 96, 320):

@@ -26,8 +26,7 @@ def say(console: Console, line: str, style: str = "") -> None:
 
 
 def say_wrapped(console: Console, line: str, style: str = "") -> None:
-    """Print a line of prose. On a terminal it is wrapped at words, with an indentation of two more columns than its first
-    line.
+    """Print a line of prose; on a terminal wrapped at words, with two more columns of indentation.
 
     Words that are longer than a line, such as paths, are not broken.
     """

@@ -19,8 +19,7 @@ from polyhal.tensor import Tensor
 
 
 def rounded_with_feedback(x: Tensor, dtype: Any, error: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Round the sum of `x` and `error`, of one shape (...) and dtype, to `dtype`. Returns the result and the rounding
-    error."""
+    """Round `x + error`, of one shape (...) and dtype, to `dtype`. Returns the result and the rounding error."""
     exact = x if error is None else x + error
     rounded = exact.to(dtype)
     return rounded, exact - rounded.to(exact.dtype)

@@ -153,8 +153,7 @@ class Hub:
             self._lost(rank, "was killed or crashed: its connection ended without a message", None, silent=True)
 
     def _register(self, connection: socket.socket, hello: Mapping[str, Any]) -> int | None:
-        """Register a rank from its first message, and send it earlier losses. Returns None for an invalid or second
-        connection."""
+        """Register a rank from its first message, and send it earlier losses. Returns None for an invalid rank."""
         rank = hello.get("rank")
         accepted = isinstance(hello.get("token"), str) and hmac.compare_digest(hello["token"].encode(), self.token.encode())
         if not accepted or type(rank) is not int or not 0 <= rank < self.size:

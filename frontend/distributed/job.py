@@ -123,8 +123,10 @@ def note_resume(arguments: Sequence[str]) -> None:
 
 
 def fail(error: BaseException) -> None:
-    """Report to the other ranks that this one ends with a caught error. No-op under a launcher, which reports errors
-    itself."""
+    """Report to the other ranks that this one ends with a caught error.
+
+    No-op under a launcher, which reports errors itself.
+    """
     if launched_watch() is None:
         _JOB.fail(error)
 

@@ -72,8 +72,7 @@ class MailboxGroup(MovingGroup):
 
     @abstractmethod
     def _deliver(self, to: int, tag: Tag, array: np.ndarray) -> None:
-        """Put bytes into the mailbox of another rank, without waiting for their receipt. The caller may change them
-        afterwards."""
+        """Put bytes into another rank's mailbox, without waiting for the receipt. The caller may change them later."""
 
     def _deliver_to_all(self, tag: Tag, array: np.ndarray) -> None:
         """Put the same bytes into the mailboxes of all other ranks."""

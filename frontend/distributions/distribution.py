@@ -81,8 +81,7 @@ class Distribution:
             return self.rsample(sample_shape, generator=generator).detach()
 
     def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
-        """Draw such that gradients reach the parameters. Raises NotImplementedError for distributions without such a
-        method."""
+        """Draw such that gradients reach the parameters. Raises NotImplementedError if the distribution has no such method."""
         raise self._missing("rsample")
 
     def sample_n(self, n: int) -> Tensor:

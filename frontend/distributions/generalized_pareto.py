@@ -15,8 +15,8 @@ from polyhal.tensor import Tensor
 
 
 class GeneralizedPareto(Distribution):
-    """Values of at least `loc`. The tail is heavy for a positive `concentration`, exponential for 0, bounded for a negative
-    one."""
+    """Values of at least `loc`, with a tail that `concentration` makes heavy (above 0), exponential (0) or bounded (below
+    0)."""
 
     arg_constraints: ClassVar = {
         "loc": constraints.real,

@@ -82,8 +82,7 @@ class LowRankMultivariateNormal(Distribution):
         return ops.cholesky_inverse(self.scale_tril)
 
     def _capacitance(self) -> tuple[Tensor, Tensor]:
-        """Return the factor divided by the diagonal, transposed, and the Cholesky factor of I + factor.T @ diag^-1 @
-        factor."""
+        """Return diag^-1 @ factor, transposed, and the Cholesky factor of I + factor.T @ diag^-1 @ factor."""
         scaled = ops.swapaxes(self.cov_factor / ops.unsqueeze(self.cov_diag, -1), -2, -1)
         rank = self.cov_factor.shape[-1]
         inner = ops.matmul(scaled, self.cov_factor) + eye(rank, dtype=self.loc.dtype, device=self.loc.device)

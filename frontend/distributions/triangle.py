@@ -33,5 +33,5 @@ def side(count: int, diagonal: int) -> int:
     """Return the number of rows of a matrix with `count` elements up to a diagonal. Raises ValueError if there is none."""
     n = (math.isqrt(1 + 8 * count) - 1) // 2 - diagonal
     if (n + diagonal) * (n + diagonal + 1) // 2 != count:
-        raise ValueError(f"[transforms] {count} elements are no triangle")
+        raise ValueError(f"[transforms] {count} elements do not form a triangle")
     return n

@@ -75,8 +75,7 @@ class DDPM(Module):
         return F.mse_loss(model(self.add_noise(x, noise, t), t), noise)
 
     def denoise(self, model: Denoiser, x: Tensor, t: Tensor, noise: Tensor) -> Tensor:
-        """Return data one time step before `t` (N,), with `noise` from a standard normal distribution; none is added at step
-        0."""
+        """Return data one time step before `t` (N,); `noise` is standard normal, and not added at step 0."""
         mean = _per_sample(self._rescale, t, x) * (x - _per_sample(self._removed, t, x) * model(x, t))
         return mean + _per_sample(self._deviation, t, x) * noise
 

@@ -140,8 +140,7 @@ class ResNet(Module):
         self.reset_parameters(zero_init_residual)
 
     def reset_parameters(self, zero_init_residual: bool = False) -> None:
-        """Draw new weights of convolutions, by He et al.'s rule; with `zero_init_residual`, zero the last scale of each
-        block."""
+        """Draw new weights of convolutions, by He et al.'s rule; optionally zero the last scale of each block."""
         for module in self.modules():
             if isinstance(module, Conv2d):
                 init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

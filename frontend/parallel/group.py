@@ -88,8 +88,10 @@ class Group:
         return results[0] if results else None
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> list[Tensor]:
-        """Copy a tensor (...) of participant `root` to every participant. Raises DeviceMismatchError if it is on another
-        device."""
+        """Copy a tensor (...) of participant `root` to every participant.
+
+        Raises DeviceMismatchError if the tensor is on another device.
+        """
         self._check_home("broadcast", tensor, self._member("broadcast", root))
         collective = Collective(Kind.BROADCAST, divided(tensor.size, self.size), root=root)
         return self._apply(collective, [tensor], lambda i: tensor.shape)
@@ -131,8 +133,7 @@ class Group:
     def reduce_scatter(
         self, tensors: Sequence[Tensor], op: str = "sum", sizes: Sequence[int] | None = None, axis: int = 0
     ) -> list[Tensor]:
-        """Reduce like `all_reduce`; participant i receives `sizes[i]` rows of the result along `axis` (default: equal
-        numbers).
+        """Reduce like `all_reduce`; participant i receives `sizes[i]` rows along `axis` (default: equal numbers).
 
         Raises ShapeError, UnsupportedDTypeError, DeviceMismatchError, and ValueError for another `op`.
         """
@@ -163,8 +164,7 @@ class Group:
         return [x / self.size for x in results] if mean else results
 
     def _apply(self, collective: Collective, tensors: Sequence[Tensor], shape: Any) -> list[Tensor]:
-        """Apply a collective to the tensors of the participants that send one; `shape` maps a participant to its result's
-        shape."""
+        """Apply a collective to the participants' operands; `shape` maps a participant to the shape of its result."""
         dtype = tensors[0].dtype
         if dtype.is_complex:
             if collective.reduction is not Reduction.SUM:

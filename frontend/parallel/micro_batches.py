@@ -54,8 +54,7 @@ def batch_size(value: Any) -> int:
 
 
 def split_rows(value: Any, sizes: Sequence[int]) -> list[Any]:
-    """Return a tree for each micro-batch, with its rows of every tensor. Numbers, scalars and other objects are in all
-    trees."""
+    """Return a tree for each micro-batch, with its rows of every tensor and all scalars and other objects."""
     parts = []
     start = 0
     for size in sizes:

@@ -47,8 +47,7 @@ class ModelTrace:
     """The recorded passes of one micro-batch."""
 
     def __init__(self, model: Module, inputs: Any, loss: Callable[[Any], Tensor] | None) -> None:
-        """`inputs` are the positional and keyword arguments of a micro-batch. `loss` maps outputs to a scalar; None sums
-        them."""
+        """`inputs` are positional and keyword arguments for a micro-batch. `loss` takes the outputs; None sums them."""
         captured = _record(model, inputs, loss)
         self._graph: Graph = captured.graph
         nodes = self._graph.nodes

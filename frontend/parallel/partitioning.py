@@ -204,8 +204,7 @@ class _Search:
         return result
 
     def _with(self, stages: int, *, by_memory: bool = False) -> _Choice | None:
-        """Find the split into `stages` stages with the fastest slowest stage, or with the smallest fraction of a memory
-        used."""
+        """Find the split into `stages` stages that minimizes the slowest time, or the largest fraction of a memory."""
         n, devices = self._count, len(self._rates)
         # reached[d][j]: the slowest stage of the best split of parts 0 to j - 1 whose last stage is on device d.
         start = np.full(n + 1, np.inf)

@@ -303,8 +303,7 @@ def _autocast(dtype: Any) -> autocast:
 
 
 def _joined(stages: Module | Sequence[Module], cuts: Sequence[str | int] | None) -> tuple[Module, list[str]]:
-    """Return the whole model, and the names of the modules at which its later stages begin. Raises TypeError and
-    ValueError."""
+    """Return the whole model, and the names of its later stages' first modules. Raises TypeError and ValueError."""
     if isinstance(stages, Module):
         if cuts is None:
             fix = "pass cuts, a list of stages, or the result of parallel.partition"

@@ -31,7 +31,7 @@ class Bucket(NamedTuple):
 
 
 def assign_owners(sizes: Mapping[str, int], shares: Sequence[float], buckets: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Assign parameters to devices: the largest first, to the device with the least load relative to its share."""
+    """Assign parameters to devices: the largest first, to the device with the least load relative to `shares`."""
     load = [0.0] * len(shares)
     owners: dict[str, int] = {}
     for names in buckets:
@@ -63,8 +63,7 @@ class Replication:
         self._group = group
         self._temporary = temporary
         self.across = [] if processes is None else [Group([d], processes) for d in group.devices]
-        """For each device, the group of the devices of all processes that own the same parameters; empty without
-        `processes`."""
+        """For each device, the group of its counterparts in all processes; empty without `processes`."""
         reduced_by = [*self.across, group] if len(group.devices) == 1 else [group]
         most = bucket_bytes or min(
             reduced_by[0].communicator.bucket_bytes, _TEMPORARY_BYTES if temporary else sys.maxsize

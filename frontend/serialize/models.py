@@ -39,8 +39,7 @@ _CONTAINERS: tuple[type[Module], ...] = (Sequential, ModuleList, ModuleDict)
 _LARGEST_ITEM = 8
 _EXPANSION = 4
 _FREE_BYTES = 128 << 20
-"""Limit on the memory of a model's construction: `_FREE_BYTES` plus `_EXPANSION` times the bytes of its weights, for initial
-values and tables."""
+"""Limit on a model's memory during construction: `_FREE_BYTES` + `_EXPANSION` times the bytes of its weights."""
 _FIX = "save model.state_dict() instead and construct the model yourself"
 
 

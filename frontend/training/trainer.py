@@ -155,8 +155,7 @@ class Trainer:
         self._update(batches, share)
 
     def _learn(self, batches: list[Batch], share: float | None) -> None:
-        """Run the device work of a step, which updates state in place. `share` is this rank's fraction of the samples; None:
-        all."""
+        """Run a step's device work, in place. `share` is this rank's fraction of the samples; None for all."""
         self._backward(batches, share)
         if self.sharded is not None:
             self.sharded.step()

@@ -24,7 +24,7 @@ def devices(
     everything: Annotated[bool, typer.Option("--all", help="Include the backends for tests and teaching.")] = False,
     measure: Annotated[bool, typer.Option("--measure", help="Measure the speed of every device again.")] = False,
 ) -> None:
-    """List every device of every backend. An arrow marks the default device, and a sentence says why it is the default.
+    """List every device of every backend. An arrow marks the default device; a line below states the reason.
 
     The column `vs NumPy` is the speed in a small training benchmark, relative to NumPy. A device is measured once, when
     it competes with others to be the default. The result is kept until a driver or a version changes.

@@ -24,7 +24,7 @@ def generate(
         Path,
         typer.Argument(help="The folder of a run, or [bold]best[/] or [bold]last[/] inside it.", show_default=False),
     ],
-    prompt: Annotated[str, typer.Option(help="The text to continue.")] = "\n",
+    prompt: Annotated[str, typer.Option(help="The text to continue. Default: a line break.", show_default=False)] = "\n",
     max_tokens: Annotated[int, typer.Option(help="The largest number of tokens to generate.")] = 500,
     temperature: Annotated[float, typer.Option(help="0 always takes the most likely token; higher is more random.")] = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Sample only from this many of the most likely tokens.")] = None,

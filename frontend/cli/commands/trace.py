@@ -29,14 +29,14 @@ def trace(
     eager: Annotated[
         bool, typer.Option("--eager", help="Run captured functions op by op, instead of their optimized steps.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=0, help="Print so many ops, and count the others.")] = 1_000,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number of printed ops; further ones are counted.")] = 1_000,
 ) -> None:
     """Run a program, and print each op with its launches, bytes and milliseconds as it runs.
 
-    The trace goes to standard error, the program's own output to standard output. A line has the time until the device had
-    finished, the launches, the bytes of operands and results, the op, and the line of the program. The device finishes each
-    op before the next one begins, so that the sum of times is more than the program takes without a trace. A summary by op
-    follows at the end. The program's exit code is kept.
+    The trace is printed to standard error, the program's own output to standard output. A line has the time until the device
+    had finished, the launches, the bytes of operands and results, the op, and the line of the program. The device finishes
+    each op before the next one begins, so that the sum of times is more than the program takes without a trace. A summary by
+    op follows at the end. The program's exit code is kept.
     """
     from polyhal.cli.workers.program import run_program
     from polyhal.hal.diagnostics.op_trace import OpTrace
@@ -87,14 +87,14 @@ def _columns(ops: list[TracedOp]) -> str:
 
 
 def _bytes(number: int) -> str:
-    """Return a number of bytes in the largest unit of which it is at least one."""
+    """Format a number of bytes in the largest unit in which it is at least 1."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     power = min(max(number.bit_length() - 1, 0) // 10, len(units) - 1)
     return f"{number / 2 ** (10 * power):.{1 if power else 0}f} {units[power]}"
 
 
 def _where(location: SourceLocation) -> str:
-    """Return file and line of a location, and the module and the gradient that the op belongs to."""
+    """Return file and line of a location, and the module and the gradient to which the op belongs."""
     parts = [f"{Path(location.file).name}:{location.line}"] if location.file else []
     parts += [f"gradient of {location.gradient_of}"] if location.gradient_of else []
     parts += [f"part of {location.part_of}"] if location.part_of else []

@@ -61,7 +61,7 @@ def show_unequal(console: Console, forecaster: UnequalForecaster, found: Unequal
         "bold",
     )
     if found.alone < math.inf:
-        say(console, f"  {found.alone / found.seconds:.2f} times as fast as only the fastest kind")
+        say(console, f"  {found.alone / found.seconds:.2f} times as fast as the fastest kind by itself")
 
 
 def _sample(forecaster: Forecaster) -> str:

@@ -123,8 +123,7 @@ class _StagePasses:
 def predict(
     trace: PassTrace, layers: int, cluster: Cluster, strategy: Strategy, optimizer: OptimizerTrace, bucket: float = BUCKET
 ) -> Prediction:
-    """Predict a step. `trace` is a pass of `strategy.micro_batch` samples with layers split among `strategy.tensor`
-    devices."""
+    """Predict a step from a pass of `strategy.micro_batch` samples with layers split among `strategy.tensor` devices."""
     costs = _Costs(cluster, trace, strategy)
     ranges = split_layers(trace, layers, strategy.pipeline) if strategy.pipeline > 1 else [(0, layers)]
     made = {r: make_stage(trace, layers, *r) for r in set(ranges)}

@@ -105,8 +105,7 @@ class SectionFinder:
         return live
 
     def _kept(self, parts: list[tuple[int, bool]], live: np.ndarray, layers: int) -> int:
-        """Return the growth of live bytes from the start of one layer to the start of the next: the activations that it
-        keeps."""
+        """Return the activations that a layer keeps: the growth of live bytes between the starts of two layers."""
         if not layers:
             return 0
         starts = [next(k for k, part in enumerate(parts) if part == (i, False)) for i in range(layers)]

@@ -78,8 +78,7 @@ class Archive:
         return found
 
     def _blocks(self, name: str, size: int) -> Iterator[bytes]:
-        """Yield the bytes of a member in blocks of at most `size`, up to its size in the directory. Raises
-        CorruptFileError."""
+        """Yield the bytes of a member in blocks of at most `size`. Raises CorruptFileError."""
         info = self._member(name)
         header = self.file.read(info.header_offset, _LOCAL_HEADER.size)
         if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
