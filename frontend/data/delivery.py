@@ -39,8 +39,8 @@ class Direct:
 class Prefetched:
     """Prefetches a bounded number of batches in a thread.
 
-    Slots form a ring: the thread loads a free slot and enqueues it; the consumer delivers its batch and frees the slot, at
-    once or when the program no longer uses the batch.
+    Slots circulate through two queues: the thread loads a free slot and enqueues it; the consumer delivers its batch and frees
+    the slot, at once or, if the batch uses the slot's memory, `retained` batches later.
     """
 
     def __init__(self, loader: DataLoader, pending: Iterable[BatchRequest], count: int) -> None:

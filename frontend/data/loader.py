@@ -147,7 +147,7 @@ class DataLoader:
         pending, count = self._requests()
         threaded = self.prefetch and count
         produce = Prefetched(self, pending, count) if threaded else Direct(self, pending)
-        try:  # no thread or process has been started before
+        try:  # threads and processes start in the loop
             for batch in produce:
                 self.position += 1
                 yield batch

@@ -42,7 +42,7 @@ class BatchSlot(Protocol):
     """Staging memory for one batch. One thread loads slots, another one delivers batches and releases slots."""
 
     retained: ClassVar[int]
-    """Number of slots whose memory delivered batches use."""
+    """Number of the latest delivered batches that may still use the memory of their slots."""
 
     gathers: bool
     """Whether `load` accepts `LazyRows` in place of arrays."""
@@ -54,7 +54,7 @@ class BatchSlot(Protocol):
         """Return the batch with tensors in place of arrays, ready for use."""
 
     def release(self) -> None:
-        """Note that the program has enqueued its work on the batch, unless it still references it."""
+        """Allow reuse of the slot after all enqueued work. Memory that the program still references leaves the slot."""
 
     def wait(self) -> None:
         """Wait until no copy is in flight."""

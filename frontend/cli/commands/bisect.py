@@ -74,7 +74,7 @@ def _devices(text: str | None, twice: bool) -> list[str]:
 def _compare(
     console: object, names: list[str], script: Path, arguments: list[str], twice: bool
 ) -> tuple[list[str], Parting]:
-    """Return a description of the first op that differs, as lines, and the extent of the comparison."""
+    """Return lines about the first op that differs, none if all agree; and the comparison, with its number of ops."""
     from polyhal.cli.workers.pool import WorkerPool
     from polyhal.hal.checks.op_record import OpExecution, Parting
 
