@@ -18,7 +18,7 @@ from polyhal.steps.jit import Jitted, jit
 
 Step = Callable[[], object]
 _RUNS_BEFORE = 4
-"""Runs before timing: the first two record and plan the step."""
+"""Runs before timing: a captured step is recorded twice before it is only replayed."""
 _SECONDS = 0.004
 """Seconds per sample: enough replays to hide the final wait, few enough that some samples are not interrupted."""
 _SAMPLES = 8

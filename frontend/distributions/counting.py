@@ -1,6 +1,6 @@
 """Poisson and binomial variables in a fixed number of steps, so that no result is read back and steps can be captured.
 
-Means below 10 are drawn by inversion, which adds up probabilities until they exceed a uniform number. Larger ones are drawn by
+Means below 10 are drawn by inversion, which adds up probabilities until they exceed a uniform number. Others are drawn by
 transformed rejection. Sources: W. Hörmann, "The transformed rejection method for generating Poisson random variables",
 Insurance: Mathematics and Economics 12, 1993; "The generation of binomial random variates", J. Stat. Comput. Simul. 46, 1993.
 """

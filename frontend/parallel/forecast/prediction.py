@@ -106,7 +106,7 @@ class _Costs:
 
 @dataclass(frozen=True, slots=True)
 class _StagePasses:
-    """A stage with its collectives: seconds of the first forward pass, other forward and backward passes, and the last one."""
+    """A stage with its collectives, in seconds: forward and backward passes, the first forward and the last backward pass."""
 
     stage: Stage
     sums: float
