@@ -246,6 +246,29 @@ CASES = (
         {"x1": leaf([[1.0], [2.0], [3.0], [4.0]], "float32")},
     ),
     _Case(
+        "second gradients through a result",
+        """
+        v1 = torch.logcumsumexp(x1 * 1.0, 0)
+        v2 = (v1 * v1).sum()
+        v3 = torch.autograd.grad(v2, x1, create_graph=True)[0]
+        v4 = (v3 * v3).sum()
+        v5 = torch.autograd.grad(v4, v1)[0]
+        """,
+        {"x1": X},
+    ),
+    _Case(
+        "second gradients through a result",
+        """
+        v1 = F.scaled_dot_product_attention(x1, x1, x1)
+        v1.register_hook(lambda g: g * 0.5)
+        v2 = torch.tanh(v1).sum()
+        v3 = torch.autograd.grad(v2, x1, create_graph=True)[0]
+        v4 = (v3 * v3).sum()
+        v4.backward()
+        """,
+        {"x1": ROWS},
+    ),
+    _Case(
         "a checkpoint of changed inputs",
         """
         m1 = made(nn.Linear(2, 2), 1)

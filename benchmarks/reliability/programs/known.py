@@ -11,6 +11,7 @@ from benchmarks.reliability.programs.difference import Difference
 from benchmarks.reliability.programs.layouts import layout_of_pytorch
 from benchmarks.reliability.programs.limits import at_a_limit
 from benchmarks.reliability.programs.program import Program
+from benchmarks.reliability.programs.second_gradients import through_a_result
 
 
 class Known(NamedTuple):
@@ -128,6 +129,13 @@ KNOWN = (
         "With `create_graph` the gradient of the weight of a linear layer requires a gradient on PyTorch's devices, on which "
         "PyTorch computes the gradients of all operands in one op, and not on its CPU.",
         values.linear_layer_of_a_device,
+    ),
+    Known(
+        "second gradients through a result",
+        "A second gradient passes through the result of attention here, and through that of `logcumsumexp` in PyTorch, and "
+        "through their operands in the other library. Hooks of the result, and gradients with respect to it, show it: without "
+        "the hook, and with `logcumsumexp` composed of other ops, both libraries have the same values.",
+        through_a_result,
     ),
     Known(
         "a layout of PyTorch",
