@@ -1,7 +1,7 @@
-// The built-in functions of matrix units, in OpenCL C with sub-groups: test-only. They exchange values of lanes as the vendors'
-// documents say, so that kernels and their layouts run on a device without the unit.
+// The built-in functions of matrix units, in OpenCL C with sub-groups: test-only. They exchange values between lanes as the vendors'
+// documents specify, so that kernels and their layouts run on a device without the unit.
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
-// WRONG makes it a unit with another layout: 1, neighbouring terms of a have changed places; 2, so have rows of results.
+// WRONG emulates a unit with another layout: 1 swaps adjacent terms of a, 2 swaps adjacent rows of results.
 #ifndef WRONG
 #define WRONG 0
 #endif
