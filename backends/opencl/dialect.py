@@ -55,13 +55,13 @@ class OpenCLDialect:
         return f"{name}_{cls}"
 
     def predicate(self, condition: str, cls: RegisterClass) -> str:
-        # Comparisons of vectors give -1 for true, of scalars 1; those of 64-bit vectors are 64 bits wide.
+        # True is -1 in comparisons of vectors and 1 in comparisons of scalars; results for 64-bit vectors have 64 bits.
         masked = f"(({condition}) & 1)"
         return f"CONVERT(int, {masked})" if cls in _WIDE else masked
 
 
 def convert(register: str, source: DType, target: DType) -> str:
-    """Return a register of one dtype as one of another, by C's rules; floats outside an integer's range saturate.
+    """Return the conversion of a register to another dtype by C's rules; floats outside an integer's range saturate.
 
     Small unsigned targets go through a wider signed type, so that -1.0 becomes 255 as it does on common CPUs.
     """

@@ -68,7 +68,7 @@ class Driver:
         """Function of OpenCL 3.0; None with an older loader."""
         self.acquire_external = self._extension_function(device, "clEnqueueAcquireExternalMemObjectsKHR")
         self.release_external = self._extension_function(device, "clEnqueueReleaseExternalMemObjectsKHR")
-        """Releases imported memory; None if memory of other drivers cannot be imported."""
+        """Acquire and release imported memory; None if memory of other drivers cannot be imported."""
         self.command_buffers = self._command_buffer_functions(device)
         """Command buffer functions; None unless the device can update and submit a buffer that is still in flight."""
 

@@ -68,7 +68,7 @@ class OpenCLRead(OpenCLEvent):
     def wait(self) -> None:
         """Block until the bytes have arrived. Raises the typed error of work that failed."""
         if not self._completion.is_set():
-            # A failure is reported below, with its own status.
+            # The completion below raises a failure, with the status of this command.
             with contextlib.suppress(PolyhalError):
                 super().wait()
                 self.deliver(None)
@@ -137,7 +137,7 @@ class PendingReads:
         """Process of the delivering threads; a forked child lacks them."""
 
     def add(self, read: OpenCLRead) -> None:
-        """Deliver a read when the driver has completed it. The queue must have been flushed."""
+        """Add a read, to be delivered when the driver has completed it. The queue must have been flushed."""
         with self._lock:
             self._pending.append(read)
             self._idle.clear()
@@ -159,11 +159,11 @@ class PendingReads:
             self._fail_all(self._errors.translate(error, _ACTION))
             return
         if _status(read) <= _COMPLETE:
-            # Not every driver calls back if the command was complete before.
+            # Some drivers never run the callback of a command that is already complete.
             self._called_back(read)
 
     def _called_back(self, read: OpenCLRead) -> None:
-        """Deliver complete reads, unless this callback's read was delivered in the meantime."""
+        """Deliver complete reads. No-op if repeated: the driver may call after the status check in `_request_callback`."""
         with self._lock:
             if self._requested is not read:
                 return

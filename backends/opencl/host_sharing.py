@@ -16,7 +16,7 @@ from polyhal.hal.memory.host_bytes import host_bytes
 
 _PROBE_BYTES = 3 << 12
 _MISALIGNED = 4
-"""Offset in bytes that gives the probe's memory the worst alignment."""
+"""Offset in bytes that misaligns the probe's memory in the worst way."""
 
 
 class HostSharing:
@@ -32,7 +32,7 @@ class HostSharing:
             return None
         try:
             return self._buffer_over(host_bytes(address, nbytes))
-        except cl.Error:  # larger than what the driver allocates in one piece
+        except cl.Error:  # larger than the driver's maximum allocation
             return None
 
     def address(self, buffer: cl.Buffer, nbytes: int) -> int | None:

@@ -62,12 +62,12 @@ class Runtime(ABC):
         workspace: tuple[int, ...] = (),
         target: Target | None = None,
     ) -> Launch:
-        """Return a launch of a kernel from shaders/opencl/`source`.cl, by default the kernel named as the path with `_`.
+        """Return a launch of a kernel from shaders/opencl/`source`.cl.
 
-        The launch has the name of the kernel's function, which `explain` and the profiler show.
-        `args` binds every parameter of the kernel by name (see `backends.opencl.lowering`). `items` is the number of
-        work-items needed per axis; it is rounded up to whole groups, so the kernel must check its index. `group` must
-        not depend on the data's size, because some drivers compile a kernel for each group size. `target` is for
+        The kernel's name, by default the path with `_` for `/`, is also the launch's, which `explain` and the profiler
+        show. `args` binds every parameter of the kernel by name (see `backends.opencl.lowering`). `items` is the number
+        of work-items needed per axis; it is rounded up to whole groups, so the kernel must check its index. `group`
+        must not depend on the data's size, because some drivers compile a kernel for each group size. `target` is for
         NVIDIA's devices only. Raises KernelBuildError, and KernelArgumentError if `args` do not fit the kernel.
         """
         file, kernel = f"{source}.cl", kernel or source.replace("/", "_")

@@ -29,7 +29,10 @@ class WaiterAffinity:
 
     @contextlib.contextmanager
     def bound(self) -> Iterator[None]:
-        """Return a context for waiting. It binds only the calling thread and restores its affinity at the end."""
+        """Return a context for waiting, which binds the calling thread and restores its affinity at the end.
+
+        Until the free core is known, the thread is not bound, and the core is searched for at the end of the wait.
+        """
         core = self._core
         allowed = os.sched_getaffinity(0) if core is not None else set()
         if core not in allowed:
@@ -39,7 +42,7 @@ class WaiterAffinity:
             return
         try:
             os.sched_setaffinity(0, {core})
-        except OSError:  # the process has lost this core
+        except OSError:  # the process has lost this core: give up
             self._core, self._searches = None, 0
         try:
             yield

@@ -1,6 +1,6 @@
 """Offline compilers: parsing of their output, and errors if one is missing or refuses a program.
 
-The compilers here are scripts that print what clang 19 and ocloc 22.43 printed for kernels of this project.
+The compilers here are scripts that print the output of clang 19 and ocloc 22.43 for kernels of this project.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _LIBRARIES = ("/opt/rocm/amdgcn/bitcode", "/usr/lib/x86_64-linux-gnu/amdgcn/bitc
 
 
 def compiled(executable: Path, device: Sequence[str], options: Sequence[str], text: str) -> dict[str, dict[str, int]]:
-    """Return the figures of each kernel: registers of a lane, spills, bytes, and waves that a SIMD unit runs at once.
+    """Return the figures of each kernel: registers per lane, spills, bytes, and resident waves per SIMD unit.
 
     `device` are the options that name the device. Raises CompilerRefusalError.
     """

@@ -87,7 +87,7 @@ def _closing(words: Sequence[str], opening: int) -> int:
 
 
 def _split(words: Sequence[str], separator: str) -> list[list[str]]:
-    """Return the pieces between separators that are in no brackets."""
+    """Return the pieces between separators outside brackets."""
     found: list[list[str]] = [[]]
     depth = 0
     for word in words:
@@ -100,7 +100,7 @@ def _split(words: Sequence[str], separator: str) -> list[list[str]]:
 
 
 def _element(kind: str, types: Mapping[str, str], macros: Macros) -> int:
-    """Return the bytes of a type: a scalar, a vector, or a typedef of one. A vector of 3 takes the place of 4."""
+    """Return the bytes of a type: a scalar, a vector, or a typedef of one. A vector of 3 is as large as one of 4."""
     match = _VECTOR.fullmatch(kind)
     if match and match[1] in _SIZES:
         return _SIZES[match[1]] * (4 if match[2] == "3" else int(match[2] or 1))

@@ -74,7 +74,8 @@ class NotedPrograms(ProgramTexts):
     def statistics(self, name: str) -> Sequence[Mapping[str, Any]]:
         """Return the figures of the vendor's offline compiler for the launched kernels of a file.
 
-        Raises BackendError, with what to install, if there is no compiler, and KernelBuildError if it refuses a program.
+        Raises BackendError with install instructions if there is no compiler, and KernelBuildError if it refuses a
+        program.
         """
         launches = [launch for launch in self.launches if launch.file == name]
         figures = compile_all(self._compiler, launches, self._name) if launches else {}

@@ -29,7 +29,7 @@ def compile_all(
 ) -> dict[NotedLaunch, dict[str, int]]:
     """Return the figures of each launch's kernel. Programs are compiled in parallel, one per core.
 
-    Raises BackendError, with what to install, if there is no compiler, and KernelBuildError if it refuses a program.
+    Raises BackendError with install instructions if there is no compiler, and KernelBuildError if it refuses a program.
     """
     wanted = list(launches)
     executable = _find(compiler, device)

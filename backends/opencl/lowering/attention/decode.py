@@ -41,7 +41,7 @@ class DecodeTile:
 
 
 def refusal(call: AttentionCall) -> str:
-    """Return why the kernel cannot take a call; empty if it can."""
+    """Return the reason why the kernel does not support a call; empty if it does."""
     s = call.shape
     if s.t > _MAX_QUERIES:
         return f"{s.t} queries; the kernel takes {_MAX_QUERIES}"

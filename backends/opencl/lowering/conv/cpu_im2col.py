@@ -57,7 +57,7 @@ def _sums_dtype(c: Convolution) -> DType:
 
 
 def _lines(workspace: int, lines: int, length: int) -> Matrix:
-    """Return the matrices of all groups in a workspace."""
+    """Return the batch of all groups' matrices in a workspace."""
     return Matrix(workspace, length, 1, (0, 0, lines * length))
 
 

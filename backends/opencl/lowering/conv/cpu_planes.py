@@ -188,7 +188,7 @@ def _definitions(runtime: Runtime, p: Product, tile: RegisterTile) -> dict[str, 
 
 
 def _args(p: Product, layout: _Layout) -> Args:
-    """Return the arguments that both variants of conv/cpu_planes.cl take."""
+    """Return the arguments of both variants of conv/cpu_planes.cl."""
     _, channel, row, column = p.out.strides
     pitch, phases = layout.planes.pitch, layout.phases
     if len(phases) == 1 and pitch == phases[0].across and row == pitch * column:

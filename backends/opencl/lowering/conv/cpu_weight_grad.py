@@ -233,7 +233,7 @@ def _definitions(runtime: Runtime, c: Convolution, tile: WeightTile) -> Definiti
 
 
 def _args(g: Geometry, layout: _Layout, splits: int, images_each: int, out: Spec, real: str) -> Args:
-    """Return the arguments that both variants of conv/cpu_weight_grad.cl take."""
+    """Return the arguments of both variants of conv/cpu_weight_grad.cl."""
     return {
         "sums": Tensor(2) if _writes_result(splits, out, real) else Workspace(5),
         "tap_offsets": Table(layout.phase.places), "taps": len(layout.phase.taps), "channels": g.channels,

@@ -33,7 +33,7 @@ class Bags:
         }  # fmt: skip
 
     def args(self, count: int, width: int, rows: int) -> dict[str, Argument]:
-        """Return the arguments of `count` bags that name rows of a table of `rows` rows of `width` elements."""
+        """Return the arguments of `count` bags over a table of `rows` rows of `width` elements."""
         args: dict[str, Argument] = {
             "index": Strided(Tensor(1), {"step": self.step}), "rows": rows, "count": self.index.size, "bags": count,
             "width": width, "length": self.length, "marks": 0,

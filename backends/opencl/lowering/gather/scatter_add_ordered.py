@@ -69,7 +69,7 @@ def build(runtime: Runtime, p: RowScatter) -> Launch:
 
 
 def _clear(runtime: Runtime, first: Workspace, rows: int, long_rows: Workspace) -> Launch:
-    """Return a step that empties the lists of all rows, and the list of long rows."""
+    """Return a step that clears the lists of all rows, and the list of long rows."""
     heads, count = contiguous(dtypes.int32, (rows,)), contiguous(dtypes.int32, (1,))
     return LaunchSequence(
         (

@@ -113,7 +113,7 @@ def group(
 
 
 def division_options(runtime: Runtime) -> list[str]:
-    """Return the build options for correctly rounded division and square root (IEEE 754), where the device has them."""
+    """Return the build options for correctly rounded division and square root (IEEE 754), if the device supports it."""
     return ["-cl-fp32-correctly-rounded-divide-sqrt"] if runtime.features.correct_divide else []
 
 

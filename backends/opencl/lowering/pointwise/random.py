@@ -1,6 +1,7 @@
 """Random numbers and dropout from Philox4x32-10, a counter-based generator: element i depends only on seed, counter and i.
 
-GPUs compute one block of four words per work-item. CPUs compute a vector of blocks at a time, in separate kernels.
+GPUs compute one block of four words per work-item. CPUs compute a vector of blocks at a time, in separate kernels,
+except for dropout of strided tensors.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _dropout(
         return Declined("x is a number, or seed or offset a tensor")
     lengths, (strides,) = collapse(x.shape, (x.strides,))
     if len(lengths) > _AXES:
-        return Declined(f"{len(lengths)} axes cannot be merged; the kernel takes {_AXES}")
+        return Declined(f"{len(lengths)} axes cannot be merged; the kernel supports {_AXES}")
     p = params["p"]
     real = real_type(x.dtype)
     definitions: dict[str, str | int | bool] = {"DTYPE": x.dtype.name, "REAL": real}
@@ -85,7 +86,7 @@ def _dropout(
 
 
 def _blocks_per_vector(runtime: Runtime) -> int:
-    """Philox blocks that a CPU computes at a time, one per vector lane; 0 on other devices."""
+    """Return the Philox blocks that a CPU computes at a time, one per vector lane; 0 to use the kernels for GPUs."""
     features = runtime.features
     return features.vector_width if features.cpu and features.vector_width in (4, 8, 16) else 0
 

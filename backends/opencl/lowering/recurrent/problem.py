@@ -90,7 +90,7 @@ class LayerSteps:
         return Strided(Tensor(place), {"row": spec.strides[0]})
 
     def _numbers(self) -> dict[str, Argument]:
-        """Return the lengths, which all kernels take."""
+        """Return the lengths, arguments of all kernels."""
         return {"steps": self.steps, "batch": self.batch, "size": self.size, "reverse": int(self.reverse)}
 
 

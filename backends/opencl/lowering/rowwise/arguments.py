@@ -22,5 +22,5 @@ def optional(name: str, spec: InputSpec | None) -> Definitions:
 
 
 def itemsize(real: str) -> int:
-    """Return bytes of a statistic or sum of this C type."""
+    """Return the bytes of a statistic or sum of this C type."""
     return 8 if real == "double" else 4

@@ -130,7 +130,7 @@ class _Gradient:
         }  # fmt: skip
 
     def _partial_sums(self, columns: int, chunk: int, partials: int) -> Launch:
-        """Return the first stage on a GPU: sums of chunks of rows."""
+        """Build the launch of the first stage on a GPU: sums of chunks of rows."""
         blocks = ceil_div(self.kernel.length, columns)
         args = self._select("g", "x", "means", "scales", "partial") | {
             "rows": self.kernel.rows, "length": self.kernel.length, "chunk": chunk,
@@ -143,7 +143,7 @@ class _Gradient:
         )  # fmt: skip
 
     def _total(self, columns: int, partials: int) -> Launch:
-        """Return the second stage: gradients of weight and bias from the partial sums."""
+        """Build the launch of the second stage: gradients of weight and bias from the partial sums."""
         features, definitions = self.runtime.features, self._definitions(columns)
         group, slices = (min(features.group_size, _TOTAL_GROUP), 1), 1
         if not features.cpu:

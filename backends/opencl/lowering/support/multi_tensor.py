@@ -129,7 +129,7 @@ def chunk_ranges(runtime: Runtime, slots: Sequence[TensorSlot]) -> list[tuple[in
 
 
 def _batch(runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], per_launch: int) -> Batch:
-    """Return the launch of `slots`.
+    """Return the batch of a launch for `slots`.
 
     Unused slots repeat the first one's tensors and start past the last chunk, so that no chunk selects them.
     """

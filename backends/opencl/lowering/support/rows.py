@@ -149,7 +149,7 @@ def row_kernel(
 
 
 def _cpu_tile(runtime: Runtime, dtype: DType, merged: StridedRows, persistent: bool) -> RowTile:
-    """Return some rows per work-item, in vectors as wide as fit in a row."""
+    """Return a tile with several rows per work-item, in vectors as wide as fit in a row."""
     features = runtime.features
     if not merged.contiguous:
         return RowTile(width=1, lanes=1, group=1, row_vectors=0, rows_each=1)
@@ -170,7 +170,7 @@ def _gpu_tile(
     parameters: Sequence[InputSpec | None],
     boundary: int,
 ) -> RowTile:
-    """Return a group per row, in aligned vectors if all operands allow it."""
+    """Return a tile with one group per row, in aligned vectors if all operands allow it."""
     if not merged.contiguous:
         # Adjacent rows are then contiguous in memory, so adjacent work-items process them.
         return RowTile(width=1, lanes=1, group=_STRIDED_GROUP, row_vectors=0, rows_each=1)
