@@ -56,7 +56,7 @@ class HostSharing:
         given = self._buffer_over(memory)
         made = cl.Buffer(self._runtime.context, cl.mem_flags.READ_WRITE, _PROBE_BYTES)
         try:
-            return self._is_seen_both_ways(given, memory) and self._is_seen_both_ways(
+            return self._is_shared(given, memory) and self._is_shared(
                 made, host_bytes(self._address(made, _PROBE_BYTES), _PROBE_BYTES)
             )
         finally:
@@ -64,7 +64,7 @@ class HostSharing:
             given.release()
             made.release()
 
-    def _is_seen_both_ways(self, buffer: cl.Buffer, memory: np.ndarray) -> bool:
+    def _is_shared(self, buffer: cl.Buffer, memory: np.ndarray) -> bool:
         """Return whether device writes to `buffer` appear in `memory`, and host writes in `buffer`, twice."""
         queue = self._runtime.queue
         target = cl.Buffer(self._runtime.context, cl.mem_flags.READ_WRITE, _PROBE_BYTES)

@@ -37,20 +37,20 @@ def end_threads_at_exit() -> None:
 
 def _end_threads() -> None:
     deadline = time.monotonic() + _PATIENCE
-    asked: set[int] = set()
+    interrupted: set[int] = set()
     report = sys.unraisablehook
 
-    def ask_again(unraisable: sys.UnraisableHookArgs) -> None:
+    def interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
         """Interrupt a thread again if SystemExit was raised in a destructor, where Python only reports it."""
-        if unraisable.exc_type is SystemExit and threading.get_ident() in asked:
-            asked.discard(threading.get_ident())
+        if unraisable.exc_type is SystemExit and threading.get_ident() in interrupted:
+            interrupted.discard(threading.get_ident())
         else:
             report(unraisable)
 
-    sys.unraisablehook = ask_again
+    sys.unraisablehook = interrupt_again
     while (busy := set(_busy_threads())) and time.monotonic() < deadline:
-        for thread in busy - asked:
-            asked.add(thread)
+        for thread in busy - interrupted:
+            interrupted.add(thread)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(SystemExit))
         time.sleep(_POLL)
     with contextlib.suppress(AttributeError, OSError):  # another C++ library

@@ -87,7 +87,7 @@ def check_launches(backend: OpenCLDescribedBackend) -> None:
     """Check that launches have no NVIDIA-only features and respect the device's limits.
 
     The limits are checked a second time, because lowering must not swallow an error.
-   """
+    """
     device = backend.description.device
     for launch in backend.kernels.launches:
         assert not list(launch.violations(device)), launch.kernel

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from polyhal.hal.protocol import Launch
 
 _KEPT_LAUNCHES = 512
-_FOR_EVER = 1e9
+_NO_TIMEOUT = 1e9
 _RENDEZVOUS_FROM = 1 << 20
 """Minimum bytes of an overlapped exchange with other processes that begins with a rendezvous.
 
@@ -128,6 +128,6 @@ class Exchanger:
                 self._launches.clear()
             launch = self._launches[key] = build(
                 self._runtimes[i], exchange, self._geometry, self._first + i, source.dtype, aligned=aligned,
-                seconds=trial_seconds or env.collective_timeout() or _FOR_EVER, fatal=trial_seconds is None,
+                seconds=trial_seconds or env.collective_timeout() or _NO_TIMEOUT, fatal=trial_seconds is None,
             )  # fmt: skip
         return launch

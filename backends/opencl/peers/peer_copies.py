@@ -28,7 +28,7 @@ GEOMETRY = Geometry(channels=64, group=512, slot=128 << 10)
 _UNITS = (dtypes.uint64, dtypes.uint32, dtypes.uint16, dtypes.uint8)
 _opening = threading.Lock()
 
-Way = Callable[["PeerCopies", cl.Buffer, int, cl.Buffer, int, int], CompletionEvent]
+CopyPath = Callable[["PeerCopies", cl.Buffer, int, cl.Buffer, int, int], CompletionEvent]
 """Function that copies from a peer: peer's buffer and offset, own buffer and offset, bytes."""
 
 
@@ -38,7 +38,7 @@ class PeerCopies:
     def __init__(self, runtime: DeviceRuntime, memory: OpenCLMemory) -> None:
         self.runtime = runtime
         self.memory = memory
-        self._ways: weakref.WeakKeyDictionary[PeerCopies, Way | None] = weakref.WeakKeyDictionary()
+        self._paths: weakref.WeakKeyDictionary[PeerCopies, CopyPath | None] = weakref.WeakKeyDictionary()
         self.exchangers: dict[object, tuple[Exchanger | None, object]] = {}
         """Exchangers of groups whose first device this is, None if exchanges fail, with objects that keep keys alive."""
         self._exportable: ExportedMemory | None = None
@@ -48,16 +48,16 @@ class PeerCopies:
 
     def accepts(self, peer: PeerCopies) -> bool:
         """Return whether a path from `peer` to this device exists."""
-        return self._way(peer) is not None
+        return self._path(peer) is not None
 
     def copy(
         self, peer: PeerCopies, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int
     ) -> CompletionEvent:
         """Start a copy (see `SupportsPeerCopy`). Raises the typed error of a driver that refuses."""
-        way = self._way(peer)
-        assert way is not None
+        path = self._path(peer)
+        assert path is not None
         try:
-            return way(peer, src, src_offset, dst, dst_offset, nbytes)
+            return path(peer, src, src_offset, dst, dst_offset, nbytes)
         except cl.Error as error:
             action = f"copying {nbytes} bytes from {peer.runtime.info.name}"
             raise self.runtime.errors.translate(error, action) from error
@@ -75,27 +75,27 @@ class PeerCopies:
                 self._exportable = open_exported_memory(self.runtime)
         return self._exportable
 
-    def _way(self, peer: PeerCopies) -> Way | None:
+    def _path(self, peer: PeerCopies) -> CopyPath | None:
         try:
-            return self._ways[peer]
+            return self._paths[peer]
         except KeyError:
             with _opening:
-                if peer not in self._ways:
-                    self._find_ways(peer)
-                return self._ways[peer]
+                if peer not in self._paths:
+                    self._find_paths(peer)
+                return self._paths[peer]
 
-    def _find_ways(self, peer: PeerCopies) -> None:
+    def _find_paths(self, peer: PeerCopies) -> None:
         """Find the paths between two devices in both directions."""
         if peer.runtime.context == self.runtime.context:
-            self._ways[peer], peer._ways[self] = self._within_context, peer._within_context
+            self._paths[peer], peer._paths[self] = self._within_context, peer._within_context
         elif (windows := open_windows([self, peer], None, GEOMETRY.window_bytes(2))) is not None:
             exchanger = Exchanger([self.runtime, peer.runtime], windows, GEOMETRY)
-            self._ways[peer] = partial(self._by_kernels, exchanger, 1)
-            peer._ways[self] = partial(peer._by_kernels, exchanger, 0)
+            self._paths[peer] = partial(self._by_kernels, exchanger, 1)
+            peer._paths[self] = partial(peer._by_kernels, exchanger, 0)
         else:
             cpus = self.runtime.features.cpu and peer.runtime.features.cpu
-            self._ways[peer] = self._from_mapped if cpus else None
-            peer._ways[self] = peer._from_mapped if cpus else None
+            self._paths[peer] = self._from_mapped if cpus else None
+            peer._paths[self] = peer._from_mapped if cpus else None
 
     def _within_context(
         self, peer: PeerCopies, src: cl.Buffer, src_offset: int, dst: cl.Buffer, dst_offset: int, nbytes: int

@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.opencl.lowering.collective.exchange import (
-    MOST_MEMBERS,
+    MAX_PARTICIPANTS,
     NOTHING,
     VECTOR,
     Exchange,
@@ -49,7 +49,7 @@ computation.
 _MEASUREMENTS = 5
 _turn = threading.RLock()
 """Lock for all groups, because a device may be in several."""
-_IN_LINE_BUCKET = 512 * 2**20
+_COMPUTE_STREAM_BUCKET = 512 * 2**20
 _OPERATIONS = {Reduction.SUM: "sum", Reduction.MAX: "largest", Reduction.MIN: "smallest"}
 
 
@@ -63,7 +63,7 @@ def exchange_of(collective: Collective, me: int, dtype: DType) -> Exchange:
         operation = "largest"  # NumPy's sum of booleans is a logical or
     nothing = tuple(NOTHING for _ in members)
 
-    def root_alone(size: int) -> tuple[Range, ...]:
+    def only_root(size: int) -> tuple[Range, ...]:
         return tuple(Range(0, size if j == root else 0) for j in members)
 
     match collective.kind:
@@ -73,16 +73,16 @@ def exchange_of(collective: Collective, me: int, dtype: DType) -> Exchange:
             even = tuple(Range(min(i * share, total), max(0, min(share, total - i * share))) for i in members)
             return Exchange(even, even, share, operation, result_start=even[me].start)
         case Kind.REDUCE:
-            return Exchange(root_alone(total), nothing, total, operation, gathers=False)
+            return Exchange(only_root(total), nothing, total, operation, gathers=False)
         case Kind.REDUCE_SCATTER:
             return Exchange(parts, nothing, max(counts), operation, gathers=False)
         case Kind.BROADCAST:
             whole = tuple(Range(0, total) for _ in members)
-            return Exchange(whole if me == root else nothing, root_alone(total), total)
+            return Exchange(whole if me == root else nothing, only_root(total), total)
         case Kind.SCATTER:
-            return Exchange(parts if me == root else nothing, root_alone(counts[me]), max(counts))
+            return Exchange(parts if me == root else nothing, only_root(counts[me]), max(counts))
         case Kind.GATHER:
-            return Exchange(root_alone(counts[me]), parts if me == root else nothing, max(counts))
+            return Exchange(only_root(counts[me]), parts if me == root else nothing, max(counts))
         case Kind.ALL_GATHER:
             return Exchange(tuple(Range(0, counts[me]) for _ in members), parts, max(counts))
 
@@ -95,7 +95,7 @@ class WindowCommunicator(Communicator):
 
     On the compute stream buckets are larger still, so that a large parameter of one device is sent while others are
     received.
-   """
+    """
 
     def __init__(self, devices: Sequence[Device], exchanger: Exchanger, processes: ProcessGroup | None = None) -> None:
         """With `processes`, each has an equal number of devices. Raises ValueError for a repeated device."""
@@ -103,7 +103,7 @@ class WindowCommunicator(Communicator):
         self._exchanger = exchanger
         self.on_compute_stream = exchanger.is_fast
         if self.on_compute_stream:
-            self.bucket_bytes = _IN_LINE_BUCKET
+            self.bucket_bytes = _COMPUTE_STREAM_BUCKET
             self.turn = _turn
 
     def run(self, collective: Collective, sources: Sequence[Ref | None], targets: Sequence[Ref | None]) -> None:
@@ -111,18 +111,18 @@ class WindowCommunicator(Communicator):
         # A participant that only sends or only receives passes its buffer for both roles; the kernel does not access
         # the other.
         pairs = [(s or t, t or s) for s, t in zip(sources, targets, strict=True)]
-        given = [s for s, _ in pairs if s is not None]
-        got = [t for _, t in pairs if t is not None]
+        send = [s for s, _ in pairs if s is not None]
+        receive = [t for _, t in pairs if t is not None]
         if collective.total:
             with self.turn:
-                self._exchanger.run(self._exchanges(collective, given[0].dtype), given, got)
+                self._exchanger.run(self._exchanges(collective, send[0].dtype), send, receive)
 
     def run_member(self, i: int, collective: Collective, source: Ref | None, target: Ref | None) -> None:
         """See `Communicator`."""
-        given, got = source or target, target or source
-        if collective.total and given is not None and got is not None:
-            exchange = exchange_of(collective, self.first + i, given.dtype)
-            self._exchanger.run_member(i, exchange, given, got)
+        send, receive = source or target, target or source
+        if collective.total and send is not None and receive is not None:
+            exchange = exchange_of(collective, self.first + i, send.dtype)
+            self._exchanger.run_member(i, exchange, send, receive)
 
     def _exchanges(self, collective: Collective, dtype: DType) -> list[Exchange]:
         return [exchange_of(collective, self.first + i, dtype) for i in range(len(self.devices))]
@@ -185,7 +185,7 @@ def open_window_communicator(
     """
     own = 0 if peers is None else len(peers)
     members = [own] if processes is None else members_of(processes, own)
-    if peers is None or len(set(members)) > 1 or not 2 <= sum(members) <= MOST_MEMBERS:
+    if peers is None or len(set(members)) > 1 or not 2 <= sum(members) <= MAX_PARTICIPANTS:
         return None
     # Groups of the same devices share their windows, which are never freed.
     key, kept = (tuple(id(p.runtime) for p in peers), id(processes)), peers[0].exchangers

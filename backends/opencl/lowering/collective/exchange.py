@@ -10,7 +10,7 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.protocol import Launch
 
-MOST_MEMBERS = 16
+MAX_PARTICIPANTS = 16
 """Maximum number of participants: the parameters of more exceed some devices' limit."""
 _LINE = 128
 """Bytes of a channel's flags, one cache line."""

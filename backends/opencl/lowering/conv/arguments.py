@@ -61,7 +61,7 @@ def output_index(p: Correlation) -> OutputIndex:
     )  # fmt: skip
 
 
-def stores_together(p: Correlation, out: Spec, count: int) -> bool:
+def stores_vectors(p: Correlation, out: Spec, count: int) -> bool:
     """Return whether every aligned run of `count` columns is contiguous and aligned in the output."""
     image, down, across = p.out_columns
     distances = (math.prod(p.column_lengths), image, p.out_row, p.out_group, p.out_offset)

@@ -21,7 +21,7 @@ from polyhal.hal.layout import Spec
 
 _MAX_COLUMN_BYTES = 1 << 25
 """Maximum bytes of columns in memory."""
-_MAX_PLACES = 1 << 15
+_MAX_TABLE_ENTRIES = 1 << 15
 """Maximum of taps times pixels: launches have a table with an entry for each."""
 _MOVE = 8
 """Time to move a pixel to or from a column."""
@@ -71,9 +71,9 @@ def _supports(c: Convolution, weight: Spec) -> bool:
     g, out = c.geometry, c.out
     columns = g.images * g.groups * g.pixels * g.taps * out.dtype.itemsize
     _, channel, row, column = weight.strides
-    places = math.prod(g.kernel) * max(math.prod(g.size), g.pixels)
+    entries = math.prod(g.kernel) * max(math.prod(g.size), g.pixels)
     together = row == column * weight.shape[3] and channel == row * weight.shape[2]
-    return together and out.is_contiguous and columns <= _MAX_COLUMN_BYTES and places <= _MAX_PLACES
+    return together and out.is_contiguous and columns <= _MAX_COLUMN_BYTES and entries <= _MAX_TABLE_ENTRIES
 
 
 def _product_time(runtime: Runtime, c: Convolution, m: int, n: int, move: int) -> float:

@@ -78,8 +78,8 @@ class Windows:
     def _axis(self, axis: int) -> list[_Line]:
         stride, limit = self.stride[axis], self.size[axis]
         starts = [tap * self.dilation[axis] - self.padding[axis] for tap in range(self.kernel[axis])]
-        places = [[start + i * stride for i in range(self.result[axis])] for start in starts]
-        return [[p if 0 <= p < limit else None for p in line] for line in places]
+        sources = [[start + i * stride for i in range(self.result[axis])] for start in starts]
+        return [[p if 0 <= p < limit else None for p in line] for line in sources]
 
 
 def windows(g: Geometry) -> Windows:
@@ -87,7 +87,7 @@ def windows(g: Geometry) -> Windows:
     return Windows(g.size, g.result, g.kernel, g.stride, g.padding, g.dilation)
 
 
-def pixels_alone(size: Pair) -> Windows:
+def single_pixel_windows(size: Pair) -> Windows:
     """Return windows of one pixel, with which im2col and col2im only change the order of images in memory."""
     return Windows(size, size, (1, 1), (1, 1), (0, 0), (1, 1))
 
@@ -104,7 +104,7 @@ def im2col(runtime: Runtime, images: Spec, tensor: int, workspace: int, w: Windo
         "conv/cpu_im2col", {"ELEMENT": _ELEMENTS[size], "WIDTH": width, **_definition(pattern, width)},
         {
             "x": Tensor(tensor), "columns": Workspace(workspace),
-            "chunks": Table(tuple(n for line in lines for c in line for n in (c.start, c.place, c.inside))),
+            "chunks": Table(tuple(n for line in lines for c in line for n in (c.start, c.source, c.inside))),
             "chunks_each": len(lines[0]), "images": count, "channels": channels, "channels_each": channels_each,
             "taps": w.taps, "results": w.results, "x_image": x_image, "x_channel": x_channel,
             "x_last": sum((n - 1) * s for n, s in zip(images.shape, images.strides, strict=True)),
@@ -124,7 +124,7 @@ def col2im(runtime: Runtime, workspace: int, out: Spec, target: int, w: Windows,
     terms = max(len(found) for found in by_chunk)
     numbers: list[int] = []
     for first, found in zip(lines[0], by_chunk, strict=True):
-        numbers += [first.start, *(n for c in found for n in (c.place, c.inside)), *[0] * (2 * (terms - len(found)))]
+        numbers += [first.start, *(n for c in found for n in (c.source, c.inside)), *[0] * (2 * (terms - len(found)))]
     channels_each = ceil_div(channels, _ITEMS_PER_UNIT * runtime.features.compute_units)
     args: Args = {
         "columns": Workspace(workspace), "out": Tensor(target), "chunks": Table(tuple(numbers)),
@@ -149,13 +149,13 @@ class _Chunk:
     """Adjacent elements of a line that have adjacent sources or are zeros."""
 
     start: int
-    place: int
+    source: int
     """Source index of the first element (virtual if it is padding)."""
     inside: int
     """Bit mask of the elements that are not padding."""
 
 
-_PLACES: dict[str, Callable[[int], int]] = {"": lambda i: i, "SKIP": lambda i: 2 * i, "SPREAD": lambda i: i // 2}
+_SOURCE_OFFSETS: dict[str, Callable[[int], int]] = {"": lambda i: i, "SKIP": lambda i: 2 * i, "SPREAD": lambda i: i // 2}
 """Source index of element i of a chunk, relative to the first element's, by access pattern (see conv/cpu_gather.h)."""
 
 
@@ -167,7 +167,7 @@ def _split(lines: Sequence[_Line], row: int, limit: int, pattern: str) -> tuple[
     """Split lines into chunks as wide as possible, up to `limit`, and return the width and the chunks of each line.
 
     Chunks overlap at the ends of rows of `row` elements, or of lines.
-   """
+    """
     length = len(lines[0])
     for width in (w for w in _WIDTHS if w <= limit):
         for span in (s for s in (length, row) if s >= width):
@@ -181,7 +181,7 @@ def _split(lines: Sequence[_Line], row: int, limit: int, pattern: str) -> tuple[
 def _chunk(line: _Line, start: int, width: int, pattern: str) -> _Chunk | None:
     """Return the chunk of a line; None if its elements do not follow this access pattern."""
     found = [(i, at) for i, at in enumerate(line[start : start + width]) if at is not None]
-    places = {at - _PLACES[pattern](i) for i, at in found}
-    if len(places) > 1:
+    sources = {at - _SOURCE_OFFSETS[pattern](i) for i, at in found}
+    if len(sources) > 1:
         return None
-    return _Chunk(start, places.pop() if places else 0, sum(1 << i for i, _ in found))
+    return _Chunk(start, sources.pop() if sources else 0, sum(1 << i for i, _ in found))

@@ -10,7 +10,7 @@ from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution
 from polyhal.backends.common.problems.gemm import SUM_DTYPES, Matrix, Product
-from polyhal.backends.opencl.lowering.conv.cpu_columns import col2im, im2col, pixels_alone, windows
+from polyhal.backends.opencl.lowering.conv.cpu_columns import col2im, im2col, single_pixel_windows, windows
 from polyhal.backends.opencl.lowering.gemm import cpu_panels
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
@@ -24,7 +24,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch:
     gather, column_bytes = im2col(runtime, c.first, 0, columns, windows(g))
     left = Matrix(1, weight.strides[0], weight.strides[3], (0, 0, g.filters * weight.strides[0]))
     product = _product(runtime, c, (g.filters, n, g.taps), left, _lines(columns, g.taps, n), rows, sums)
-    scatter = col2im(runtime, rows, c.out, c.target, pixels_alone(g.result), c.bias)
+    scatter = col2im(runtime, rows, c.out, c.target, single_pixel_windows(g.result), c.bias)
     row_bytes = g.groups * g.filters * n * sums.itemsize
     return LaunchSequence((gather, product, scatter), (column_bytes, row_bytes))
 
@@ -33,7 +33,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
     """Build the launches of the input gradient."""
     g, weight, sums = c.geometry, c.second, _sums_dtype(c)
     grads, columns, n = c.target + 1, c.target + 2, g.images * g.pixels
-    gather, grad_bytes = im2col(runtime, c.first, 0, grads, pixels_alone(g.result))
+    gather, grad_bytes = im2col(runtime, c.first, 0, grads, single_pixel_windows(g.result))
     left = Matrix(1, weight.strides[3], weight.strides[0], (0, 0, g.filters * weight.strides[0]))
     product = _product(runtime, c, (g.taps, n, g.filters), left, _lines(grads, g.filters, n), columns, sums)
     scatter = col2im(runtime, columns, c.out, c.target, windows(g), None)
@@ -45,7 +45,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
     """Build the launches of the weight gradient."""
     g = c.geometry
     grads, columns, n = c.target + 1, c.target + 2, g.images * g.pixels
-    gather, grad_bytes = im2col(runtime, c.first, 0, grads, pixels_alone(g.result))
+    gather, grad_bytes = im2col(runtime, c.first, 0, grads, single_pixel_windows(g.result))
     spread, column_bytes = im2col(runtime, c.second, 1, columns, windows(g))
     left, right = _lines(grads, g.filters, n), _lines(columns, g.taps, n).transposed()
     product = _product(runtime, c, (g.filters, g.taps, n), left, right, c.target, c.out.dtype)

@@ -23,7 +23,7 @@ from polyhal.backends.opencl.lowering.conv.arguments import (
     OutputIndex,
     geometry_args,
     output_index,
-    stores_together,
+    stores_vectors,
 )
 from polyhal.backends.opencl.lowering.conv.split_k import Partials, reduction
 from polyhal.backends.opencl.lowering.conv.tile_configs import MIN_ROWS, TileConfig, choose_tile, half_type, split_tile
@@ -205,7 +205,7 @@ def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Laun
     biased = c.bias is not None and not split
     if biased and c.bias is not None:
         args["bias"] = Tensor(c.bias)
-    quads = p.n % 4 == 0 if split else packed.output.phases == (1, 1) and stores_together(p, out, 4)
+    quads = p.n % 4 == 0 if split else packed.output.phases == (1, 1) and stores_vectors(p, out, 4)
     multiply = runtime.launch(
         "conv/implicit_gemm",
         {

@@ -20,7 +20,7 @@ from polyhal.backends.opencl.lowering.conv.arguments import (
     Args,
     geometry_args,
     output_index,
-    stores_together,
+    stores_vectors,
 )
 from polyhal.backends.opencl.lowering.conv.split_k import Partials, reduction
 from polyhal.backends.opencl.lowering.conv.tile_configs import WgmmaTile, choose_wgmma_tile, half_type
@@ -230,7 +230,7 @@ def _product(
 def _store_lanes(p: Correlation, out: Spec) -> int:
     """Return how many contiguous pixels are stored at once."""
     vectors = (n for n in (8, 4) if n * out.dtype.itemsize <= _MAX_STORE)
-    return next((n for n in vectors if stores_together(p, out, n)), 1)
+    return next((n for n in vectors if stores_vectors(p, out, n)), 1)
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
