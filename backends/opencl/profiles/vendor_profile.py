@@ -104,7 +104,7 @@ def parse(name: str, text: str) -> VendorProfile:
 
 
 def _architecture(facts: dict[str, Any]) -> Architecture:
-    """Raises TypeError if fields are missing or unknown, ValueError if numbers are not positive."""
+    """Parse an architecture. Raises TypeError for missing or unknown fields, ValueError unless numbers are positive."""
     found = Architecture(**{**facts, "devices": tuple(facts.get("devices", ()))})
     wrong = [f.name for f in fields(Architecture) if f.type == "int" and not _is_positive(getattr(found, f.name))]
     if wrong:

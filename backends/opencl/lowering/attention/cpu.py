@@ -39,11 +39,11 @@ class CpuTile:
         return self.vectors * self.width
 
     def padded(self, features: int) -> int:
-        """Features in whole vectors."""
+        """Return the features, rounded up to whole vectors."""
         return round_up(features, self.width)
 
     def panel(self, features: int) -> int:
-        """Vectors per panel of features: panels divide the features evenly."""
+        """Return the vectors per panel of features: panels divide the features evenly."""
         return self.vectors if self.padded(features) % self.queries == 0 else 1
 
 

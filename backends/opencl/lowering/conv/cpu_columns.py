@@ -65,7 +65,8 @@ class Windows:
         ]  # fmt: skip
 
     def results_made(self, tap_stride: int) -> list[_Line]:
-        """Return, for each tap, the index of the result that reads each pixel; lines of taps are `tap_stride` long."""
+        """Return, for each tap, the index of the result that reads each pixel; lines of taps have the distance
+        `tap_stride`."""
         lines: list[_Line] = []
         for tap, read in enumerate(self.pixels_read(self.size[1], 1)):
             line: _Line = [None] * self.pixels

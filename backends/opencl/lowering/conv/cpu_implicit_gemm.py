@@ -104,7 +104,7 @@ def _multiply(runtime: Runtime, p: Product, size: Pair, stride: Pair, phases: Se
 
 
 def _table(phases: Sequence[Phase], columns: int, row: int, column: int) -> Table:
-    """`table` of conv/cpu_implicit_gemm.cl."""
+    """Return the argument `table` of conv/cpu_implicit_gemm.cl."""
     phase_info: list[int] = []
     shifts: list[int] = []
     tiles = 0

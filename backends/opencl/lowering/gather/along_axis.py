@@ -95,7 +95,7 @@ def scatter_along_axis(
 def _sum_parts(
     runtime: Runtime, src: Spec, index: Spec, axis: int, out: Spec, parts: int, definitions: Mapping[str, str | int | bool]
 ) -> Launch | Declined:  # fmt: skip
-    """Sums of a range of the axis per work-item, added up afterwards."""
+    """Build the launches of partial sums, over a range of the axis per work-item, and of their reduction."""
     sums = Workspace(_SUMS + 1)
     sizes = {"items": parts, "parts": parts, "outer": math.prod(index.shape[:axis]), "length": out.shape[axis]}
     add = _launch(runtime, "scatter_along_axis_parts", "src", src, index, axis, sizes, definitions, {"sums": sums})

@@ -70,7 +70,7 @@ FIRST_WORKSPACE = 3
 
 
 def atomic_definitions(index: DType, dtype: DType, float_atomics: str) -> dict[str, str | int | bool]:
-    """Definitions for kernels with lib/atomic_add.h; `float_atomics` is the device's feature."""
+    """Return the definitions for kernels with lib/atomic_add.h; `float_atomics` is the device's feature."""
     is_float = dtype.kind == "float"
     return {
         "DTYPE": dtype.name, "INDEX_DTYPE": index.name, "IS_FLOAT": is_float,

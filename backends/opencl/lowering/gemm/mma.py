@@ -19,7 +19,7 @@ from polyhal.hal.protocol import Launch
 
 
 def build(runtime: Runtime, p: Product, tiles: Mapping[WarpTile, float], tf32_terms: int = 1) -> Launch:
-    """Build the launch with the fastest of `tiles`, or the portable fallback's launch if the driver refuses it.
+    """Build the launch with the fastest of `tiles`. Without tensor cores, the kernel compiles to a portable fallback.
 
     Raises KernelBuildError.
     """

@@ -24,7 +24,7 @@ Memory = Tensor | Workspace
 
 
 def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) -> Launch:
-    """Build the launch with the fastest of `tiles`, or the portable fallback's launch if the driver refuses it.
+    """Build the launch with the fastest of `tiles`. Without tensor cores, the kernel compiles to a portable fallback.
 
     Raises KernelBuildError.
     """

@@ -57,7 +57,7 @@ class _Division:
         return ceil_div(self.planes.images, self.images_each)
 
     def items(self, group: int, images_each: int) -> tuple[int, int]:
-        """Work-items of a launch."""
+        """Return the work-items of a launch per axis."""
         channels = self.planes.channels // self.channels_each
         return channels * group, ceil_div(self.planes.images, images_each)
 
@@ -78,7 +78,7 @@ def _divide(runtime: Runtime, planes: ChannelPlanes) -> _Division:
 
 
 def _images_each(runtime: Runtime, planes: ChannelPlanes, channels_each: int) -> int:
-    """Images that a group reduces, few enough to keep the device busy."""
+    """Return the images per group of the reduction, few enough to keep the device busy."""
     busy = (_CPU_GROUPS if runtime.features.cpu else _GPU_GROUPS) * runtime.features.compute_units
     least = ceil_div(_MIN_ELEMENTS, planes.inner * channels_each)
     splits = ceil_div(busy * channels_each, planes.channels)
@@ -103,7 +103,7 @@ def _strides(**operands: ChannelPlanes) -> Args:
 
 
 def _reduce_group(runtime: Runtime) -> int:
-    """Channels whose partial results a group of the second stage reduces."""
+    """Return the number of channels whose partial results a group of the second stage reduces."""
     return 16 if runtime.features.cpu else 64
 
 

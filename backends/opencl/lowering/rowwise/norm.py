@@ -112,14 +112,14 @@ class _Gradient:
         )  # fmt: skip
 
     def _columns(self) -> int:
-        """Columns that a work-item of a GPU sums, as one vector."""
+        """Return the columns that a work-item of a GPU sums, as one vector."""
         m = self.merged
         strides = (self.kernel.length, m.g_row, m.x_row)
         aligned = m.g.aligned and m.x.aligned and all(stride % _GPU_COLUMNS == 0 for stride in strides)
         return _GPU_COLUMNS if aligned else 1
 
     def _chunk(self) -> int:
-        """Rows that a work-item of a GPU sums."""
+        """Return the rows that a work-item of a GPU sums."""
         rows, blocks = self.kernel.rows, ceil_div(self.kernel.length, self._columns())
         return ceil_div(rows, max(1, min(ceil_div(_GPU_ITEMS, blocks), ceil_div(rows, _MIN_CHUNK))))
 
