@@ -35,7 +35,7 @@ _GROUPS_PER_UNIT = 4
 
 @dataclass(frozen=True, slots=True)
 class TileConfig:
-    """A tile of conv/tile_accumulate.h: 32 work-items compute 32 `row_blocks` by 4 `item_width` `column_blocks`."""
+    """A tile of conv/tile_accumulate.h: 32 work-items compute `32 * row_blocks` by `4 * item_width * column_blocks`."""
 
     rows: int
     columns: int

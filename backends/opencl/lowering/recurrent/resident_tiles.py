@@ -35,7 +35,7 @@ _MAX_PARTS = 2
 
 @dataclass(frozen=True, slots=True)
 class ResidentTiles:
-    """Division of a layer: each of `clusters` clusters of `shares` groups has `parts` tiles of 64 `blocks` sequences."""
+    """Division of a layer: each of `clusters` clusters of `shares` groups has `parts` tiles of `64 * blocks` sequences."""
 
     blocks: int
     shares: int

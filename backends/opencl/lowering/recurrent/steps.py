@@ -19,7 +19,7 @@ _MAX_READ = 2 << 20
 
 
 def _rows(runtime: Runtime, p: LayerSteps) -> int:
-    """Return the sequences per group, or decline the layer with the reason."""
+    """Return the sequences per group."""
     return 1 if p.batch <= runtime.features.compute_units else 2
 
 

@@ -55,8 +55,7 @@ class SortTile:
         return self.group * self.each
 
     def local_memory(self, itemsize: int) -> int:
-        """Return the bytes of elements and words, counters, scan; and, for long rows, the positions of digits and the
-        starts of runs."""
+        """Return the bytes of elements and words, counters, scan; for long rows also digit positions and starts of runs."""
         return self.size * (itemsize + 4) + 4 * (9 * self.group + 2 * self.group + 2 * _DIGITS)
 
     def fits(self, features: OpenCLFeatures, itemsize: int) -> bool:
