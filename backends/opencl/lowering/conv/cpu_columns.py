@@ -65,8 +65,7 @@ class Windows:
         ]  # fmt: skip
 
     def results_made(self, tap_stride: int) -> list[_Line]:
-        """Return, for each tap, the index of the result that reads each pixel; lines of taps have the distance
-        `tap_stride`."""
+        """Return, for each tap, the index of the result that reads each pixel; taps begin at multiples of `tap_stride`."""
         lines: list[_Line] = []
         for tap, read in enumerate(self.pixels_read(self.size[1], 1)):
             line: _Line = [None] * self.pixels
