@@ -16,7 +16,8 @@ There are three lowerings:
 | running           | when every participant has started| is read         | is written             | `JOIN`       |
 | joined            | by the first use of the result    | may be reused   | complete               |              |
 
-`START` and `JOIN` run in the order of the device's own nodes, `COLLECTIVE` and `PEER_COPY` on a communication worker.
+`START` and `JOIN` run in the order of the device's own nodes, `COLLECTIVE` and `PEER_COPY` on a communication worker. A
+temporary gather, and a device without a send buffer, start right before the op runs: this reserves the receive buffer late.
 `ENQUEUE` goes from pending to joined in one node, because later work on the compute stream waits for it anyway.
 
 No deadlock: each device's worker thread runs its nodes in graph order, and so do the communication workers. They block only in
@@ -171,7 +172,7 @@ class _Order:
         """Yield all parts of all nodes, unordered."""
         early: dict[int, _Position] = {}
         """Positions of views of operands."""
-        started: dict[Device, list[tuple[int, _Position, _Position]]] = {}
+        deferred: dict[Device, list[tuple[int, _Position, _Position]]] = {}
         """Per device the ops whose join may be deferred, as (node, position of the start, position of the first use)."""
         for k, node in enumerate(self._graph.nodes):
             if not self._crosses[k]:
@@ -192,12 +193,12 @@ class _Order:
                 yield _Entry(position, k, START, device)
                 use = self._end if received is None else (self._arrival[received], k, 0, 0)
                 if self._bytes(sent) > self._bytes(received) or use[0] == self._end[0]:  # or the result is unused
-                    started.setdefault(device, []).append((k, position, use))
+                    deferred.setdefault(device, []).append((k, position, use))
                 elif received is not None:
                     yield _Entry(use, k, JOIN, device)
-        for device, starts_there in started.items():
-            for n, (k, _, use) in enumerate(starts_there):
-                later = [position for _, position, _ in starts_there[n + _IN_FLIGHT :]]
+        for device, ops in deferred.items():
+            for n, (k, _, use) in enumerate(ops):
+                later = [position for _, position, _ in ops[n + _IN_FLIGHT :]]
                 yield _Entry(min(use, max((k, k, 0, 1), min(later, default=self._end))), k, JOIN, device)
         for k, crosses in enumerate(self._crosses):
             if not crosses:
