@@ -1,1 +1,1 @@
-"""Whole steps of PyTorch programs, recorded as graphs: arguments, guards, work on the host, and replays."""
+"""Record whole steps of PyTorch programs as graphs: arguments, guards, host work and replay."""

@@ -1,6 +1,6 @@
-"""What a recorded step assumes of Python's objects: which tensors they hold, and which numbers.
+"""Guards of a recorded step: the tensors and numbers that it expects in Python objects.
 
-Before each run all of it is compared in a few passes over flat lists.
+Before each run, all guards are compared in a few passes over flat lists.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import torch
 from polyhal.torch import private
 
 SIMPLE = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size, range)
-"""Types whose values are compared; of other objects the identity is."""
+"""Types that are compared by value. Other objects are compared by identity."""
 _requires_grad = attrgetter("requires_grad")
 
 
 class Guards:
-    """Places of Python's objects (keys of dictionaries, items of lists), with what lay there when a step was recorded."""
+    """Expected contents of dictionaries, lists and attributes, as they were when a step was recorded."""
 
     def __init__(self) -> None:
         self._containers: list[Any] = []
@@ -37,17 +37,17 @@ class Guards:
         self._sizes: list[int] = []
         self._size_names: list[str] = []
         self._contents: list[Any] = []
-        """Copies of lists and dictionaries whose size is compared."""
+        """Copies of the lists and dictionaries whose sizes are compared."""
         self._tensors: list[torch.Tensor] = []
         self._storages: list[int] = []
         self._flags: list[bool] = []
         self._kept: list[Any] = []
-        """Storages, so that no other one gets the number of theirs."""
+        """Storages, kept alive so that their keys are not reused by other storages."""
 
     # --- collecting -------------------------------------------------------------------------------------------------
 
     def expect_object(self, container: Any, key: Any, name: str) -> None:
-        """Let `container[key]` stay the object that it is."""
+        """Expect `container[key]` to remain the same object."""
         self._containers.append(container)
         self._keys.append(key)
         self._objects.append(container[key])
@@ -55,7 +55,7 @@ class Guards:
         self._names.append(name)
 
     def expect_value(self, container: Any, key: Any, name: str) -> None:
-        """Let `container[key]` stay equal to what it is."""
+        """Expect `container[key]` to keep its value and type."""
         value = container[key]
         self._value_containers.append(container)
         self._value_keys.append(key)
@@ -64,14 +64,14 @@ class Guards:
         self._value_names.append(name)
 
     def expect_size(self, collection: Any, name: str) -> None:
-        """Let a collection keep the number of its items."""
+        """Expect a collection to keep its length."""
         self._sized.append(collection)
         self._sizes.append(len(collection))
         self._size_names.append(name)
         self._contents.append(copy.copy(collection) if isinstance(collection, (list, dict)) else None)
 
     def expect_memory(self, x: torch.Tensor) -> None:
-        """Let a tensor stay in its memory, and go on needing gradients or not."""
+        """Expect a tensor to keep its storage and its `requires_grad`."""
         self._tensors.append(x)
         self._storages.append(private.storage_key(x))
         self._kept.append(x.untyped_storage())
@@ -80,7 +80,7 @@ class Guards:
     # --- comparing --------------------------------------------------------------------------------------------------
 
     def hold(self) -> bool:
-        """Whether everything is as it was."""
+        """Return whether all guards hold."""
         try:
             values = list(map(getitem, self._value_containers, self._value_keys))
             return (
@@ -95,7 +95,7 @@ class Guards:
             return False
 
     def changed(self) -> str:
-        """What is no longer as it was, in words; "" if nothing is."""
+        """Describe the first guard that fails; "" if all hold."""
         for container, key, before, name in zip(self._containers, self._keys, self._objects, self._names, strict=True):
             if _item(container, key) is not before:
                 return f"{name} is another {type(before).__name__} than before"
@@ -110,18 +110,18 @@ class Guards:
                 return f"{name} had {size} items and has {len(collection)}"
         for x, key, flag in zip(self._tensors, self._storages, self._flags, strict=True):
             if private.storage_key(x) != key:
-                return f"a tensor of shape {tuple(x.shape)} lies in other memory"
+                return f"a tensor of shape {tuple(x.shape)} has another storage"
             if x.requires_grad != flag:
                 return f"a tensor of shape {tuple(x.shape)} {'no longer needs' if flag else 'needs'} gradients"
         return ""
 
     def sharing(self, arguments: Iterable[torch.Tensor]) -> torch.Tensor | None:
-        """The first argument that lies in the memory of a tensor that is compared."""
+        """Return the first argument that shares its storage with a guarded tensor."""
         known = set(self._storages)
         return next((x for x in arguments if private.storage_key(x) in known), None)
 
     def changed_settings(self) -> frozenset[str]:
-        """The settings of optimizers that are floats and no longer what they were."""
+        """Return the names of the float settings of optimizers that have changed."""
         return frozenset(
             key
             for container, key, before in zip(self._value_containers, self._value_keys, self._values, strict=True)
@@ -130,7 +130,7 @@ class Guards:
         )
 
     def restore(self) -> None:
-        """Put back what lay in the places that were compared, and what collections held."""
+        """Restore the guarded objects and values, and the contents of collections whose length changed."""
         for collection, size, before in zip(self._sized, self._sizes, self._contents, strict=True):
             if before is not None and len(collection) != size:
                 _refill(collection, before)
@@ -150,7 +150,7 @@ def _refill(collection: Any, before: Any) -> None:
 
 
 class _Gone:
-    """Stands for what a place does not hold any more."""
+    """Sentinel for a key or attribute that no longer exists."""
 
 
 _GONE = _Gone()
@@ -164,7 +164,7 @@ def _item(container: Any, key: Any) -> Any:
 
 
 class Attributes:
-    """Attributes of an object, or the contents of a closure's cell, as items."""
+    """Access to the attributes of an object, or to the contents of a closure cell, by `[name]`."""
 
     __slots__ = ("_target",)
 

@@ -1,7 +1,7 @@
-"""What a step does on the host: calls of PyTorch on CPU tensors and numbers, done again before each run.
+"""Host program of a step: PyTorch calls on CPU tensors and numbers, repeated before each run.
 
-Step counts of optimizers, schedules, and batches that are prepared on the CPU stay live in this way. Values that one
-call makes for another lie in slots.
+This keeps step counts of optimizers, schedules, and batches that are prepared on the CPU up to date. Values that one call
+computes for another are stored in slots.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from polyhal.torch.steps.numbers import LiveNumber
 
 
 class NotReplayableError(Exception):
-    """The step does what a replay would not repeat: it has to run as it stands."""
+    """A step that a replay would not repeat correctly, and that has to run op by op."""
 
     def __init__(self, problem: str, fix: str = "", *, is_certain: bool = False) -> None:
-        """`is_certain`: the next call will do it as well."""
+        """Store the message; `is_certain` means that the next call will fail in the same way."""
         super().__init__(problem)
         self.fix = fix
         self.is_certain = is_certain
@@ -29,48 +29,48 @@ class NotReplayableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Stands for a value that a run makes: the one with this number."""
+    """Placeholder of a value that each run computes: an index into `HostProgram.values`."""
 
     index: int
 
 
 class DecisionChangedError(Exception):
-    """A run cannot take the path that was recorded: a number on which Python decided is another."""
+    """A number on which Python branched has changed: a run cannot follow the recorded path."""
 
 
 class HostAction(NamedTuple):
-    """One piece of work on the host. Two recordings did the same if what they did, `what`, is equal."""
+    """One action on the host. Actions of two recordings are equal if their `what` is equal."""
 
     run: Callable[[], object]
     what: tuple[Any, ...]
 
 
 class HostProgram:
-    """The work of a step on the host, in order. CPU tensors that are neither arguments nor made in it are used as they are."""
+    """Host actions of a step, in order. Other CPU tensors than arguments and results of the step are used directly."""
 
     def __init__(self, arguments: int) -> None:
-        """The first slots are those of the `arguments` of a call that are CPU tensors or floats."""
+        """Reserve the first slots for the `arguments` of a call that are CPU tensors or floats."""
         self.values: list[Any] = [None] * arguments
         self.actions: list[HostAction] = []
         self.written: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        """CPU tensors from outside that the step writes to, with what they held before."""
+        """CPU tensors from outside that the step writes to, with copies of their former elements."""
         self.decides = False
-        """Whether a run may turn out to take another path than the recorded one."""
+        """Whether Python branches on a number, so that a run may differ from the recorded path."""
         self.acts_outside = False
-        """Whether it does what cannot be taken back, such as counting a scheduler on."""
+        """Whether the step has an effect that cannot be undone, such as advancing a scheduler."""
         self._arguments = arguments
 
     def new_slot(self) -> Slot:
-        """Room for another value."""
+        """Reserve a slot for another value."""
         self.values.append(None)
         return Slot(len(self.values) - 1)
 
     def add(self, run: Callable[[], object], *what: Any) -> None:
-        """Append work that is equal to other work if `what` is."""
+        """Append an action; two actions are equal if their `what` is."""
         self.actions.append(HostAction(run, what))
 
     def add_call(self, function: Callable[..., Any], args: Any, kwargs: Any, outputs: Sequence[Slot | None]) -> None:
-        """Append a call. Tensors among its results go to `outputs`; numbers and slots among its arguments are looked up."""
+        """Append a call that stores result tensors in `outputs`; slots and live numbers among its arguments are resolved."""
         values = self.values
         is_fixed = not _contains_live((args, kwargs))
 
@@ -85,15 +85,15 @@ class HostProgram:
         self.add(run, function, args, tuple(sorted(kwargs.items())), tuple(outputs))
 
     def add_number(self, compute: Callable[[list[Any]], Any], name: str, *what: Any) -> RuntimeScalar:
-        """A number that is computed from the values at this point of each run."""
+        """Return a number that each run computes from the values at this point."""
         scalar = RuntimeScalar(lambda: compute(self.values), name)
         self.add(scalar.refresh, "number", *what)
         return scalar
 
     def expect(self, compute: Callable[[], Any], outcome: Any) -> None:
-        """Have each run stop at this point unless `compute()` gives `outcome`."""
+        """Stop each run at this point unless `compute()` returns `outcome`."""
         if self.acts_outside:
-            problem = "Python decides by a number after a scheduler counted on"
+            problem = "Python branches on a number after a scheduler was advanced"
             raise NotReplayableError(problem, "call scheduler.step() last", is_certain=True)
         self.decides = True
 
@@ -104,12 +104,12 @@ class HostProgram:
         self.add(run, "decision", outcome)
 
     def note_write(self, x: torch.Tensor) -> None:
-        """Keep what a CPU tensor from outside holds before the first write to it."""
+        """Save the elements of a CPU tensor from outside before the first write to it."""
         if id(x) not in self.written:
             self.written[id(x)] = (x, x.detach().clone())
 
     def run(self, arguments: Sequence[Any]) -> None:
-        """Do the work of one run. Raises DecisionChangedError, after taking back what was done."""
+        """Execute the actions of one run. Raises DecisionChangedError after undoing them."""
         self.values[: self._arguments] = arguments
         if not self.decides:
             for action in self.actions:
@@ -125,29 +125,29 @@ class HostProgram:
             raise
 
     def release(self) -> None:
-        """Let go of the values of a run."""
+        """Release the values of a run."""
         self.values[:] = [None] * len(self.values)
 
     def roll_back(self, random_state: torch.Tensor) -> None:
-        """Give the CPU tensors that were written to while recording, and the CPU's random numbers, their former state."""
+        """Restore the CPU tensors that the recording wrote to, and the state of the CPU's random numbers."""
         restore(self.written.values(), random_state)
 
     def decides_otherwise(self, other: HostProgram) -> bool:
-        """Whether another recording did the same up to a number by which Python decided otherwise."""
+        """Return whether another recording is equal up to a number on which Python branched differently."""
         for a, b in zip(self.actions, other.actions, strict=False):
             if not same(a.what, b.what):
                 return bool(a.what[0] == b.what[0] == "decision")
         return False
 
     def same_as(self, other: HostProgram) -> bool:
-        """Whether another recording did the same on the host."""
+        """Return whether another recording has equal host actions."""
         return len(self.actions) == len(other.actions) and all(
             same(a.what, b.what) for a, b in zip(self.actions, other.actions, strict=True)
         )
 
 
 def restore(tensors: Any, random_state: torch.Tensor) -> None:
-    """Give CPU tensors what they held before, and the CPU's random numbers their state."""
+    """Restore the elements of CPU tensors and the state of the CPU's random numbers."""
     with torch.no_grad():
         for x, before in tensors:
             x.detach().copy_(before)
@@ -155,7 +155,7 @@ def restore(tensors: Any, random_state: torch.Tensor) -> None:
 
 
 def resolved(x: Any, values: list[Any]) -> Any:
-    """`x` with slots and live numbers replaced by their present values."""
+    """Return `x` with slots and live numbers replaced by their current values."""
     kind = type(x)
     if kind is Slot:
         return values[x.index]
@@ -175,11 +175,11 @@ def _contains_live(x: Any) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two pieces of recorded work, or results, are equal: numbers by value, tensors from outside by memory."""
+    """Return whether recorded actions or results are equal: numbers by value, tensors from outside by storage and offset."""
     if isinstance(a, LiveNumber) or isinstance(b, LiveNumber):
         return type(a) is type(b)
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return a is b or (a.device == b.device and a.shape == b.shape and _lies_with(a, b))
+        return a is b or (a.device == b.device and a.shape == b.shape and _shares_start(a, b))
     if type(a) is not type(b):
         return False
     if isinstance(a, (list, tuple)):
@@ -191,7 +191,7 @@ def same(a: Any, b: Any) -> bool:
     return a is b or _equal(a, b)
 
 
-def _lies_with(a: torch.Tensor, b: torch.Tensor) -> bool:
+def _shares_start(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.storage_offset() == b.storage_offset()
 
 

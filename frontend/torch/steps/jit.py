@@ -1,4 +1,4 @@
-"""`polyhal.torch.jit`: functions of PyTorch programs that are recorded once per kind of call, and replayed."""
+"""`polyhal.torch.jit`: record functions of PyTorch programs once per signature, and replay them."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MOST_FAILURES = 3
-"""A step that changes Python's objects may be making its state. After so many calls it is taken to do so each time."""
+"""Number of failed recordings after which calls run op by op: a step that changes Python objects may only create its state."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one kind of call."""
+    """Recordings of one signature."""
 
     steps: list[RecordedStep] = field(default_factory=list)
-    """One for each state of the program that was met, the latest last."""
+    """One step for each set of guards, the latest last."""
     is_eager: bool = False
-    """Whether such calls cannot be replayed."""
+    """Whether calls of this signature cannot be replayed."""
     failures: int = 0
 
 
@@ -63,12 +63,12 @@ class RecordedFunction(Generic[P, R]):
         self._warmed_up = not warm_up
         self._evicted = False
         self._live_settings = frozenset({"lr"})
-        """Settings of optimizers that runs read anew; others are added when they change."""
+        """Names of the optimizer settings that each run reads; others are added when they change."""
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._lock = threading.RLock()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """The function itself, or as a method of an object."""
+        """Return the function itself, or bound to an object."""
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -76,7 +76,7 @@ class RecordedFunction(Generic[P, R]):
             return self._function(*args, **kwargs)
         with self._lock:
             if not self._warmed_up:
-                # The first call makes what a step makes once: optimizer state, caches of the program.
+                # The first call creates one-time state: optimizer state, caches of the program.
                 with noticing_optimizers(self._optimizers.add):
                     result = self._function(*args, **kwargs)
                 self._warmed_up = True
@@ -95,7 +95,7 @@ class RecordedFunction(Generic[P, R]):
             return self._record_and_run(entry, call)
 
     def _entry(self, key: tuple[Any, ...]) -> _Entry:
-        """The entry of a kind of call, which may be a new one."""
+        """Return the entry of a signature, which may be a new one."""
         entry = self._cache.get(key)
         if entry is not None:
             return entry
@@ -108,7 +108,7 @@ class RecordedFunction(Generic[P, R]):
         return self._cache.add(key, _Entry())
 
     def _record_and_run(self, entry: _Entry, call: Call) -> R:
-        """Record the function again. Run the step that does the same if there is one, else a new step."""
+        """Record the function. Run the known step that equals the recording, or else the new step."""
         self._forget_moved(entry)
         self._follow_settings(entry)
         try:
@@ -127,7 +127,7 @@ class RecordedFunction(Generic[P, R]):
             raise
 
     def _matching(self, entry: _Entry, step: RecordedStep, call: Call) -> RecordedStep | None:
-        """The known step that a recording repeats, or the new one. None if capture is given up for such calls."""
+        """Return the known step that a recording repeats, or the new one; None if capture is given up for such calls."""
         for known in entry.steps:
             if known.same_as(step):
                 known.adopt(step)
@@ -138,9 +138,9 @@ class RecordedFunction(Generic[P, R]):
         problem = "" if expected is None else _difference(expected, step)
         if not problem and len(entry.steps) >= self._max_graphs:
             reason = entry.steps[-1].guards.changed() or "Python took another path"
-            problem = f"it was recorded {self._max_graphs} times for the same arguments, at last as {reason}"
+            problem = f"it was recorded {self._max_graphs} times for the same arguments, the last time because {reason}"
         if problem:
-            self._give_up(entry, problem, "pass what changes as a tensor or a float argument")
+            self._give_up(entry, problem, "pass changing values as tensor or float arguments")
             return None
         entry.steps.append(step)
         _LOG.info("%s: recorded a step of %d nodes", self._name, len(step.captured.graph.nodes))
@@ -160,7 +160,7 @@ class RecordedFunction(Generic[P, R]):
 
     @staticmethod
     def _forget_moved(entry: _Entry) -> None:
-        """Drop steps whose memory went elsewhere, and have the next one look for it at each run."""
+        """Drop steps whose memory was replaced, and let later steps look up that memory at each run."""
         for step in list(entry.steps):
             for storage in step.moved():
                 storage.moves = True
@@ -168,7 +168,7 @@ class RecordedFunction(Generic[P, R]):
                     entry.steps.remove(step)
 
     def _follow_settings(self, entry: _Entry) -> None:
-        """Have settings of optimizers that changed since the last recording read at each run."""
+        """Let runs read the optimizer settings that changed since the last recording."""
         if entry.steps:
             changed = entry.steps[-1].guards.changed_settings()
             if changed - self._live_settings:
@@ -189,7 +189,7 @@ class RecordedFunction(Generic[P, R]):
         return [step.captured.graph for step in self.steps]
 
     def explain(self) -> str:
-        """Say for each recorded step what passes did to it, and how each op runs and why."""
+        """Report the effect of each pass on each recorded step, and the implementation of each op with the reason."""
         return "\n\n".join(explain(step.executable) for step in self.steps) or nothing_recorded(self._warmed_up)
 
     @staticmethod
@@ -199,7 +199,7 @@ class RecordedFunction(Generic[P, R]):
 
 
 def _may_replay() -> bool:
-    """Whether this is a plain call: outside of other recordings, of modes that see each op, and of anomaly detection."""
+    """Return whether this is a plain call: outside other recordings, dispatch modes and anomaly detection."""
     return (
         dispatch.thread.executor.replays_graphs
         and not private.is_watched()
@@ -209,7 +209,7 @@ def _may_replay() -> bool:
 
 
 def _modes() -> tuple[Any, ...]:
-    """The modes of the thread that decide what ops do."""
+    """Return the modes of the thread that change results of ops."""
     is_cast = torch.is_autocast_enabled(NAME)
     return (
         torch.is_grad_enabled(),
@@ -220,7 +220,7 @@ def _modes() -> tuple[Any, ...]:
 
 
 def _difference(before: RecordedStep, now: RecordedStep) -> str:
-    """Why a second recording is no repetition of the first; "" if it is simply another step."""
+    """Return why a second recording does not repeat the first; "" if it is a step in its own right."""
     if before.host.decides_otherwise(now.host):
         return ""
     change = before.captured.changed_number(now.captured)
@@ -245,17 +245,16 @@ def jit(
 ) -> RecordedFunction[P, R] | Callable[[Callable[P, R]], RecordedFunction[P, R]]:
     """Record what a function of a PyTorch program does on Polyhal's device as one graph, and replay it.
 
-    A function may be a whole training step: forward, `backward()`, the optimizer. The first call runs as it stands (not
-    without `warm_up`), so that state exists that is made once; the second is recorded and replayed; the third is recorded
-    again, to check that the function does the same. Later calls only replay: bit for bit what the function would compute.
+    A function may be a whole training step: forward, `backward()`, the optimizer. The first call runs op by op (unless
+    `warm_up` is False), so that lazily created state exists; the second is recorded and replayed; the third is recorded again,
+    to check that the function does the same. Later calls only replay, with bitwise equal results.
 
-    Tensors and floats among the arguments may differ from call to call; other shapes or arguments, `train()` and `eval()`,
-    new parameters and the like are noticed, and recorded separately, at most `max_graphs` times each. CPU tensors and
-    learning rates stay live. Results are without gradients. Calls from several threads take turns.
+    Tensor and float arguments may differ from call to call. Other shapes or arguments, `train()` and `eval()`, and new
+    parameters are detected and recorded separately, at most `max_graphs` times each. CPU tensors and learning rates are read at
+    each run. Results do not require gradients. Calls from several threads run one after another.
 
-    Warns, and calls the function eagerly from then on, if a replay would not repeat what it does. Raises CaptureError, which
-    names the line, if Python asks for the value of a tensor of the device; parameters, gradients and optimizers are as before
-    then.
+    Warns, and calls the function eagerly later, if a replay would not repeat its effects. Raises CaptureError, which names the
+    line, if Python reads the value of a tensor of the device; parameters, gradients and optimizers are rolled back.
     """
     if function is None:
         return lambda f: RecordedFunction(f, max_graphs, warm_up)

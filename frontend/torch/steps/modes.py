@@ -1,6 +1,7 @@
-"""Modes of PyTorch that sort what a step calls into work of the device and of the host.
+"""PyTorch modes that sort the calls of a step into device work and host work.
 
-One sees functions with Python's arguments, live numbers among them; the other sees what autograd and composite ops call.
+`FunctionWatch` intercepts functions with their Python arguments, live numbers included. `OpWatch` intercepts the ops that
+autograd and composite ops call.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _SETTLING = frozenset(
 _ESCAPES = frozenset({torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torch.Tensor.__dlpack__})
 _GRADIENT: Any = torch.Tensor.grad
 _CHECK_ERRORS = torch.ops.aten._linalg_check_errors.default
-"""The check after a decomposition, which raises if a number of its result `info` is not 0."""
+"""Check after a factorization, which raises if an element of its result `info` is not 0."""
 
 
 class FunctionWatch(TorchFunctionMode):
-    """Sees the functions and methods of PyTorch that Python calls."""
+    """Intercepts the functions and methods of PyTorch that Python calls."""
 
     def __init__(self, watch: StepWatch) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class FunctionWatch(TorchFunctionMode):
             if func in _ESCAPES:
                 raise refusal(
                     f"{func.__name__} hands the memory of a tensor to others",
-                    expected="a step that works on tensors: what others read of them a replay would not pass on",
+                    expected="a step that works on tensors: a replay cannot repeat reads of their memory from outside",
                     fix="do it outside of the step",
                 )
             if func in (_GRADIENT.__get__, _GRADIENT.__set__) and x.is_leaf:
@@ -67,7 +68,7 @@ class FunctionWatch(TorchFunctionMode):
     def _backward(
         self, x: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
     ) -> None:
-        """`x.backward(...)`, during which Python's functions for gradients are watched as well."""
+        """Run `x.backward(...)` with this mode active, so that gradient functions written in Python are intercepted too."""
         with self:
             torch.autograd.backward(x, gradient, retain_graph, create_graph, inputs=inputs)
 
@@ -80,7 +81,7 @@ class FunctionWatch(TorchFunctionMode):
         return value
 
     def _made(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A tensor made of Python's data: on the CPU, before each run anew, and copied to its device."""
+        """Return a tensor made of Python data. Each run makes it again on the CPU and copies it to its device."""
         watch = self._watch
         device = kwargs.pop("device", None)
         if func is torch.Tensor.new_tensor:
@@ -103,7 +104,7 @@ class FunctionWatch(TorchFunctionMode):
 
 
 class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
-    """Sees the ops that PyTorch dispatches, below autograd."""
+    """Intercepts the ops that PyTorch dispatches, below autograd."""
 
     def __init__(self, watch: StepWatch) -> None:
         super().__init__()
@@ -160,7 +161,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
         return out
 
     def _numbers_of(self, host: list[torch.Tensor], func: Any) -> list[LiveNumber]:
-        """Live numbers for CPU tensors without axes, which kernels take as numbers."""
+        """Return live numbers for 0-d CPU tensors, which kernels take as numbers."""
         if "copy" in str(func):
             return []
         numbers = []
@@ -201,7 +202,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
         return out
 
     def _template(self, x: Any) -> Any:
-        """Arguments with slots and live numbers in place of what they are now."""
+        """Return arguments with their current values replaced by slots and live numbers."""
         if isinstance(x, torch.Tensor):
             return self._watch.place(x)
         if type(x) in (list, tuple):
@@ -210,7 +211,7 @@ class OpWatch(private.OpMode):  # type: ignore[no-untyped-call]
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors that an op writes to, as its schema says."""
+    """Return the tensors that an op writes to, by its schema."""
     found: list[torch.Tensor] = []
     for i, a in enumerate(func._schema.arguments):
         if a.alias_info is not None and a.alias_info.is_write:
@@ -223,22 +224,22 @@ def _no_host_gradients() -> CaptureError:
     return refusal(
         "a CPU tensor that needs gradients is used",
         expected=f"parameters on {NAME}",
-        fix=f"move the model with model.to({NAME!r}) before the optimizer is made",
+        fix=f"move the model with model.to({NAME!r}) before creating the optimizer",
     )
 
 
 def _unrecordable(func: Any, cause: CaptureError) -> CaptureError:
-    """The error for an op that the recorder refused."""
+    """Return the error for an op that the recorder refused."""
     if is_in_optimizer():
         return refusal(
-            f"the optimizer decides by the values of tensors ({func}), which a recorded step does not have",
+            f"the optimizer branches on the values of tensors ({func}), which do not exist while a step is recorded",
             expected="an optimizer that runs wholly on the device",
-            fix="make it with capturable=True or fused=True if it knows these options, else call it outside of the step",
+            fix="create it with capturable=True or fused=True if it has these options, else call it outside of the step",
         )
     if "while it is only being recorded" not in str(cause):
         return refusal(f"{func}: {cause}")
     return refusal(
-        f"{func} needs the value of a tensor, which has none while the step is only being recorded",
+        f"{func} needs the value of a tensor, which does not exist while the step is only being recorded",
         expected="a step that takes the same path at each call",
         fix="return the tensor and read it outside of the step, or use torch.where",
     )

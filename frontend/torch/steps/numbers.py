@@ -1,7 +1,7 @@
-"""Python numbers of a recorded step that each run computes anew: learning rates, step counts, floats among the arguments.
+"""Python numbers that each run of a recorded step recomputes: learning rates, step counts, float arguments.
 
-While a step is recorded such a number is a float that remembers where it comes from. Arithmetic gives another one; a
-comparison, or a conversion to a plain number, is checked before each run.
+While a step is recorded, such a number is a float that records its origin. Arithmetic returns another live number; a
+comparison or a conversion to a plain number becomes a check before each run.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from polyhal.hal.capture.runtime_scalars import OPERATIONS, RuntimeScalar, apply
 
 
 class Decisions(Protocol):
-    """What remembers the decisions that Python takes by the value of a live number."""
+    """Recorder of the branches that Python takes on live numbers."""
 
     def expect(self, compute: Callable[[], Any], outcome: Any) -> None:
-        """Have each run check that `compute()` still gives `outcome`."""
+        """Check in each run that `compute()` still returns `outcome`."""
         ...
 
 
 class LiveNumber(float):
-    """A float that differs from run to run. As a float it has a stand-in value, by which it is found among operands."""
+    """A float that differs from run to run. Its float value is a stand-in that identifies it among operands."""
 
     __slots__ = ("decisions", "scalar")
 
     scalar: RuntimeScalar
-    """The number itself."""
+    """Number that each run recomputes."""
     decisions: Decisions
 
     def __new__(cls, stand_in: float, scalar: RuntimeScalar, decisions: Decisions) -> LiveNumber:
-        """A number with another value on the outside, so that a recording cannot take it for a constant."""
+        """Create a number whose float value is `stand_in`, so that a recording cannot mistake it for a constant."""
         self = super().__new__(cls, stand_in)
         self.scalar = scalar
         self.decisions = decisions
         return self
 
     def settled(self) -> float:
-        """The present value as a plain float. A run with another value is not served by this recording."""
+        """Return the current value as a plain float. The recording is invalid for runs with another value."""
         value: float = self.scalar.value
         self.decisions.expect(lambda: self.scalar.value, value)
         return value
@@ -69,12 +69,12 @@ class LiveNumber(float):
 
 
 def true_value(x: Any) -> Any:
-    """The value that a number has now."""
+    """Return the current value of a number."""
     return x.scalar.value if isinstance(x, LiveNumber) else x
 
 
 def stand_in(value: float, index: int, epsilon: float = 2.0**-40) -> float:
-    """A float near `value`, and another for each `index`. It lies on the side of 0, within whatever bounds `value` has."""
+    """Return a float near `value`, different for each `index` and slightly nearer to 0, to satisfy the bounds of `value`."""
     return value * (1 - (index + 1) * epsilon) if value else (index + 1) * 2.0**-100
 
 
@@ -90,7 +90,7 @@ def _decided(predicate: Callable[..., bool], *operands: Any) -> bool:
 
 
 def _computed(name: str, self: LiveNumber, *operands: Any) -> Any:
-    """The result of arithmetic, live as its operands are; what is no float at all is settled."""
+    """Return the live result of arithmetic; a result that is not a float is plain, and each run checks its operands."""
     if not all(isinstance(x, (int, float)) for x in operands):
         return NotImplemented
     function = OPERATIONS[name]
@@ -103,7 +103,7 @@ def _computed(name: str, self: LiveNumber, *operands: Any) -> Any:
 
 
 def _install() -> None:
-    """Give `LiveNumber` its operators."""
+    """Define the operators of `LiveNumber`."""
     for name in OPERATIONS:
         if name in ("neg", "pos", "abs"):
             setattr(LiveNumber, f"__{name}__", lambda self, name=name: _computed(name, self, self))

@@ -1,6 +1,6 @@
-"""The objects that a step can read: what its function refers to by closures, globals and attributes, modules and optimizers.
+"""Find the objects that a step can read: closures, globals and attributes of its function, modules and optimizers.
 
-The code of functions says which names they load; only what has such a name is compared before each run.
+Bytecode lists the names that functions load; only objects with such a name are guarded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import polyhal
 from polyhal.torch.steps.guards import SIMPLE, Attributes, Guards
 
 _MOST_ITEMS = 256
-"""Longer lists and dictionaries are data: of these only the size is compared."""
+"""Maximum length of lists and dictionaries whose items are compared. Longer ones are data: only their size is compared."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -30,13 +30,13 @@ class LoadedNames(NamedTuple):
     """The names that code loads."""
 
     variables: frozenset[str]
-    """Global ones."""
+    """Names of globals."""
     attributes: frozenset[str]
 
 
 @functools.lru_cache(maxsize=8192)
 def loaded_names(code: CodeType) -> LoadedNames:
-    """The names that a function loads, with the functions inside of it."""
+    """Return the names that a function and its nested functions load."""
     variables, attributes = set(), set()
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -60,15 +60,15 @@ def _library_folders() -> tuple[str, ...]:
 
 
 def is_library(code: CodeType) -> bool:
-    """Whether code was installed, rather than written for this program."""
+    """Return whether code belongs to an installed library rather than to this program."""
     return code.co_filename.startswith(_library_folders())
 
 
 class Reach:
-    """Collects guards, and the modules, optimizers and parameters behind what it visits."""
+    """Collects guards, optimizers and parameters of the visited objects."""
 
     def __init__(self, live_settings: frozenset[str]) -> None:
-        """`live_settings` are those of optimizers that each run reads anew."""
+        """Begin without guards; `live_settings` names the optimizer settings that each run reads."""
         self.guards = Guards()
         self.optimizers: list[Optimizer] = []
         self.parameters: list[torch.Tensor] = []
@@ -76,11 +76,11 @@ class Reach:
         self._seen: dict[int, Any] = {}
         self._names: set[str] = {"forward"}
         self._objects: list[tuple[Any, Any, str]] = []
-        """Objects, the places of their attributes, and their names."""
+        """Objects, their attribute dictionaries, and their names."""
         self._done: set[tuple[int, str]] = set()
 
     def visit_all(self, roots: dict[str, Any]) -> None:
-        """Visit objects by name, and what they lead to."""
+        """Visit objects by name, and all objects that they reach."""
         for name, value in roots.items():
             self._visit(value, name)
         count = -1
@@ -116,8 +116,8 @@ class Reach:
         elif hasattr(value, "__dict__") and not type(value).__module__.startswith(("torch.", "polyhal.")):
             self._objects.append((value, value.__dict__, name))
 
-    def _place(self, container: Any, key: Any, name: str) -> None:
-        """Expect what lies in a place to stay, and visit it."""
+    def _guard_item(self, container: Any, key: Any, name: str) -> None:
+        """Guard the object or value `container[key]`, and visit it."""
         value = container[key]
         if isinstance(value, SIMPLE):
             self.guards.expect_value(container, key, name)
@@ -134,36 +134,36 @@ class Reach:
         self._names |= names.attributes
         for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if _is_filled(cell):
-                self._place(Attributes(cell), "cell_contents", variable)
+                self._guard_item(Attributes(cell), "cell_contents", variable)
         for x in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._visit(x, f"a default of {function.__qualname__}")
         if not is_library(code):
             for variable in sorted(names.variables & function.__globals__.keys()):
                 if (id(function.__globals__), variable) not in self._done:
                     self._done.add((id(function.__globals__), variable))
-                    self._place(function.__globals__, variable, variable)
+                    self._guard_item(function.__globals__, variable, variable)
 
     def _visit_items(self, value: Any, name: str) -> None:
         self.guards.expect_size(value, name)
         if len(value) <= _MOST_ITEMS:
             for key in range(len(value)) if isinstance(value, list) else list(value):
-                self._place(value, key, f"{name}[{key!r}]")
+                self._guard_item(value, key, f"{name}[{key!r}]")
 
     def _visit_namespace(self, value: Any, name: str) -> None:
-        """A module of Python or a class, unless it was installed."""
+        """Visit a Python module or a class, unless it is installed."""
         source = getattr(sys.modules.get(getattr(value, "__module__", value.__name__)), "__file__", None)
         if source and not source.startswith(_library_folders()):
             self._objects.append((value, vars(value), name))
 
     def _visit_attributes(self, target: Any, places: Any, name: str) -> None:
-        """Visit the attributes of an object that have names which code loads."""
+        """Visit the attributes of an object whose names are loaded by code."""
         methods = [c for c in type(target).__mro__ if c not in (object, nn.Module, type)]
         for attribute in sorted(self._names):
             if (id(target), attribute) in self._done:
                 continue
             if attribute in places:
                 self._done.add((id(target), attribute))
-                self._place(places, attribute, f"{name}.{attribute}")
+                self._guard_item(places, attribute, f"{name}.{attribute}")
                 continue
             for kind in methods:
                 found = vars(kind).get(attribute)
@@ -184,7 +184,7 @@ class Reach:
             held = own[kind]
             guards.expect_size(held, f"{name}.{kind}")
             for key in held:
-                self._place(held, key, f"{name}.{key}")
+                self._guard_item(held, key, f"{name}.{key}")
             self._done.add((id(module), kind))
         for hooks in _HOOKS:
             guards.expect_size(own[hooks], f"{name}.{hooks}")
@@ -210,20 +210,20 @@ class Reach:
             if isinstance(state, dict):
                 guards.expect_size(state, f"{name}.state")
                 for key in state:
-                    self._place(state, key, f"{name}.state[...][{key!r}]")
+                    self._guard_item(state, key, f"{name}.state[...][{key!r}]")
 
     def _visit_group(self, group: dict[str, Any], name: str) -> None:
         for key, value in group.items():
             if key == "params":
-                self._place(group, key, f"{name}['params']")
+                self._guard_item(group, key, f"{name}['params']")
             elif isinstance(value, torch.Tensor):
-                self._place(group, key, f"{name}[{key!r}]")
+                self._guard_item(group, key, f"{name}[{key!r}]")
             elif key not in self._live_settings or not _is_float_setting(value):
                 self.guards.expect_value(group, key, f"{name}[{key!r}]")
 
 
 def _is_float_setting(value: Any) -> bool:
-    """Whether a setting of an optimizer is a float, or a tuple of floats as Adam's betas are."""
+    """Return whether a setting of an optimizer is a float, or a tuple of floats like Adam's betas."""
     return type(value) is float or (type(value) is tuple and all(type(x) is float for x in value))
 
 

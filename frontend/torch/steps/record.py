@@ -1,4 +1,4 @@
-"""Recording one call of a step."""
+"""Record one call of a step."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from polyhal.torch.steps.watch import LiveOperands, StepWatch
 def record(
     function: Callable[..., Any], call: Call, optimizers: Iterable[Optimizer], live_settings: frozenset[str]
 ) -> PendingStep:
-    """Record a call. `optimizers` are those that the step uses, as far as they are known.
+    """Record a call. `optimizers` are the known optimizers of the step.
 
-    Raises CaptureError for what cannot be recorded, and NotReplayableError for what a replay would not repeat; all is then as
-    it was before.
+    Raises CaptureError for an operation that cannot be recorded, and NotReplayableError for effects that a replay would not
+    repeat. All state is then rolled back.
     """
     pending = PendingStep(function, call, optimizers, live_settings)
     try:
@@ -43,7 +43,7 @@ def record(
 
 
 class PendingStep:
-    """A recording that can still be taken back."""
+    """A recording that can still be rolled back."""
 
     def __init__(
         self, function: Callable[..., Any], call: Call, optimizers: Iterable[Optimizer], live_settings: frozenset[str]
@@ -68,7 +68,7 @@ class PendingStep:
             self._watch.note_leaf(parameter)
 
     def record(self) -> None:
-        """Call the function, and make a step of what it does."""
+        """Call the function, and make a step of the recording."""
         watch = self._watch
         with ExitStack() as stack:
             stack.enter_context(torch.autograd.set_multithreading_enabled(False))
@@ -88,7 +88,7 @@ class PendingStep:
         changed = self._guards.changed()
         if changed:
             raise NotReplayableError(
-                f"{changed} after the call", "change tensors in place, and count outside of the step"
+                f"{changed} after the call", "change tensors in place, and update counters outside of the step"
             )
         finals = [leaf.grad for leaf, _ in watch.leaves.values()]
         captured = self._recording.finish()
@@ -99,7 +99,7 @@ class PendingStep:
         self.step = RecordedStep(captured, watch, results, self._guards, finals)
 
     def abandon(self) -> None:
-        """Put everything back that the call changed, as far as it is known."""
+        """Restore all known state that the call changed."""
         self._settings.abandon()
         self._recording.abandon()
         for leaf, gradient in self._watch.leaves.values():
@@ -113,7 +113,7 @@ class PendingStep:
         self._before.restore()
 
     def _arguments(self) -> tuple[Any, Any]:
-        """What the function is called with: arguments of the graph, CPU tensors in slots, and live numbers."""
+        """Return the arguments for the function: inputs of the graph, CPU tensors in slots, and live numbers."""
         watch, positions, slots = self._watch, iter(range(len(self._call.on_device))), iter(range(len(self._call.host)))
 
         def tensor(x: torch.Tensor) -> torch.Tensor:
@@ -139,7 +139,7 @@ def _refers_to_argument(x: torch.Tensor) -> CaptureError:
     return CaptureError(
         message(
             "jit",
-            f"an argument of shape {tuple(x.shape)} lies in memory to which the step also refers by itself",
+            f"an argument of shape {tuple(x.shape)} shares its storage with a tensor to which the step also refers directly",
             expected="a tensor that is either passed or referred to",
             fix="leave the argument out, or pass a clone",
         )
@@ -147,7 +147,7 @@ def _refers_to_argument(x: torch.Tensor) -> CaptureError:
 
 
 class _RandomStates:
-    """The random numbers of the host."""
+    """States of the host's random number generators."""
 
     def __init__(self) -> None:
         self.torch = torch.get_rng_state()
@@ -155,6 +155,6 @@ class _RandomStates:
         self._numpy = np.random.get_state()
 
     def restore(self) -> None:
-        """Go back to what they were."""
+        """Restore the generators of Python and NumPy."""
         random.setstate(self._python)
         np.random.set_state(self._numpy)

@@ -1,4 +1,4 @@
-"""What a recorded step returns: a tree that each run fills."""
+"""Results of a recorded step: a tree that each run fills."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from polyhal.torch.steps.watch import StepWatch, refusal
 
 
 class Run(NamedTuple):
-    """What a run has to offer."""
+    """Values of one run."""
 
     arguments: Sequence[torch.Tensor]
     made: Sequence[Any]
-    """Arrays of the graph's results."""
+    """Results of the graph, as arrays."""
     values: list[Any]
-    """What the work on the host made."""
+    """Values that the host program computed."""
 
 
 class Filled:
-    """A leaf that each run fills anew."""
+    """A leaf of the results that each run computes."""
 
     __slots__ = ("get", "what")
 
     def __init__(self, get: Callable[[Run], Any], *what: Any) -> None:
-        """Leaves of two recordings are equal if `what` is."""
+        """Describe a leaf; leaves of two recordings are equal if their `what` is."""
         self.get = get
         self.what = what
 
 
 class Results:
-    """The structure of what a step returns."""
+    """Structure of the results of a step."""
 
     def __init__(self, value: Any, watch: StepWatch, arguments: Sequence[torch.Tensor]) -> None:
-        """Raises CaptureError for tensors whose gradients are still to be computed."""
+        """Describe `value`. Raises CaptureError for tensors whose gradients are still to be computed."""
         self._watch = watch
         self._arguments = {id(x): i for i, x in enumerate(arguments)}
         self._buffers = {id(tensors.root_of(x).buffer): i for i, x in reversed(list(enumerate(arguments)))}
@@ -52,13 +52,13 @@ class Results:
         self._tensors.clear()
 
     def fill(self, run: Run) -> Any:
-        """What one run returns."""
+        """Return the results of one run."""
         if type(self.structure) is Filled:  # most steps return one tensor
             return self.structure.get(run)
         return map_leaves(self.structure, lambda x: x.get(run) if type(x) is Filled else x)
 
     def same_as(self, other: Results) -> bool:
-        """Whether another recording returns the same."""
+        """Return whether another recording returns equal results."""
         mine, theirs = list(leaves(self.structure)), list(leaves(other.structure))
         return len(mine) == len(theirs) and all(
             a.what == b.what if type(a) is Filled and type(b) is Filled else same(a, b)
@@ -87,14 +87,14 @@ class Results:
         return self._made(x)
 
     def _made(self, x: torch.Tensor) -> Filled:
-        """A tensor of real numbers that the graph returns."""
+        """Add a real tensor to the results of the graph."""
         self._watch.recording.results([tensors.unwrap(x)])
         number = self.count
         self.count += 1
         return Filled(lambda run: tensors.wrap(run.made[number]), "made", number)
 
     def _outside(self, x: torch.Tensor) -> Any:
-        """A tensor in memory that the step did not make."""
+        """Describe a tensor in memory that the step did not allocate."""
         position = self._buffers.get(id(tensors.root_of(x).buffer))
         if position is None:
             return x.detach() if x.grad_fn is not None else x
@@ -115,12 +115,12 @@ class Results:
     def _check_gradient(self, x: torch.Tensor) -> None:
         if x.grad_fn is not None and x.grad_fn not in self._watch.differentiated:
             raise refusal(
-                f"the step returns a tensor of shape {tuple(x.shape)} from which gradients may still be computed",
+                f"the step returns a tensor of shape {tuple(x.shape)} on which backward() may still be called",
                 expected="backward() inside of the step, or no gradients at all",
                 fix="call backward() inside, return x.detach(), or call the step under torch.no_grad()",
             )
 
 
 def _parts(x: torch.Tensor) -> torch.Tensor:
-    """The real and imaginary parts of complex numbers as they lie in memory."""
+    """Return the stored real and imaginary parts of complex numbers."""
     return torch.view_as_real(x.conj() if x.is_conj() else x)

@@ -1,4 +1,4 @@
-"""Settings of optimizers as live numbers while a step is recorded, and schedulers, which each run counts on."""
+"""Replace optimizer settings by live numbers while a step is recorded, and advance schedulers in each run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyhal.torch.steps.watch import StepWatch
 
 
 class LiveSettings:
-    """The settings that a recording replaces by live numbers, and what they are otherwise."""
+    """Settings that a recording replaces by live numbers, with their former values."""
 
     def __init__(self, watch: StepWatch, names: frozenset[str]) -> None:
         self._watch = watch
@@ -41,12 +41,12 @@ class LiveSettings:
                     self._place(len(self._saved) - 1, f"{key}" if len(optimizer.param_groups) == 1 else f"{key} {i}")
 
     def renew(self) -> None:
-        """Read all settings again from here on: something has changed them."""
+        """Make new live numbers for all settings, which a scheduler may have changed at this point."""
         for i, (_, key, _) in enumerate(self._saved):
             self._place(i, key)
 
     def leave(self) -> None:
-        """Put the settings back. Raises NotReplayableError if the step itself set one."""
+        """Restore the settings. Raises NotReplayableError if the step itself set one."""
         set_inside = [
             key for (group, key, _), own in zip(self._saved, self._placed, strict=True) if group[key] is not own
         ]
@@ -57,7 +57,7 @@ class LiveSettings:
             raise NotReplayableError(f"it sets {set_inside[0]!r} of an optimizer", fix, is_certain=True)
 
     def abandon(self) -> None:
-        """Put the settings back after an error."""
+        """Restore the settings after an error."""
         for group, key, value in self._saved:
             group[key] = value
 
@@ -80,7 +80,7 @@ class LiveSettings:
 
 @contextmanager
 def noticing_optimizers(notice: Callable[[Optimizer], object]) -> Iterator[None]:
-    """Call `notice` with every optimizer before this thread calls its `step` in the block."""
+    """Call `notice` with each optimizer whose `step` this thread calls in the block, before the call."""
     owner = threading.get_ident()
 
     def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -96,7 +96,7 @@ def noticing_optimizers(notice: Callable[[Optimizer], object]) -> Iterator[None]
 
 @contextmanager
 def counting_schedulers_at_runs(watch: StepWatch, settings: LiveSettings) -> Iterator[None]:
-    """Have calls of `scheduler.step()` by this thread in the block made before each run instead."""
+    """Defer this thread's calls of `scheduler.step()` in the block to each run."""
     owner = threading.get_ident()
     replaced: list[tuple[type, str, Any]] = []
 
@@ -138,6 +138,6 @@ def counting_schedulers_at_runs(watch: StepWatch, settings: LiveSettings) -> Ite
 
 
 def _kinds(kind: type) -> list[type]:
-    """A class and all that are derived from it."""
+    """Return a class and all its subclasses."""
     derived: list[type] = kind.__subclasses__()
     return [kind, *(k for child in derived for k in _kinds(child))]

@@ -1,4 +1,4 @@
-"""The arguments of a call to a recorded step: what may differ between the calls that one recording serves, and what may not."""
+"""Signature of a call to a recorded step: values that may differ between replays of one recording, and values that may not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BY_VALUE = (
 
 
 class SameObject:
-    """An object as part of a signature: equal to itself only."""
+    """An object in a signature, compared by identity."""
 
     __slots__ = ("target",)
 
@@ -46,19 +46,19 @@ class SameObject:
 
 
 class Call:
-    """A call, flattened. Calls with equal `key` may share a recording."""
+    """Flattened arguments of a call. Calls with equal `key` may share a recording."""
 
     __slots__ = ("_storages", "args", "host", "key", "kwargs", "on_device", "roots")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raises CaptureError for arguments that cannot differ from call to call, nor be compared."""
+        """Flatten the arguments. Raises CaptureError for arguments that are neither inputs nor comparable."""
         self.args = args
         self.kwargs = kwargs
         self.on_device: list[torch.Tensor] = []
         self.host: list[Any] = []
-        """CPU tensors and floats."""
+        """CPU tensors and floats, in order."""
         self.roots: list[Any] = []
-        """Other objects: models, optimizers."""
+        """Other objects, such as models and optimizers."""
         self.key: list[Any] = []
         self._storages: dict[int, int] = {}
         self._flatten(args)
@@ -66,7 +66,7 @@ class Call:
             self._flatten(kwargs)
 
     def mapped(self, tensor: Callable[[torch.Tensor], Any], number: Callable[[float], Any]) -> tuple[Any, Any]:
-        """The arguments with tensors and floats replaced, in order."""
+        """Return the arguments with tensors and floats replaced, in order."""
 
         def leaf(x: Any) -> Any:
             if isinstance(x, torch.Tensor):
@@ -125,7 +125,7 @@ def _needs_gradients(x: torch.Tensor) -> CaptureError:
         message(
             "jit",
             f"an argument of shape {tuple(x.shape)} needs gradients",
-            expected="arguments that are data; parameters are found where the step refers to them",
+            expected="arguments that are data; the step finds parameters through its references",
             fix="pass x.detach(), or let the step refer to the tensor without passing it",
         )
     )

@@ -1,4 +1,4 @@
-"""A recorded step of PyTorch: its graph, what it does on the host, and what it assumes of the program."""
+"""A recorded step of PyTorch: its graph, its host program and its guards."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from polyhal.torch.steps.signature import Call
 from polyhal.torch.steps.watch import Memory, StepWatch, Upload
 
 _PRESENT = object()
-"""Stands for any gradient: the step does not use its elements."""
+"""Sentinel for a gradient that must exist, although the step does not read its elements."""
 
 
 def dense_span(x: torch.Tensor) -> Any:
-    """The memory that a tensor of the device spans, as an array without gaps: of parts, for complex numbers."""
+    """Return the memory span of a tensor of the device as a dense array; of real and imaginary parts for complex tensors."""
     root = tensors.root_of(x)
     shape, strides = tuple(x.shape), x.stride()
     offset: Any = x.storage_offset()
@@ -42,18 +42,18 @@ def dense_span(x: torch.Tensor) -> Any:
 
 
 class RecordedStep:
-    """What was recorded of one call, and the program that does it again."""
+    """Recording of one call, and the executable that replays it."""
 
     def __init__(
         self, captured: CapturedGraph, watch: StepWatch, results: Results, guards: Guards, finals: Sequence[Any]
     ) -> None:
-        """`finals` are the gradients that the step leaves with `watch.leaves`, in order."""
+        """Store a recording; `finals` are the gradients of `watch.leaves` after the step, in order."""
         self.captured = captured
         self.results = results
         self.guards = guards
         self.host: HostProgram = watch.program
         self.confirmed = False
-        """Whether a second recording gave the same."""
+        """Whether a second recording was equal."""
         self._inputs = watch.inputs
         self._memories = [m for m in watch.memories.values() if m not in watch.inputs]
         self._known = frozenset(m.storage._cdata for m in watch.memories.values())
@@ -65,13 +65,13 @@ class RecordedStep:
 
     @property
     def executable(self) -> Executable:
-        """The program, planned and with memory. Raises OutOfMemoryError."""
+        """Planned program with its memory. Raises OutOfMemoryError."""
         if self._executable is None:
             self._executable = Executable(self.captured)
         return self._executable
 
     def same_as(self, other: RecordedStep) -> bool:
-        """Whether another recording did the same."""
+        """Return whether another recording is equal."""
         return (
             self.captured.same_step(other.captured)
             and self.host.same_as(other.host)
@@ -82,7 +82,7 @@ class RecordedStep:
         )
 
     def adopt(self, other: RecordedStep) -> None:
-        """Take over what a later recording of the same step left: the program refers to its tensors now."""
+        """Take over the state of a later, equal recording, whose tensors are in use now."""
         self.captured.live_outs = other.captured.live_outs
         self._inputs = other._inputs
         self._memories = other._memories
@@ -94,9 +94,9 @@ class RecordedStep:
         self.guards = other.guards
 
     def holds(self, call: Call) -> bool:
-        """Whether the program's objects, gradients and memory are as they were when the step was recorded.
+        """Return whether Python objects, gradients and memory are as they were when the step was recorded.
 
-        What is passed must not lie in memory that the step also knows by itself.
+        Arguments must not share storages with tensors to which the step refers directly.
         """
         if self._known.intersection(map(private.storage_key, call.on_device)):
             return False
@@ -107,7 +107,7 @@ class RecordedStep:
         return not self.moved() and self.guards.hold()
 
     def moved(self) -> list[Any]:
-        """The storages whose memory is another one than when the step was recorded."""
+        """Return the storages whose buffer was replaced after the step was recorded."""
         return [m.storage for m in self._memories if m.storage.root.buffer is not m.buffer]
 
     def run(self, call: Call) -> Any:
@@ -136,12 +136,12 @@ class RecordedStep:
 
 
 def _same_input(a: int | Upload | Memory, b: int | Upload | Memory) -> bool:
-    """Whether two recordings take an argument of the graph from the same place, as far as the place stays."""
+    """Return whether two recordings take an input of the graph from the same source; memory that may move counts as one."""
     return same(a, b) if isinstance(a, (int, Upload)) else isinstance(b, Memory)
 
 
 def _initial_gradient(gradient: torch.Tensor | None, watch: StepWatch) -> Any:
-    """What a leaf's gradient has to be before a run: the same tensor if the step uses its elements."""
+    """Return the gradient that a leaf must have before a run: this very tensor if the step reads its elements."""
     if gradient is None:
         return None
     return gradient if id(gradient.untyped_storage()) in watch.memories else _PRESENT

@@ -1,4 +1,4 @@
-"""Trees that programs pass to steps and get from them: lists, tuples, dictionaries, data classes, and what looks like them."""
+"""Trees of arguments and results of steps: lists, tuples, mappings and data classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def children(value: Any) -> list[tuple[Any, Any]] | None:
-    """Keys and children of an inner node; None for a leaf."""
+    """Return keys and children of an inner node; None for a leaf."""
     if isinstance(value, (list, tuple)):
         return list(enumerate(value))
     if isinstance(value, MutableMapping):
@@ -20,7 +20,7 @@ def children(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """The leaves of a tree, in order."""
+    """Iterate over the leaves of a tree, in order."""
     inner = children(value)
     if inner is None:
         yield value
@@ -30,7 +30,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
-    """The tree with `function` applied to every leaf; nodes whose children stay the same are kept."""
+    """Return the tree with `function` applied to every leaf; nodes with unchanged children are reused."""
     inner = children(value)
     if inner is None:
         return function(value)
@@ -41,7 +41,7 @@ def map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _rebuilt(value: Any, mapped: list[tuple[Any, Any]]) -> Any:
-    """A copy of an inner node with other children."""
+    """Return a copy of an inner node with other children."""
     if isinstance(value, (list, tuple)):
         made = [child for _, child in mapped]
         return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)

@@ -1,4 +1,4 @@
-"""What is known of a step while it is recorded: its memory, its live numbers, and what it takes from the CPU."""
+"""State of a recording: memory, live numbers and CPU tensors that the step uses."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _OPTIMIZERS = str(Path(torch.optim.__file__).parent)
 
 
 def here() -> str:
-    """The line of the user's program that is running."""
+    """Return the line of the user's program that is running."""
     return user_line((_TORCH,))
 
 
 class RefusedError(CaptureError):
-    """What a recorded step cannot do, with the line that does it."""
+    """An operation that a recorded step does not support, with the line of the program."""
 
 
 def is_in_optimizer() -> bool:
-    """Whether an optimizer of PyTorch is running."""
+    """Return whether an optimizer of PyTorch is on the call stack."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.startswith(_OPTIMIZERS):
@@ -46,67 +46,67 @@ def is_in_optimizer() -> bool:
 
 
 def refusal(problem: str, *, expected: str = "", fix: str = "") -> CaptureError:
-    """The error for what a recorded step cannot do, at the line that does it."""
+    """Return the error for an operation that a recorded step does not support, with the current line of the program."""
     return RefusedError(message("jit", f"{problem}, at {here()}", expected=expected, fix=fix))
 
 
 class Memory(NamedTuple):
-    """Memory from outside that a step uses, and the buffer that it was when recorded."""
+    """A storage from outside that a step uses, and its buffer when the step was recorded."""
 
     storage: Any
     buffer: Any
 
 
 class Upload(NamedTuple):
-    """An argument of the graph that is copied from the CPU before each run."""
+    """An input of the graph that is copied from the CPU before each run."""
 
     source: Slot | torch.Tensor
 
 
 class StepWatch:
-    """What is known of a step while it is recorded."""
+    """State of a step while it is recorded."""
 
     def __init__(self, recording: Recording, program: HostProgram) -> None:
         self.recording = recording
         self.program = program
         self.inputs: list[int | Upload | Memory] = []
-        """The arguments of the graph: those of the call by number, CPU tensors, and memory that may move between runs."""
+        """Inputs of the graph: indices of arguments of the call, CPU tensors, and memory that may be replaced between runs."""
         self.leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
-        """Leaves that need gradients, with the gradients they had before."""
+        """Leaves that require gradients, with their gradients before the step."""
         self.memories: dict[int, Memory] = {}
         """Memory from outside by storage."""
         self.written: dict[int, torch.Tensor] = {}
-        """Tensors from outside that are written to."""
+        """Tensors from outside that the step writes to."""
         self.operands: dict[float, list[LiveNumber]] = {}
-        """The live numbers of the present call, by what they look like on the outside."""
+        """Live numbers of the current call, by their stand-in values."""
         self.found: set[int] = set()
-        """Those that became operands."""
+        """Identities of the live numbers that became operands."""
         self.sources: list[torch.Tensor] = []
-        """CPU tensors among the arguments of the present op, which it may copy to the device."""
+        """CPU tensors among the arguments of the current op, which it may copy to the device."""
         self.calls = 0
         self.is_quiet = False
         self.differentiated: set[Any] = set()
-        """Nodes of PyTorch's graph whose gradient was computed."""
+        """Nodes of PyTorch's autograd graph whose gradient was computed."""
         self.arguments: set[int] = set()
-        """The storages of the call's tensors."""
+        """Identities of the storages of the call's tensors."""
         self._made: dict[int, TensorWeakRef] = {}
         """Tensors that ops of the step returned, by identity."""
         self._slots: dict[int, Slot] = {}
         self._kept: list[torch.Tensor] = []
-        """Keeps identities taken."""
+        """Tensors kept alive so that their identities are not reused."""
         self._numbers = 0
 
     # --- numbers ----------------------------------------------------------------------------------------------------
 
     def number(self, compute: Callable[[list[Any]], Any], name: str, *what: Any) -> LiveNumber:
-        """A number that each run computes at this point."""
+        """Return a number that each run computes at this point."""
         with self.quiet():
             scalar = self.program.add_number(compute, name, *what)
         self._numbers += 1
         return LiveNumber(stand_in(scalar.value, self._numbers), scalar, self.program)
 
     def read(self, x: torch.Tensor) -> Any:
-        """The only element of a CPU tensor: a live number, or one on which the recording depends if it is no float."""
+        """Return the only element of a CPU tensor: a live number if it is a float, else a constant that each run checks."""
         with self.quiet():
             value = x.item()
         source = self.place(x)
@@ -116,7 +116,7 @@ class StepWatch:
         return value
 
     def settle(self, x: torch.Tensor, function: Callable[[Any], Any], value: Any) -> None:
-        """Let the recording depend on what `function` says of a CPU tensor."""
+        """Check in each run that `function` of a CPU tensor still returns `value`."""
         source, program = self.place(x), self.program
         program.expect(lambda: function(present_value(source, program.values)), value)
 
@@ -135,14 +135,14 @@ class StepWatch:
             self.operands = before
         lost = [x for x in numbers if id(x) not in self.found]
         if lost and self.calls > calls:
-            problem = f"a number that changes from run to run (now {lost[0]!r}) is no operand of an op, at {here()}"
+            problem = f"a number that changes from run to run (now {lost[0]!r}) is not an operand of an op, at {here()}"
             raise NotReplayableError(problem, "pass it as a tensor", is_certain=True)
 
     def live(self, value: Any) -> Any:
-        """The live number that an operand is; the operand itself if it is a constant."""
+        """Return the live number that an operand represents, or the operand itself if it is a constant."""
         if type(value) is not float or not self.operands:
             return value
-        # Numbers that look the same in spite of different stand-ins do not depend on these, and always are the same.
+        # Live numbers with equal stand-ins do not depend on their operands' stand-ins, so that their values are always equal.
         for outside in (value, -value):
             numbers = self.operands.get(outside)
             if numbers:
@@ -153,17 +153,17 @@ class StepWatch:
     # --- tensors ----------------------------------------------------------------------------------------------------
 
     def place(self, x: torch.Tensor) -> Slot | torch.Tensor:
-        """Where a run finds a CPU tensor: in a slot if the step makes it, else the tensor is used as it is."""
+        """Return the source of a CPU tensor in a run: a slot if the step makes it or is passed it, else the tensor itself."""
         return self._slots.get(id(x), x)
 
     def fill(self, slot: Slot, x: torch.Tensor) -> None:
-        """Let a slot hold a CPU tensor that the step makes or is passed."""
+        """Store a CPU tensor that the step makes or is passed in a slot."""
         self._slots[id(x)] = slot
         self._kept.append(x)
         self.program.values[slot.index] = x
 
     def note_leaf(self, x: torch.Tensor) -> None:
-        """Remember the gradient of a leaf before the step changes it. A leaf that the step makes has none."""
+        """Save the gradient of a leaf before the step changes it. Leaves that the step creates are skipped."""
         made = self._made.get(id(x))
         if id(x) not in self.leaves and (made is None or made() is not x):
             with private.without_functions():
@@ -190,7 +190,7 @@ class StepWatch:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Take no notice of what is called in the block."""
+        """Ignore calls in the block."""
         before, self.is_quiet = self.is_quiet, True
         try:
             with private.without_functions():
@@ -200,7 +200,7 @@ class StepWatch:
 
 
 class LiveOperands(ForwardingExecutor):
-    """Records ops with live numbers in place of what they look like, and copies from the CPU as arguments."""
+    """Records live numbers in place of their stand-ins, and copies from the CPU as inputs of the graph."""
 
     __slots__ = ("_watch",)
 
@@ -239,5 +239,5 @@ class LiveOperands(ForwardingExecutor):
 
 
 def present_value(source: Slot | torch.Tensor, values: list[Any]) -> Any:
-    """The CPU tensor at a place in one run."""
+    """Return the CPU tensor of a source in one run."""
     return values[source.index] if isinstance(source, Slot) else source
