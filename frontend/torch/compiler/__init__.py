@@ -1,6 +1,6 @@
-"""`torch.compile(model, backend="polyhal")`: graphs that PyTorch's compiler finds, as programs of Polyhal.
+"""`torch.compile(model, backend="polyhal")`: compile the graphs of PyTorch's compiler to Polyhal programs.
 
-PyTorch finds the backend by an entry point, so that a program need not import anything. `backend.py` is where it begins.
+PyTorch finds the backend by an entry point, so that a program need not import anything. Start reading in `backend.py`.
 """
 
 from __future__ import annotations

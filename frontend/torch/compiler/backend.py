@@ -1,4 +1,4 @@
-"""Dynamo's backend: what `torch.compile(model, backend="polyhal")` calls for each graph of the program."""
+"""Dynamo backend that `torch.compile(model, backend="polyhal")` calls for each graph of a program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyhal.torch.compiler.graph import CompiledGraph, release_programs
 from polyhal.torch.compiler.interpreter import decompositions
 
 MODES = ("default", "reduce-overhead")
-"""Programs are planned and replayed in any case, which is what the second one asks for."""
+"""Supported modes. They are equal: programs are always planned and replayed, as "reduce-overhead" requests."""
 OPTIONS = ("device", "split")
 
 
@@ -24,11 +24,11 @@ def backend(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """Compile a graph of Dynamo's, its gradient included.
+    """Compile a Dynamo graph and its gradient.
 
-    Of the `options`, `device` is the Polyhal device that computes on tensors of the CPU, by default that of
-    `torch.device("polyhal")`, and with `split=False` an op that only PyTorch runs is an error. Raises ValueError for other
-    options and for modes but "default" and "reduce-overhead".
+    `options["device"]` is the Polyhal device that computes on CPU tensors, by default the device of `torch.device("polyhal")`.
+    With `options["split"]` False, an op that only PyTorch runs is an error. Raises ValueError for other options and for modes
+    other than "default" and "reduce-overhead".
     """
     if mode not in (None, *MODES):
         raise ValueError(f"mode {mode!r}; polyhal has {' and '.join(MODES)}. `polyhal tune` finds faster kernels")

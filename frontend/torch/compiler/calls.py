@@ -1,4 +1,4 @@
-"""What a node of a compiled graph is on Polyhal tensors: a function of the table, with the arguments that it takes."""
+"""Map nodes of compiled graphs to calls of table functions on Polyhal tensors."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from polyhal.torch.registration import HANDLED, TABLE, writes_first
 
 
 class TableCall(NamedTuple):
-    """How an overload of ATen is called."""
+    """Call of a table function for an overload of ATen."""
 
     function: Callable[..., Any]
     dropped: tuple[int, ...]
-    """Positions of arguments that no function of the table sees."""
+    """Positions of arguments that table functions do not take."""
     creates: bool
-    """Whether it makes tensors on a device that it is told."""
+    """Whether the overload creates tensors and takes a device."""
 
     def __call__(self, device: Device, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Compute it. Raises UnsupportedArgumentsError for arguments that the function does not cover."""
+        """Compute the result. Raises UnsupportedArgumentsError for arguments that the function does not cover."""
         for i in reversed(self.dropped):
             del args[i : i + 1]
         named = {k: v for k, v in kwargs.items() if k not in HANDLED}
@@ -37,14 +37,14 @@ class TableCall(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def call_of(target: Any) -> TableCall | None:
-    """How the target of a node is called; None for what has no function here."""
+    """Return the call for the target of a node; None if the table has no function for it."""
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
         return None
     name = str(target).removeprefix("aten.")
     function = FUNCTIONAL.get(name) or list_function(name)
     if function is None:
         entry = TABLE.get(name)
-        if entry is None or writes_first(target):  # graphs do not
+        if entry is None or writes_first(target):  # graphs are functional
             return None
         function = entry.function
     arguments = target._schema.arguments
@@ -53,7 +53,7 @@ def call_of(target: Any) -> TableCall | None:
 
 
 def as_argument(x: Any, device: Device) -> Any:
-    """A constant of a graph as functions of the table take it. Raises TypeError for a dtype that Polyhal does not have."""
+    """Convert a constant of a graph for table functions. Raises TypeError for a dtype that Polyhal does not have."""
     if isinstance(x, torch.dtype):
         return tensors.dtype_of(x)
     return device if isinstance(x, torch.device) else x

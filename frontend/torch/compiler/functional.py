@@ -1,7 +1,7 @@
-"""Ops of compiled graphs that the device leaves to PyTorch or does with its memory: views, copies, new tensors.
+"""Functional forms of ops that the device implements through PyTorch or on memory: views, copies, new tensors.
 
-A compiled graph has no memory of its own, so here they are functions of Polyhal tensors like those of the table. Layouts are of
-no account, but for `as_strided`, which is told that of its argument.
+A compiled graph has no memory, so these ops are pure functions of Polyhal tensors, like table functions. They ignore layouts;
+only `as_strided` receives the layout of its argument.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from polyhal.torch.table.operands import F, cast, default_dtype
 from polyhal.torch.table.random import normal_numbers, uniform_numbers
 
 FUNCTIONAL: dict[str, Callable[..., Any]] = {}
-"""By overload, as in `clone.default`."""
+"""Functions by overload, as in `clone.default`."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -33,13 +33,13 @@ def _recorded(*names: str) -> Callable[[Function], Function]:
 
 @_recorded("alias", "detach", "lift_fresh")
 def same(x: Any) -> Any:
-    """The tensor itself."""
+    """Return the tensor itself."""
     return x
 
 
 @_recorded("slice.Tensor")
 def slice_along(x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
-    """Every `step`-th element from `start` to before `end` along an axis."""
+    """Return every `step`-th element of `start:end` along an axis."""
     axis = dim % x.ndim
     first, last, _ = slice(start, end, 1).indices(x.shape[axis])
     lengths = list(x.shape)
@@ -51,7 +51,7 @@ def slice_along(x: Any, dim: int = 0, start: int | None = None, end: int | None 
 
 @_recorded("squeeze", "squeeze.dim", "squeeze.dims")
 def squeeze(x: Any, dim: Any = None) -> Any:
-    """Without axes of length 1, by default all; PyTorch ignores axes that are longer."""
+    """Remove axes of length 1, by default all; longer axes are ignored, as in PyTorch."""
     if dim is None:
         return F["squeeze"](x)
     axes = {d % max(x.ndim, 1) for d in (dim if isinstance(dim, (list, tuple)) else (dim,))}
@@ -60,37 +60,37 @@ def squeeze(x: Any, dim: Any = None) -> Any:
 
 @_recorded("split.Tensor")
 def split(x: Any, split_size: int, dim: int = 0) -> Any:
-    """Consecutive parts along an axis."""
+    """Split into consecutive parts along an axis."""
     return F["split"](x, split_size, dim)
 
 
 @_recorded("split_with_sizes")
 def split_with_sizes(x: Any, split_sizes: Any, dim: int = 0) -> Any:
-    """Consecutive parts of the given sizes along an axis."""
+    """Split into consecutive parts of the given sizes along an axis."""
     return F["split"](x, list(split_sizes), dim)
 
 
 @_recorded("unbind.int")
 def unbind(x: Any, dim: int = 0) -> Any:
-    """The slices along an axis."""
+    """Return the slices along an axis."""
     return F["unbind"](x, dim)
 
 
 @_recorded("diagonal")
 def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """A diagonal of two axes, as the last axis."""
+    """Return a diagonal of two axes as the last axis."""
     return F["diagonal"](x, offset, dim1, dim2)
 
 
 @_recorded("reshape", "_reshape_alias")
 def reshape(x: Any, shape: Any, stride: Any = None) -> Any:
-    """Another shape of the same elements."""
+    """Return the elements in another shape."""
     return F["reshape"](x, tuple(shape))
 
 
 @_recorded("unfold")
 def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
-    """Windows along an axis, as the last one."""
+    """Return sliding windows along an axis; the last axis runs within a window."""
     x = F["contiguous"](x)
     if not x.ndim:
         return F["reshape"](x, (size,))
@@ -106,55 +106,55 @@ def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
 
 @_recorded("clone", "lift_fresh_copy", "contiguous")
 def clone(x: Any) -> Any:
-    """A copy."""
+    """Return a copy."""
     return F["copy"](x)
 
 
 @_recorded("_to_copy")
 def to_copy(x: Any, dtype: Any = None, device: Any = None) -> Any:
-    """A copy in another dtype. Everything that is compiled is on one device."""
+    """Return a copy in another dtype. `device` is ignored: a compiled graph runs on one device."""
     return F["copy"](x) if dtype is None or dtype is x.dtype else F["cast"](x, dtype)
 
 
 @_recorded("prims.convert_element_type.default")
 def convert(x: Any, dtype: Any) -> Any:
-    """The elements in another dtype."""
+    """Return the elements in another dtype."""
     return cast(x, dtype)
 
 
 @_recorded("prims.fma.default")
 def multiply_add(a: Any, b: Any, c: Any) -> Any:
-    """`a * b + c`, rounded once in half precision."""
+    """Return `a * b + c`, rounded once in half precision."""
     return F["addcmul"](c, a, b)
 
 
 @_recorded("copy")
 def copied(x: Any, source: Any) -> Any:
-    """What `x` is after its elements were replaced by those of `source`."""
+    """Return functional `x.copy_(source)`: `source` in the shape and dtype of `x`."""
     return filled_to(cast(source, x.dtype), x.shape)
 
 
 @_recorded("slice_scatter")
 def slice_scatter(x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    """`x` with a slice replaced."""
+    """Return `x` with a slice replaced."""
     return F["slice_scatter"](x, cast(src, x.dtype), dim, start, end, step)
 
 
 @_recorded("select_scatter")
 def select_scatter(x: Any, src: Any, dim: int, index: int) -> Any:
-    """`x` with one position along an axis replaced."""
+    """Return `x` with one index along an axis replaced."""
     return F["select_scatter"](x, cast(src, x.dtype), dim, index)
 
 
 @_recorded("repeat")
 def repeat(x: Any, repeats: Any) -> Any:
-    """The tensor beside itself along each axis; PyTorch adds axes in front."""
+    """Tile the tensor along each axis; missing axes are added in front."""
     return F["copy"](x) if not repeats else F["tile"](x, tuple(repeats))
 
 
 @_recorded("constant_pad_nd")
 def constant_pad(x: Any, pad: Any, value: Any = 0) -> Any:
-    """Elements added before and after along the last axes, or taken away where the number is negative."""
+    """Pad the last axes before and after; negative widths crop."""
     sides = [(0, 0)] * (x.ndim - len(pad) // 2) + [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
     starts = tuple(max(-before, 0) for before, _ in sides)
     lengths = tuple(n - max(-before, 0) - max(-after, 0) for n, (before, after) in zip(x.shape, sides, strict=True))
@@ -164,12 +164,12 @@ def constant_pad(x: Any, pad: Any, value: Any = 0) -> Any:
 
 @_recorded("_linalg_check_errors")
 def check_errors(info: Any, api_name: str, *, is_matrix: bool) -> None:
-    """Let the factorization that returns `info` raise an error when it fails. NaN shows it if it is in another program."""
+    """Let the factorization that returned `info` raise an error when it fails. In another program, its results are NaN."""
     dispatch.thread.executor.require_success(info)
 
 
 def filled_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """The tensor broadcast to a shape; itself if it has it."""
+    """Broadcast a tensor to a shape; return the tensor itself if it has the shape."""
     return x if x.shape == shape else F["broadcast_to"](x, shape)
 
 
@@ -178,97 +178,97 @@ def filled_to(x: Any, shape: tuple[int, ...]) -> Any:
 
 @_recorded("full")
 def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """A number everywhere."""
+    """Return a tensor filled with a number."""
     return F["full"](tuple(size), fill_value, default_dtype(dtype, fill_value), device=device)
 
 
 @_recorded("scalar_tensor")
 def scalar_tensor(s: Any, dtype: Any = None, device: Any = None) -> Any:
-    """A number without axes, which is float32 if nothing else is said."""
+    """Return a 0-d tensor of a number, by default float32."""
     return F["full"]((), s, dtype or dtypes.float32, device=device)
 
 
 @_recorded("empty.memory_format")
 def empty(size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Uninitialized elements."""
+    """Return an uninitialized tensor."""
     return F["empty"](tuple(size), dtype or dtypes.float32, device=device)
 
 
 @_recorded("zeros")
 def zeros(size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros."""
+    """Return zeros."""
     return F["full"](tuple(size), 0, dtype or dtypes.float32, device=device)
 
 
 @_recorded("ones")
 def ones(size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Ones."""
+    """Return ones."""
     return F["full"](tuple(size), 1, dtype or dtypes.float32, device=device)
 
 
 @_recorded("empty_strided", "empty_permuted")
 def empty_strided(size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Uninitialized elements; the layout of the result has the strides."""
+    """Return an uninitialized tensor. `stride` is ignored: the layout of a result provides the strides."""
     return empty(size, dtype, device)
 
 
 @_recorded("full_like")
 def full_like(x: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """A number everywhere, in the shape of a tensor."""
+    """Return a tensor of the shape of `x`, filled with a number."""
     return F["full"](x.shape, fill_value, dtype or x.dtype, device=x.device)
 
 
 @_recorded("empty_like")
 def empty_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Uninitialized elements in the shape of a tensor."""
+    """Return an uninitialized tensor of the shape of `x`."""
     return F["empty"](x.shape, dtype or x.dtype, device=x.device)
 
 
 @_recorded("zeros_like")
 def zeros_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros in the shape of a tensor."""
+    """Return zeros in the shape of `x`."""
     return full_like(x, 0, dtype)
 
 
 @_recorded("ones_like")
 def ones_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Ones in the shape of a tensor."""
+    """Return ones in the shape of `x`."""
     return full_like(x, 1, dtype)
 
 
 @_recorded("new_full")
 def new_full(x: Any, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """A number everywhere, in the dtype of a tensor."""
+    """Return a tensor of the dtype of `x`, filled with a number."""
     return F["full"](tuple(size), fill_value, dtype or x.dtype, device=x.device)
 
 
 @_recorded("new_empty")
 def new_empty(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Uninitialized elements in the dtype of a tensor."""
+    """Return an uninitialized tensor of the dtype of `x`."""
     return F["empty"](tuple(size), dtype or x.dtype, device=x.device)
 
 
 @_recorded("new_zeros")
 def new_zeros(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros in the dtype of a tensor."""
+    """Return zeros of the dtype of `x`."""
     return new_full(x, size, 0, dtype)
 
 
 @_recorded("new_ones")
 def new_ones(x: Any, size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Ones in the dtype of a tensor."""
+    """Return ones of the dtype of `x`."""
     return new_full(x, size, 1, dtype)
 
 
 @_recorded("new_empty_strided")
 def new_empty_strided(x: Any, size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros in the dtype of a tensor, as the elements may be anything."""
+    """Return zeros of the dtype of `x`; uninitialized elements may have any value."""
     return new_full(x, size, 0, dtype)
 
 
 @_recorded("fill.Scalar", "fill.Tensor")
 def fill(x: Any, value: Any) -> Any:
-    """A value everywhere, in the shape and dtype of a tensor."""
+    """Return a tensor of the shape and dtype of `x`, filled with a value."""
     if hasattr(value, "ref"):
         return filled_to(cast(value, x.dtype), x.shape)
     return full_like(x, value)
@@ -279,35 +279,35 @@ def fill(x: Any, value: Any) -> Any:
 
 @_recorded("rand")
 def rand(size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Numbers from [0, 1)."""
+    """Draw numbers from [0, 1)."""
     return uniform_numbers(tuple(size), dtype or dtypes.float32, device)
 
 
 @_recorded("randn")
 def randn(size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Numbers of mean 0 and variance 1."""
+    """Draw normal numbers of mean 0 and variance 1."""
     return normal_numbers(tuple(size), dtype or dtypes.float32, device)
 
 
 @_recorded("rand_like")
 def rand_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Numbers from [0, 1) in the shape of a tensor."""
+    """Draw numbers from [0, 1) in the shape of `x`."""
     return uniform_numbers(x.shape, dtype or x.dtype, x.device)
 
 
 @_recorded("randn_like")
 def randn_like(x: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Numbers of mean 0 and variance 1 in the shape of a tensor."""
+    """Draw normal numbers of mean 0 and variance 1 in the shape of `x`."""
     return normal_numbers(x.shape, dtype or x.dtype, x.device)
 
 
 @_recorded("randint.low")
 def randint(low: int, high: int, size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Integers from `low` to before `high`."""
+    """Draw integers from [low, high)."""
     return random.randint(low, high, tuple(size), dtype=dtype or dtypes.int64, device=device)
 
 
 @_recorded("randint")
 def randint_below(high: int, size: Any, dtype: Any = None, device: Any = None) -> Any:
-    """Integers from 0 to before `high`."""
+    """Draw integers from [0, high)."""
     return randint(0, high, size, dtype, device)

@@ -1,4 +1,4 @@
-"""A compiled graph: a program for each set of shapes that it is called with, or parts with other ops between them."""
+"""A compiled graph: one program for each set of argument shapes, or compiled parts with PyTorch's ops in between."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from polyhal.torch.device import NAME, current
 from polyhal.torch.failures import translated
 
 _PROGRAMS = 64
-"""Programs that a graph keeps; the one that was not used for longest makes room."""
+"""Maximum number of programs of a graph; the least recently used one is evicted."""
 _GRAPHS: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
-"""All compiled graphs."""
+"""All live compiled graphs."""
 
 
 def release_programs() -> None:
@@ -33,12 +33,12 @@ def release_programs() -> None:
 
 
 class CompiledGraph:
-    """A graph of ATen ops, called with a list of arguments that it empties."""
+    """A graph of ATen ops; a call takes a list of arguments and empties it."""
 
     def __init__(
         self, graph: torch.fx.GraphModule, kept: Collection[int] = (), device: Device | None = None, split: bool = True
     ) -> None:
-        """`kept` are the positions of results that stay on the device. `device` is for tensors of the CPU.
+        """Prepare compilation. `kept` are positions of results that remain on the device; `device` computes on CPU tensors.
 
         A graph with ops that only PyTorch runs is split, unless `split` is False: calls then raise NotImplementedError.
         """
@@ -51,7 +51,7 @@ class CompiledGraph:
         self._programs: LRUCache[Any, Program] = LRUCache(_PROGRAMS)
         self._split: SplitGraph | None = None
         self._unsupported: dict[torch.fx.Node, str] = {}
-        """Nodes that only PyTorch runs, with the reasons."""
+        """Nodes that only PyTorch can run, with the reasons."""
         _GRAPHS.add(self)
 
     def release(self) -> None:
@@ -59,7 +59,7 @@ class CompiledGraph:
         self._programs.clear()
 
     def __call__(self, arguments: list[Any], symbols: Symbols | None = None) -> list[Any]:
-        """Run it. `symbols` are those of the graph that this one is a part of."""
+        """Run the graph. `symbols` are the symbols of the graph that this one is a part of."""
         try:
             if self._split is None:
                 program = self._programs.get(self._key(arguments)) or self._compiled(arguments, symbols)
@@ -71,10 +71,10 @@ class CompiledGraph:
             raise translated(error) from error
 
     def _key(self, arguments: Sequence[Any]) -> Any:
-        """What a program holds for, beside what PyTorch has checked before the call."""
+        """Return the key of a program: the conditions that PyTorch's guards have not checked."""
         if not self._is_symbolic:
             return settings.result_key
-        # Floats are live, so that a number that changes in every step needs no new program.
+        # Floats are runtime scalars: a number that changes in every step does not need a new program.
         shapes = tuple(
             x.shape if isinstance(x, torch.Tensor) else None if isinstance(x, float) else x for x in arguments
         )
@@ -87,8 +87,8 @@ class CompiledGraph:
         return found
 
     def _compiled(self, arguments: Sequence[Any], symbols: Symbols | None) -> Program | None:
-        """A new program; None if the graph has to be split, which is then done."""
-        device = self._place(arguments)
+        """Compile a program. If it cannot be one, split the graph and return None."""
+        device = self._device_of(arguments)
         self._unsupported = {n: reason for n in self._graph.graph.nodes if (reason := why_not(n, device))}
         if not self._unsupported:
             try:
@@ -98,8 +98,8 @@ class CompiledGraph:
             else:
                 return self._programs.add(self._key(arguments), program)
         if not self._may_split:
-            told = "; ".join(f"{n.target}: {reason}" for n, reason in self._unsupported.items())
-            raise NotImplementedError(f"the graph has ops that only PyTorch runs, and split is False: {told}")
+            reasons = "; ".join(f"{n.target}: {reason}" for n, reason in self._unsupported.items())
+            raise NotImplementedError(f"the graph has ops that only PyTorch runs, and split is False: {reasons}")
         for node in self._graph.graph.nodes:
             if writes_inside(node):
                 raise NotImplementedError(
@@ -112,8 +112,8 @@ class CompiledGraph:
     def _part(self, graph: torch.fx.GraphModule, kept: Collection[int]) -> CompiledGraph:
         return CompiledGraph(graph, kept, self._device)
 
-    def _place(self, arguments: Sequence[Any]) -> Device:
-        """The device of the arguments, or for tensors of the CPU the one that was asked for."""
+    def _device_of(self, arguments: Sequence[Any]) -> Device:
+        """Return the device of the arguments; for CPU tensors the device from the options, or the current one."""
         for x in arguments:
             if isinstance(x, torch.Tensor) and x.device.type == NAME:
                 return tensors.root_of(x).device

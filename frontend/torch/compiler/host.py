@@ -1,6 +1,6 @@
-"""Tensors of the CPU as arguments and results of programs: in the same memory on devices that share it, else by copies.
+"""CPU tensors as arguments and results of programs: zero-copy on devices that share host memory, else by copies.
 
-What was made for the memory of a tensor is kept with its storage, whose Python object lives as long as the memory does.
+Imports and uploads are cached on the tensor's storage, whose Python object lives as long as the memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CPU = torch.device("cpu")
 
 
 class _Import(NamedTuple):
-    """The memory of a storage as a buffer of a device."""
+    """The memory of a storage, imported as a device buffer."""
 
     address: int
     nbytes: int
@@ -31,7 +31,7 @@ class _Import(NamedTuple):
 
 
 class _Upload(NamedTuple):
-    """What lay in a storage when it had this version, on a device."""
+    """Copy of a storage on a device, with the version of its contents."""
 
     address: int
     nbytes: int
@@ -41,24 +41,24 @@ class _Upload(NamedTuple):
 
 
 class HostTensors:
-    """The way between the CPU's tensors and one device, during the calls of one program."""
+    """Transfers between CPU tensors and one device for the calls of one program."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         backend = device.backend
         self._addresses = backend if device.imports is not None and isinstance(backend, SupportsDeviceAddress) else None
         self._is_shared = False
-        """Whether this call used memory that PyTorch reads."""
+        """Whether this call used memory shared with PyTorch."""
 
     def spec(self, x: torch.Tensor) -> Spec:
-        """The layout with which an argument is recorded."""
+        """Return the layout with which an argument is recorded."""
         ref = self.given(x).ref
-        # Storages of PyTorch begin at multiples of 64 bytes, where vectors of 16 wide elements may not begin.
+        # PyTorch aligns storages to 64 bytes, which is too little for vectors of 16 wide elements.
         wide = x.device.type != NAME and x.element_size() * ALIGNMENT > 64
         return ref.spec._replace(aligned=False) if wide else ref.spec
 
     def given(self, x: torch.Tensor) -> Tensor:
-        """An argument on the device. Raises RuntimeError for tensors of other devices."""
+        """Return an argument on the device. Raises RuntimeError for tensors of other devices."""
         if x.device.type == NAME:
             found: Tensor = tensors.unwrap(x)
             if found.device is not self._device:
@@ -80,7 +80,7 @@ class HostTensors:
         return wrap(self._device, buffer, Ref(buffer.handle, spec, offset))
 
     def write_back(self, x: torch.Tensor, given: Tensor) -> None:
-        """Let an argument have the elements that the program wrote to what it was given for it."""
+        """Copy the elements that the program wrote from the device tensor `given` back to the argument."""
         if x.device.type == NAME:
             if given.buffer is not tensors.root_of(x).buffer:
                 tensors.write(x, given)
@@ -88,7 +88,7 @@ class HostTensors:
             x.copy_(tensors.download(given))
 
     def returned(self, x: Tensor) -> torch.Tensor:
-        """A result on the CPU, in its own memory if that is the host's."""
+        """Return a result on the CPU, without a copy if its memory is host memory."""
         ref = x.ref
         place = self._addresses.device_address(ref.handle) if self._addresses is not None and x.size else None
         if place is None or place.kind != HOST:
@@ -100,7 +100,7 @@ class HostTensors:
         return out.set_(storage, ref.offset, ref.shape, ref.strides)
 
     def finish(self) -> None:
-        """End a call: what PyTorch reads must be there, and what it may free must be done with."""
+        """End a call: wait until PyTorch may read or free shared memory."""
         if self._is_shared:
             self._is_shared = False
             self._device.synchronize()
@@ -115,14 +115,14 @@ class HostTensors:
             return known.buffer  # type: ignore[no-any-return]
         if address % x.element_size():
             return None
-        # The storage keeps the buffer, and no owner keeps the storage: `finish` ends work on it before the call returns.
+        # The storage owns the buffer, which does not own the storage: `finish` waits for its uses before the call returns.
         buffer = import_memory(self._device, address, nbytes, None)
         if buffer is not None:
             storage.polyhal_import = _Import(address, nbytes, self._device, buffer)
         return buffer
 
     def _kept_upload(self, x: torch.Tensor) -> Tensor:
-        """A copy of an argument. Those of parameters are kept until the parameter changes."""
+        """Return a copy of an argument. Copies of parameters are cached until the parameter changes."""
         storage: Any = x.untyped_storage()
         address, nbytes = storage.data_ptr(), storage.nbytes()
         key = (address, nbytes, x._version, self._device)
@@ -137,7 +137,7 @@ class HostTensors:
         return wrap(self._device, known.whole.buffer, Ref(known.whole.ref.handle, spec, offset))
 
     def _uploaded(self, x: torch.Tensor) -> Tensor:
-        """A copy of an argument in the order of its axes, so that a graph recorded for one layout takes it."""
+        """Copy an argument with its order of axes, so that it has the layout that the graph was recorded with."""
         strides = x.stride()
         order = sorted(range(x.ndim), key=lambda i: -strides[i])
         ordered = x.permute(order)

@@ -1,4 +1,4 @@
-"""Running a graph of ATen ops on Polyhal tensors, node by node, by the table. Under a recording this is compiling."""
+"""Interpret a graph of ATen ops on Polyhal tensors with the functions of the table. Recording the pass compiles the graph."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from polyhal.torch.registration import UnsupportedArgumentsError
 from polyhal.torch.table.operands import cast
 
 _REFUSALS = (UnsupportedArgumentsError, UnsupportedOpError, UnsupportedDTypeError, CaptureError)
-"""What says that a function does not do this, here or at all; a CaptureError, that it would have to see elements."""
+"""Errors by which a function declines arguments or dtypes; a CaptureError means that it would have to read elements."""
 
 
 _HANDLED_HERE = (
     torch.ops.aten.copy_.default, torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default,
 )  # fmt: skip
 _INEXACT = (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,)
-"""Ops whose decomposition does not give all results, but those that its authors needed."""
+"""Ops whose decomposition does not compute all results."""
 _OWN: dict[Any, int] = {torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default: 6}
-"""Positions of results that each device uses in its own way for the backward pass; programs leave them out."""
+"""Indices of results whose contents are device-specific state for the backward pass; programs do not compute them."""
 _SIZES = (
     torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_numel.default,
     torch.ops.aten.sym_storage_offset.default,
@@ -43,7 +43,7 @@ _SIZES = (
 
 
 class UnsupportedNodeError(Exception):
-    """A node that has to run outside of compiled programs."""
+    """A node that cannot be part of a compiled program."""
 
     def __init__(self, node: torch.fx.Node, reason: str) -> None:
         super().__init__(f"{node.target}: {reason}")
@@ -52,21 +52,21 @@ class UnsupportedNodeError(Exception):
 
 
 class Interpreter:
-    """One pass through a graph."""
+    """One pass over a graph."""
 
     def __init__(
         self, graph: torch.fx.GraphModule, device: Device, symbols: Symbols, kept: dict[torch.fx.Node, Any] | None = None
     ) -> None:
-        """Prepare a pass that stores in `kept` the values of the nodes that are its keys."""
+        """Prepare a pass that stores the values of the keys of `kept` in it."""
         self._kept = {} if kept is None else kept
         self._graph = graph
         self._device = device
         self._symbols = symbols
         self.writes: dict[torch.fx.Node, Any] = {}
-        """The values that replace placeholders when the graph has run, by placeholder."""
+        """New values of placeholders after the run, by placeholder."""
 
     def run(self, values: Sequence[Any]) -> Any:
-        """What the graph returns for its placeholders, nested as in its output. Raises UnsupportedNodeError."""
+        """Return the results for the values of placeholders, nested as in the output. Raises UnsupportedNodeError."""
         env: dict[torch.fx.Node, Any] = {}
         given = iter(values)
         last = last_uses(self._graph.graph)
@@ -90,7 +90,7 @@ class Interpreter:
         for name in str(node.target).split("."):
             value = getattr(value, name)
         if not isinstance(value, torch.Tensor):
-            raise UnsupportedNodeError(node, "is a graph within the graph")
+            raise UnsupportedNodeError(node, "it is a graph within the graph")
         return tensors.upload(value) if value.device.type == "cpu" else tensors.unwrap(value)
 
     def _computed(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
@@ -119,7 +119,7 @@ class Interpreter:
     def _called(
         self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
-        """The node by the table, or else by PyTorch's decomposition."""
+        """Compute a node with a function of the table, or else by PyTorch's decomposition."""
         call = call_of(node.target)
         if call is None:
             raise UnsupportedNodeError(node, "there is no function for it")
@@ -140,7 +140,7 @@ class Interpreter:
         return out
 
     def _decomposition(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> _Decomposition | None:
-        """PyTorch's rule for a node as a graph, with its arguments; None if there is no rule for it."""
+        """Trace PyTorch's decomposition of a node; None if PyTorch has none."""
         rule = all_decompositions().get(node.target)
         if rule is None or node.target in _INEXACT:
             return None
@@ -161,7 +161,7 @@ class Interpreter:
         return None if graph is None else _Decomposition(graph, values)
 
     def _number(self, node: torch.fx.Node, args: list[Any]) -> Any:
-        """A size or what is computed from sizes."""
+        """Compute a size, or a number from sizes."""
         value = node.meta["val"]
         if isinstance(value, torch.SymInt):
             try:
@@ -169,7 +169,7 @@ class Interpreter:
             except KeyError:
                 pass
         if any(isinstance(x, Tensor) for x in args):
-            raise UnsupportedNodeError(node, "it makes a number of elements")
+            raise UnsupportedNodeError(node, "it makes a Python number from elements")
         target: Callable[..., Any] = node.target  # type: ignore[assignment]
         return target(*args)
 
@@ -185,7 +185,7 @@ class Interpreter:
         return self.writes[place]
 
     def _as_strided(self, node: torch.fx.Node, x: Any, geometry: list[Any], replacement: Any = None) -> Any:
-        """A view by strides, which are those of the memory that PyTorch thinks `x` lies in; or `x` with that view replaced."""
+        """Compute a view by strides of the memory that PyTorch assumes for `x`; or `x` with the view replaced."""
         source: Any = node.args[0]
         fake = source.meta["val"]
         strides = self._symbols.strides(fake)
@@ -204,7 +204,7 @@ class Interpreter:
             raise UnsupportedNodeError(node, str(error)) from error
 
     def _conforming(self, node: torch.fx.Node, out: Any) -> Any:
-        """Results in the dtypes that PyTorch gives. Raises UnsupportedNodeError for other shapes."""
+        """Cast results to PyTorch's dtypes. Raises UnsupportedNodeError for shapes that differ from PyTorch's."""
         expected = node.meta["val"]
         if isinstance(expected, torch.Tensor):
             return self._as_expected(node, out, expected)
@@ -221,15 +221,15 @@ class Interpreter:
             self._symbols.bind(expected, x)
         shape = tuple(self._symbols.value(n) for n in expected.shape)
         if x is None or (x.shape != shape and not (x.size and math.prod(shape))):
-            # What devices keep for their backward pass, each something else, or a gradient that is not wanted.
+            # Device-specific state for the backward pass, or a gradient that is not required.
             return FUNCTIONS["full"](shape, 0, tensors.dtype_of(expected.dtype), device=self._device)
         if x.shape != shape:
-            raise UnsupportedNodeError(node, f"it gives shape {x.shape}; expected {shape}")
+            raise UnsupportedNodeError(node, f"its result has shape {x.shape}; expected {shape}")
         return cast(x, tensors.dtype_of(expected.dtype))
 
 
 def why_not(node: torch.fx.Node, device: Device) -> str:
-    """Why a node cannot be in a program, as far as that can be told beforehand; empty for one that may."""
+    """Return why a node cannot be part of a program, as far as its metadata shows; "" if it may be."""
     if node.op in ("placeholder", "output", "get_attr"):
         return ""
     if node.op != "call_function":
@@ -237,17 +237,17 @@ def why_not(node: torch.fx.Node, device: Device) -> str:
     for x in (node, *node.all_input_nodes):
         for value in pytree.tree_leaves(x.meta.get("val")):
             if isinstance(value, torch.Tensor) and not _is_storable(value, device):
-                return f"no {value.dtype} on {device}"
+                return f"{device} does not support {value.dtype}"
     if node.target is operator.getitem or node.target in _HANDLED_HERE:
         return ""
     if is_number(node):
         reads = isinstance(node.target, torch._ops.OpOverload) and node.target not in _SIZES
-        return "it makes a number of elements" if reads else ""
+        return "it makes a Python number from elements" if reads else ""
     return "" if call_of(node.target) is not None else "there is no function for it"
 
 
 def writes_inside(node: torch.fx.Node) -> bool:
-    """Whether a node writes to anything but an argument of its graph, which graphs without mutation do not."""
+    """Return whether a node writes to a value other than an argument of its graph; functional graphs do not."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
         return False
@@ -262,12 +262,12 @@ def _is_storable(value: torch.Tensor, device: Device) -> bool:
 
 
 def is_number(node: torch.fx.Node) -> bool:
-    """Whether a node is a size or computed from sizes, and no tensor."""
+    """Return whether a node is a number (a size, or computed from sizes) rather than a tensor."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, bool, int, float))
 
 
 def _mapped(x: Any, function: Callable[[Any], Any]) -> Any:
-    """A tree of arguments with a function applied to its leaves; tuples become lists."""
+    """Apply a function to the leaves of a tree of arguments; tuples become lists."""
     if isinstance(x, (list, tuple)):
         return [_mapped(v, function) for v in x]
     if isinstance(x, dict):
@@ -276,7 +276,7 @@ def _mapped(x: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def last_uses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]]:
-    """By node, what is used there for the last time."""
+    """Return by node the operands whose last use it is."""
     found: dict[torch.fx.Node, list[torch.fx.Node]] = {}
     seen: set[torch.fx.Node] = set()
     for node in reversed(graph.nodes):
@@ -288,7 +288,7 @@ def last_uses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]]
 
 
 class _Decomposition(NamedTuple):
-    """A node as a graph of other ops."""
+    """Decomposition of a node: a graph of other ops."""
 
     graph: torch.fx.GraphModule
     values: list[Any]
@@ -297,10 +297,10 @@ class _Decomposition(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def all_decompositions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's rules for ops, also for those of the table, which may decline some arguments."""
+    """Return PyTorch's decompositions of all ops; table functions may decline some arguments."""
     return known_decompositions()
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's rules for the ops that the table does not have."""
+    """Return PyTorch's decompositions of ops without a function in the table."""
     return {op: rule for op, rule in private.core_decompositions().items() if call_of(op) is None}

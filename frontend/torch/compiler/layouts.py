@@ -1,4 +1,4 @@
-"""Layouts of what enters and leaves a compiled graph: AOTAutograd takes those of its fake tensors for granted."""
+"""Layouts of arguments and results of a compiled graph: AOTAutograd relies on the layouts of its fake tensors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Symbols:
         self.values = values or {}
 
     def bind(self, fake: Any, real: Any) -> None:
-        """Learn from a value what the symbols are in what it was while the graph was traced."""
-        if real is None:  # a gradient that is not wanted
+        """Derive the values of symbols in a traced value from the real value."""
+        if real is None:  # a gradient that is not required
             return
         if isinstance(fake, torch.Tensor):
             if fake.ndim == real.ndim:
@@ -35,28 +35,28 @@ class Symbols:
             private.bind_symbol(fake, int(real), self.values)
 
     def value(self, size: Any) -> int:
-        """A size that may be symbolic as a number. Raises KeyError for an unknown symbol."""
+        """Return the value of a size that may be symbolic. Raises KeyError for an unknown symbol."""
         return private.substituted(size, self.values) if isinstance(size, torch.SymInt) else int(size)
 
     def strides(self, fake: torch.Tensor) -> tuple[int, ...]:
-        """The strides of a fake tensor."""
+        """Return the strides of a fake tensor as numbers."""
         return tuple(self.value(s) for s in fake.stride())
 
 
 def is_symbolic(fake: Any) -> bool:
-    """Whether what a graph was traced with has sizes or numbers that differ from call to call."""
+    """Return whether a traced value has sizes or numbers that may differ from call to call."""
     if isinstance(fake, torch.Tensor):
         return any(isinstance(n, torch.SymInt) for n in (*fake.shape, *fake.stride()))
     return isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)) and not isinstance(fake, bool)
 
 
 def same_layout(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether strides lead to the same elements; those of axes of length 1 do not matter."""
+    """Return whether strides address the same elements; strides of axes of length 1 are ignored."""
     return a == b or 0 in shape or all(n == 1 or s == t for n, s, t in zip(shape, a, b, strict=True))
 
 
 def stored(x: Tensor, strides: tuple[int, ...]) -> Tensor:
-    """A contiguous block with the elements of a tensor where these strides, from its start, find them."""
+    """Return a contiguous block in which these strides, from its start, address the elements of `x`."""
     shape = x.shape
     if 0 in shape:
         return x
@@ -71,12 +71,12 @@ def stored(x: Tensor, strides: tuple[int, ...]) -> Tensor:
 
 
 def stored_once(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """The shape without what a stride of 0 repeats."""
+    """Return the shape with axes of stride 0 reduced to length 1."""
     return tuple(1 if s == 0 else n for n, s in zip(shape, strides, strict=True))
 
 
 def moved_to(x: Tensor, spec: Spec) -> Tensor:
-    """A copy of a tensor in memory of its own, in the layout of `spec`."""
+    """Copy a tensor to new memory in the layout of `spec`."""
     low, last = extent(spec.shape, spec.strides)
     block, whole = x.device.reserve(contiguous(spec.dtype, (last - low + 1,)))
     out = wrap(x.device, block, Ref(whole.handle, spec, -low))
@@ -86,7 +86,7 @@ def moved_to(x: Tensor, spec: Spec) -> Tensor:
 
 
 def _part(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The first elements along each axis."""
+    """Return the first elements along each axis."""
     if shape == x.shape:
         return x
     ref = x.ref

@@ -1,4 +1,4 @@
-"""Ops over lists of tensors, which compiled optimizers make: each element by the op of single tensors; programs fuse them."""
+"""Ops over lists of tensors in compiled optimizers: one op per element of the list, which programs fuse again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RENAMED = {"norm": "linalg_vector_norm", "zero": "zeros_like"}
 
 
 def list_function(name: str) -> Callable[..., list[Any]] | None:
-    """What computes an overload over lists, `_foreach_add.Scalar`; None for other names, and if single tensors lack it."""
+    """Return the function of an overload such as `_foreach_add.Scalar`; None for other names and without a single-tensor op."""
     packet = name.partition(".")[0]
     if not packet.startswith(_PREFIX):
         return None
@@ -28,7 +28,7 @@ def list_function(name: str) -> Callable[..., list[Any]] | None:
 
 
 def _each(op: str, *args: Any, **kwargs: Any) -> list[Any]:
-    """The op for each position of the lists among the arguments."""
+    """Apply the op at each index of the lists among the arguments."""
     count = next(len(x) for x in args if isinstance(x, list))
     return [_single(op, [x[i] if isinstance(x, list) else x for x in args], kwargs) for i in range(count)]
 
@@ -44,7 +44,7 @@ def _single(op: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _overloads(args: list[Any]) -> tuple[str, ...]:
-    """The names of the overloads that may take arguments, those of ATen's binary ops first."""
+    """Return names of overloads that may take the arguments, starting with overloads of ATen's binary ops."""
     if len(args) != 2:
         return ("default", "Scalar", "Tensor")
     if not is_tensor(args[0]):

@@ -1,4 +1,4 @@
-"""What the compiler uses of PyTorch beyond its public interface: one function for each name."""
+"""Private interfaces of PyTorch that the compiler uses: one function for each name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch._decomp import core_aten_decompositions
 
 
 def bind_symbol(size: torch.SymInt, value: int, values: dict[Any, Any]) -> None:
-    """Note the value of a symbolic size among those of symbols, if it is one, and not computed from others."""
+    """Store the value of a symbolic size in `values` if it is a plain symbol, not an expression."""
     import sympy
 
     expression = size.node.expr
@@ -20,7 +20,7 @@ def bind_symbol(size: torch.SymInt, value: int, values: dict[Any, Any]) -> None:
 
 
 def substituted(size: torch.SymInt, values: dict[Any, Any]) -> int:
-    """A symbolic size as a number, by the values of its symbols. Raises KeyError for one without a value."""
+    """Return the value of a symbolic size from the values of its symbols. Raises KeyError for a symbol without a value."""
     expression = size.node.expr.xreplace(values)
     if expression.free_symbols:
         raise KeyError(f"{expression}")
@@ -28,9 +28,9 @@ def substituted(size: torch.SymInt, values: dict[Any, Any]) -> int:
 
 
 def forward_results() -> int | None:
-    """How many results of the forward graph that is compiled now are for the program; the others are for the backward graph.
+    """Return how many results of the forward graph being compiled belong to the program; the others feed the backward graph.
 
-    None for a graph without a backward one.
+    None if there is no backward graph.
     """
     context = torch._guards.TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
@@ -41,12 +41,12 @@ def forward_results() -> int | None:
 
 
 def core_decompositions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's rules that express all other ops by the core ones."""
+    """Return PyTorch's decompositions of all other ops to core ops."""
     return dict(core_aten_decompositions())
 
 
 def dynamo_backend(**compilers: Any) -> Callable[..., Any]:
-    """A backend of Dynamo, whose compilers get graphs of ATen ops without mutation or autograd."""
+    """Return a Dynamo backend whose compilers receive functional graphs of ATen ops, below autograd."""
     from torch._dynamo.backends.common import aot_autograd
 
     backend: Callable[..., Any] = aot_autograd(**compilers)
@@ -54,7 +54,7 @@ def dynamo_backend(**compilers: Any) -> Callable[..., Any]:
 
 
 def boxed(function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-    """A compiled graph that is called with one list of arguments, which it may empty."""
+    """Return a compiled graph that takes one list of arguments, which it may empty."""
 
     def run(arguments: list[Any]) -> list[Any]:
         return function(arguments)
@@ -64,10 +64,10 @@ def boxed(function: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], l
 
 
 def min_cut(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-    """The rule that divides a graph with its gradients into a forward and a backward one: cheap values are computed again.
+    """Partition a joint graph into forward and backward graphs; cheap values are rematerialized.
 
-    Results of random ops within checkpoints are kept: PyTorch repeats such an op with the state of a generator, which it
-    reads and sets on its own devices only.
+    Results of random ops within checkpoints are saved: to rematerialize one, PyTorch reads and sets the state of a generator,
+    which it only does on its own devices.
     """
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch.utils.checkpoint import CheckpointPolicy
@@ -80,7 +80,7 @@ def min_cut(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
 
 
 def split_graph(graph: torch.fx.GraphModule, is_supported: Callable[[torch.fx.Node], bool]) -> torch.fx.GraphModule:
-    """The graph with as few submodules as possible, named `fused_...`, in place of all nodes that are supported."""
+    """Replace the supported nodes of a graph by as few submodules as possible, named `fused_...`."""
     from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
     from torch.fx.passes.operator_support import create_op_support
 
@@ -91,7 +91,7 @@ def split_graph(graph: torch.fx.GraphModule, is_supported: Callable[[torch.fx.No
 def traced(
     function: Callable[..., Any], decompositions: dict[Any, Any], layouts: Iterable[tuple[Any, Any, torch.dtype]]
 ) -> torch.fx.GraphModule | None:
-    """A function of tensors of these shapes, strides and dtypes as a graph; None if it returns NotImplemented."""
+    """Trace a function of tensors of these shapes, strides and dtypes; None if it returns NotImplemented."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 

@@ -1,4 +1,4 @@
-"""A compiled graph for one set of shapes: recorded once as a program of Polyhal, and run on PyTorch's tensors."""
+"""A compiled graph for one set of shapes: recorded once as a Polyhal program, and run on PyTorch's tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Program:
     def __init__(
         self, graph: torch.fx.GraphModule, arguments: Sequence[Any], device: Device, symbols: Symbols, kept: set[int]
     ) -> None:
-        """`kept` are the positions of results that stay on the device, wherever PyTorch thinks they are.
+        """Record the graph. `kept` are positions of results that remain on the device, even if PyTorch assumes the CPU.
 
         Raises UnsupportedNodeError for a graph that has to be split.
         """
@@ -39,10 +39,10 @@ class Program:
         self._host = HostTensors(device)
         self._lock = threading.Lock()
         self._numbers: list[Number] = []
-        """The floats of the present call, by position among them."""
+        """Float arguments of the current call."""
         self._floats: list[int] = []
         self._tensors: list[tuple[int, Spec, Callable[[torch.Tensor, Spec], Tensor]]] = []
-        """Positions of the tensors among the arguments, the layouts that they were recorded with, and how they are taken."""
+        """Tensor arguments: positions, recorded layouts, and functions that bring them into that layout."""
         self._written: list[int] = []
         """Positions of the arguments that the graph writes to."""
         self._results: list[Result] = []
@@ -83,7 +83,7 @@ class Program:
         return x
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
-        """Run it. Takes the arguments out of their list, so that their memory can be used again.
+        """Run the program. Empties the list of arguments, so that their memory can be reused.
 
         Raises CaptureError in a step that is being recorded.
         """
@@ -104,19 +104,19 @@ class Program:
                 arguments.clear()
 
     def _of_device(self, x: torch.Tensor, spec: Spec) -> Tensor:
-        """An argument on the device, in the layout that the graph was recorded with. Most have it."""
+        """Return an argument on the device in the recorded layout, usually the tensor itself."""
         found: Tensor = tensors.unwrap(x)
         if found.ref.spec is spec and found.device is self._device:
             return found
         return _in_layout(self._host.given(x), spec)
 
     def _of_host(self, x: torch.Tensor, spec: Spec) -> Tensor:
-        """The same for an argument on the CPU."""
+        """Return a device copy or import of an argument on the CPU in the recorded layout."""
         return _in_layout(self._host.given(x), spec)
 
 
 def _in_layout(x: Tensor, spec: Spec) -> Tensor:
-    """The tensor in a layout; itself if it has it."""
+    """Return the tensor in a layout; the tensor itself if it has the layout."""
     own = x.ref.spec
     if own == spec or ((own.aligned or not spec.aligned) and same_layout(spec.shape, own.strides, spec.strides)):
         return x

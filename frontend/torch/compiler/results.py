@@ -1,4 +1,4 @@
-"""What a compiled graph returns: constants, views of its arguments, and what its program has made."""
+"""Results of a compiled graph: constants, views of its arguments, and tensors that its program computes."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class ProgramRun:
     made: list[Tensor]
     host: HostTensors
     wrapped: dict[Result, torch.Tensor] = field(default_factory=dict)
-    """Results for PyTorch that were made already."""
+    """Tensors for PyTorch that were already created in this call, by result."""
 
 
 class Result(Protocol):
-    """How one of the values that a graph returns is made of a run."""
+    """Recipe for one result of a graph, applied to each run."""
 
     def __call__(self, run: ProgramRun, /) -> Any:
-        """The value for PyTorch."""
+        """Return the value for PyTorch."""
 
 
 class FixedValue(NamedTuple):
-    """None, or a number that follows from the shapes."""
+    """None, or a number that depends only on shapes."""
 
     value: Any
 
@@ -50,7 +50,7 @@ class FixedValue(NamedTuple):
 
 
 class ComputedNumber(NamedTuple):
-    """A number that follows from float arguments."""
+    """A number that depends on float arguments."""
 
     scalar: RuntimeScalar
 
@@ -59,7 +59,7 @@ class ComputedNumber(NamedTuple):
 
 
 class InputView(NamedTuple):
-    """A part of an argument: no program has to copy it."""
+    """A view of an argument, which the program does not copy."""
 
     position: int
     whole: Spec
@@ -82,12 +82,12 @@ class InputView(NamedTuple):
 
 
 class Made:
-    """A block that the program computes, for one result or several views."""
+    """A block that the program computes, for one result or for several views."""
 
     __slots__ = ("_contiguous", "_dtype", "_number", "_on_host", "_spec", "_strides")
 
     def __init__(self, number: int, spec: Spec, on_host: bool) -> None:
-        """`spec` is the layout in which PyTorch expects it, in the block that the program returns as its result `number`."""
+        """Describe result `number` of the program; `spec` is the layout that PyTorch expects in its block."""
         self._number = number
         self._spec = spec
         self._on_host = on_host
@@ -141,7 +141,7 @@ class MadeView:
 
 
 class GraphResults:
-    """The values that a graph returns, while it is recorded."""
+    """Builder of the results of a graph during its recording."""
 
     def __init__(self, graph: torch.fx.GraphModule, symbols: Symbols) -> None:
         self._symbols = symbols
@@ -149,16 +149,16 @@ class GraphResults:
         returned = {n for n in graph_results(graph) if isinstance(n, torch.fx.Node)}
         counts = Counter(self._origins[n] for n in returned)
         self.bases: dict[torch.fx.Node, Any] = dict.fromkeys(n for n, k in counts.items() if k > 1 and _is_dense(n, symbols))
-        """The nodes whose memory several results share, with their values once they are computed."""
+        """Nodes whose memory several results share, with their values once computed."""
         self._inputs: dict[int, tuple[int, Tensor]] = {}
         self._known: dict[Any, Made] = {}
-        """Blocks by node. A result that the backward graph keeps is the program's own tensor, so that changes are noticed."""
+        """Blocks by node. A result saved for backward is the tensor that the program receives: changes are detected."""
         self._views: dict[Any, MadeView] = {}
         """Views of blocks by node."""
         self._taken: set[int] = set()
-        """The identities of buffers that no further result may share."""
+        """Identities of buffers that other results must not share."""
         self.made: list[Tensor] = []
-        """What the program has to return."""
+        """Tensors that the program must return."""
 
     def add_argument(self, position: int, x: Tensor, is_written: bool) -> None:
         """Note an argument. Results do not share its memory, except views of an argument that the graph does not write to."""
@@ -167,7 +167,7 @@ class GraphResults:
             self._inputs[id(x.buffer)] = position, x
 
     def add(self, node: Any, x: Any, stays: bool) -> Result:
-        """How a value is made of a run. With `stays` it is left on the device, wherever PyTorch thinks it is."""
+        """Return the recipe of a result. With `stays` it remains on the device, even if PyTorch assumes the CPU."""
         if isinstance(x, RuntimeScalar):
             return ComputedNumber(x)
         if not isinstance(x, Tensor):

@@ -1,4 +1,4 @@
-"""A graph with ops that have no function of Polyhal's: compiled parts, and PyTorch's own ops between them."""
+"""A graph with ops that Polyhal does not implement: compiled parts with PyTorch's own ops in between."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyhal.torch.fallback import note_cpu
 from polyhal.torch.private import storage_key
 
 Part = Callable[[torch.fx.GraphModule, Collection[int]], Any]
-"""Makes a compiled graph, given the results that stay on the device."""
+"""Constructor of a compiled graph from a graph and the positions of results that remain on the device."""
 
 
 class SplitGraph:
@@ -42,7 +42,7 @@ class SplitGraph:
         self._last = last_uses(self._graph.graph)
 
     def __call__(self, arguments: list[Any], symbols: Symbols) -> list[Any]:
-        """Run it. Takes the arguments out of their list."""
+        """Run the graph. Empties the list of arguments."""
         env: dict[torch.fx.Node, Any] = {}
         writes: dict[torch.Tensor, torch.Tensor] = {}
         given = iter(list(arguments))
@@ -59,7 +59,7 @@ class SplitGraph:
                 made = self._parts[node]([env[x] for x in node.args], symbols)
                 env[node] = made[0] if node in self._single else made
             elif node.target is torch.ops.aten.copy_.default:
-                # Later parts may read the argument: only values order the parts.
+                # Later parts may still read the argument: parts are ordered by data flow only.
                 place, value = node.args[:2]
                 writes[env[place]] = env[value]
                 env[node] = env[place]
@@ -71,7 +71,7 @@ class SplitGraph:
         raise AssertionError("a graph without an output")
 
     def _kept(self, node: torch.fx.Node, kept: Collection[int]) -> set[int]:
-        """The results of a part that no op of PyTorch's reads, nor the program."""
+        """Return the results of a part that neither PyTorch's ops nor the program read."""
         returned = _returned(self._graph)
 
         def stays(result: torch.fx.Node) -> bool:
@@ -93,7 +93,7 @@ def _write(writes: dict[torch.Tensor, torch.Tensor]) -> None:
 
 
 def _computed(node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
-    """An op of PyTorch's on the tensors themselves, where PyTorch thinks that they are."""
+    """Run one of PyTorch's ops on tensors on the devices that PyTorch assumes."""
     on_device = False
 
     def filled(x: torch.fx.Node) -> Any:
@@ -108,7 +108,7 @@ def _computed(node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
     args: Any = torch.fx.node.map_arg(node.args, filled)
     kwargs: Any = torch.fx.node.map_arg(node.kwargs, filled)
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
-    # On the device, the fallback of its kernels counts. What only reads or checks a number is no work that has moved.
+    # On the device, the fallback counts its calls itself. Ops that only read or check a number do not count as moved work.
     makes = any(isinstance(x, torch.Tensor) for x in pytree.tree_leaves(node.meta.get("val")))
     if isinstance(target, torch._ops.OpOverload) and makes and not on_device:
         note_cpu(str(target), 0)
@@ -116,7 +116,7 @@ def _computed(node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
 
 
 def _copied(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The same graph, which can be changed; nodes keep their names."""
+    """Return a copy of a graph that can be changed; nodes keep their names."""
     nodes = torch.fx.Graph()
     nodes.output(nodes.graph_copy(graph.graph, {}))
     (output,) = [n for n in graph.graph.nodes if n.op == "output"]
