@@ -1,4 +1,4 @@
-"""ATen's ops as functions on Polyhal tensors, a file for each family; `registration.py` says how they are declared."""
+"""ATen's ops as functions on Polyhal tensors, one file per family; `registration.py` has the decorators."""
 
 from polyhal.torch.table import (  # noqa: F401
     activations,

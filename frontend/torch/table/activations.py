@@ -91,7 +91,7 @@ def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> A
 
 @aten("elu_backward")
 def elu_backward(grad: Any, alpha: float, scale: float, input_scale: float, is_result: bool, x: Any) -> Any:
-    """The gradient from the input or, if `is_result`, from the result."""
+    """Compute the gradient from the input or, if `is_result`, from the result."""
     below = alpha * scale
     slope = x + below if is_result else F["exp"](x * input_scale) * below
     return F["where"](x > 0, grad * scale, grad * slope * input_scale)
@@ -130,7 +130,7 @@ def mish_backward(grad: Any, x: Any) -> Any:
 
 @aten("log_sigmoid_forward")
 def log_sigmoid(x: Any) -> Any:
-    """The result, and a buffer that only PyTorch's CPU uses."""
+    """Return the result, and an empty buffer that only PyTorch's CPU kernels use."""
     return F["logsigmoid"](x), zeros((0,), x.dtype, x.device)
 
 
@@ -172,7 +172,7 @@ def logit_backward(grad: Any, x: Any, eps: float | None = None) -> Any:
 
 @aten("rrelu_with_noise")
 def rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
-    """The result; in training the slopes are drawn and written to `noise`, where the input is positive 1."""
+    """Return the result. In training, draw the slopes and write them to `noise`; they are 1 where the input is positive."""
     if not training:
         return F["leaky_relu"](x, (lower + upper) / 2)
     drawn = uniform_numbers(x.shape, x.dtype, x.device) * (upper - lower) + lower

@@ -1,4 +1,4 @@
-"""Attention as PyTorch's op for devices with kernels of their own."""
+"""Fused attention: PyTorch's overrideable op, and the op that it selects for the CPU."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def attention_backward(
     grad: Any, q: Any, k: Any, v: Any, mask: Any, wanted: Any, out: Any, lse: Any, starts_q: Any, starts_k: Any,
     longest_q: Any, longest_k: Any, dropout_p: float, is_causal: bool, seed: Any, offset: Any, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """Gradients of queries, keys, values and of a mask that is added."""
-    # Compiled programs put a number in the place of the seed.
+    """Return gradients of queries, keys, values and an additive mask."""
+    # Compiled programs pass a number as the seed.
     kept = seed is not None and seed.ndim > 0
     parts = seed if kept else _parts(lse, q, k, v, mask, is_causal, scale)
     found = F["attention_grad"](grad, q, k, v, mask, out, parts, is_causal, scale)
@@ -49,7 +49,7 @@ def _is_added(mask: Any) -> bool:
 
 
 def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, parts: Any, scale: float | None) -> Any:
-    """The gradient of the scores, summed where the mask was broadcast. It takes the memory of all scores."""
+    """Return the gradient of the scores, summed over broadcast axes of the mask. Allocates memory for all scores."""
     scores = F["matmul"](q, F["transpose"](k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale) + mask
     top, logarithm = F["split"](parts, (1, 1), -1)
     weights = F["exp"]((scores - top) - logarithm)
@@ -58,7 +58,7 @@ def _mask_backward(grad: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, parts
 
 
 def _times(q: Any, k: Any, dropout_p: float, is_causal: bool) -> int:
-    """How many heads of queries share one of keys. Raises UnsupportedArgumentsError for what Polyhal's op does not compute."""
+    """Return how many query heads share a key head. Raises UnsupportedArgumentsError for shapes or options without an op."""
     fits = q.ndim == 4 and k.shape[0] == q.shape[0] and q.shape[1] % k.shape[1] == 0
     if dropout_p or not fits or (is_causal and q.shape[-2] != k.shape[-2]):
         raise UnsupportedArgumentsError
@@ -70,7 +70,7 @@ def attention_of_cpu(
     q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
     scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """The op that PyTorch takes for tensors of the CPU, which compiled programs meet: the result and the logarithms."""
+    """Compute PyTorch's attention op for CPU tensors, which compiled graphs contain: the result and the logsumexps."""
     times = _times(q, k, dropout_p, is_causal)
     if times > 1:
         k, v = (F["repeat_interleave"](x, times, 1) for x in (k, v))
@@ -79,7 +79,7 @@ def attention_of_cpu(
 
 
 def _parts(lse: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float | None) -> Any:
-    """Split logsumexps in two parts. A large score that a mask adds absorbs the second part: both are computed again then."""
+    """Split logsumexps in two parts. With a mask, large scores absorb the second part, so both are recomputed."""
     if _is_added(mask):
         return F["attention"](q, k, v, mask, is_causal, scale)[1]
     lse = F["reshape"](lse, q.shape[:-1])
@@ -91,7 +91,7 @@ def attention_of_cpu_backward(
     grad: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, dropout_p: float, is_causal: bool, *, attn_mask: Any = None,
     scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """Gradients of queries, keys and values; heads that share keys add theirs up."""
+    """Return gradients of queries, keys and values, summed over query heads that share keys."""
     times = _times(q, k, dropout_p, is_causal)
     wide_k, wide_v = (F["repeat_interleave"](x, times, 1) for x in (k, v)) if times > 1 else (k, v)
     parts = _parts(lse, q, wide_k, wide_v, attn_mask, is_causal, scale)

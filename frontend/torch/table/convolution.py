@@ -1,4 +1,4 @@
-"""Convolution over one to three axes, transposed too, and its gradients."""
+"""Convolution and transposed convolution over one to three axes, and their gradients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def convolution(
 
 
 def _each(values: Axes, axes: int) -> tuple[int, ...]:
-    """A number for each axis: PyTorch lets one stand for all."""
+    """Return one number per axis: PyTorch allows a single number for all axes."""
     return tuple(values) * axes if len(values) == 1 else tuple(values)
 
 
@@ -37,7 +37,7 @@ def convolution_backward(
     grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Axes, padding: Axes, dilation: Axes, transposed: bool,
     output_padding: Axes, groups: int, mask: Sequence[bool],
 ) -> Any:  # fmt: skip
-    """Gradients of the input, the weight and the bias."""
+    """Return gradients of the input, the weight and the bias."""
     axes = weight.ndim - 2
     steps, sides, spread, extra = (_each(v, axes) for v in (stride, padding, dilation, output_padding))
     dbias = F["sum"](grad, (0, *range(2, grad.ndim))) if mask[2] else None
@@ -74,6 +74,6 @@ def _planes_backward(grad: Any, x: Any, weight: Any, window: Any, groups: int, m
 
 
 def _transposed_planes_backward(grad: Any, x: Any, weight: Any, window: Any, groups: int, mask: Sequence[bool]) -> Any:
-    """Of a transposed convolution the gradient is the convolution, and input and gradient change places in the weight's."""
+    """Return gradients of a transposed convolution: a convolution, and its weight gradient with input and gradient swapped."""
     dx = F["conv2d"](grad, weight, None, *window, groups) if mask[0] else None
     return dx, F["conv2d_weight_grad"](x, grad, weight.shape[2:], *window, groups) if mask[1] else None

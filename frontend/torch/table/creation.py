@@ -1,4 +1,4 @@
-"""New tensors from numbers. What is not here PyTorch makes of `empty` and `fill_`."""
+"""New tensors from numbers. PyTorch composes the other factories from `empty` and `fill_`."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, devi
 
 @aten("_efficientzerotensor")
 def known_zeros(size: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros, which PyTorch's gradients need no memory for elsewhere."""
+    """Return zeros in memory; on its own devices, PyTorch represents zero gradients without memory."""
     return zeros(tuple(size), dtype or dtypes.float32, device)

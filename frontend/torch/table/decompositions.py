@@ -14,7 +14,7 @@ def _transposed(x: Any) -> Any:
 
 
 def _factors(a: Any) -> Any:
-    """LU factors and pivots for PyTorch's gradients of determinants: of the transposed matrix if it is contiguous."""
+    """Return LU factors and pivots for PyTorch's gradients of determinants: of the transposed matrix if it is contiguous."""
     return tuple(linalg.lu_factor_ex(_transposed(a) if a.spec.is_contiguous else a))[:2]
 
 
@@ -95,7 +95,7 @@ def inv_ex(a: Any, *, check_errors: bool = False) -> Any:
 
 @aten("_linalg_solve_ex")
 def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
-    """The solution, factors with their pivots for the gradient, and info."""
+    """Return the solution, factors and pivots for the gradient, and `info`."""
     result, info = linalg.solve_ex(a, b, left=left, check_errors=check_errors)
     data, pivots, _ = linalg.lu_factor_ex(a)
     return result, data, pivots, info
@@ -108,7 +108,7 @@ def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitrian
 
 @aten("triangular_solve")
 def triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
-    """The solution, and the matrix broadcast as it was used."""
+    """Return the solution, and the matrix broadcast to the batch."""
     batch = F["matmul"](a, b).shape[:-2]
     kept = F["broadcast_to"](a, (*batch, *a.shape[-2:]))
     matrix, is_upper = (_transposed(a), not upper) if transpose else (a, upper)
@@ -117,13 +117,13 @@ def triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = False
 
 @aten("_linalg_det")
 def det(a: Any) -> Any:
-    """Determinants, and factors with their pivots for the gradient."""
+    """Return determinants, and factors and pivots for the gradient."""
     return (linalg.det(a), *_factors(a))
 
 
 @aten("_linalg_slogdet")
 def slogdet(a: Any) -> Any:
-    """Signs and logarithms of determinants, and factors with their pivots for the gradient."""
+    """Return signs and logarithms of determinants, and factors and pivots for the gradient."""
     return (*linalg.slogdet(a), *_factors(a))
 
 
@@ -134,7 +134,7 @@ def matrix_exp(a: Any) -> Any:
 
 @aten("_linalg_svd")
 def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
-    """U, singular values and Vh; U and Vh are empty unless they are asked for."""
+    """Return U, singular values and Vh; U and Vh are empty if `compute_uv` is False."""
     if compute_uv:
         return tuple(linalg.svd(a, full_matrices))
     empty = zeros((0,), a.dtype, a.device)
@@ -143,7 +143,7 @@ def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver:
 
 @aten("_linalg_eigh")
 def eigh(a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
-    """Eigenvalues and eigenvectors; these are empty unless they are asked for."""
+    """Return eigenvalues and eigenvectors; the latter are empty if `compute_v` is False."""
     if compute_v:
         return tuple(linalg.eigh(a, uplo))
     return linalg.eigvalsh(a, uplo), zeros((0,), a.dtype, a.device)

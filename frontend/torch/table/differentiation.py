@@ -1,4 +1,4 @@
-"""Gradients by Polyhal's own autograd, for ops of ATen whose gradient Polyhal has no op for."""
+"""Gradients by Polyhal's autograd, for ops of ATen whose gradient is not an op of Polyhal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from polyhal.autograd import enable_grad, grad
 def gradients_of(
     function: Callable[..., Any], inputs: Sequence[Any], wanted: Sequence[bool], grads: Any
 ) -> tuple[Any, ...]:
-    """Gradients of what `function` makes of `inputs`, weighted by `grads`, with respect to the inputs `wanted`; else None.
+    """Return gradients of `function(*inputs)`, weighted by `grads`, for the `wanted` inputs; None for the others.
 
-    The function is computed again, and where it does not depend on an input the gradient is None.
+    The function is recomputed. The gradient of an input that it does not depend on is None.
     """
     leaves = [x.detach().requires_grad_() if w else x for x, w in zip(inputs, wanted, strict=True)]
     with enable_grad():

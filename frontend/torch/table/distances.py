@@ -17,7 +17,7 @@ def cdist(x: Any, y: Any, p: float, mode: int | None) -> Any:
 
 @aten("_cdist_backward")
 def cdist_backward(grad: Any, x: Any, y: Any, p: float, distances: Any) -> Any:
-    """The gradient of the rows of `x`."""
+    """Return the gradient of the rows of `x`."""
     return pulled_back(lambda rows: F["cdist"](rows, y, p), grad, x)
 
 

@@ -20,7 +20,7 @@ def embedding(
 
 
 def _occurrences(indices: Any, rows: int, dtype: Any) -> Any:
-    """How often each row is named, (rows, 1)."""
+    """Count the occurrences of each row, (rows, 1)."""
     ones = F["full"]((indices.size, 1), 1, dtype, device=indices.device)
     return F["scatter_rows"](ones, F["reshape"](indices, (-1,)), rows)
 
@@ -37,7 +37,7 @@ def embedding_backward(grad: Any, indices: Any, num_weights: int, padding_idx: i
 
 @aten("embedding_renorm_")
 def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
-    """The table with the rows that are named scaled down to `max_norm`."""
+    """Return the table with the rows at `indices` scaled down to `max_norm`."""
     if not indices.size:
         return weight
     norms = F["vector_norm"](weight, 1, True, float(norm_type))
@@ -50,13 +50,13 @@ def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: floa
 
 
 def _bag_of(indices: Any, offsets: Any) -> Any:
-    """The number of the bag that each index is in."""
+    """Return the bag of each index."""
     places = F["arange"](0, indices.shape[0], 1, offsets.dtype, device=indices.device)
     return cast(F["searchsorted"](offsets, places, right=True) - 1, indices.dtype)
 
 
 def _scales(indices: Any, scales: Any, padding_idx: int, dtype: Any) -> Any:
-    """What multiplies each row: 0 for those that do not count; None for 1."""
+    """Return the factor of each row: 0 for padding; None if all are 1."""
     if padding_idx < 0:
         return scales
     counts = F["not_equal"](indices, padding_idx)
@@ -64,7 +64,7 @@ def _scales(indices: Any, scales: Any, padding_idx: int, dtype: Any) -> Any:
 
 
 def _per_bag(values: Any, offsets: Any, open_end: bool) -> Any:
-    """Sums of numbers, one for each index, over bags: (B, 1)."""
+    """Sum a number per index over each bag, (B, 1)."""
     places = F["arange"](0, values.shape[0], 1, offsets.dtype, device=values.device)
     return F["sum_bags"](F["reshape"](values, (-1, 1)), places, offsets, None, 0, open_end)
 
@@ -74,7 +74,7 @@ def embedding_bag(
     weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False, mode: int = SUM, sparse: bool = False,
     scales: Any = None, include_last_offset: bool = False, padding_idx: int = -1,
 ) -> Any:  # fmt: skip
-    """The bags, the bag of each index, the number of rows in each bag, and for maxima the rows that they are from."""
+    """Return the bags, the bag of each index, the number of rows in each bag, and for maxima the rows of the maxima."""
     bags, width, open_end = offsets.shape[0] - include_last_offset, weight.shape[1], not include_last_offset
     offsets = cast(offsets, indices.dtype)
     if not indices.size or not bags:
@@ -100,7 +100,7 @@ def embedding_bag(
 
 
 def _maxima(weight: Any, indices: Any, bag: Any, counted: Any, bags: int) -> tuple[Any, Any]:
-    """Maxima of bags, and the numbers of the rows that they are from. Looks at every row for every bag."""
+    """Return maxima of bags, and the row of each maximum. Reads every row for every bag."""
     numbers = F["reshape"](F["arange"](0, bags, 1, bag.dtype, device=bag.device), (-1, 1))
     member = F["logical_and"](F["equal"](numbers, bag), counted > 0)
     rows = F["where"](F["unsqueeze"](member, -1), F["unsqueeze"](F["embedding"](weight, indices), 0), -math.inf)
@@ -131,7 +131,7 @@ def embedding_bag_dense_backward(
         return F["scatter_add"](base, 0, rows, F["where"](counts > 0, grad, 0.0))
     if mode == MEAN:
         grad = grad / cast(F["maximum"](counts, 1), grad.dtype)
-    share = F["embedding"](grad, bag)  # zeros for an index behind the last bag
+    share = F["embedding"](grad, bag)  # zeros for an index after the last bag
     scales = _scales(indices, scales, padding_idx, grad.dtype)
     if scales is not None:
         share = share * F["unsqueeze"](scales, 1)

@@ -1,4 +1,4 @@
-"""Ops over lists of tensors that run in a few launches. PyTorch makes the others of ops on each tensor."""
+"""Ops over lists of tensors that run in a few launches. PyTorch runs the others tensor by tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyhal.torch.table.operands import OPS, F, cast, is_tensor
 
 
 def _parts(*lists: Sequence[Any]) -> Iterator[tuple[list[int], bool]]:
-    """Positions of tensors of equal dtypes, as many as a launch takes; and whether they are floats."""
+    """Iterate over groups of tensors of one dtype that fit in a launch: their indices, and whether they are floats."""
     groups: dict[Any, list[int]] = {}
     for i, row in enumerate(zip(*lists, strict=True)):
         groups.setdefault(tuple(x.dtype for x in row), []).append(i)
@@ -22,7 +22,7 @@ def _parts(*lists: Sequence[Any]) -> Iterator[tuple[list[int], bool]]:
 
 
 def _factor(value: Any, like: Any) -> Any:
-    """A number or a tensor of one element as a factor: on the device, without axes."""
+    """Convert a number or a tensor of one element to a 0-d factor on the device."""
     if is_tensor(value):
         return F["reshape"](value, ())
     kind = dtypes.float64 if like.dtype is dtypes.float64 else dtypes.float32
@@ -53,7 +53,7 @@ def copy_in_place(xs: Sequence[Any], sources: Sequence[Any], non_blocking: bool 
 
 @aten("_foreach_norm.Scalar")
 def norms(xs: Sequence[Any], ord: float = 2, dtype: Any = None) -> list[Any]:  # noqa: A002
-    """Norms without axes. Those of one dtype lie in one vector, in their order, which clipping puts together again."""
+    """Return 0-d norms. Norms of one dtype are views of one vector, in order, which clipping concatenates without a copy."""
     kinds = [dtype or x.dtype for x in xs]
     if ord != 2 or any(d is dtypes.float64 or not d.is_floating_point for d in (*kinds, *(x.dtype for x in xs))):
         return [cast(F["vector_norm"](cast(x, kind), None, False, float(ord)), kind) for x, kind in zip(xs, kinds, strict=True)]

@@ -1,4 +1,4 @@
-"""Fourier transforms, and complex numbers of real ones."""
+"""Fourier transforms, and complex tensors from real ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BY_ROOT, _BY_LENGTH = 1, 2
 
 
 def _scale(normalization: int, count: int) -> float:
-    """What PyTorch's number for a normalization multiplies by, where `count` elements are transformed."""
+    """Return the factor of one of PyTorch's normalization codes for a transform of `count` elements."""
     return {_BY_ROOT: 1 / math.sqrt(max(count, 1)), _BY_LENGTH: 1 / max(count, 1)}.get(normalization, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Products of matrices by groups, as layers of experts use them."""
+"""Grouped matrix products, as in mixture-of-experts layers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from polyhal.torch.table.operands import F, UnsupportedArgumentsError, cast
 
 @aten("_grouped_mm")
 def grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
-    """The rows of `a` (s, k), or columns of `b`, up to each of `offs` by a matrix of their own; or (m, s) by (s, n), in parts.
+    """Multiply each group of rows of `a` (s, k), or of columns of `b`, by its own matrix; or (m, s) by (s, n) in parts.
 
-    The numbers in `offs` are read, which waits for the device.
+    Groups end at `offs`. Its elements are read, which waits for the device.
     """
     if bias is not None:
         raise UnsupportedArgumentsError

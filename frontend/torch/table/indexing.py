@@ -112,7 +112,7 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 
 @aten("take")
 def take(x: Any, index: Any) -> Any:
-    """Elements of the flattened tensor."""
+    """Return elements of the flattened tensor."""
     return F["reshape"](x, (-1,))[index]
 
 
@@ -128,7 +128,7 @@ def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
 
 @aten("repeat_interleave.Tensor")
 def repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
-    """Each position as often as `repeats` says there."""
+    """Repeat each index `i` `repeats[i]` times."""
     return F["repeat_interleave"](arange(repeats.shape[0], repeats.device), repeats, output_size=output_size)
 
 
@@ -216,7 +216,7 @@ WRITES_IN_PLACE: dict[Any, Any] = {
     index_copy: lambda x, dim, index, source: x.index_copy_(dim, index, source),
     index_fill: lambda x, dim, index, value: x.index_fill_(dim, index, value),
 }
-"""For each function, the method that writes to the named elements of the first argument, and to no others.
+"""By function, the method that writes only to the indexed elements of the first argument.
 
 It returns NotImplemented, and writes nothing, for arguments that it does not cover.
 """

@@ -32,7 +32,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 @aten("linear_backward")
 def linear_backward(x: Any, grad: Any, weight: Any, mask: Any) -> Any:
-    """Gradients of the input, the weight and the bias."""
+    """Return gradients of the input, the weight and the bias."""
     count = math.prod(grad.shape[:-1])
     rows = F["reshape"](grad, (count, grad.shape[-1]))
     dx = F["reshape"](F["matmul"](rows, weight), x.shape) if mask[0] else None

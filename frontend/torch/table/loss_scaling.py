@@ -1,4 +1,4 @@
-"""What `torch.amp.GradScaler` does to gradients and to the scale."""
+"""Ops of `torch.amp.GradScaler` on gradients and the scale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyhal.torch.table.operands import OPS, F, cast
 
 @aten("_amp_foreach_non_finite_check_and_unscale_")
 def unscale(grads: Any, found_inf: Any, inv_scale: Any) -> None:
-    """Multiply gradients in place, and make `found_inf` 1 if one of them is infinite or NaN."""
+    """Multiply gradients in place, and set `found_inf` to 1 if one of them is infinite or NaN."""
     found, inverse = F["reshape"](found_inf, ()), F["reshape"](inv_scale, ())
     for chunk in chunks(grads):
         flag = F["full"]((), 0.0, dtypes.float32, device=inverse.device)
@@ -23,7 +23,7 @@ def unscale(grads: Any, found_inf: Any, inv_scale: Any) -> None:
 
 @aten("_amp_update_scale_")
 def update_scale(scale: Any, tracker: Any, found_inf: Any, growth: float, backoff: float, interval: int) -> Any:
-    """The new scale. `tracker` counts the steps since it changed."""
+    """Return the new scale. `tracker` counts the steps since its last change."""
     overflowed, good = found_inf > 0, tracker + 1
     grows = good >= interval
     larger = scale * growth

@@ -13,12 +13,12 @@ REDUCTIONS: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
 
 
 def reduced(losses: Any, reduction: int) -> Any:
-    """The losses, their mean or their sum."""
+    """Return the losses, their mean or their sum."""
     return losses if reduction == NONE else F["mean" if reduction == MEAN else "sum"](losses)
 
 
 def _shared(grad: Any, x: Any, reduction: int) -> Any:
-    """The gradient of each element's loss."""
+    """Return the gradient of each element's loss."""
     return grad * (1 / max(x.size, 1)) if reduction == MEAN else grad
 
 
@@ -102,7 +102,7 @@ def soft_margin_loss_backward(grad: Any, x: Any, target: Any, reduction: int) ->
 
 
 def _classes(x: Any, target: Any, ignore_index: int) -> tuple[int, Any, Any]:
-    """The axis of classes, the class of each place (0 if it is ignored) with that axis, and whether it counts."""
+    """Return the axis of classes, the class of each element (0 if ignored) with that axis, and whether the element counts."""
     axis = min(x.ndim - 1, 1)
     if target.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
         if x.ndim != 1 or target.size != 1:
@@ -114,7 +114,7 @@ def _classes(x: Any, target: Any, ignore_index: int) -> tuple[int, Any, Any]:
 
 
 def _weights(weight: Any, safe: Any, counts: Any, dtype: Any) -> Any:
-    """The weight of each place's loss."""
+    """Return the weight of each element's loss."""
     out = cast(counts, dtype)
     if weight is None:
         return out
@@ -123,7 +123,7 @@ def _weights(weight: Any, safe: Any, counts: Any, dtype: Any) -> Any:
 
 @aten("nll_loss_forward", "nll_loss2d_forward")
 def nll_loss(x: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
-    """The loss and the sum of the weights, which is 0 without a reduction."""
+    """Return the loss and the sum of the weights, which is 0 without a reduction."""
     axis, safe, counts = _classes(x, target, ignore_index)
     scale = _weights(weight, safe, counts, x.dtype)
     losses = F["where"](counts, -F["take_along_axis"](x, safe, axis) * scale, 0.0)

@@ -1,4 +1,4 @@
-"""Losses whose gradient is derived from the loss: margins of classes, and connectionist temporal classification."""
+"""Losses with gradients by autograd: margins of classes, and connectionist temporal classification (CTC)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def multi_margin_loss_backward(
 
 @aten("multilabel_margin_loss_forward")
 def multilabel_margin_loss(x: Any, target: Any, reduction: int) -> Any:
-    """The loss, and 1 for each class that is a target."""
+    """Return the loss, and a mask of target classes with elements 0 and 1."""
     loss = functional.multilabel_margin_loss(x, target, reduction=REDUCTIONS[reduction])
     count = x.shape[-1] if x.ndim else 1
     labels = F["reshape"](target, (-1, count))
@@ -46,7 +46,7 @@ def multilabel_margin_loss_backward(grad: Any, x: Any, target: Any, reduction: i
 
 @aten("_ctc_loss", "_ctc_loss.Tensor")
 def ctc_loss(log_probs: Any, targets: Any, steps: Any, labels: Any, blank: int = 0, zero_infinity: bool = False) -> Any:
-    """The losses (N,); and nothing in place of the sums that PyTorch keeps, as the gradient computes them again."""
+    """Return the losses (N,), and an empty tensor in place of PyTorch's saved sums, which the gradient recomputes."""
     losses = functional.ctc_loss(log_probs, targets, steps, labels, blank, "none")
     return cast(losses, log_probs.dtype), zeros((0,), log_probs.dtype, log_probs.device)
 
@@ -56,9 +56,9 @@ def ctc_loss_backward(
     grad: Any, log_probs: Any, targets: Any, steps: Any, labels: Any, losses: Any, sums: Any, blank: int,
     zero_infinity: bool = False,
 ) -> Any:  # fmt: skip
-    """PyTorch's gradient contains that of a log-softmax before: each counted step has its probabilities more."""
+    """Return PyTorch's gradient, which includes the gradient of a preceding log-softmax: the probabilities of counted steps."""
     found = pulled_back(
         lambda x: functional.ctc_loss(x, targets, steps, labels, blank, "none", zero_infinity), grad, log_probs
     )
-    # The gradients of a step are minus the probabilities of its classes, whose sum is 1, times that of the loss.
+    # The gradients of a step are minus the probabilities of its classes, whose sum is 1, times the gradient of the loss.
     return found - F["exp"](log_probs) * F["sum"](found, -1, True)

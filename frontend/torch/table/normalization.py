@@ -40,13 +40,13 @@ def _chosen(found: Any, mask: Any) -> tuple[Any, ...]:
 
 
 def _kept(x: Any, axes: int) -> tuple[int, ...]:
-    """The shape of `x` with axes of length 1 in place of the last ones."""
+    """Return the shape of `x` with its last axes reduced to length 1."""
     return (*x.shape[: x.ndim - axes], *(1,) * axes)
 
 
 @aten("native_layer_norm")
 def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """The result, and the mean and the inverse standard deviation with axes of length 1 in place of those normalized."""
+    """Return the result, and mean and inverse standard deviation, whose normalized axes have length 1."""
     out, mean, rstd = F["layer_norm"](x, weight, bias, len(shape), eps)
     kept = _kept(x, len(shape))
     return out, F["reshape"](mean, kept), F["reshape"](rstd, kept)
@@ -61,7 +61,7 @@ def layer_norm_backward(grad: Any, x: Any, shape: Any, mean: Any, rstd: Any, wei
 
 @aten("_fused_rms_norm")
 def rms_norm(x: Any, shape: Any, weight: Any, eps: float | None) -> Any:
-    """The result and the inverse root mean square."""
+    """Return the result and the inverse root mean square."""
     out, rstd = F["rms_norm"](x, weight, len(shape), finfo(x.dtype).eps if eps is None else eps)
     return out, F["reshape"](rstd, _kept(x, len(shape)))
 
@@ -80,7 +80,7 @@ def _per_channel(statistic: Any, x: Any) -> Any:
 
 
 def _by_statistics(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
-    """Channels normalized by given statistics; the result is rounded once."""
+    """Normalize channels by given statistics; the result is rounded once."""
     scale = F["rsqrt"](var + eps)
     scale = scale if weight is None else scale * weight
     shift = -(mean * scale) if bias is None else bias - mean * scale
@@ -94,7 +94,7 @@ def _moved(running: Any, observed: Any, momentum: float) -> Any:
 def _batch_norm(
     x: Any, weight: Any, bias: Any, running: tuple[Any, Any], training: bool, momentum: float, eps: float
 ) -> Any:
-    """The result, mean and inverse standard deviation of the batch (empty in evaluation), and the statistics to keep."""
+    """Return the result, mean and inverse standard deviation of the batch (empty in evaluation), and new statistics."""
     wide = accumulator(x.dtype)
     if not training:
         if running[0] is None or running[1] is None:
@@ -114,7 +114,7 @@ def _batch_norm(
 def _updating(
     x: Any, weight: Any, bias: Any, running: tuple[Any, Any], training: bool, momentum: float, eps: float
 ) -> Any:
-    """Batch norm that writes running statistics in place."""
+    """Compute batch norm and update running statistics in place."""
     out, mean, rstd, *kept = _batch_norm(x, weight, bias, running, training, momentum, eps)
     for old, new in zip(running, kept, strict=True):
         if new is not old:
@@ -141,13 +141,13 @@ def batch_norm_in_evaluation(x: Any, weight: Any, bias: Any, mean: Any, var: Any
 def batch_norm_functional(
     x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """The results of `batch_norm`, and the statistics to keep."""
+    """Return the results of `batch_norm`, and new statistics."""
     return _batch_norm(x, weight, bias, (mean, var), training, momentum, eps)
 
 
 @aten("_batch_norm_with_update", keeps_format=True)
 def batch_norm_with_update(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
-    """The results of `batch_norm` in training, and an empty reserve."""
+    """Return the results of `batch_norm` in training, and an empty reserve."""
     return *_updating(x, weight, bias, (mean, var), True, momentum, eps), zeros((0,), dtypes.uint8, x.device)
 
 
@@ -155,14 +155,14 @@ def batch_norm_with_update(x: Any, weight: Any, bias: Any, mean: Any, var: Any, 
 def batch_norm_with_update_functional(
     x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
 ) -> Any:
-    """The results of `batch_norm` in training, an empty reserve, and the statistics to keep."""
+    """Return the results of `batch_norm` in training, an empty reserve, and new statistics."""
     out, seen, rstd, *kept = _batch_norm(x, weight, bias, (mean, var), True, momentum, eps)
     return out, seen, rstd, zeros((0,), dtypes.uint8, x.device), *kept
 
 
 @aten("_batch_norm_no_update", keeps_format=True)
 def batch_norm_no_update(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
-    """The results of `batch_norm` in evaluation, and an empty reserve."""
+    """Return the results of `batch_norm` in evaluation, and an empty reserve."""
     out, seen, rstd = _updating(x, weight, bias, (mean, var), False, momentum, eps)
     return out, seen, rstd, zeros((0,), dtypes.uint8, x.device)
 
@@ -172,7 +172,7 @@ def batch_norm_backward(
     grad: Any, x: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, training: bool,
     eps: float, mask: Any,
 ) -> Any:  # fmt: skip
-    """Gradients of the input, the weight and the bias."""
+    """Return gradients of the input, the weight and the bias."""
     if not x.size:
         channels = zeros(x.shape[1:2], x.dtype if weight is None else weight.dtype, x.device)
         return _chosen((F["copy"](x), channels, channels), mask)
@@ -204,7 +204,7 @@ def batch_norm_with_update_backward(
 
 @aten("native_group_norm", keeps_format=True)
 def group_norm(x: Any, weight: Any, bias: Any, n: int, channels: int, size: int, groups: int, eps: float) -> Any:
-    """The result, and mean and inverse standard deviation of each group."""
+    """Return the result, and mean and inverse standard deviation of each group."""
     return F["group_norm"](x, weight, bias, groups, eps)
 
 
@@ -219,13 +219,13 @@ def group_norm_backward(
 
 
 def _norms(v: Any, dim: int) -> Any:
-    """Norms of the slices along an axis."""
+    """Return norms of the slices along an axis."""
     return F["vector_norm"](v, tuple(a for a in range(v.ndim) if a != dim), True, 2.0)
 
 
 @aten("_weight_norm_interface")
 def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
-    """`v` scaled to norms `g`, and the norms that it had."""
+    """Return `v` scaled to norms `g`, and its former norms."""
     norms = F["reshape"](_norms(v, dim), g.shape)
     return v * (g / norms), norms
 

@@ -1,4 +1,4 @@
-"""What several families need: calling Polyhal's functions by name, casts, and PyTorch's promotion."""
+"""Helpers of several families: calls of Polyhal's functions by name, casts, and PyTorch's type promotion."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether an operand is a tensor rather than a number."""
+    """Return whether an operand is a tensor rather than a number."""
     return hasattr(x, "ref")
 
 
 def cast(x: Any, dtype: DType | None) -> Any:
-    """The tensor in a dtype; the tensor itself if it has it, or for None."""
+    """Cast a tensor; return the tensor itself if it has the dtype, or for None."""
     return x if dtype is None or x.dtype is dtype else F["cast"](x, dtype)
 
 
 def promoted(a: Any, b: Any) -> tuple[Any, Any]:
-    """Operands by PyTorch's rule that a tensor without axes does not widen one with axes of its category."""
+    """Promote operands: as in PyTorch, a 0-d tensor does not widen a tensor with axes of its category."""
     if not (is_tensor(a) and is_tensor(b)) or a.dtype is b.dtype or bool(a.shape) == bool(b.shape):
         return a, b
     big, small = (a, b) if a.shape else (b, a)
@@ -53,14 +53,14 @@ def promoted(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def axes_of(x: Any, dim: Any) -> Any:
-    """The axes of a reduction as Polyhal takes them: None for all, which an empty list means to PyTorch."""
+    """Convert the axes of a reduction: PyTorch's empty list is Polyhal's None, all axes."""
     if dim is None or not x.shape or (isinstance(dim, (list, tuple)) and not dim):
         return None
     return tuple(dim) if isinstance(dim, (list, tuple)) else dim
 
 
 def default_dtype(dtype: DType | None, *values: Any) -> DType:
-    """The dtype of a new tensor: the one that was given, else what PyTorch makes of Python numbers."""
+    """Return the dtype of a new tensor: `dtype`, or else PyTorch's default for Python numbers."""
     if dtype is not None:
         return dtype
     if any(isinstance(v, float) for v in values) or not values:
@@ -69,17 +69,17 @@ def default_dtype(dtype: DType | None, *values: Any) -> DType:
 
 
 def arange(length: int, device: Any) -> Any:
-    """The numbers from 0 on, int64."""
+    """Return 0, 1, ... `length` - 1 as int64."""
     return F["arange"](0, length, 1, dtypes.int64, device=device)
 
 
 def zeros(shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
-    """Zeros."""
+    """Return zeros."""
     return F["full"](shape, 0, dtype, device=device)
 
 
 def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a tensor without axes stand for a vector of one element along axis 0; results have no axes, then."""
+    """Let a function take a 0-d tensor as a vector of one element along axis 0; its results are then 0-d."""
 
     @wraps(function)
     def compute(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -94,10 +94,10 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pulled_back(function: Callable[[Any], Any], grad: Any, x: Any) -> Any:
-    """The gradient of `x`, by the rules of Polyhal's ops, where `grad` is that of `function(x)`."""
+    """Return the gradient of `x` by Polyhal's gradient rules, for the gradient `grad` of `function(x)`."""
     return vjp(function, x)[1](grad)[0]
 
 
 def assign(target: Any, value: Any) -> None:
-    """Replace the elements of a tensor, in place, by a number or those of a tensor of its shape, which is cast."""
+    """Replace the elements of a tensor in place by a number, or by a tensor of its shape, which is cast."""
     dispatch.thread.executor.overwrite(target, value)

@@ -1,4 +1,4 @@
-"""Whole steps of optimizers for all parameters."""
+"""Fused optimizer steps for all parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Lists = Sequence[Sequence[Any]]
 
 
 def _any_rate(step: Callable[..., None]) -> Callable[..., None]:
-    """Let the learning rate be a tensor of the device, which cannot be read: it weighs the way that a step of rate 1 goes."""
+    """Let a step take the learning rate as a device tensor: it scales the update of a step of rate 1, without being read."""
 
     @wraps(step)
     def run(params: Sequence[Any], *lists: Any, **options: Any) -> None:
@@ -27,13 +27,13 @@ def _any_rate(step: Callable[..., None]) -> Callable[..., None]:
         step(ends, *lists, **{**options, "lr": 1.0})
         for p, end in zip(params, ends, strict=True):
             moved = F["lerp"](p, end, cast(F["reshape"](rate, ()), p.dtype))
-            assign(p, F["where"](F["equal"](p, end), p, moved))  # an infinity that stays has no difference
+            assign(p, F["where"](F["equal"](p, end), p, moved))  # an unchanged infinity has the difference NaN
 
     return run
 
 
-def _alike(*lists: Sequence[Any]) -> Iterator[list[list[Any]]]:
-    """The lists in parts whose tensors have the same dtypes, as many as a launch takes."""
+def _groups_of_dtypes(*lists: Sequence[Any]) -> Iterator[list[list[Any]]]:
+    """Split the lists into groups with equal dtypes that fit in a launch."""
     groups: dict[Any, list[tuple[Any, ...]]] = {}
     for row in zip(*lists, strict=True):
         groups.setdefault(tuple(x.dtype for x in row), []).append(row)
@@ -43,12 +43,12 @@ def _alike(*lists: Sequence[Any]) -> Iterator[list[list[Any]]]:
 
 
 def scaled(xs: Sequence[Any], factor: Any) -> list[Any]:
-    """New tensors, multiplied by a tensor without axes."""
+    """Return new tensors, multiplied by a 0-d tensor."""
     return list(OPS["scale_all"].call([*xs, factor]))
 
 
 def _gradients(grads: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
-    """The gradients as a step takes them. Those that are scaled are first divided by the scale, in place, as PyTorch has it."""
+    """Return the gradients for a step. Scaled ones are first divided by the scale, in place, as in PyTorch."""
     if options.get("grad_scale") is not None:
         inverse = F["reciprocal"](options["grad_scale"])
         dispatch.apply_into(OPS["scale_all"], (*grads, inverse), (), tuple(grads))
@@ -58,7 +58,7 @@ def _gradients(grads: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
 
 
 def _unless_infinite(steps: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
-    """The numbers of the steps; 0, with which nothing changes, if a gradient was infinite or NaN."""
+    """Return the numbers of the steps; 0, which skips the update, if a gradient was infinite or NaN."""
     found = options.get("found_inf")
     return steps if found is None else scaled(steps, 1.0 - F["reshape"](found, ()))
 
@@ -66,14 +66,14 @@ def _unless_infinite(steps: Sequence[Any], options: dict[str, Any]) -> Sequence[
 # --- Adam -----------------------------------------------------------------------------------------------------------
 
 _MAXIMA = 4
-"""Among the lists, that of the largest squares so far."""
+"""Index of the list of maximum second moments."""
 
 
 def _adam(decoupled: bool, lists: Lists, options: dict[str, Any]) -> None:
-    """Write new parameters and moments over the old ones. The steps have been counted already."""
+    """Update parameters and moments in place. The caller has incremented the step counts."""
     numbers = [options[n] for n in ("lr", "beta1", "beta2", "eps", "weight_decay")]
     amsgrad = bool(options["amsgrad"])
-    for params, grads, *states, steps in _alike(*(x for i, x in enumerate(lists) if amsgrad or i != _MAXIMA)):
+    for params, grads, *states, steps in _groups_of_dtypes(*(x for i, x in enumerate(lists) if amsgrad or i != _MAXIMA)):
         kept = [x for state in states for x in state]
         inputs = (*params, *_gradients(grads, options), *kept, *_unless_infinite(steps, options), *numbers)
         dispatch.apply_into(OPS["adam_step"], inputs, (len(params), decoupled, amsgrad, True), (*params, *kept))
@@ -97,15 +97,15 @@ def adam(params: Any, grads: Any, averages: Any, squares: Any, maxima: Any, step
 @aten("_fused_sgd_", "_fused_sgd_.tensor_lr")
 @_any_rate
 def sgd(params: Any, grads: Any, buffers: Any, **options: Any) -> None:
-    """Momentum begins with the gradient, in buffers that hold nothing yet."""
+    """Update in place; in the first step, uninitialized momentum buffers are set to the gradient."""
     momentum = options["momentum"]
     begins = momentum and options["is_first_step"]
     numbers = [options["lr"], momentum, 0.0 if begins else options["dampening"], options["weight_decay"]]
-    for ps, gs, *kept in _alike(params, grads, *([buffers] if momentum else [])):
+    for ps, gs, *kept in _groups_of_dtypes(params, grads, *([buffers] if momentum else [])):
         moved = kept[0] if kept else []
         for buffer in moved if begins else ():
             assign(buffer, 0)
-        # Any number of a step but 0, which changes nothing, and 1, which means that there is no dampening.
+        # Any step number except 0, which skips the update, and 1, which disables dampening.
         step, counted = 2, options.get("found_inf") is not None
         if counted:
             step = (1.0 - F["reshape"](options["found_inf"], ())) * 2.0
@@ -118,6 +118,6 @@ def sgd(params: Any, grads: Any, buffers: Any, **options: Any) -> None:
 @_any_rate
 def adagrad(params: Any, grads: Any, sums: Any, steps: Any, **options: Any) -> None:
     numbers = [options[n] for n in ("lr", "lr_decay", "weight_decay", "eps")]
-    for ps, gs, totals, counts in _alike(params, grads, sums, steps):
+    for ps, gs, totals, counts in _groups_of_dtypes(params, grads, sums, steps):
         inputs = (*ps, *_gradients(gs, options), *totals, *_unless_infinite(counts, options), *numbers)
         dispatch.apply_into(OPS["adagrad_step"], inputs, (len(ps), True), (*ps, *totals))

@@ -1,4 +1,4 @@
-"""Axes extended by their own elements, or by a number."""
+"""Padding of axes by their own elements, or by a number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def constant_pad(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
 
 
 def _add_padding(name: str, mode: str) -> None:
-    """Declare the pads of a mode along one to three axes, and their gradients."""
+    """Declare padding in a mode along one to three axes, and its gradients."""
 
     def pad(x: Any, pad: Sequence[int]) -> Any:
         return functional.pad(x, pad, mode)

@@ -1,4 +1,4 @@
-"""Functions of each element."""
+"""Pointwise functions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _COMPARISONS = {
     "ne.Scalar": "not_equal",
     "ne.Tensor": "not_equal",
 }
-"""Ops whose result is bool, which another dtype takes only by a cast."""
+"""Ops with results of bool, which a target of another dtype receives through a cast."""
 
 
 def _binary(op: str) -> Callable[[Any, Any], Any]:
@@ -187,7 +187,7 @@ def addcdiv(x: Any, a: Any, b: Any, value: Any = 1) -> Any:
         raise RuntimeError("Integer division with addcdiv is no longer supported: true_divide the tensors instead")
     if value == 1 or x.dtype.itemsize < 4:
         return F["addcdiv"](x, a, b, value)
-    # Optimizers pass another number at each step: as an operand it needs no kernel of its own.
+    # Optimizers pass another number at each step: as an operand it does not need a new kernel.
     return F["addcmul"](x, F["divide"](a, b), value)
 
 
@@ -215,5 +215,5 @@ def nan_to_num(x: Any, nan: float | None = None, posinf: float | None = None, ne
 
 @aten("copy")
 def copy(x: Any, source: Any) -> Any:
-    """The elements of `source` in the shape and dtype of `x`."""
+    """Return `source` in the shape and dtype of `x`."""
     return F["copy"](F["broadcast_to"](cast(source, x.dtype), x.shape))

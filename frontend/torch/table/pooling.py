@@ -1,4 +1,4 @@
-"""Maxima and means of windows and of even divisions, and maxima put back."""
+"""Maximum and average pooling, adaptive pooling, and unpooling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FRACTIONAL = {2: functional.fractional_max_pool2d, 3: functional.fractional_max
 
 
 def _put_back(values: Any, indices: Any, shape: tuple[int, ...], axes: int) -> Any:
-    """Values added up at their positions in the last axes of zeros of this shape."""
+    """Add values to zeros of this shape at indices into the flattened last axes."""
     planes, length = math.prod(shape[: len(shape) - axes]), math.prod(shape[len(shape) - axes :])
     base = zeros((planes, length), values.dtype, values.device)
     if not values.size:
@@ -54,7 +54,7 @@ def max_pool3d(
 def max_pool2d_backward(
     grad: Any, x: Any, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, ceil_mode: bool, indices: Any
 ) -> Any:
-    """By a kernel that finds the maxima again, and needs no indices: both name the same elements."""
+    """Compute the gradient by a kernel that finds the maxima again; `indices` refer to the same elements."""
     if not grad.size:
         return zeros(x.shape, grad.dtype, grad.device)
     window = [per_axis(v, 2, "window") for v in (kernel, stride or kernel, padding, dilation)]
@@ -176,7 +176,7 @@ def fractional_max_pool3d_backward(grad: Any, x: Any, kernel: Axes, size: Axes, 
 
 
 def _unpool(x: Any, indices: Any, lengths: Axes) -> Any:
-    """Values at their positions; of those with one position, which are equal after a pooling, the last stays."""
+    """Put values at their indices. If indices are equal, so are the values after a pooling, and the last is kept."""
     shape = (*x.shape[: x.ndim - len(lengths)], *lengths)
     planes, length = math.prod(shape[: len(shape) - len(lengths)]), math.prod(lengths)
     base = zeros((planes, length), x.dtype, x.device)

@@ -25,7 +25,7 @@ _SOURCE = _Source()
 
 @contextmanager
 def drawing_from(generator: Generator) -> Iterator[None]:
-    """Let functions of the table draw from `generator` inside the block."""
+    """Let table functions draw from `generator` inside the block."""
     before, _SOURCE.generator = _SOURCE.generator, generator
     try:
         yield
@@ -34,19 +34,19 @@ def drawing_from(generator: Generator) -> Iterator[None]:
 
 
 def take(count: int) -> tuple[int, int]:
-    """Seed and offset under which the next `count` 32-bit words of the generator in use are drawn."""
+    """Reserve the next `count` 32-bit words of the generator in use; return seed and offset."""
     return _SOURCE.generator.take(count)
 
 
 def uniform_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
-    """Numbers from [0, 1)."""
+    """Draw numbers from [0, 1)."""
     if dtype.is_complex:
         return F["view_as_complex"](uniform_numbers((*shape, 2), component(dtype), device))
     return F["uniform"](*take(math.prod(shape)), shape, dtype, device=device)
 
 
 def normal_numbers(shape: tuple[int, ...], dtype: Any, device: Any) -> Any:
-    """Numbers of mean 0 and variance 1, which is the sum of those of both parts if they are complex."""
+    """Draw normal numbers of mean 0 and variance 1; real and imaginary parts of complex numbers have variance 1/2."""
     if dtype.is_complex:
         return F["view_as_complex"](normal_numbers((*shape, 2), component(dtype), device) * math.sqrt(0.5))
     return F["normal"](*take(2 * math.prod(shape)), shape, dtype, device=device)
@@ -77,7 +77,7 @@ def bernoulli_each(x: Any, p: Any) -> Any:
 
 
 def _drawn(method: str, x: Any, *args: Any) -> Any:
-    """What a method of Polyhal's tensors draws in the shape and dtype of `x`."""
+    """Draw numbers in the shape and dtype of `x` with a method of Polyhal's tensors."""
     return getattr(polyhal.empty(x.shape, dtype=x.dtype, device=x.device), method)(*args, generator=_SOURCE.generator)
 
 
@@ -147,7 +147,7 @@ def randperm(n: int, *, dtype: Any = dtypes.int64, device: Any = None) -> Any:
 
 @aten("native_dropout")
 def dropout(x: Any, p: float, train: bool | None) -> Any:
-    """The kept elements, scaled up, and which they are."""
+    """Return the kept elements, scaled up, and their mask."""
     if train is False or p == 0:
         return F["copy"](x), F["full"](x.shape, True, dtypes.bool_, device=x.device)
     kept = uniform_numbers(x.shape, dtypes.float32, x.device) >= p

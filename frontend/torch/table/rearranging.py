@@ -1,4 +1,4 @@
-"""Windows of images as columns and back, and channels in another order."""
+"""Conversions between windows of images and columns, and reordering of channels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def col2im(x: Any, size: Axes, kernel: Axes, dilation: Axes, padding: Axes, stri
 
 @aten("unfold_backward")
 def unfold_backward(grad: Any, shape: Axes, dim: int, size: int, step: int) -> Any:
-    """Of windows along an axis, which lie in the last axis of `grad`."""
+    """Return the gradient for windows along an axis, which are the last axis of `grad`."""
     if not shape:
         return F["sum"](grad, 0)
     axis = dim % len(shape)

@@ -1,4 +1,4 @@
-"""Cells of recurrent networks, which PyTorch calls for each time step where `recurrent.py` does not take whole layers."""
+"""Cells of recurrent networks, which PyTorch calls for each time step where `recurrent.py` does not run whole layers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from polyhal.torch.table.operands import F
 
 
 def _gates(inputs: Any, hidden: Any, input_bias: Any, hidden_bias: Any) -> tuple[Any, Any]:
-    """What the input and the hidden state add to the gates, with biases."""
+    """Return the contributions of the input and of the hidden state to the gates, with biases."""
     inputs = inputs if input_bias is None else inputs + input_bias
     return inputs, hidden if hidden_bias is None else hidden + hidden_bias
 
 
 @aten("_thnn_fused_lstm_cell")
 def lstm_cell(inputs: Any, hidden: Any, cell: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    """The new states, and the gates i, f, g, o for the gradient."""
+    """Return the new states, and the gates i, f, g, o for the gradient."""
     a, b = _gates(inputs, hidden, input_bias, hidden_bias)
     i, f, g, o = F["chunk"](a + b, 4, -1)
     i, f, g, o = F["sigmoid"](i), F["sigmoid"](f), F["tanh"](g), F["sigmoid"](o)
@@ -26,7 +26,7 @@ def lstm_cell(inputs: Any, hidden: Any, cell: Any, input_bias: Any = None, hidde
 
 @aten("_thnn_fused_lstm_cell_backward_impl")
 def lstm_cell_backward(grad: Any, grad_cell: Any, cell: Any, new: Any, gates: Any, has_bias: bool) -> Any:
-    """Gradients of the gates, the cell state and, where there are biases, of these."""
+    """Return gradients of the gates, the cell state and the biases, if any."""
     i, f, g, o = F["chunk"](gates, 4, -1)
     bent = F["tanh"](new)
     total = grad_cell
@@ -45,7 +45,7 @@ def lstm_cell_backward(grad: Any, grad_cell: Any, cell: Any, new: Any, gates: An
 
 @aten("_thnn_fused_gru_cell")
 def gru_cell(inputs: Any, hidden: Any, state: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    """The new state; and for the gradient the gates r, z, n, the state and what it adds to n."""
+    """Return the new state, and for the gradient the gates r, z, n, the state and its contribution to n."""
     a, b = _gates(inputs, hidden, input_bias, hidden_bias)
     (a_r, a_z, a_n), (b_r, b_z, b_n) = F["chunk"](a, 3, -1), F["chunk"](b, 3, -1)
     r, z = F["sigmoid"](a_r + b_r), F["sigmoid"](a_z + b_z)
@@ -55,7 +55,7 @@ def gru_cell(inputs: Any, hidden: Any, state: Any, input_bias: Any = None, hidde
 
 @aten("_thnn_fused_gru_cell_backward")
 def gru_cell_backward(grad: Any, kept: Any, has_bias: bool) -> Any:
-    """Gradients of both contributions to the gates, the state and both biases."""
+    """Return gradients of both contributions to the gates, the state and both biases."""
     r, z, n, state, b_n = F["chunk"](kept, 5, -1)
     at_n = F["tanh_grad"](grad * (1.0 - z), n)
     at_z = F["sigmoid_grad"](grad * (state - n), z)

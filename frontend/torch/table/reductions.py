@@ -10,7 +10,7 @@ from polyhal.torch.table.operands import OPS, F, UnsupportedArgumentsError, axes
 
 
 def _summed(x: Any, dtype: Any) -> Any:
-    """The input of a sum or product: integers are added as int64 unless a dtype is given."""
+    """Cast the input of a sum or product: integers to int64 unless `dtype` is set."""
     return cast(x, dtype or (None if x.dtype.kind in ("float", "complex") else dtypes.int64))
 
 
@@ -35,7 +35,7 @@ def prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> A
 
 
 def _not_empty(name: str, x: Any, dim: Any) -> None:
-    """Raise IndexError, as PyTorch does, for an extreme along an axis that is given and has no elements."""
+    """Raise IndexError, as PyTorch does, for an extremum along an explicit axis without elements."""
     if not x.size and dim is not None:
         for axis in dim if isinstance(dim, (list, tuple)) else [dim]:
             if x.shape and -x.ndim <= axis < x.ndim and not x.shape[axis]:
@@ -79,7 +79,7 @@ def min_dim(x: Any, dim: int, keepdim: bool = False) -> Any:
 
 
 def _check_elements(op: str, x: Any, dim: int | None) -> None:
-    """Raise IndexError, as PyTorch does, for the position of an extremum of no elements."""
+    """Raise IndexError, as PyTorch does, for the index of an extremum of no elements."""
     if dim is None and not x.size:
         raise IndexError(f"{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim.")
 
@@ -137,7 +137,7 @@ def std_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: boo
 def vector_norm(x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     x, axes = cast(x, dtype), axes_of(x, dim)
     if order == 2 and axes is None and not keepdim and x.dtype is dtypes.float32 and x.ref.spec.is_contiguous:
-        # An op that is not fused with others: recorded, it adds up in the same order. Clipping divides by it.
+        # This op is not fused with others, so that recorded steps add in the same order. Clipping divides by the result.
         return F["reshape"](OPS["norms"].call([x]), ())
     return F["vector_norm"](x, axes, keepdim, float(order))
 
@@ -211,5 +211,5 @@ def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
 
 @aten("equal")
 def equal(x: Any, y: Any) -> bool:
-    """Whether shapes and all elements are equal, as a Python bool."""
+    """Return whether shapes and all elements are equal, as a Python bool."""
     return x.shape == y.shape and bool(F["all"](F["equal"](x, y)).item())

@@ -1,4 +1,4 @@
-"""Images and sequences of other sizes, and images sampled at positions."""
+"""Resizing of images and sequences, and sampling of images at coordinates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Scales = Sequence[float | None]
 def _steps(
     lengths: Sequence[int], sizes: Sequence[int], kind: str, scales: Scales, align_corners: bool, antialias: bool
 ) -> list[tuple[int, int, Method]]:
-    """Axis, new length and method of each axis that changes."""
+    """Return axis, new length and method for each axis that changes."""
     return [
         (axis, new, Method(kind, align_corners, antialias, scale))
         for axis, (n, new, scale) in enumerate(zip(lengths, sizes, scales, strict=True), 2)
@@ -54,7 +54,7 @@ def _resized_back(
     grad: Any, sizes: Sequence[int], shape: Sequence[int], kind: str, scales: Scales, align: bool = False,
     smooth: bool = False,
 ) -> Any:  # fmt: skip
-    """The transpose of a resizing from `shape` to `sizes`."""
+    """Compute the transpose of a resizing from `shape` to `sizes`."""
     lengths = shape[2:]
     steps = _steps(lengths, sizes, kind, scales, align, smooth)
     if not steps or not grad.size:
@@ -68,7 +68,7 @@ def _resized_back(
 
 
 def _declare(name: str, kind: str, axes: int, align: bool, smooth: bool = False) -> None:
-    """Declare a resizing and its gradient; `align` says whether ATen's op has an argument `align_corners`."""
+    """Declare a resizing and its gradient; `align` is True if ATen's op has an argument `align_corners`."""
 
     def split(options: Sequence[Any]) -> tuple[Scales, bool]:
         rest = list(options)

@@ -1,4 +1,4 @@
-"""Order: sorted elements, order statistics, search in sorted sequences, distinct elements, and counts by value."""
+"""Sorting, order statistics, search in sorted sequences, distinct elements, and counts by value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyhal.torch.table.operands import F, lifted, zeros
 
 @aten("sort.stable")
 def sort_stable(x: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
-    """Elements and their positions, always in a stable order."""
+    """Return sorted elements and their indices; the order is always stable."""
     return sort(x, dim, descending)
 
 
@@ -88,7 +88,7 @@ def isin(elements: Any, tests: Any, *, assume_unique: bool = False, invert: bool
 
 
 def _three(results: Any, return_inverse: bool, return_counts: bool) -> Any:
-    """Distinct elements, the place of each element among them, and counts; what was not asked for is empty."""
+    """Return distinct elements, the index of each element among them, and counts; results not requested are empty."""
     values, *others = results if isinstance(results, tuple) else (results,)
     empty = zeros((0,), dtypes.int64, values.device)
     inverse = others.pop(0) if return_inverse else empty

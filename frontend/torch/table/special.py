@@ -1,4 +1,4 @@
-"""Special functions: of gamma, Bessel and error functions, and orthogonal polynomials."""
+"""Special functions: gamma, Bessel and error functions, and orthogonal polynomials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views, for callers that see no PyTorch tensors, and what joins tensors to new ones."""
+"""Views, for callers without PyTorch tensors, and ops that join tensors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def select(x: Any, dim: int, index: int) -> Any:
 
 @aten("cat")
 def cat(xs: Any, dim: int = 0) -> Any:
-    """Joined along an axis. Vectors of length 0 fit anywhere, as PyTorch has it for old programs."""
+    """Concatenate along an axis. Vectors of length 0 are skipped, as PyTorch does for old programs."""
     kind = reduce(dtypes.promote, [x.dtype for x in xs])
     parts = [cast(x, kind) for x in xs if x.shape != (0,)]
     return F["concat"](parts, dim) if parts else cast(xs[0], kind)
