@@ -1,6 +1,6 @@
-"""PyTorch programs on Polyhal's devices: `import polyhal.torch` makes `torch.device("polyhal")` known.
+"""PyTorch programs on Polyhal devices: `import polyhal.torch` registers `torch.device("polyhal")`.
 
-`report` says which ops did not run on the device.
+`report` lists the ops that did not run on the device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attention: PyTorch asks a table in C++ which kernel a device has, so the whole op is taken over above autograd."""
+"""Attention, overridden above autograd, because PyTorch selects kernels of devices in a C++ table that it cannot extend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _aten = torch.ops.aten
 def is_fused(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, dropout_p: float, is_causal: bool
 ) -> bool:
-    """Whether Polyhal's op computes this attention: no dropout, and heads one to one. Its gradient has none itself."""
+    """Return whether Polyhal's op supports this attention: no dropout, one key head per query head, no second gradient."""
     square = query.ndim >= 2 and query.shape[-2] == key.shape[-2]
     return (
         not dropout_p
@@ -27,7 +27,7 @@ def is_fused(
 
 
 def _grouped(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, is_causal: bool) -> Any:
-    """Queries of heads that share keys, one below the other, so that keys are not copied; None where rows have other masks."""
+    """Stack the queries of heads that share keys, so that keys are not copied; None if masks of rows differ."""
     heads, (batch, kept, length) = query.shape[-3], key.shape[:-1]
     one_row = mask is None or ((mask.ndim < 2 or mask.shape[-2] == 1) and (mask.ndim < 3 or mask.shape[-3] == 1))
     if is_causal or not one_row or query.shape[0] != batch or heads % kept or value.shape[1:-1] != (kept, length):
@@ -39,7 +39,7 @@ def choose(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> int:  # fmt: skip
-    """The kernel that PyTorch shall take: Polyhal's, or its own composition of products and a softmax."""
+    """Return the kernel for PyTorch to use: Polyhal's, or PyTorch's composition of products and a softmax."""
     backend = torch.nn.attention.SDPBackend
     fused = not enable_gqa and is_fused(query, key, value, attn_mask, dropout_p, is_causal)
     return int(backend.OVERRIDEABLE.value if fused else backend.MATH.value)
@@ -49,7 +49,7 @@ def scaled_dot_product_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> torch.Tensor:  # fmt: skip
-    """Polyhal's op where it fits; its gradient is that of PyTorch's op for devices with kernels of their own."""
+    """Compute attention with Polyhal's op where it applies, through PyTorch's overrideable op, which has its gradient."""
     shape = (*query.shape[:-1], value.shape[-1])
     if enable_gqa and key.ndim >= 3 and key.shape[-3] != query.shape[-3]:
         folded = _grouped(query, key, value, attn_mask, is_causal) if query.ndim == 4 and not dropout_p else None
@@ -59,12 +59,12 @@ def scaled_dot_product_attention(
             times = query.shape[-3] // key.shape[-3]
             key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)
     if is_causal and attn_mask is None and query.shape[-2] != key.shape[-2]:
-        # Polyhal's op aligns the last query with the last key, PyTorch the first ones.
+        # Polyhal's causal mask aligns the last query with the last key, PyTorch's the first query with the first key.
         seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
         attn_mask, is_causal = seen.tril(), False
     if not is_fused(query, key, value, attn_mask, dropout_p, is_causal):
         if attn_mask is not None and attn_mask.dtype is torch.bool:
-            # The composition adds its mask.
+            # The composition expects an additive mask.
             attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
         out: torch.Tensor = _aten._scaled_dot_product_attention_math(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale

@@ -1,4 +1,4 @@
-"""Autocast: which ops `torch.autocast("polyhal")` runs in half precision and which in float32. The lists are those of CUDA."""
+"""Autocast: ops that `torch.autocast("polyhal")` runs in half precision or in float32. The lists equal CUDA's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HALF = (
     "linalg_vecdot linear addbmm baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell "
     "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell scaled_dot_product_attention"
 )
-"""Products: they gain the most, and sums inside of them are float32."""
+"""Ops in half precision: products, which gain the most and accumulate in float32."""
 FULL = (
     "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor "
     "pow.Scalar softplus layer_norm native_layer_norm group_norm frobenius_norm.dim nuclear_norm nuclear_norm.dim "
@@ -30,14 +30,14 @@ FULL = (
     "_upsample_nearest_exact3d.vec _upsample_bilinear2d_aa _upsample_bicubic2d_aa _upsample_bilinear2d_aa.vec "
     "_upsample_bicubic2d_aa.vec"
 )
-"""Steep functions, norms and losses, which lose too much in half precision."""
+"""Ops in float32: steep functions, norms and losses, which lose too much in half precision."""
 FULL_DTYPE = (
     "prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm "
     "linalg_matrix_norm.str_ord sum sum.dim_IntList"
 )
-"""Sums: they take half precision and give float32, unless the program names a dtype."""
+"""Ops that take half precision and return float32, unless the program names a dtype: sums."""
 WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
-"""Ops that need all operands in one dtype: the widest of them."""
+"""Ops that need all operands in one dtype; they are cast to the widest one."""
 REFUSED = "binary_cross_entropy"
 
 Kernel = Callable[..., Any]
@@ -64,7 +64,7 @@ def _leaves(values: Any) -> Iterator[Any]:
 
 
 def _casting(op: Any, choose: Callable[[tuple[Any, ...], dict[str, Any]], torch.dtype]) -> Kernel:
-    """The op on operands of the dtype that `choose` gives for its arguments."""
+    """Return a kernel that casts operands to the dtype that `choose` returns for the arguments."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         dtype = choose(args, kwargs)
@@ -88,7 +88,7 @@ def _widest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
 
 
 def _with_dtype(op: Any) -> Kernel:
-    """The op with float32 as its `dtype`, where the call leaves that out."""
+    """Return a kernel that passes float32 as `dtype` if the call leaves it out."""
     place = next(i for i, a in enumerate(op._schema.arguments) if a.name == "dtype")
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -109,7 +109,7 @@ def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 def kernels(overload: Callable[[str], Any]) -> dict[str, Kernel]:
-    """All kernels by the name of their overload, for those that `overload` finds in this version of PyTorch."""
+    """Return kernels by name of overload, for overloads that `overload` finds in this version of PyTorch."""
     rules: list[tuple[str, Callable[[Any], Kernel]]] = [
         (HALF, lambda op: _casting(op, _half)),
         (FULL, lambda op: _casting(op, _full)),

@@ -1,4 +1,4 @@
-"""Complex numbers: PyTorch's lie in memory as real and imaginary parts in turn, Polyhal's tensors are pairs of real ones."""
+"""Complex numbers: PyTorch interleaves real and imaginary parts in memory, Polyhal has pairs of real tensors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from polyhal.tensor import Tensor
 from polyhal.tensor import wrap as polyhal_tensor
 
 PARTS: dict[torch.dtype, DType] = {torch.complex64: dtypes.float32, torch.complex128: dtypes.float64}
-"""The dtype of the parts."""
+"""Dtype of the real and imaginary parts."""
 COMPLEX: dict[torch.dtype, DType] = {torch.complex64: dtypes.complex64, torch.complex128: dtypes.complex128}
 
 
 def view(root: Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
-    """The complex tensor at a place in memory, given as PyTorch counts: in complex elements."""
+    """Return a complex view of memory; strides and offset count complex elements, as in PyTorch."""
     doubled = tuple(2 * s for s in strides)
 
     def part(at: int) -> Tensor:
@@ -33,7 +33,7 @@ def view(root: Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tupl
 
 
 def memory_of(x: ComplexTensor) -> Tensor:
-    """The parts of `x` in turn, along a new last axis: where they lie, if they do already."""
+    """Return the parts of `x` interleaved along a new last axis, as a view if memory has this layout."""
     real, imag = x.real.ref, x.imag.ref
     if x.real.buffer is x.imag.buffer and (real.offset, imag.offset) == (0, 1):
         doubled = tuple(2 * s for s in contiguous_strides(x.shape))
@@ -45,7 +45,7 @@ def memory_of(x: ComplexTensor) -> Tensor:
 
 
 def overwrite(place: Tensor, value: Any) -> None:
-    """Replace the elements of a tensor by a number or a tensor of its shape, of which either may be complex."""
+    """Replace the elements of a tensor by a number or a tensor of its shape, each real or complex."""
     real, imag = (value.real, value.imag) if dispatch.is_complex(value) else (value, 0)
     if not isinstance(place, ComplexTensor):
         dispatch.thread.executor.overwrite(place, real)
@@ -55,5 +55,5 @@ def overwrite(place: Tensor, value: Any) -> None:
 
 
 def buffers(x: Tensor) -> tuple[Any, ...]:
-    """The memory of a tensor, or of its parts."""
+    """Return the buffers of a tensor, or of its parts."""
     return (x.real.buffer, x.imag.buffer) if isinstance(x, ComplexTensor) else (x.buffer,)

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as Polyhal's and the other way round, in the same memory."""
+"""Zero-copy conversion between PyTorch's and Polyhal's tensors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from polyhal.torch.device import NAME, current
 
 
 def to_polyhal(x: torch.Tensor) -> Tensor:
-    """A Polyhal tensor in the memory of one of PyTorch's on the device. Writes of either are seen by both.
+    """Return a Polyhal tensor that shares the memory of a PyTorch tensor of the device: a write to one changes the other.
 
-    It is not on PyTorch's tape. Raises ValueError for a tensor of another device.
+    The result is not on PyTorch's autograd graph. Raises ValueError for a tensor of another device.
     """
     if x.device.type != NAME:
         raise ValueError(f'expected a tensor on {NAME} and got one on {x.device}; x.to("{NAME}") moves it')
@@ -21,9 +21,9 @@ def to_polyhal(x: torch.Tensor) -> Tensor:
 
 
 def from_polyhal(x: Tensor) -> torch.Tensor:
-    """A tensor of PyTorch in the memory of one of Polyhal's. Writes of either are seen by both.
+    """Return a PyTorch tensor that shares the memory of a Polyhal tensor: a write to one changes the other.
 
-    It is not on Polyhal's tape. Raises ValueError for a tensor of another device than PyTorch's.
+    The result is not on Polyhal's tape. Raises ValueError for a tensor of another device than PyTorch's.
     """
     if x.device is not current():
         problem = f'the tensor is on {x.device}, and torch.device("{NAME}") is {current()}'

@@ -1,7 +1,7 @@
-"""Cross entropy of rows of logits: one op for the losses and one for their gradient.
+"""Cross entropy of rows of logits: one fused op for the losses and one for their gradient.
 
-To PyTorch it is a log-softmax and a choice from it, which store three matrices of the size of the logits and, in half
-precision, round the logarithms. So the whole op is taken over above autograd.
+PyTorch composes it of a log-softmax and a gather, which store three matrices of the size of the logits and round the
+logarithms in half precision. Therefore the whole op is overridden above autograd.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NONE, _MEAN = 0, 1
 class _Rows(torch.autograd.Function):
     """`run(logits, target, reduction, ignore_index, label_smoothing, dtype of the result)` for matrices of logits.
 
-    Gradients that shall be differentiated again are those of PyTorch's composition.
+    With `create_graph`, gradients are computed by PyTorch's composition.
     """
 
     @staticmethod
@@ -50,7 +50,7 @@ class _Rows(torch.autograd.Function):
         logits, target, *kept = ctx.saved_tensors
         if torch.is_grad_enabled():
             return _differentiable(logits, target, ctx.options, grad), None, None, None, None, None
-        # By this op of PyTorch's recorded steps see that the loss was differentiated.
+        # This PyTorch op marks the loss as differentiated in recorded steps.
         each = tensors.unwrap(grad.expand(target.shape))
         x, classes = tensors.unwrap(logits), tensors.unwrap(target)
         lse, *scale = map(tensors.unwrap, kept)
@@ -65,14 +65,14 @@ _run: Callable[..., torch.Tensor] = _Rows.apply
 
 
 def _differentiable(logits: torch.Tensor, target: torch.Tensor, options: Any, grad: torch.Tensor) -> torch.Tensor:
-    """The gradient of the logits by PyTorch's ops."""
+    """Return the gradient of the logits by PyTorch's differentiable ops."""
     with torch.enable_grad():
         loss = private.decomposed(_aten.cross_entropy_loss.default, logits, target, None, *options)
         return torch.autograd.grad(loss, logits, grad.to(loss.dtype), create_graph=True)[0]
 
 
 def _is_ours(logits: torch.Tensor, target: torch.Tensor, smoothing: float) -> bool:
-    """Whether these are a matrix of logits and its classes, with memory on the device, and without gradients forward."""
+    """Return whether these are a matrix of logits and its classes in device memory, without forward-mode gradients."""
     return (
         target.ndim == 1
         and logits.ndim == 2
@@ -90,7 +90,7 @@ def cross_entropy_loss(
     logits: torch.Tensor, target: torch.Tensor, weight: Any = None, reduction: int = _MEAN, ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> torch.Tensor:  # fmt: skip
-    """Polyhal's ops where they fit, else PyTorch's composition. Under autocast the result is float32, as it is there."""
+    """Compute the loss by Polyhal's ops where they apply, else by PyTorch's composition; in float32 under autocast."""
     if weight is not None or not _is_ours(logits, target, label_smoothing):
         composed: torch.Tensor = private.decomposed(
             _aten.cross_entropy_loss.default, logits, target, weight, reduction, ignore_index, label_smoothing

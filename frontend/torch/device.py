@@ -1,4 +1,4 @@
-"""The device behind PyTorch's: the default one, or the one that POLYHAL_DEVICE names."""
+"""Polyhal device behind `torch.device("polyhal")`: the default device, or the one that POLYHAL_DEVICE names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["NAME", "check_ordinal", "current"]
 
 
 def current() -> Device:
-    """The Polyhal device that `torch.device("polyhal")` stands for."""
+    """Return the Polyhal device behind `torch.device("polyhal")`."""
     return Device.default()
 
 
 def check_ordinal(device: Any) -> None:
-    """Raise RuntimeError for a device of PyTorch's with a number other than 0."""
+    """Raise RuntimeError for a PyTorch device with an index other than 0."""
     if device is not None and device.index:
         raise RuntimeError(
-            f"invalid device ordinal: {device}; PyTorch knows one device of Polyhal, {NAME}:0. "
-            "POLYHAL_DEVICE chooses which it is"
+            f"invalid device ordinal: {device}; PyTorch supports one Polyhal device, {NAME}:0. "
+            "POLYHAL_DEVICE selects it"
         )

@@ -1,4 +1,4 @@
-"""Polyhal's errors as the types that PyTorch raises for the same mistakes."""
+"""Translate Polyhal's errors to the types that PyTorch raises for the same mistakes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ TYPES: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (errors.FallbackRefusedError, NotImplementedError),
     (errors.PolyhalError, RuntimeError),
 )
-"""In the order in which they are looked for."""
+"""Pairs of Polyhal's and PyTorch's types, in the order in which they are tried."""
 
 
 REFUSALS = (errors.PolyhalError, ValueError, TypeError)
-"""What Polyhal's functions raise for arguments that do not fit. PyTorch's kernels raise RuntimeError for most of them."""
+"""Errors of Polyhal's functions for invalid arguments. PyTorch's kernels raise RuntimeError for most of them."""
 
 
 def translated(error: Exception) -> Exception:
-    """The error that PyTorch's users catch, with the same message."""
+    """Return the error that users of PyTorch expect, with the same message."""
     if isinstance(error, AxisRangeError) or isinstance(error.__cause__, AxisRangeError):
         return IndexError(str(error))
     if not isinstance(error, errors.PolyhalError):
@@ -37,7 +37,7 @@ def translated(error: Exception) -> Exception:
 
 
 def as_pytorch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with Polyhal's errors as PyTorch's."""
+    """Return a function that raises Polyhal's errors as PyTorch's."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

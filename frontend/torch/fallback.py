@@ -1,4 +1,4 @@
-"""Ops without a kernel: from another form of the op, by PyTorch's own decomposition, or on the CPU."""
+"""Ops without a kernel: run another overload, PyTorch's decomposition, or the op on the CPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _decomposed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What PyTorch's decomposition gives; NotImplemented without one, and in the midst of it: some lead back to the op."""
+    """Run PyTorch's decomposition. Return NotImplemented if there is none, or if it calls the op again."""
     rule = _decompositions().get(op)
     before = _THREAD.decomposing
     if rule is None or op in before:
@@ -49,7 +49,7 @@ def _decomposed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 class _ThreadState(threading.local):
     decomposing: frozenset[Any] = frozenset()
-    """Ops whose decomposition is under way."""
+    """Ops whose decomposition is running."""
 
 
 _THREAD = _ThreadState()
@@ -62,9 +62,9 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 @functools.lru_cache(maxsize=4096)
 def functional_form(op: Any) -> Any:
-    """The overload with the same arguments but `out`, if the device has a kernel or PyTorch a decomposition for it.
+    """Return the overload without `out`, if the device has a kernel or PyTorch a decomposition for it.
 
-    Others may be written in terms of the `out` form.
+    Functional overloads without either may be implemented through the `out` form.
     """
     if not any(a.is_out for a in op._schema.arguments):
         return None
@@ -98,7 +98,7 @@ def into_outputs(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], functio
 
 
 def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Copy the arguments to the CPU, run the op there, and copy results and what it wrote back."""
+    """Copy the arguments to the CPU, run the op there, and copy results and written arguments back."""
     name = str(op)
     refuse_if_forbidden(name)
     dispatch.thread.executor.require_execution(
@@ -142,13 +142,13 @@ def on_cpu(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def note_cpu(name: str, moved: int) -> None:
-    """Count an op that a caller is about to run on the CPU. Raises NotImplementedError if POLYHAL_FALLBACK forbids it."""
+    """Count an op that the caller will run on the CPU. Raises NotImplementedError if POLYHAL_FALLBACK forbids it."""
     refuse_if_forbidden(name)
     _count(name, moved)
 
 
 def refuse_if_forbidden(name: str) -> None:
-    """Raise NotImplementedError if no op may run on the CPU."""
+    """Raise NotImplementedError if POLYHAL_FALLBACK forbids ops on the CPU."""
     policy = env.fallback_policy()
     if policy in ("error", "declared"):
         fix = "POLYHAL_FALLBACK=warn runs it on the CPU"
@@ -170,13 +170,13 @@ def _warn(text: str) -> None:
 
 
 def _places(kwargs: dict[str, Any]) -> bool:
-    """Whether the call names the device for its result."""
+    """Return whether the call names the device for its result."""
     device = kwargs.get("device")
     return device is not None and torch.device(device).type == NAME
 
 
 def _written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
-    """The identities of the tensors that the op writes, as its schema says."""
+    """Return the identities of the tensors that the op writes, by its schema."""
     found = set()
     for i, a in enumerate(op._schema.arguments):
         if a.alias_info is not None and a.alias_info.is_write:

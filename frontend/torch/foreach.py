@@ -1,6 +1,6 @@
-"""Elementwise ops over lists of tensors, as optimizers call them: a few launches for all, where PyTorch has one for each.
+"""Elementwise ops over lists of tensors, as in optimizers: a few launches for all tensors instead of one per tensor.
 
-What is not alike enough for that, and what is being recorded, where graphs are fused in other ways, is PyTorch's loop.
+Lists of different dtypes or shapes use PyTorch's loop. So do recordings, whose graphs are fused by passes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _BINARY = {
     "clamp_min": "maximum", "clamp_max": "minimum",
 }  # fmt: skip
 _SCALED = ("add", "sub")
-"""Their second operand is multiplied by `alpha`."""
+"""Ops whose second operand is multiplied by `alpha`."""
 _FEWEST = 2
 _OP = OPS["foreach_elementwise"]
 
 
 class _Call(NamedTuple):
-    """A call as steps on the tensors at each position of `lists`, and on what they share."""
+    """A call as steps on the tensors at each index of `lists` and on `shared` operands."""
 
     lists: tuple[Sequence[torch.Tensor], ...]
     shared: tuple[Any, ...]
@@ -41,7 +41,7 @@ class _Call(NamedTuple):
 
 
 def _one_number(values: Any) -> Any:
-    """The number that a list holds, again and again; None for several."""
+    """Return the number of which a list consists; None for different numbers."""
     return values[0] if values and all(v == values[0] for v in values) else None
 
 
@@ -68,7 +68,7 @@ def _with_one(op: str) -> Callable[..., _Call]:
 
 
 def _with_numbers(call: Callable[..., _Call]) -> Callable[..., _Call | None]:
-    """The overload whose last argument is a list of numbers, where all of them are the same."""
+    """Return the call of an overload whose last argument is a list of equal numbers."""
 
     def compute(*args: Any) -> _Call | None:
         number = _one_number(args[-1])
@@ -82,7 +82,7 @@ def _addcmul(xs: Any, a: Any, b: Any, value: Any = 1) -> _Call:
 
 
 def _addcdiv(xs: Any, a: Any, b: Any, value: Any = 1) -> _Call:
-    """As for single tensors, where a number that changes is an operand."""
+    """Pass `value` as an operand, as for single tensors, so that a changing number does not need a new kernel."""
     if value == 1:
         return _Call((xs, a, b), (), (("addcdiv", (0, 1, 2), (1,)),))
     return _Call((xs, a, b), (value,), (("divide", (1, 2), ()), ("addcmul", (0, 4, 3), (1,))))
@@ -114,12 +114,12 @@ def _calls() -> Iterator[tuple[str, Callable[..., _Call | None]]]:
 
 
 def _has_numbers(xs: Sequence[torch.Tensor]) -> bool:
-    """Whether a list holds one number for each position."""
+    """Return whether a list holds one 0-d tensor for each index."""
     return all(x.dim() == 0 for x in xs)
 
 
 def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
-    """The tensors of the lists and what they share, if they are alike: floats of one dtype, of one shape at each position."""
+    """Return the tensors of the lists and shared operands; None unless they are floats of one dtype, of one shape per index."""
     first, *others = call.lists
     if not isinstance(dispatch.thread.executor, EagerExecutor) or len(first) < _FEWEST:
         return None
@@ -128,7 +128,7 @@ def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
     if not dtype.is_floating_point or any(x.dtype is not dtype or x.device.type != NAME for x in flat):
         return None
     if (len(call.steps) > 1 and dtype.itemsize < 4) or not all(x.is_contiguous() for x in flat):
-        return None  # half precision is rounded after each step
+        return None  # PyTorch rounds half precision after each step
     if any(x.shape != y.shape for ys in others if not _has_numbers(ys) for x, y in zip(first, ys, strict=True)):
         return None
     shared = []
@@ -143,8 +143,8 @@ def _inputs(call: _Call) -> tuple[list[list[Any]], list[Any]] | None:
     return [[tensors.unwrap(x) for x in xs] for xs in call.lists], shared
 
 
-def _are_apart(lists: list[list[Tensor]], shared: list[Any]) -> bool:
-    """Whether no tensor that is written lies in memory that another position reads or writes."""
+def _are_disjoint(lists: list[list[Tensor]], shared: list[Any]) -> bool:
+    """Return whether written tensors do not share buffers with operands at other indices."""
     owners = {id(x.buffer): i for i, x in enumerate(lists[0])}
     if len(owners) < len(lists[0]) or any(isinstance(x, Tensor) and id(x.buffer) in owners for x in shared):
         return False
@@ -155,7 +155,7 @@ def _kernel(op: Any, make: Callable[..., _Call | None], in_place: bool) -> Calla
     def compute(*args: Any, **kwargs: Any) -> Any:
         call = make(*args, **kwargs)
         found = None if call is None else _inputs(call)
-        if call is None or found is None or (in_place and not _are_apart(*found)):
+        if call is None or found is None or (in_place and not _are_disjoint(*found)):
             return private.on_any_device(op, *args, **kwargs)
         lists, shared = found
         inputs = (*(x for xs in lists for x in xs), *shared)
@@ -170,7 +170,7 @@ def _kernel(op: Any, make: Callable[..., _Call | None], in_place: bool) -> Calla
 
 
 def kernels(overload: Callable[[str], Any]) -> dict[str, Callable[..., Any]]:
-    """All kernels by the name of their overload, for those that `overload` finds in this version of PyTorch."""
+    """Return kernels by name of overload, for overloads that `overload` finds in this version of PyTorch."""
     found = {}
     for name, make in _calls():
         packet, _, which = name.partition(".")

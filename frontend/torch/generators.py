@@ -1,4 +1,4 @@
-"""`torch.Generator(device="polyhal")`: a stream of Polyhal's random numbers behind an object of PyTorch's."""
+"""`torch.Generator(device="polyhal")`: a stream of Polyhal's random numbers behind PyTorch's interface."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from polyhal.torch.device import NAME, check_ordinal
 from polyhal.torch.device_module.randomness import as_seed, packed, unpack
 
 DEFAULT_SEED = 67280421310721
-"""That of PyTorch's new generators."""
+"""Seed of new generators in PyTorch."""
 
 
 class DeviceGenerator(torch._C.Generator):
     """A generator of the device. On CPU tensors it draws the numbers of a CPU generator with the same seed.
 
-    PyTorch's C++ sees the CPU generator in it, which also tells generators apart.
+    To PyTorch's C++ code it is a CPU generator, whose address identifies it.
     """
 
     _all: ClassVar[weakref.WeakValueDictionary[int, DeviceGenerator]] = weakref.WeakValueDictionary()
-    """By the address of the C++ object. Kernels get new Python objects around it."""
+    """Generators by the address of the C++ object: kernels receive new Python objects around it."""
 
     def __new__(cls, device: Any = NAME) -> DeviceGenerator:
         return super().__new__(cls)
 
     def __init__(self, device: Any = NAME) -> None:
-        """Raise RuntimeError for another device than the first."""
+        """Create a generator. Raises RuntimeError for another device than the first."""
         check_ordinal(torch.device(device))
         self.stream = Stream(DEFAULT_SEED)
         self._all[self._cdata] = self  # type: ignore[attr-defined]
@@ -45,22 +45,22 @@ class DeviceGenerator(torch._C.Generator):
         return self
 
     def seed(self) -> int:
-        """Restart with a seed of the operating system's. Returns it."""
+        """Restart with a seed from the operating system. Returns it."""
         seed = super().seed()
         self.stream.manual_seed(as_seed(seed))
         return seed
 
     def get_state(self) -> torch.Tensor:
-        """Seed and offset, as 16 bytes on the CPU."""
+        """Return seed and offset, as 16 bytes on the CPU."""
         return packed(self.stream)
 
     def set_state(self, new_state: torch.Tensor) -> DeviceGenerator:
-        """Go back to what `get_state` gave."""
+        """Restore a state of `get_state`."""
         unpack(self.stream, new_state)
         return self
 
     def clone_state(self) -> DeviceGenerator:
-        """Another generator, which will draw the same numbers."""
+        """Return another generator that draws the same numbers."""
         copied = DeviceGenerator()
         copied.manual_seed(self.initial_seed())
         copied.stream.set_state(self.stream.get_state())
@@ -69,15 +69,15 @@ class DeviceGenerator(torch._C.Generator):
     graphsafe_get_state = clone_state
 
     def graphsafe_set_state(self, state: Any) -> DeviceGenerator:
-        """Go to the place of another generator of the device."""
+        """Take over the seed and the offset of another generator of the device."""
         return self.set_state(state.get_state())
 
     def get_offset(self) -> int:
-        """Number of blocks of random numbers that were drawn since the seed was set."""
+        """Return the number of blocks of random numbers drawn since the seed was set."""
         return self.stream.offset
 
     def set_offset(self, offset: int) -> DeviceGenerator:
-        """Go to another place in the stream."""
+        """Move to another offset in the stream."""
         self.stream.set_state({"seed": self.stream.seed, "offset": offset})
         return self
 
@@ -94,7 +94,7 @@ def _restored(seed: int, state: torch.Tensor) -> DeviceGenerator:
 
 
 class _Kind(type(torch._C.Generator)):  # type: ignore[misc]
-    """What makes a class stand for PyTorch's: its instances are, and a call makes one of the class that the device has."""
+    """Metaclass of a replacement for `torch.Generator`: instance checks accept all generators, and a call chooses by device."""
 
     def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, torch._C.Generator)
@@ -109,15 +109,15 @@ class _Kind(type(torch._C.Generator)):  # type: ignore[misc]
 
 
 class GeneratorStandIn(torch._C.Generator, metaclass=_Kind):
-    """`torch.Generator`, which PyTorch itself can make only for devices written in C++."""
+    """Replacement of `torch.Generator`, which PyTorch supports only for devices written in C++."""
 
 
 def stream_of(generator: Any) -> Stream | None:
-    """Polyhal's generator behind one that a kernel got; None if it is of the CPU."""
+    """Return Polyhal's generator behind a generator that a kernel received; None for a CPU generator."""
     found = DeviceGenerator._all.get(generator._cdata)
     return None if found is None else found.stream
 
 
 def install() -> None:
-    """Put the stand-in in the place of PyTorch's."""
+    """Replace `torch.Generator`."""
     torch.Generator = GeneratorStandIn  # type: ignore[misc]

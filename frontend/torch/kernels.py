@@ -1,4 +1,4 @@
-"""The kernels of the device: functions of the table behind the signatures of ATen, in place too, and the fallback."""
+"""Kernels of the device: table functions behind signatures of ATen, in-place forms, and the fallback."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ Kernel = Callable[..., Any]
 _KEY = "PrivateUse1"
 _new_library: Callable[..., Any] = torch.library.Library
 LIBRARIES = (_new_library("aten", "IMPL"), _new_library("_", "IMPL"))
-"""Kernels by op, and those for every op. They hold as long as these objects live."""
+"""Registrations of kernels by op and for every op, in effect as long as these objects live."""
 
 
 _OUT_FORMS = ("mode.values",)
-"""Overloads with `out` for which PyTorch has code for all devices that refuses those it does not know."""
+"""Overloads with `out` whose generic PyTorch code refuses devices that it does not list."""
 
 
 def cuts_gradients(op: Any) -> bool:
-    """Whether a kernel for this overload would hide it from autograd, which differentiates it through its parts."""
+    """Return whether a kernel for this overload would hide it from autograd, which differentiates it through its parts."""
     name = op.name()
     return private.has_kernel(name, "CompositeImplicitAutograd") and not private.has_kernel(name, "Autograd")
 
 
 def overload(name: str) -> Any:
-    """The overload that a name of the table means; None if this version of PyTorch has none."""
+    """Return the overload for a name of the table; None if this version of PyTorch does not have it."""
     packet, _, which = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet, None), which, None)
 
 
 _PLAIN = frozenset({int, float, bool, str, type(None)})
-"""Types of arguments that a function of the table takes as they are; the quickest question to ask."""
+"""Types of arguments that table functions take unchanged, which the fastest check identifies."""
 
 
 def _unwrapped(x: Any) -> Any:
@@ -79,7 +79,7 @@ def _unwrapped(x: Any) -> Any:
 
 
 def _wrapped(x: Any, inputs: list[Any]) -> Any:
-    """Results for PyTorch. Those that are no views by ATen's schema get memory of their own."""
+    """Wrap results for PyTorch. Results that share memory with inputs are copied: by ATen's schema they are not views."""
     if isinstance(x, Tensor):
         shared = any(_lies_in(buffer, inputs) for buffer in complex_parts.buffers(x))
         return tensors.wrap(FUNCTIONS["copy"](x) if shared else x)
@@ -89,7 +89,7 @@ def _wrapped(x: Any, inputs: list[Any]) -> Any:
 
 
 def _lies_in(buffer: Any, inputs: list[Any]) -> bool:
-    """Whether one of the inputs, or of the lists among them, lies in the buffer."""
+    """Return whether an input, or an element of an input list, uses the buffer."""
     for x in inputs:
         if isinstance(x, Tensor):
             if buffer in complex_parts.buffers(x):
@@ -100,7 +100,7 @@ def _lies_in(buffer: Any, inputs: list[Any]) -> bool:
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any], creates: bool) -> tuple[list[Any], dict[str, Any]]:
-    """What a function of the table takes."""
+    """Convert the arguments for a table function."""
     values = [x if type(x) in _PLAIN else _unwrapped(x) for x in args]
     if not (kwargs or creates):
         return values, {}
@@ -111,7 +111,7 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any], creates: bool) -> 
 
 
 def _drawn(function: Kernel, kwargs: dict[str, Any]) -> Kernel:
-    """A function of the table, to draw from the generator that a call names. Raises UnsupportedArgumentsError for a CPU's."""
+    """Let a table function draw from the generator of the call. Raises UnsupportedArgumentsError for a CPU generator."""
     generator = kwargs.get("generator") if kwargs else None
     if generator is None:
         return function
@@ -122,7 +122,7 @@ def _drawn(function: Kernel, kwargs: dict[str, Any]) -> Kernel:
 
 
 def _is_about_complex_numbers(error: Exception, args: Any, kwargs: Any) -> bool:
-    """Whether an op was refused that Polyhal has for real numbers alone: the CPU can do it."""
+    """Return whether an op was refused because Polyhal has it only for real numbers: the CPU supports complex ones."""
     if not isinstance(error, UnsupportedDTypeError):
         return False
     given = pytree.tree_leaves((args, kwargs))
@@ -130,7 +130,7 @@ def _is_about_complex_numbers(error: Exception, args: Any, kwargs: Any) -> bool:
 
 
 def kernel_of(entry: Entry, op: Any) -> Kernel:
-    """The kernel of an overload that returns new tensors."""
+    """Return the kernel of an overload that returns new tensors."""
     creates = any(a.name == "device" for a in op._schema.arguments)
     positions = [i for i, a in enumerate(op._schema.arguments) if a.name in HANDLED and not a.kwarg_only]
 
@@ -153,7 +153,7 @@ def kernel_of(entry: Entry, op: Any) -> Kernel:
 
 
 def _formatted(results: Any, x: torch.Tensor) -> Any:
-    """Results with channels last if the input has them."""
+    """Convert results to channels last if the input has that format."""
     order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.ndim)
     if order is None or x.is_contiguous() or not x.is_contiguous(memory_format=order):
         return results
@@ -163,7 +163,7 @@ def _formatted(results: Any, x: torch.Tensor) -> Any:
 
 
 def in_place_kernel(entry: Entry, op: Any) -> Kernel:
-    """The kernel of an overload that replaces its first argument by what the entry computes."""
+    """Return the kernel of an overload that overwrites its first argument with the result of the entry."""
 
     def kernel(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         try:
@@ -196,7 +196,7 @@ def in_place_kernel(entry: Entry, op: Any) -> Kernel:
 
 
 def _writes_directly(target: Any, values: list[Any]) -> bool:
-    """Whether the result of an op has the target's shape and dtype for certain, and no operand overlaps it otherwise."""
+    """Return whether an op can write its result in place: shape and dtype match, and operands do not partially overlap."""
     if not target.dtype.is_floating_point:
         return False
     for v in values:
@@ -212,7 +212,7 @@ def _writes_directly(target: Any, values: list[Any]) -> bool:
 
 
 def _check_elements_are_apart(target: Any) -> None:
-    """Raise RuntimeError, as PyTorch does, for a tensor that was expanded."""
+    """Raise RuntimeError, as PyTorch does, for an expanded tensor, whose elements share memory."""
     if target.size and any(n > 1 and stride == 0 for n, stride in zip(target.shape, target.strides, strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
@@ -238,12 +238,12 @@ def _lacks_doubles(x: torch.Tensor) -> bool:
 
 
 def register() -> None:
-    """Make the device known to PyTorch, with all kernels."""
+    """Register the device and all kernels with PyTorch."""
     device_module.install(polyhal_autoload.name_device())
     generators.install()
     storages.install()
     private.invert_loss_scales_in_float32(_lacks_doubles)
-    # Streams and recorded steps belong to threads: the backward pass runs where it is called.
+    # Streams and recorded steps belong to threads: the backward pass runs on the calling thread.
     torch.autograd.set_multithreading_enabled(False)
     library, everything = LIBRARIES
     done = set()
@@ -275,7 +275,7 @@ def register() -> None:
     private.hide_from_dynamo(fallback)
     private.hide_from_dynamo(attention.scaled_dot_product_attention)
     private.hide_from_dynamo(cross_entropy.cross_entropy_loss)
-    for kind in (Buffer, ImportedBuffer):  # their memory may go back in the midst of a program that is being compiled
+    for kind in (Buffer, ImportedBuffer):  # their memory may be released while a program is being compiled
         private.hide_from_dynamo(kind.__del__)
     everything.fallback(fallback, _KEY)
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")

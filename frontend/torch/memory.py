@@ -1,4 +1,4 @@
-"""Kernels about memory rather than elements: empty tensors, views, copies between devices, changes of a tensor's geometry."""
+"""Kernels on memory rather than elements: empty tensors, views, copies between devices, changes of geometry."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from polyhal.torch.failures import as_pytorch
 from polyhal.torch.storages import Storage
 
 KERNELS: dict[str, Callable[..., Any]] = {}
-"""By overload, as in `empty_strided.default`."""
+"""Kernels by overload, as in `empty_strided.default`."""
 ALLOWED = frozenset({"_has_compatible_shallow_copy_type.default"})
-"""Implicit composites that may have a kernel: they have no gradient."""
+"""Implicit composites that may have a kernel, because they do not have a gradient."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _kernel(name: str) -> Callable[[F], F]:
-    """Declare a kernel that takes memory or works on elements, which may fail."""
+    """Declare a kernel that allocates memory or computes, and may fail."""
 
     def declare(function: F) -> F:
         KERNELS[name] = as_pytorch(function)
@@ -37,7 +37,7 @@ def _kernel(name: str) -> Callable[[F], F]:
 
 
 def _view(name: str) -> Callable[[F], F]:
-    """Declare a kernel that only describes memory anew."""
+    """Declare a kernel that only returns another view of memory."""
 
     def declare(function: F) -> F:
         KERNELS[name] = function
@@ -48,7 +48,7 @@ def _view(name: str) -> Callable[[F], F]:
 
 @_kernel("_has_compatible_shallow_copy_type.default")
 def keeps_its_object(x: torch.Tensor, other: torch.Tensor) -> bool:
-    """True, so that `module.to` changes parameters in place: ties between them and optimizers built before stay right."""
+    """Return True, so that `module.to` changes parameters in place and keeps tied parameters and existing optimizers valid."""
     return True
 
 
@@ -56,7 +56,7 @@ def keeps_its_object(x: torch.Tensor, other: torch.Tensor) -> bool:
 def empty(
     size: Sequence[int], *, dtype: Any = None, device: Any = None, memory_format: Any = None, **options: Any
 ) -> torch.Tensor:
-    """New memory, in row-major order or with channels last."""
+    """Allocate memory, in row-major order or with channels last."""
     check_ordinal(device)
     kind = dtype or torch.get_default_dtype()
     if memory_format in (torch.channels_last, torch.channels_last_3d):
@@ -72,7 +72,7 @@ def empty(
 def empty_strided(
     size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Any = None, **options: Any
 ) -> torch.Tensor:
-    """New memory for a shape and strides."""
+    """Allocate memory for a shape and strides."""
     check_ordinal(device)
     size, stride, kind = tuple(size), tuple(stride), dtype or torch.get_default_dtype()
     if stride == contiguous_strides(size):
@@ -82,7 +82,7 @@ def empty_strided(
 
 
 def _check_within(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> None:
-    """Raise RuntimeError, as PyTorch does on the CPU, unless such a view of `x` lies in its memory."""
+    """Raise RuntimeError, as PyTorch does on the CPU, unless such a view of `x` is within its memory."""
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
     if offset < 0:
@@ -101,7 +101,7 @@ def _check_within(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], o
 
 @_view("as_strided.default")
 def as_strided(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> torch.Tensor:
-    """A view; PyTorch makes almost all others of this one. Raises RuntimeError if it would leave the memory of `x`."""
+    """Return a view; PyTorch composes most other views from it. Raises RuntimeError if it exceeds the memory of `x`."""
     here: Any = x.storage_offset()
     there = here if offset is None else offset
     _check_within(x, size, stride, there)
@@ -112,7 +112,7 @@ def as_strided(x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offs
 def as_strided_in_place(
     x: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> torch.Tensor:
-    """Another view of its memory; PyTorch makes `transpose_` and its kin of this one."""
+    """Change the view in place; PyTorch composes `transpose_` and similar methods from it."""
     here: Any = x.storage_offset()
     there = here if offset is None else offset
     if isinstance(storage := x.untyped_storage(), Storage):
@@ -125,13 +125,13 @@ def as_strided_in_place(
 
 @_view("_reshape_alias.default")
 def reshape_alias(x: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
-    """A view whose strides PyTorch has computed."""
+    """Return a view with strides from PyTorch."""
     return private.reinterpret(x, size, stride, 0)
 
 
 @_view("view.default")
 def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
-    """Another shape of the same memory. Raises RuntimeError if the strides do not allow it."""
+    """Return a view in another shape. Raises RuntimeError if the strides do not allow it."""
     shape = list(size)
     if shape.count(-1) == 1:
         known = math.prod(n for n in shape if n != -1)
@@ -147,14 +147,14 @@ def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     if found is None:
         raise RuntimeError(
             f"view size {list(size)} is not compatible with strides {list(x.stride())} of shape {list(x.shape)}: "
-            "the elements lie in no such order. Use .reshape(...) instead"
+            "the elements are not stored in that order. Use .reshape(...) instead"
         )
     return private.reinterpret(x, found.shape, found.strides, 0)
 
 
 @_view("view_as_real.default")
 def view_as_real(x: torch.Tensor) -> torch.Tensor:
-    """The parts of complex numbers along a new last axis."""
+    """Return the parts of complex numbers along a new last axis."""
     if x.is_conj():
         raise RuntimeError("view_as_real doesn't work on unresolved conjugated tensors; call resolve_conj() first")
     here: Any = x.storage_offset()
@@ -163,7 +163,7 @@ def view_as_real(x: torch.Tensor) -> torch.Tensor:
 
 @_view("view_as_complex.default")
 def view_as_complex(x: torch.Tensor) -> torch.Tensor:
-    """The complex numbers whose parts lie along the last axis."""
+    """Return complex numbers whose parts are the last axis."""
     here: Any = x.storage_offset()
     *shape, parts = x.shape or (0,)
     *strides, step = x.stride() or (0,)
@@ -178,7 +178,7 @@ def view_as_complex(x: torch.Tensor) -> torch.Tensor:
 def _in_memory_of(
     x: torch.Tensor, dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int], offset: int
 ) -> torch.Tensor:
-    """A tensor, of the same or another dtype, in the same memory."""
+    """Return a view of the memory of `x`, possibly of another dtype."""
     if x.dtype is dtype:
         return private.reinterpret(x, shape, strides, offset)
     out = private.new_tensor((0,), dtype)
@@ -188,7 +188,7 @@ def _in_memory_of(
 
 @_view("unfold.default")
 def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
-    """Windows along an axis."""
+    """Return sliding windows along an axis."""
     if not x.ndim:
         return private.reinterpret(x, (size,), (1,), 0)
     axis = dimension % x.ndim
@@ -204,7 +204,7 @@ def unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tenso
 
 @_kernel("resize_.default")
 def resize(x: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
-    """Another shape, with new memory if the old is too small."""
+    """Change the shape in place, with new memory if the old is too small."""
     if tuple(x.shape) != tuple(size):
         tensors.resize(x, size)
     return x
@@ -214,7 +214,7 @@ def resize(x: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -
 def set_storage(
     x: torch.Tensor, source: Any, offset: int, size: Sequence[int], stride: Sequence[int] = ()
 ) -> torch.Tensor:
-    """Make `x` a view of another storage. Raises RuntimeError if that is too small: it would have to grow."""
+    """Make `x` a view of another storage. Raises RuntimeError if the storage is too small: it cannot grow."""
     size, stride = tuple(size), tuple(stride) or contiguous_strides(tuple(size))
     _, last = extent(size, stride)
     if last >= 0 and (offset + last + 1) * x.element_size() > source.nbytes():
@@ -225,13 +225,13 @@ def set_storage(
 
 @_kernel("set_.source_Storage")
 def set_whole_storage(x: torch.Tensor, source: Any) -> torch.Tensor:
-    """Make `x` the elements of another storage."""
+    """Make `x` a flat view of another storage."""
     return set_storage(x, source, 0, (source.nbytes() // x.element_size(),))
 
 
 @_kernel("set_.source_Tensor")
 def set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Make `x` the same view of the same memory as `source`."""
+    """Make `x` a view equal to `source`."""
     offset: Any = source.storage_offset()
     tensors.share(x, source.untyped_storage(), offset, source.shape, source.stride())
     return x
@@ -239,7 +239,7 @@ def set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 
 @_kernel("copy_.default")
 def copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """Replace the elements of `x` by those of `source`, from any device to any device."""
+    """Copy the elements of `source` to `x`, between any devices."""
     if x.device.type != NAME:
         x.copy_(tensors.download(tensors.resolved(source)))
     elif x.numel():
@@ -253,13 +253,13 @@ def copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> t
 
 @_kernel("_copy_from.default")
 def copy_from(source: torch.Tensor, x: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """`copy` with its arguments the other way round."""
+    """Run `copy` with its arguments swapped."""
     return copy(x, source)
 
 
 @_kernel("_copy_from_and_resize.default")
 def copy_from_and_resize(source: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Copy to a tensor that takes the shape of `source`."""
+    """Resize `x` to the shape of `source`, and copy."""
     if x.shape != source.shape:
         x.resize_(source.shape)
     return copy(x, source)
@@ -267,13 +267,13 @@ def copy_from_and_resize(source: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 @_kernel("_to_copy.default")
 def to_copy(x: torch.Tensor, *, non_blocking: bool = False, **options: Any) -> torch.Tensor:
-    """A copy in another dtype or on another device. It never goes through pinned memory, which PyTorch cannot ask for here."""
+    """Copy to another dtype or device. PyTorch cannot request pinned memory of this device, so the copy never uses it."""
     return private.to_copy(x, **options)
 
 
 @_kernel("clone.default")
 def clone(x: torch.Tensor, *, memory_format: Any = torch.preserve_format) -> torch.Tensor:
-    """A copy, which keeps the order of a dense tensor's axes as PyTorch's does."""
+    """Copy a tensor; a dense one keeps its order of axes, as in PyTorch."""
     if x.is_contiguous() and memory_format in (None, torch.preserve_format, torch.contiguous_format):
         return tensors.wrap(FUNCTIONS["copy"](tensors.resolved(x)))
     out = torch.empty_like(x, memory_format=memory_format or torch.preserve_format)
@@ -284,7 +284,7 @@ def clone(x: torch.Tensor, *, memory_format: Any = torch.preserve_format) -> tor
 def as_strided_scatter(
     x: torch.Tensor, source: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> torch.Tensor:
-    """A copy of `x` whose elements at that view are those of `source`."""
+    """Return functional `copy_` to a view: `x` with the viewed elements replaced by `source`."""
     start: Any = x.storage_offset()
     _check_within(x, size, stride, start if offset is None else offset)
     ref = tensors.root_of(x).ref
@@ -297,20 +297,20 @@ def as_strided_scatter(
 
 @_kernel("_local_scalar_dense.default")
 def local_scalar(x: torch.Tensor) -> Any:
-    """The only element as a Python number."""
+    """Return the only element as a Python number."""
     return tensors.unwrap(x).item()
 
 
 @_kernel("fill_.Scalar")
 def fill(x: torch.Tensor, value: Any) -> torch.Tensor:
-    """Make all elements a number."""
+    """Set all elements to a number."""
     tensors.write(x, value)
     return x
 
 
 @_kernel("fill_.Tensor")
 def fill_from(x: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Make all elements that of a tensor without axes."""
+    """Set all elements to the element of a 0-d tensor."""
     if value.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions")
     tensors.write(x, tensors.unwrap(value))
@@ -319,11 +319,11 @@ def fill_from(x: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 @_kernel("zero_.default")
 def zero(x: torch.Tensor) -> torch.Tensor:
-    """Make all elements 0."""
+    """Set all elements to 0."""
     tensors.write(x, 0)
     return x
 
 
 @_view("record_stream.default")
 def record_stream(x: torch.Tensor, stream: Any) -> None:
-    """Nothing has to be noted: there is one stream, which runs in order."""
+    """No-op: the device has one stream, which runs in order."""

@@ -1,4 +1,4 @@
-"""What is used of PyTorch beyond its public interface: one function for each name, so that a change there is mended here."""
+"""Private interfaces of PyTorch: one function for each name, so that changes in PyTorch are handled here."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _ANY_DEVICE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 new_tensor: Callable[[tuple[int, ...], torch.dtype], torch.Tensor] = _acc.create_empty_tensor
-"""A tensor of the device with a storage of 0 bytes of its own: `new_tensor(shape, dtype)`."""
+"""Constructor of a tensor of the device with a new storage of 0 bytes: `new_tensor(shape, dtype)`."""
 
 _in_inference_mode: Callable[[], bool] = torch.is_inference_mode_enabled
 _reinterpret: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # type: ignore[attr-defined]
 
 
 def reinterpret(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset_increment: int) -> torch.Tensor:
-    """A view of other shape, strides and offset, without checks. Since PyTorch 2.15 it takes nothing but tuples.
+    """Return a view of other shape, strides and offset, without checks. Since PyTorch 2.15 it requires tuples.
 
     In inference mode it would be an inference tensor, which a view of an ordinary one may not be.
     """
@@ -35,12 +35,12 @@ def reinterpret(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], o
 
 
 def negative_view(x: torch.Tensor) -> torch.Tensor:
-    """The tensor with all signs changed, without a copy."""
+    """Return the tensor with all signs changed, without a copy."""
     return torch._neg_view(x)
 
 
 def without_autocast() -> AbstractContextManager[Any]:
-    """A block whose ops are not cast, for kernels that have cast their operands."""
+    """Disable autocast in a block, for kernels that have cast their operands."""
     keys: Any = torch._C.DispatchKey
     guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(
         torch._C.DispatchKeySet(keys.AutocastPrivateUse1)
@@ -49,73 +49,73 @@ def without_autocast() -> AbstractContextManager[Any]:
 
 
 def has_kernel(name: str, key: str) -> bool:
-    """Whether the op `name`, as in `aten::add.Tensor`, has a kernel for the dispatch key `key`."""
+    """Return whether the op `name`, as in `aten::add.Tensor`, has a kernel for the dispatch key `key`."""
     return bool(_dispatch_has_kernel_for_dispatch_key(name, key))
 
 
 def new_storage(device: torch.device, nbytes: int, address: int = 0) -> Any:
-    """A storage that says it has `nbytes` at `address`, and owns no memory."""
+    """Return a storage with `nbytes` at `address` that does not own the memory."""
     return torch._C._construct_storage_from_data_pointer(address, device, nbytes)
 
 
 def size_of_storage(storage: Any) -> int:
-    """The number of bytes that PyTorch's C++ takes a storage to have."""
+    """Return the size of a storage in bytes as known to PyTorch's C++ code."""
     base: Any = torch._C.StorageBase
     return int(base.nbytes(storage))
 
 
 def set_geometry(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int]) -> None:
-    """Give a tensor of any device another storage, shape and strides: the kernel of the CPU, which touches no element."""
+    """Set storage, shape and strides of a tensor of any device, by the CPU kernel, which does not access elements."""
     torch.ops.aten.set_.source_Storage_storage_offset.redispatch(_CPU, x, storage, offset, list(shape), list(strides))
 
 
 def set_strides(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> None:
-    """Describe the memory of a tensor in another way: the kernel of the CPU, which touches no element."""
+    """Set shape, strides and offset of a tensor, by the CPU kernel, which does not access elements."""
     torch.ops.aten.as_strided_.default.redispatch(_CPU, x, list(shape), list(strides), offset)
 
 
 def to_copy(x: torch.Tensor, **options: Any) -> torch.Tensor:
-    """PyTorch's kernel of `_to_copy` for all devices, which calls `empty_strided` and `copy_`."""
+    """Run PyTorch's generic kernel of `_to_copy`, which calls `empty_strided` and `copy_`."""
     return on_any_device(torch.ops.aten._to_copy.default, x, **options)  # type: ignore[no-any-return]
 
 
 def on_any_device(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """The result of PyTorch's kernel of an op for all devices, which calls other ops."""
+    """Run PyTorch's generic kernel of an op, which calls other ops."""
     return op.redispatch(_ANY_DEVICE, *args, **kwargs)
 
 
 def hide_from_dynamo(function: Callable[..., Any]) -> None:
-    """Keep `torch.compile` from compiling what a function does when a program that is being compiled calls it."""
+    """Exclude a function from compilation when a compiled program calls it."""
     skip = eval_frame._FrameAction.SKIP
-    code = getattr(function, "func", function).__code__  # of a partial function, too
+    code = getattr(function, "func", function).__code__  # a partial function as well
     eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's own rules that express ops by others, by overload."""
+    """Return PyTorch's decompositions of ops, by overload."""
     return {**core_aten_decompositions(), **global_decomposition_table["post_autograd"]}
 
 
 def may_use_fused_attention() -> bool:
-    """Whether `torch.nn.attention.sdpa_kernel` leaves the kernels of devices such as this one to choose from."""
+    """Return whether `torch.nn.attention.sdpa_kernel` allows overrideable kernels, such as this device's."""
     return bool(torch._C._get_overrideable_sdp_enabled())
 
 
 def decomposed(op: Any, *args: Any) -> Any:
-    """The result of an op that PyTorch implements by others on all devices, by these."""
+    """Run an op by PyTorch's composite implementation."""
     return op.decompose(*args)
 
 
 def overloads(name: str) -> Iterable[Any]:
-    """All overloads of the ATen op `name`."""
+    """Return all overloads of the ATen op `name`."""
     packet = getattr(torch.ops.aten, name)
     return [getattr(packet, overload) for overload in packet.overloads()]
 
 
 def replace_storage_constructor(make: Callable[..., Any]) -> None:
-    """Let `torch.UntypedStorage(*args, device=...)` give what `make(device, *args)` gives, where that is not None.
+    """Let `torch.UntypedStorage(*args, device=...)` return `make(device, *args)` unless that is None.
 
-    PyTorch ends the process for a device without an allocator in C++.
+    For a device without a C++ allocator, PyTorch's constructor would abort the process.
     """
     original: Callable[..., Any] = torch._C.StorageBase.__new__
 
@@ -129,7 +129,7 @@ def replace_storage_constructor(make: Callable[..., Any]) -> None:
 
 
 def accept_storages(kind: type) -> None:
-    """Let PyTorch wrap storages of the class `kind` in typed ones, as it does in copies. It asks for the very base class."""
+    """Let PyTorch wrap storages of the class `kind` in typed ones, as copies do. It checks for exactly its base class."""
     typed: Any = torch.TypedStorage
     original = typed._new_wrapped_storage
 
@@ -169,39 +169,39 @@ class _SingleScale:
         self.device = scale.device
 
     def double(self) -> torch.Tensor:
-        """Return the scale itself: a no-op, because the device has no float64."""
+        """No-op: return the scale itself, because the device does not have float64."""
         return self._scale
 
 
 class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that sees the ops that a thread calls, below autograd: `__torch_dispatch__(op, types, args, kwargs)`."""
+    """Base of modes that intercept the ops of a thread below autograd: `__torch_dispatch__(op, types, args, kwargs)`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
 
 without_functions: Callable[[], Any] = torch._C.DisableTorchFunction
-"""A context in which modes and classes that override PyTorch's functions do not see them."""
+"""Context in which `__torch_function__` of modes and classes is disabled."""
 
 
 without_modes: Callable[[], Any] = torch._C._DisableTorchDispatch
-"""A context in which modes do not see the ops that PyTorch dispatches."""
+"""Context in which `__torch_dispatch__` of modes is disabled."""
 
 
 storage_key: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]
-"""A number that is the same for tensors in one storage, as long as that lives. No Python: steps call it for all tensors."""
+"""Function that returns a key of a tensor's storage, unique while it lives; in C++, because steps call it for all tensors."""
 
 
 def current_node() -> Any:
-    """The node of PyTorch's graph whose gradient this thread computes at the moment; None outside of backward passes."""
+    """Return the node of PyTorch's autograd graph whose gradient this thread is computing; None outside of backward passes."""
     return torch._C._current_autograd_node()
 
 
 def is_watched() -> bool:
-    """Whether modes of PyTorch, such as those of its compiler, see each op that this thread calls."""
+    """Return whether modes, such as modes of PyTorch's compiler, intercept the ops of this thread."""
     return bool(torch._C._len_torch_dispatch_stack())
 
 
 def increment_versions(tensors: Sequence[torch.Tensor]) -> None:
-    """Tell autograd that tensors were changed in place."""
+    """Increment the version counters of tensors that were changed in place."""
     torch._C._increment_version(tensors)

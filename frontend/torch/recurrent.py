@@ -1,4 +1,4 @@
-"""Layers of recurrent networks as Polyhal's ops over whole sequences, in place of PyTorch's loops over time steps."""
+"""Recurrent layers as Polyhal's ops over whole sequences instead of PyTorch's loops over time steps."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def _rnn_steps(order: Sequence[int], nonlinearity: str, gates: Any, weight: Any,
 
 
 class _Layer(torch.autograd.Function):
-    """One layer in one direction: `run(mode, reverse, keep, gates, weight, *others)`; after `keep` are tensors or None.
+    """One layer in one direction: `run(mode, reverse, keep, gates, weight, *others)`; `gates` and later are tensors or None.
 
-    With `keep` an LSTM has its gates as a third result, which its gradient takes. Gradients that shall be differentiated
-    again are those of the loop over time steps.
+    With `keep`, an LSTM returns its gates as a third result for the gradient. With `create_graph`, gradients are computed by
+    the loop over time steps.
     """
 
     @staticmethod
@@ -72,12 +72,12 @@ class _Layer(torch.autograd.Function):
         ctx.save_for_backward(*inputs[3:], *output)
         if len(output) == 3:
             ctx.mark_non_differentiable(output[2])
-        ctx.set_materialize_grads(False)  # it would make zeros for the gates, too
+        ctx.set_materialize_grads(False)  # else PyTorch would allocate a zero gradient for the gates
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         count = 5 if ctx.mode == "lstm" else 4 if ctx.mode == "gru" else 3
-        saved = ctx.saved_tensors  # read once: a checkpoint computes it at each read
+        saved = ctx.saved_tensors  # read once: a checkpoint recomputes it at each read
         inputs, outputs = saved[:count], saved[count:]
         grads = tuple(torch.zeros_like(o) if g is None else g for o, g in zip(outputs[:2], grads[:2], strict=True))
         if torch.is_grad_enabled():
@@ -104,7 +104,7 @@ _run_layer: Callable[..., Tensors] = _Layer.apply
 
 
 def _differentiable(mode: str, reverse: bool, inputs: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
-    """The gradients of a layer's inputs by PyTorch's ops."""
+    """Return gradients of a layer's inputs by PyTorch's differentiable ops."""
     order = list(range(inputs[0].shape[0]))[:: -1 if reverse else 1]
     with torch.enable_grad():
         if mode == "lstm":
@@ -118,7 +118,7 @@ def _differentiable(mode: str, reverse: bool, inputs: Sequence[Any], grads: Sequ
 
 def _layers(mode: str, x: Any, states: Sequence[Any], params: Sequence[Any], has_biases: bool, num_layers: int,
             dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> tuple[Any, list[Any]]:  # fmt: skip
-    """The output, and the final states of all layers and directions."""
+    """Return the output, and the final states of all layers and directions."""
     directions = 1 + bidirectional
     each = len(params) // (num_layers * directions)
     x = x.transpose(0, 1) if batch_first else x
@@ -140,7 +140,7 @@ def _layers(mode: str, x: Any, states: Sequence[Any], params: Sequence[Any], has
 def _direction(
     mode: str, x: Any, states: Sequence[Any], weights: list[Any], has_biases: bool, reverse: bool
 ) -> Tensors:
-    """The states after each time step."""
+    """Return the states after each time step."""
     projection = weights.pop() if mode == "lstm" and len(weights) == (5 if has_biases else 3) else None
     weight_in, weight_hh, *biases = weights
     bias = None if not has_biases else biases[0] if mode == "gru" else biases[0] + biases[1]
@@ -152,7 +152,7 @@ def _direction(
 
 
 def lstm(x: Any, states: Sequence[Any], params: Sequence[Any], *options: Any) -> Any:
-    """The output, and the final hidden and cell states."""
+    """Return the output, and the final hidden and cell states."""
     if not tensors.have_memory(x, *states, *params) or not x.numel():
         return decomposed(_aten.lstm.input, x, states, params, *options)
     out, (hidden, cell) = _layers("lstm", x, states, params, *options)
@@ -160,7 +160,7 @@ def lstm(x: Any, states: Sequence[Any], params: Sequence[Any], *options: Any) ->
 
 
 def _single(name: str, mode: str) -> Callable[..., Any]:
-    """A network with one state."""
+    """Return the kernel of a network with one state."""
 
     def compute(x: Any, state: Any, params: Sequence[Any], *options: Any) -> Any:
         if not tensors.have_memory(x, state, *params) or not x.numel():
@@ -177,4 +177,4 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "rnn_tanh.input": _single("rnn_tanh", "tanh"),
     "rnn_relu.input": _single("rnn_relu", "relu"),
 }
-"""Taken over above autograd: to PyTorch these ops are their parts."""
+"""Kernels registered above autograd, because PyTorch decomposes these ops."""

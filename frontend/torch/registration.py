@@ -1,8 +1,8 @@
-"""The table of ATen ops: which function on Polyhal tensors an overload is.
+"""Table of ATen ops: the function on Polyhal tensors for each overload.
 
-The table serves the device, recorded steps and the compiler alike. A function takes what the overload's schema says, under
-the same names and in the same order, with Polyhal tensors in place of PyTorch's, Polyhal dtypes and devices; layouts, pinned
-memory, memory formats and generators are the callers' affair and are left out.
+The device, recorded steps and the compiler use the table. A function takes the arguments of the overload's schema, with
+their names and order, as Polyhal tensors, dtypes and devices. Callers handle layouts, pinned memory, memory formats and
+generators, which functions do not take.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from polyhal.hal.ops.opdef import OpDef
 F = TypeVar("F", bound=Callable[..., Any])
 
 HANDLED = frozenset({"layout", "pin_memory", "non_blocking", "memory_format", "generator"})
-"""Arguments that no function of the table sees."""
+"""Arguments that callers handle and table functions do not take."""
 
 
 class UnsupportedArgumentsError(Exception):
-    """A function of the table does not cover these arguments: the caller falls back."""
+    """A table function does not cover these arguments: the caller falls back."""
 
 
 class Entry(NamedTuple):
@@ -28,11 +28,11 @@ class Entry(NamedTuple):
 
     function: Callable[..., Any]
     op: OpDef | None
-    """The op of Polyhal that the overload is, argument for argument; it can write its result in place."""
+    """Polyhal's op with the same arguments, which can write its result in place; None if there is none."""
     is_view: bool
-    """Whether the result lies in the memory of the first argument. The device leaves such overloads to PyTorch."""
+    """Whether the result is a view of the first argument. On the device, PyTorch computes such overloads."""
     keeps_format: bool = False
-    """Whether PyTorch promises results with channels last for an input that has them."""
+    """Whether PyTorch returns results with channels last for an input with channels last."""
 
 
 TABLE: dict[str, Entry] = {}
@@ -40,12 +40,12 @@ TABLE: dict[str, Entry] = {}
 
 
 def full_name(name: str) -> str:
-    """The name of an overload with its second part, which is `default` if it was left out."""
+    """Return the full name of an overload; its second part defaults to `default`."""
     return name if "." in name else f"{name}.default"
 
 
 def add_entry(name: str, entry: Entry) -> None:
-    """Add one overload to the table. Raises ValueError if it is there."""
+    """Add one overload to the table. Raises ValueError for a second entry."""
     name = full_name(name)
     if name in TABLE:
         raise ValueError(f"aten::{name} is in the table twice")
@@ -64,12 +64,12 @@ def aten(*names: str, is_view: bool = False, keeps_format: bool = False) -> Call
 
 
 def aten_view(*names: str) -> Callable[[F], F]:
-    """Declare overloads whose result lies in the memory of their first argument."""
+    """Declare overloads whose result is a view of their first argument."""
     return aten(*names, is_view=True)
 
 
 def same_op(op: str, *names: str, via: Callable[..., Any] | None = None) -> None:
-    """Declare that overloads are the op `op` of Polyhal, argument for argument; `via` prepares the arguments and calls it."""
+    """Declare that overloads equal Polyhal's op `op` with the same arguments; `via` prepares the arguments and calls it."""
     for name in names:
         add_entry(name, Entry(via or OPS[op].call, OPS[op], False))
 

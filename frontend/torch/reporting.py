@@ -1,4 +1,4 @@
-"""What did not run by a kernel of the device: counted by op, for users and tests."""
+"""Counts of ops that did not run by a kernel of the device, for users and tests."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from polyhal.hal.planning.host_work import HOST_WORK, HostCalls
 
 
 class Fallback(NamedTuple):
-    """How often an op of PyTorch took another way, and what it moved."""
+    """Number of calls of an op on a fallback path, and bytes moved."""
 
     calls: int
     nbytes: int
 
 
 class FallbackReport(NamedTuple):
-    """What `report` gives, by overload: `aten.add.Tensor`."""
+    """Result of `report`, by overload: `aten.add.Tensor`."""
 
     on_cpu: dict[str, Fallback]
     """Ops that ran on the CPU, with the bytes copied there and back."""
     decomposed: dict[str, int]
-    """Ops that PyTorch's own rules expressed by others, with the number of calls."""
+    """Ops that ran by PyTorch's decompositions, with the number of calls."""
     on_host: dict[str, HostCalls]
-    """Polyhal's ops that ran in NumPy on the host, by Polyhal's names, with the bytes moved there and back."""
+    """Polyhal's ops that ran in NumPy on the host, by Polyhal's names, with the bytes copied there and back."""
 
     def __str__(self) -> str:
         lines = [
@@ -38,17 +38,17 @@ class FallbackReport(NamedTuple):
 
 
 class Counters:
-    """Counts calls, from any thread."""
+    """Thread-safe counters of calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._on_cpu: dict[str, Fallback] = {}
         self._decomposed: dict[str, int] = {}
         self._host_work = HOST_WORK.counts()
-        """The work on the host before the last reset."""
+        """Work on the host before the last reset."""
 
     def count_cpu(self, name: str, nbytes: int) -> bool:
-        """Note a call on the CPU. Returns whether it was the first of this op."""
+        """Count a call on the CPU. Returns whether it was the first call of this op."""
         with self._lock:
             before = self._on_cpu.get(name)
             calls, moved = before or (0, 0)
@@ -56,17 +56,17 @@ class Counters:
         return before is None
 
     def count_decomposed(self, name: str) -> None:
-        """Note a call that was decomposed."""
+        """Count a call that was decomposed."""
         with self._lock:
             self._decomposed[name] = self._decomposed.get(name, 0) + 1
 
     def report(self) -> FallbackReport:
-        """What was counted since the last reset."""
+        """Return the counts since the last reset."""
         with self._lock:
             return FallbackReport(dict(self._on_cpu), dict(self._decomposed), HOST_WORK.since(self._host_work))
 
     def reset(self) -> None:
-        """Count from 0, and warn again."""
+        """Reset counts and warnings."""
         with self._lock:
             self._on_cpu.clear()
             self._decomposed.clear()
@@ -82,5 +82,5 @@ def report() -> FallbackReport:
 
 
 def reset_report() -> None:
-    """Begin a new report."""
+    """Reset the counts of `report`."""
     COUNTERS.reset()

@@ -1,4 +1,4 @@
-"""Storages of PyTorch that carry Polyhal buffers: what `torch.save`, `copy.deepcopy` and `pickle` do with them."""
+"""PyTorch storages that own Polyhal buffers, with the methods that `torch.save`, `copy.deepcopy` and `pickle` call."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from polyhal.torch import private
 from polyhal.torch.device import NAME, check_ordinal, current
 
 _Host: Any = torch.UntypedStorage
-"""Its methods have no annotations."""
+"""`torch.UntypedStorage` as Any: its methods are not annotated."""
 
 
 class Storage(torch.UntypedStorage):
-    """The storage of a tensor on the device. `root` is all of its memory, as a Polyhal tensor."""
+    """Storage of a tensor on the device. `root` is its whole memory, as a Polyhal tensor."""
 
     root: Tensor
 
     @cached_property
     def room(self) -> int:
-        """As `nbytes`, for what asks with each view: a storage keeps its memory."""
+        """`nbytes`, cached for checks of views: the memory of a storage does not change."""
         return self.nbytes()
 
     def nbytes(self) -> int:
-        """Size of the memory in bytes, to the last element of `root`."""
+        """Return the size of the memory in bytes, up to the last element of `root`."""
         if not hasattr(self, "root"):
             return 0
         spec = self.root.ref.spec
@@ -39,37 +39,37 @@ class Storage(torch.UntypedStorage):
     size = __len__ = nbytes
 
     def data_ptr(self) -> int:
-        """A number that is the same for storages of one memory, and no address."""
+        """Return a key that is equal for storages of one buffer; it is not an address."""
         return id(self.root.buffer)
 
     def as_bytes(self) -> Tensor:
-        """All of the memory as a Polyhal tensor of bytes."""
+        """Return the whole memory as a Polyhal tensor of bytes."""
         root = self.root
         return polyhal_tensor(root.device, root.buffer, Ref(root.ref.handle, contiguous(uint8, (self.nbytes(),)), 0))
 
     def cpu(self) -> torch.UntypedStorage:
-        """A copy in the CPU's memory."""
+        """Return a copy in the CPU's memory."""
         return torch.from_numpy(self.as_bytes().numpy()).untyped_storage()
 
     def to(self, *, device: Any, non_blocking: bool = False) -> torch.UntypedStorage:
-        """This storage if it lies there, else a copy."""
+        """Return this storage if it is on `device`, else a copy."""
         where = torch.device(device)
         return self if where.type == NAME else self.cpu().to(device=where)
 
     def clone(self) -> Storage:
-        """A copy on the device."""
+        """Return a copy on the device."""
         copied: Any = self.as_bytes().clone()
         return of_bytes(copied)
 
     def copy_(self, source: Any, non_blocking: bool | None = None) -> Any:
-        """Replace the bytes by those of a storage of any device."""
+        """Copy the bytes of a storage of any device to this one."""
         theirs: Any = source.as_bytes() if isinstance(source, Storage) else uploaded_bytes(source)
         place: Any = self.as_bytes()
         place[:] = theirs
         return self
 
     def tolist(self) -> list[int]:
-        """The bytes as numbers."""
+        """Return the bytes as numbers."""
         host: Any = self.cpu()
         return host.tolist()  # type: ignore[no-any-return]
 
@@ -93,29 +93,29 @@ class Storage(torch.UntypedStorage):
 
 
 def attach(storage: Any, root: Tensor) -> None:
-    """Have a storage of PyTorch carry the memory of `root`."""
+    """Attach the memory of `root` to a PyTorch storage."""
     storage.__class__ = Storage
     storage.root = root
 
 
 def of_bytes(root: Tensor) -> Storage:
-    """A storage of the device around a Polyhal tensor of bytes."""
+    """Return a storage of the device around a Polyhal tensor of bytes."""
     storage = private.new_storage(torch.device(NAME, 0), root.nbytes)
     attach(storage, root)
     return storage  # type: ignore[no-any-return]
 
 
 def uploaded_bytes(storage: torch.UntypedStorage) -> Tensor:
-    """The bytes of a storage in the CPU's memory as a Polyhal tensor."""
+    """Copy the bytes of a CPU storage to a Polyhal tensor."""
     host = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
     device = current()
     return polyhal_tensor(device, *device.upload(host.numpy(), uint8))
 
 
 def to_device(storage: Any, place: str = NAME) -> Storage:
-    """A storage on the device with the bytes of one in the CPU's memory, for `torch.load`.
+    """Copy a CPU storage to the device, for `torch.load`.
 
-    Raises RuntimeError for another place than the one device.
+    Raises RuntimeError for another device.
     """
     check_ordinal(torch.device(place))
     untyped = storage if isinstance(storage, torch.UntypedStorage) else storage.untyped()
@@ -123,13 +123,13 @@ def to_device(storage: Any, place: str = NAME) -> Storage:
 
 
 def install() -> None:
-    """Let PyTorch make storages of the device, and take them for its own where it asks for the very class."""
+    """Let PyTorch create storages of the device, and accept them where it checks for exactly its own class."""
     private.replace_storage_constructor(_new_storage)
     private.accept_storages(Storage)
 
 
 def _new_storage(device: Any, *args: Any) -> Storage | None:
-    """`torch.UntypedStorage(3, device="polyhal")`; None for other devices. Raises TypeError for contents instead of a size."""
+    """Create `torch.UntypedStorage(3, device="polyhal")`; None for other devices. Raises TypeError unless it is a size."""
     if device is None or torch.device(device).type != NAME:
         return None
     if any(not isinstance(n, int) for n in args) or len(args) > 1:

@@ -1,7 +1,7 @@
-"""PyTorch tensors whose storages carry Polyhal buffers, and the way there and back.
+"""Conversion between PyTorch tensors, whose storages own Polyhal buffers, and Polyhal tensors.
 
-PyTorch keeps the Python object of a storage as long as the storage lives, and views, detached aliases and what autograd saves
-share it. It is therefore the place of the buffer, which returns to the pool with the last of them.
+PyTorch keeps the Python object of a storage alive as long as the storage. Views, detached aliases and tensors saved by
+autograd share the object, which therefore owns the buffer and returns it to the pool with its last user.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from polyhal.torch.storages import attach
 DTYPES: dict[torch.dtype, DType] = {
     getattr(torch, d.name.rstrip("_")): d for d in dtypes.ALL if hasattr(torch, d.name.rstrip("_"))
 }
-"""Polyhal's dtypes by PyTorch's: those that memory has, which are real."""
+"""Polyhal's dtypes by PyTorch's real dtypes; memory holds complex tensors as real parts."""
 TORCH_DTYPES = {ours: theirs for theirs, ours in {**DTYPES, **complex_parts.COMPLEX}.items()}
 
 storage_of: Callable[[torch.Tensor], Any] = torch.Tensor.untyped_storage
-"""The storage of a tensor; of one of the device, a `Storage`."""
+"""Function that returns the storage of a tensor: a `Storage` for tensors of the device."""
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
-    """Polyhal's dtype for PyTorch's. Raises UnsupportedDTypeError."""
+    """Return Polyhal's dtype for PyTorch's. Raises UnsupportedDTypeError."""
     try:
         return DTYPES[dtype]
     except KeyError:
@@ -50,13 +50,13 @@ def dtype_of(dtype: torch.dtype) -> DType:
 
 
 def root_of(x: torch.Tensor) -> Tensor:
-    """All of the memory that `x` lies in."""
+    """Return the whole memory of the storage of `x`."""
     root: Tensor = storage_of(x).root
     return root
 
 
 def wrap(x: Tensor) -> torch.Tensor:
-    """A PyTorch tensor with a new storage around a Polyhal tensor."""
+    """Return a PyTorch tensor with a new storage around a Polyhal tensor."""
     if isinstance(x, ComplexTensor):
         return wrap_block(complex_parts.memory_of(x), TORCH_DTYPES[x.dtype], x.shape, None)
     ref = x.ref
@@ -71,7 +71,7 @@ def wrap(x: Tensor) -> torch.Tensor:
 def wrap_block(
     block: Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...] | None
 ) -> torch.Tensor:
-    """A PyTorch tensor in a contiguous block, in row-major order or with strides."""
+    """Return a PyTorch tensor in a contiguous block, in row-major order or with strides."""
     out = private.new_tensor(shape, dtype)
     attach(storage_of(out), block)
     offset = block.ref.offset
@@ -81,10 +81,9 @@ def wrap_block(
 
 
 def unwrap(x: torch.Tensor) -> Any:
-    """The Polyhal tensor that a PyTorch tensor of the device is; the number in a CPU tensor without axes.
+    """Return the Polyhal tensor behind a PyTorch tensor of the device, or the number in a 0-d CPU tensor.
 
-    The conjugate of a view, or its negative, is computed where PyTorch has put it off. Raises RuntimeError for other tensors of
-    other devices.
+    Lazy conjugation and negation are resolved. Raises RuntimeError for other tensors of other devices.
     """
     try:
         root = root_of(x)
@@ -106,15 +105,15 @@ def unwrap(x: torch.Tensor) -> Any:
 
 
 def have_memory(*xs: torch.Tensor) -> bool:
-    """Whether these are tensors with memory on the device, rather than stand-ins of a tracer or a transform."""
+    """Return whether these tensors have memory on the device, unlike tensors of a tracer or a transform."""
     try:
         return all(hasattr(x.untyped_storage(), "root") for x in xs)
-    except (NotImplementedError, RuntimeError):  # transforms of functions hide the storage
+    except (NotImplementedError, RuntimeError):  # functorch transforms hide the storage
         return False
 
 
 def _view(x: torch.Tensor, root: Tensor) -> Tensor:
-    """The elements of `x` as they lie in memory."""
+    """Return the stored elements of `x`, without resolving conjugation."""
     offset: Any = x.storage_offset()
     shape, strides = tuple(x.shape), x.stride()
     if x.dtype in complex_parts.PARTS:
@@ -126,17 +125,17 @@ def _view(x: torch.Tensor, root: Tensor) -> Tensor:
 
 
 def resolved(x: torch.Tensor) -> Any:
-    """As `unwrap`, for what PyTorch calls without having computed conjugates and negatives: copies."""
+    """Return `unwrap(x)` for copies, which PyTorch calls with unresolved conjugation and negation."""
     out = unwrap(x)
     return FUNCTIONS["negative"](out) if x.is_neg() and out is root_of(x) else out
 
 
 def allocate(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A contiguous tensor of the device, whose elements are whatever lies there."""
+    """Allocate an uninitialized contiguous tensor of the device."""
     if dtype in complex_parts.PARTS:
         return wrap_block(root_of(allocate((*shape, 2), dtype.to_real())), dtype, tuple(shape), None)
     device = current()
-    if dispatch.thread.executor.fuses_later:  # in a recorded step memory is made by ops
+    if dispatch.thread.executor.fuses_later:  # in a recorded step, only ops allocate memory
         return wrap(FUNCTIONS["empty"](tuple(shape), dtype_of(dtype), device=device))
     buffer, ref = device.reserve(contiguous(dtype_of(dtype), tuple(shape)))
     if is_debug() and ref.size:
@@ -162,7 +161,7 @@ def share(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], stri
     shape, strides = tuple(shape), tuple(strides)
     _, last = extent(shape, strides)
     nbytes = (offset + last + 1) * x.element_size()
-    if private.size_of_storage(storage) < nbytes:  # as PyTorch sees it: those of `new_tensor` have 0 bytes
+    if private.size_of_storage(storage) < nbytes:  # size known to PyTorch: storages of `new_tensor` have 0 bytes
         root = storage.root
         storage = private.new_storage(x.device, nbytes)
         attach(storage, root)
@@ -171,7 +170,7 @@ def share(x: torch.Tensor, storage: Any, offset: int, shape: Sequence[int], stri
 
 
 def _give_type(storage: Any, dtype: torch.dtype, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    """Describe the memory of a loaded storage as the tensor that has all of it, which then needs no view of bytes."""
+    """Set the layout of a loaded storage to that of the first tensor that spans it, instead of bytes."""
     root = storage.root
     kind, lengths = dtype_of(dtype.to_real()), (*shape, 2) if dtype in complex_parts.PARTS else shape
     whole = contiguous(kind, lengths)
@@ -185,7 +184,7 @@ def _give_type(storage: Any, dtype: torch.dtype, offset: int, shape: tuple[int, 
 
 
 def view_of(x: Tensor, spec: Spec, offset: int) -> Tensor:
-    """Another layout in the memory of a Polyhal tensor."""
+    """Return a view with another layout in the memory of a Polyhal tensor."""
     return polyhal_tensor(x.device, x.buffer, Ref(x.ref.handle, spec, offset))
 
 
@@ -195,7 +194,7 @@ def upload(x: torch.Tensor) -> Tensor:
 
 
 def upload_to(x: torch.Tensor, device: Device) -> Tensor:
-    """Copy a CPU tensor to a device of Polyhal's."""
+    """Copy a CPU tensor to a Polyhal device."""
     if x.dtype in complex_parts.PARTS:
         parts = upload_to(torch.view_as_real(x.detach().resolve_conj().contiguous()), device)
         return complex_parts.view(parts, x.dtype, tuple(x.shape), contiguous_strides(tuple(x.shape)), 0)
@@ -216,7 +215,7 @@ def download(x: Tensor) -> torch.Tensor:
 
 
 def check_overlap(target: Any, source: Any) -> None:
-    """Raise RuntimeError, as PyTorch does, for a write to memory that is read in another layout by the same op.
+    """Raise RuntimeError, as PyTorch does, for a write to memory that the same op reads in another layout.
 
     No-op for tensors with gaps, as in PyTorch.
     """
@@ -234,7 +233,7 @@ def check_overlap(target: Any, source: Any) -> None:
 
 
 def write(target: torch.Tensor, value: Any) -> None:
-    """Replace the elements of a tensor of the device by a number, or by those of a Polyhal tensor, broadcast and cast."""
+    """Overwrite a tensor of the device with a number or a Polyhal tensor, broadcast and cast."""
     put_off = target.is_conj() or target.is_neg()
     place = _view(target, root_of(target)) if put_off else unwrap(target)
     if target.is_conj():

@@ -1,4 +1,4 @@
-"""The versions of PyTorch that can be extended in Python as this package needs it."""
+"""Supported versions of PyTorch."""
 
 from __future__ import annotations
 

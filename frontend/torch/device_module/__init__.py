@@ -1,4 +1,4 @@
-"""The functions of `torch.polyhal`: what PyTorch and its users ask of the module of an accelerator, as in `torch.cuda`."""
+"""Functions of `torch.polyhal`: the interface of an accelerator module such as `torch.cuda`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from polyhal.torch.device_module import devices, memory, randomness, streams
 from polyhal_autoload.device_module import DeviceModule
 
 PUBLIC = (devices, memory, randomness, streams)
-"""The files whose functions and classes it has."""
+"""Modules whose functions and classes `torch.polyhal` has."""
 
 
 def names() -> dict[str, Any]:
-    """Everything that `torch.polyhal` has, by name."""
+    """Return all contents of `torch.polyhal`, by name."""
     found: dict[str, Any] = {}
     for file in PUBLIC:
         found |= {name: getattr(file, name) for name in file.__all__}
@@ -20,7 +20,7 @@ def names() -> dict[str, Any]:
 
 
 def install(module: DeviceModule) -> None:
-    """Give `torch.polyhal` its functions, and the device the seed that was set before."""
+    """Install the functions of `torch.polyhal`, and seed the device with a seed that was set before."""
     if module.pending_seed is not None:
         randomness.manual_seed(module.pending_seed)
     for name, value in names().items():

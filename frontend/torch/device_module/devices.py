@@ -1,4 +1,4 @@
-"""Which device there is, and what it is. PyTorch's interface for devices written in Python knows one."""
+"""The device and its properties. PyTorch supports a single device per backend written in Python."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def check_index(device: Any = None) -> int:
-    """The number of the device that an argument names: 0. Raises ValueError for others, as there is one."""
+    """Return the index of the device that an argument names: 0. Raises ValueError for other indices."""
     where = torch.device(device) if isinstance(device, str) else device
     if isinstance(where, torch.device):
         if where.type != NAME:
@@ -41,13 +41,13 @@ def check_index(device: Any = None) -> int:
         where = where.index
     if where not in (None, -1, 0):
         raise ValueError(
-            f"device {where}: PyTorch knows one device of Polyhal, {NAME}:0. POLYHAL_DEVICE chooses which it is"
+            f"device {where}: PyTorch supports one Polyhal device, {NAME}:0. POLYHAL_DEVICE selects it"
         )
     return 0
 
 
 class device:  # noqa: N801 - as PyTorch spells it
-    """`with torch.polyhal.device(0):`. There is one device, so nothing changes. Raises ValueError for another."""
+    """`with torch.polyhal.device(0):`. No-op: there is one device. Raises ValueError for another."""
 
     def __init__(self, device: Any = None) -> None:
         self.idx = check_index(device)
@@ -56,11 +56,11 @@ class device:  # noqa: N801 - as PyTorch spells it
         return self
 
     def __exit__(self, *error: object) -> None:
-        """There is nothing to go back to."""
+        """No-op: the device was not changed."""
 
 
 class device_of(device):  # noqa: N801 - as PyTorch spells it
-    """`with torch.polyhal.device_of(tensor):`. Nothing changes here, either."""
+    """`with torch.polyhal.device_of(tensor):`. No-op: there is one device."""
 
     def __init__(self, obj: Any) -> None:
         super().__init__(0)
@@ -68,56 +68,56 @@ class device_of(device):  # noqa: N801 - as PyTorch spells it
 
 @dataclass(frozen=True, slots=True)
 class DeviceProperties:
-    """What `get_device_properties` says."""
+    """Result of `get_device_properties`."""
 
     name: str
-    """The name that the driver gives the device."""
+    """Name of the device in its driver."""
     total_memory: int
-    """Bytes."""
+    """Size of the device's memory in bytes."""
     type: str
-    """The kind of hardware: gpu, integrated_gpu, accelerator or cpu."""
+    """Kind of hardware: gpu, integrated_gpu, accelerator or cpu."""
     vendor: str
     driver: str
     polyhal_name: str
-    """Polyhal's name of the device, as in POLYHAL_DEVICE: opencl:0."""
+    """Polyhal's name of the device, as in POLYHAL_DEVICE: `opencl:0`."""
 
 
 def is_available() -> bool:
-    """True: every machine has at least the NumPy device."""
+    """Return True: every machine has at least the NumPy device."""
     return True
 
 
 def is_initialized() -> bool:
-    """True: the kernels are there. The device itself is opened by the first tensor."""
+    """Return True: the kernels are registered. The first tensor opens the device itself."""
     return True
 
 
 def init() -> None:
-    """Nothing is left to be done."""
+    """No-op: the kernels are registered, and the first tensor opens the device."""
 
 
 _lazy_init = init
 _initialized = True
-"""What checkpoints ask before they keep the state of random numbers."""
+"""Flag that checkpoints read before they save the state of random numbers."""
 
 
 def _is_in_bad_fork() -> bool:
-    """False: seeds may be set in any process. Tensors of a device that was opened before a fork raise an error of their own."""
+    """Return False: seeds may be set in any process. Tensors of a device that was opened before a fork raise another error."""
     return False
 
 
 def device_count() -> int:
-    """1: PyTorch's interface for devices written in Python knows one."""
+    """Return 1: PyTorch supports a single device per backend written in Python."""
     return 1
 
 
 def current_device() -> int:
-    """0: PyTorch's interface for devices written in Python knows one device."""
+    """Return 0: PyTorch supports a single device per backend written in Python."""
     return 0
 
 
 def set_device(device: Any) -> None:
-    """Do nothing. Raises ValueError for any device but the first."""
+    """No-op for the only device. Raises ValueError for another."""
     check_index(device)
 
 
@@ -128,20 +128,20 @@ def synchronize(device: Any = None) -> None:
 
 
 def get_device_name(device: Any = None) -> str:
-    """The name that the driver gives the device."""
+    """Return the name of the device in its driver."""
     check_index(device)
     return current().info.name
 
 
 def get_device_properties(device: Any = None) -> DeviceProperties:
-    """Name, memory, kind and driver of the device."""
+    """Return name, memory, kind and driver of the device."""
     check_index(device)
     info = current().info
     return DeviceProperties(info.name, info.memory, str(info.type), info.vendor, info.driver, current().name)
 
 
 def get_device_capability(device: Any = None) -> Any:
-    """Raise RuntimeError: only CUDA has versions of that kind."""
+    """Raise RuntimeError: only CUDA devices have a compute capability."""
     raise RuntimeError(
         f"{NAME} devices have no compute capability, which is a version of CUDA's devices. "
         f"torch.{NAME}.get_device_properties() says what the device is"
@@ -149,11 +149,11 @@ def get_device_capability(device: Any = None) -> Any:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether the device can hold bfloat16; without emulation, whether it also computes in it without casts."""
+    """Return whether the device stores bfloat16; without emulation, whether it also computes in bfloat16 without casts."""
     capabilities = current().capabilities
     return bfloat16 in (capabilities.storage if including_emulation else capabilities.compute)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """The dtypes of autocast."""
+    """Return the dtypes of autocast."""
     return [torch.float16, torch.bfloat16]

@@ -1,4 +1,4 @@
-"""Memory of the device: figures of Polyhal's pool, under the names of `torch.cuda`."""
+"""Memory statistics of Polyhal's pool, under the names of `torch.cuda`."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ __all__ = [
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes that tensors use."""
+    """Return the bytes that tensors use."""
     check_index(device)
     return current().memory_stats().used
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that tensors used at once since the start or `reset_peak_memory_stats`."""
+    """Return the peak of bytes used by tensors since the start or `reset_peak_memory_stats`."""
     check_index(device)
     return current().memory_stats().peak
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that were taken from the device, free blocks that are kept for reuse included."""
+    """Return the bytes allocated on the device, including free blocks cached for reuse."""
     check_index(device)
     return current().memory_stats().reserved
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that were taken from the device at once since the start or `reset_peak_memory_stats`."""
+    """Return the peak of bytes allocated on the device since the start or `reset_peak_memory_stats`."""
     check_index(device)
     return current().memory_stats().peak_reserved
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Restart the measurement of both peaks from now."""
+    """Restart the measurement of both peaks."""
     check_index(device)
     current().pool.reset_peak()
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
-    """Raise RuntimeError: the pool counts from its start."""
-    raise RuntimeError("the counts of the pool cannot begin anew; reset_peak_memory_stats restarts the peaks")
+    """Raise RuntimeError: the pool cannot reset its accumulated counts."""
+    raise RuntimeError("the accumulated counts of the pool cannot be reset; reset_peak_memory_stats restarts the peaks")
 
 
 def memory_stats(device: Any = None) -> OrderedDict[str, int]:
-    """What the pool knows, under those keys of `torch.cuda.memory_stats` that mean the same."""
+    """Return statistics of the pool under the equivalent keys of `torch.cuda.memory_stats`."""
     check_index(device)
     stats = current().memory_stats()
     return OrderedDict(
@@ -75,25 +75,25 @@ def memory_stats(device: Any = None) -> OrderedDict[str, int]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """The same for people, with how fragmented the free blocks are."""
+    """Return the statistics as a readable table, with the fragmentation of free blocks."""
     check_index(device)
     return str(summary_of(current()))
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Bytes that can still be taken, free blocks of the pool included, and all bytes of the device."""
+    """Return the bytes that can still be allocated, including free blocks of the pool, and the total bytes of the device."""
     check_index(device)
     device, stats = current(), current().memory_stats()
     return device.pool.available + stats.reserved - stats.used, device.info.memory
 
 
 def empty_cache() -> None:
-    """Give unused memory back to the driver."""
+    """Return unused memory to the driver."""
     current().empty_cache()
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
-    """Let tensors of this process take at most a share of the device's memory. Raises ValueError outside 0 to 1."""
+    """Limit the tensors of this process to a fraction of the device's memory. Raises ValueError outside 0 to 1."""
     check_index(device)
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction {fraction}; expected 0 to 1")

@@ -1,4 +1,4 @@
-"""The random numbers of the device: Polyhal's default generator, whose numbers are the same on every device."""
+"""Random numbers of the device: Polyhal's default generator, whose numbers are equal on every device."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 def _require_no_recording(what: str) -> None:
     dispatch.thread.executor.require_execution(
         "random",
-        f"{what} in a recorded step, whose random numbers each run draws anew",
+        f"{what} in a recorded step, each run of which draws new random numbers",
         fix="do it outside of the step",
     )
 
 
 def as_seed(seed: int) -> int:
-    """A seed of Polyhal's for one of PyTorch's, which may be negative or have 64 bits.
+    """Convert a seed of PyTorch, which may be negative or have 64 bits, to a seed of Polyhal.
 
     Raises CaptureError in a recorded step, where a new seed would be lost.
     """
@@ -52,7 +52,7 @@ manual_seed_all = manual_seed
 
 
 def seed() -> int:
-    """Restart the random numbers of the device with a seed of the operating system's. Returns it."""
+    """Restart the random numbers of the device with a seed from the operating system. Returns it."""
     _require_no_recording("the seed of random numbers is set")
     return random.seed()
 
@@ -61,29 +61,29 @@ seed_all = seed
 
 
 def initial_seed() -> int:
-    """The seed in use."""
+    """Return the current seed."""
     return random.initial_seed()
 
 
 def get_rng_state(device: Any = NAME) -> torch.Tensor:
-    """Seed and offset of the random numbers, as 16 bytes on the CPU."""
+    """Return seed and offset of the random numbers, as 16 bytes on the CPU."""
     check_index(device)
     return packed(random.default_generator)
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = NAME) -> None:
-    """Go back to what `get_rng_state` gave."""
+    """Restore a state of `get_rng_state`."""
     check_index(device)
     unpack(random.default_generator, new_state)
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """`get_rng_state` of the one device."""
+    """Return a list with the state of the only device."""
     return [get_rng_state()]
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
-    """Go back to what `get_rng_state_all` gave."""
+    """Restore the states of `get_rng_state_all`."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
 

@@ -1,4 +1,4 @@
-"""Streams and events of the device. PyTorch's interface for devices written in Python knows one stream: the current one."""
+"""Streams and events of the device. PyTorch supports a single stream per backend written in Python: the current one."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ __all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream
 
 
 class TorchStream:
-    """The stream that all work of a thread goes to. Further ones are not to be had from PyTorch."""
+    """The stream of all work of a thread. PyTorch cannot create further ones."""
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
-        """Raise RuntimeError: `current_stream` gives the one there is."""
+        """Raise RuntimeError: `current_stream` returns the only stream."""
         raise RuntimeError(
             f"torch.{NAME} has one stream, torch.{NAME}.current_stream(): PyTorch's interface for devices written in Python "
-            "knows no others. Polyhal's own programs have them: polyhal.Device.stream"
+            "does not support others. Programs of Polyhal have them: polyhal.Device.stream"
         )
 
     def synchronize(self) -> None:
-        """Wait until all work is done."""
+        """Wait until all work is complete."""
         current().synchronize()
 
     def query(self) -> bool:
-        """Whether all work is done."""
+        """Return whether all work is complete."""
         return current().record_event().query()
 
     def record_event(self, event: TorchEvent | None = None) -> TorchEvent:
-        """An event after all work so far."""
+        """Record an event after all work so far."""
         event = event or TorchEvent()
         event.record(self)
         return event
 
     def wait_event(self, event: TorchEvent) -> None:
-        """Nothing has to wait: there is one stream, which runs in order."""
+        """No-op: there is one stream, which runs in order."""
 
     def wait_stream(self, stream: TorchStream) -> None:
-        """Nothing has to wait: there is one stream, which runs in order."""
+        """No-op: there is one stream, which runs in order."""
 
 
 class _OnlyStream(TorchStream):
-    """The stream that there is."""
+    """The only stream."""
 
     def __init__(self) -> None:
-        """Unlike others it can be made."""
+        """Create the only stream, without the error of the base class."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OnlyStream)
@@ -59,7 +59,7 @@ class _OnlyStream(TorchStream):
 
 
 def current_stream(device: Any = None) -> TorchStream:
-    """The stream that the thread's work goes to."""
+    """Return the stream of the thread's work."""
     check_index(device)
     return _OnlyStream()
 
@@ -68,58 +68,58 @@ default_stream = current_stream
 
 
 class StreamContext:
-    """`with torch.polyhal.stream(torch.polyhal.current_stream()):`. Nothing changes."""
+    """`with torch.polyhal.stream(torch.polyhal.current_stream()):`. No-op: there is one stream."""
 
     def __init__(self, stream: TorchStream | None) -> None:
         self.stream = stream
 
     def __enter__(self) -> None:
-        """There is nothing to change."""
+        """No-op: there is one stream."""
 
     def __exit__(self, *error: object) -> None:
-        """There is nothing to go back to."""
+        """No-op: the stream was not changed."""
 
 
 def stream(stream: TorchStream | None) -> StreamContext:
-    """A block whose work goes to `stream`, of which there is one."""
+    """Run a block on `stream`, the only one."""
     return StreamContext(stream)
 
 
 def set_stream(stream: TorchStream) -> None:
-    """Do nothing: there is one stream."""
+    """No-op: there is one stream."""
 
 
 class TorchEvent:
-    """A point in the work of the device. It does not measure time."""
+    """A point in the work of the device, without a time stamp."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
-        """Raise RuntimeError for an event that is shared between processes."""
+        """Create an event. Raises RuntimeError for an event shared between processes."""
         if interprocess:
             raise RuntimeError(f"events of torch.{NAME} belong to one process")
         self._event: DeviceEvent | None = None
 
     def record(self, stream: TorchStream | None = None) -> None:
-        """Move the event after all work so far."""
+        """Record the event after all work so far."""
         self._event = current().record_event()
 
     def query(self) -> bool:
-        """Whether all work before the event is done; True if it was not recorded."""
+        """Return whether all work before the event is complete; True if it was not recorded."""
         return self._event is None or self._event.query()
 
     def synchronize(self) -> None:
-        """Wait for all work before the event."""
+        """Wait until all work before the event is complete."""
         if self._event is not None:
             self._event.synchronize()
 
     def wait(self, stream: TorchStream | None = None) -> None:
-        """Nothing has to wait: there is one stream, which runs in order."""
+        """No-op: there is one stream, which runs in order."""
 
     def elapsed_time(self, end_event: TorchEvent) -> NoReturn:
-        """Raise RuntimeError: drivers of several kinds do not tell when work was done."""
+        """Raise RuntimeError: some drivers do not report when work was completed."""
         raise RuntimeError(
             f"events of torch.{NAME} do not measure time: call torch.{NAME}.synchronize() and use time.perf_counter()"
         )
 
 
 Event, Stream = TorchEvent, TorchStream
-"""As `torch.polyhal` has them."""
+"""Names of the classes in `torch.polyhal`."""
