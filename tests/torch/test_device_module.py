@@ -27,7 +27,7 @@ def test_which_device_there_is(torch_device: str) -> None:
         module.set_device(torch_device)
         module.synchronize()
     for wrong in (1, f"{torch_device}:1", torch.device(torch_device, 2)):
-        with pytest.raises(ValueError, match="one device of Polyhal"):
+        with pytest.raises(ValueError, match="one Polyhal device"):
             module.set_device(wrong)
     with pytest.raises(ValueError, match="expected a polyhal device and got cpu"):
         module.synchronize("cpu")

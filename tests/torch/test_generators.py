@@ -40,7 +40,7 @@ def test_generators_of_the_device(torch_device: str) -> None:
     again = pickle.loads(pickle.dumps(other))
     assert torch.equal(again.get_state(), other.get_state())
     assert torch.equal(*(torch.randn(3, generator=g, device=torch_device) for g in (again, other)))
-    with pytest.raises(RuntimeError, match="one device of Polyhal"):
+    with pytest.raises(RuntimeError, match="one Polyhal device"):
         torch.Generator(device=f"{torch_device}:1")
 
 
