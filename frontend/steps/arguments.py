@@ -1,4 +1,4 @@
-"""The arguments of a call that is recorded, their stand-ins, and their state on the tape before the recording."""
+"""Arguments of a recorded call, their placeholders, and their state on the tape before the recording."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class _Program(NamedTuple):
 
 
 class _RunState(NamedTuple):
-    """What a run of the forward step leaves for its backward pass, apart from tensors."""
+    """State of a run of the forward step for its backward pass, except tensors."""
 
     scalars: list[Any]
     """The values of the runtime scalars that the backward pass reads."""

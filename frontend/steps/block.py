@@ -52,7 +52,7 @@ class CapturedBlock:
         return self.recorded().memory_report()
 
     def explain(self) -> str:
-        """Say what each pass did to the block, and how each op runs and why. Raises CaptureError inside the block."""
+        """Report the effect of each pass on the block, and how and why each op runs. Raises CaptureError inside the block."""
         return self.recorded().explain()
 
     @staticmethod

@@ -32,7 +32,7 @@ class GivenTensor:
     is_source: bool = False
     """True if the result is the source itself."""
     follows: bool = False
-    """True if the function wrote to the memory: the result then gets a node for its contents after the run."""
+    """True if the function wrote to the memory: each run then creates a node of the result for the new contents."""
     detached: bool = False
     requires_grad: bool = False
     """True if the function made a leaf of it, which is a new one in each run."""

@@ -39,7 +39,7 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class _CacheEntry:
-    """What is known of one signature."""
+    """Recordings of one signature."""
 
     steps: list[CapturedStep] = field(default_factory=list)
     """One for each set of guards (modes of modules, gradients) that was met, the latest last."""
@@ -68,7 +68,7 @@ class Jitted(Generic[P, R]):
             return self._function(*args, **kwargs)
         with self._lock:
             if not self._warmed_up:
-                # The first call makes what a step makes once: optimizer state, caches of the program.
+                # The first call creates one-time state: optimizer state, caches of the program.
                 result = self._function(*args, **kwargs)
                 self._warmed_up = True
                 _LOG.info("%s: warmed up by a call that ran op by op", self._name)
@@ -222,12 +222,12 @@ class Jitted(Generic[P, R]):
             return report(plan)
 
     def explain(self) -> str:
-        """Say for each recorded step what passes did to it, and how each op runs and why."""
+        """Report the effect of passes on each recorded step, and how and why each op runs."""
         return "\n\n".join(step.explain() for step in self.steps) or nothing_recorded(self._warmed_up)
 
     @staticmethod
     def activity() -> StepActivity:
-        """Time what each device does inside a block: `with step.activity() as a: step(...)`, then `print(a)`."""
+        """Time the work of each device inside a block: `with step.activity() as a: step(...)`, then `print(a)`."""
         return StepActivity()
 
     @staticmethod
@@ -279,7 +279,7 @@ def jit(
     With a `budget` in bytes per device, including parameters and state, as many values of the forward pass as necessary are
     rematerialized in the backward pass; results stay the same. Raises OutOfMemoryError if that is not enough.
 
-    Warns, and runs eagerly from then on, if the function replaces state instead of changing it in place. Raises CaptureError
+    Warns, and runs eagerly later, if the function replaces state instead of changing it in place. Raises CaptureError
     if Python asks for the value of a tensor, and names the line; parameters, gradients and optimizers are rolled back.
 
     >>> step = polyhal.jit(lambda x: (x * x).sum())

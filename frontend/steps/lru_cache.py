@@ -1,4 +1,4 @@
-"""A cache of bounded size, for what is recorded or compiled per kind of call."""
+"""A cache of bounded size, for recordings and programs per signature."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class LRUCache(Generic[K, V]):
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """The value of a key, which is now the most recently used one. None if there is none."""
+        """Return the value of a key and mark it as the most recently used one; None if it is not cached."""
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
         return value
 
     def add(self, key: K, value: V) -> V:
-        """Keep a value, as the most recently used one, and return it."""
+        """Store a value as the most recently used one, and return it."""
         self._values[key] = value
         self._values.move_to_end(key)
         if len(self._values) > self._size:
@@ -33,18 +33,18 @@ class LRUCache(Generic[K, V]):
         return value
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Remove all values."""
         self._values.clear()
 
     @property
     def is_full(self) -> bool:
-        """Whether a value of another key would evict one."""
+        """Return whether adding another key would evict a value."""
         return len(self._values) >= self._size
 
     def __iter__(self) -> Iterator[K]:
-        """The keys, that of the least recently used value first."""
+        """Iterate over the keys, least recently used first."""
         return iter(self._values)
 
     def values(self) -> Iterator[V]:
-        """The values, the least recently used one first."""
+        """Return the values, least recently used first."""
         return iter(self._values.values())

@@ -17,13 +17,13 @@ from polyhal.tensor import Tensor
 
 
 class RecordedCall(NamedTuple):
-    """What a call of a function did."""
+    """Recording of a call."""
 
     captured: CapturedGraph
     results: Any
-    """The structure of what it returned."""
+    """Structure of the results."""
     arguments: list[Tensor]
-    """The tensors that it was called with, as it saw them."""
+    """Tensor arguments as passed to the function."""
     tape: ResultTape | None
     """None if no result is differentiable."""
 
@@ -33,7 +33,7 @@ def record_call(
 ) -> RecordedCall:
     """Record `function(*args, **kwargs)`. `name` is for messages; float arguments are read from `floats` at each run.
 
-    Raises CaptureError for what cannot be replayed.
+    Raises CaptureError for calls that cannot be replayed.
     """
     inputs = RecordedArguments(recording, floats)
     args, kwargs = inputs.registered(args), inputs.registered(kwargs)

@@ -1,4 +1,4 @@
-"""The structure of what a captured function returns: a tree that each run fills with new tensors."""
+"""Structure of the results of a captured function: a tree that each run fills with new tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyhal.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class OutputIndex:
-    """Stands for a tensor in a structure: the output of the graph with that number."""
+    """Placeholder of a tensor in a structure: the index of an output of the graph."""
 
     index: int
 

@@ -1,4 +1,4 @@
-"""The signature of a call to a captured function: what may differ between calls of one graph, and what may not."""
+"""Signature of a call to a captured function: properties of arguments that must be equal for calls of one graph."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CallArguments:
 
 
 class _TensorSignature(tuple[Any, ...]):
-    """What a graph assumes of a tensor argument."""
+    """Properties of a tensor argument that a graph depends on."""
 
     __slots__ = ()
 
@@ -95,7 +95,7 @@ def map_arguments(value: Any, tensor: Callable[[Tensor], Any], number: Callable[
 
 
 def describe_key(key: tuple[Any, ...]) -> str:
-    """A signature in words, for messages."""
+    """Describe a signature for messages."""
     words = []
     for part in key:
         if isinstance(part, _TensorSignature):

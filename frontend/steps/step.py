@@ -32,7 +32,7 @@ class CapturedStep:
         tape: ResultTape | None = None,
         budget: int | None = None,
     ) -> None:
-        """`results` is the structure of what the step returns; `arguments` are the tensors that it was recorded with.
+        """`results` is the structure of the results of the step; `arguments` are the tensors that it was recorded with.
 
         `budget` limits the bytes that the step needs on each device. Raises OutOfMemoryError if it needs more.
         """
@@ -67,7 +67,7 @@ class CapturedStep:
         return not read or all(g.matches(self._current(g.leaf, tensors)) for g in read)
 
     def run(self, tensors: Sequence[Tensor] = ()) -> Any:
-        """Run once with `tensors` for the arguments. Returns what the step returned, with new tensors."""
+        """Run once with `tensors` for the arguments. Returns the results of the step, with new tensors."""
         gradients, current = self._gradients, self._current
         inputs: list[Any] = [*tensors, *[current(g.leaf, tensors).stored_grad for g in gradients.passed]]
         replaced = [(current(g.leaf, tensors), g.final) for g in gradients.replaced]
@@ -86,7 +86,7 @@ class CapturedStep:
         self.run()
 
     def explain(self) -> str:
-        """Say what each pass did to the recorded graph, and how each op runs and why."""
+        """Report the effect of each pass on the recorded graph, and how and why each op runs."""
         return explain(self.executable)
 
     def memory_report(self) -> MemoryReport:
@@ -99,7 +99,7 @@ class CapturedStep:
 
     @staticmethod
     def activity() -> StepActivity:
-        """Time what each device does inside a block: `with step.activity() as a: step(...)`, then `print(a)`."""
+        """Time the work of each device inside a block: `with step.activity() as a: step(...)`, then `print(a)`."""
         return StepActivity()
 
     @staticmethod
@@ -121,7 +121,7 @@ class CapturedStep:
         self._flags = [flag for _, flag in captured.leaf_flags]
 
     def _current(self, leaf: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-        """The tensor of this run that stands for a leaf of the recording."""
+        """Return the tensor of this run that corresponds to a leaf of the recording."""
         position = self._argument_of.get(id(leaf))
         return leaf if position is None or position >= len(tensors) else tensors[position]
 

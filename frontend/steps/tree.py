@@ -12,7 +12,7 @@ from polyhal.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class ComplexParts:
-    """What stands for the parts of a complex tensor in a tree where leaves are no tensors."""
+    """Placeholder for the parts of a complex tensor in a tree whose leaves are not tensors."""
 
     real: Any
     imag: Any
