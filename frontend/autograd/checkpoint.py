@@ -28,7 +28,7 @@ def checkpoint(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R
     """Return `function(*args, **kwargs)`, keeping only its arguments and results for the backward pass.
 
     The backward pass runs `function` once more, with the same random numbers, and computes the same gradients to the last bit.
-    So `function` must do the same when it runs again; what it changes in place, such as running statistics, is changed twice.
+    So `function` must do the same when it runs again; changes in place, for example of running statistics, happen twice.
     Works in eager mode and in captured steps, nests, and allows gradients of gradients. Raises AutogradError in the backward
     pass if the function did something else, or if an input was changed in place in between.
 
@@ -43,7 +43,7 @@ def checkpoint(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R
 
 
 class _NodeRecord(NamedTuple):
-    """What must be the same for a node when the function runs again."""
+    """Properties of a node that must be equal when the function runs again."""
 
     op: OpDef
     params: tuple[Any, ...]
@@ -52,7 +52,7 @@ class _NodeRecord(NamedTuple):
 
 
 class Region(Generic[R]):
-    """One checkpointed call: how to run it again, and what its nodes saved in the last run."""
+    """One checkpointed call: the function to run again, and the saved values of its nodes in the last run."""
 
     def __init__(self, call: Callable[[], R]) -> None:
         from polyhal.amp.autocast import autocast_dtype
@@ -67,14 +67,14 @@ class Region(Generic[R]):
         self._nodes: list[_NodeRecord] = []
         """The nodes of the first run."""
         self._recomputed: dict[int, dict[str, Any]] | None = None
-        """What each node saved in the last run, by position, until it is fetched; None before the first later run."""
+        """Saved values of each node in the last run, by position, until they are fetched; None before the first later run."""
         self._next_node = 0
         """The position of the next node of a later run."""
         self._differentiable = False
         """Whether gradients of gradients are needed, so that a later run is on the tape itself."""
 
     def run(self) -> R:
-        """Run the function for the first time, dropping what its nodes save."""
+        """Run the function for the first time, dropping the saved values of its nodes."""
         return self._within(self._call)
 
     def add(self, node: GradNode, inputs: tuple[Any, ...]) -> None:
@@ -94,7 +94,7 @@ class Region(Generic[R]):
             raise self._mismatch(f"an input of {node.op.name} was changed in place in between")
         self._recomputed[position] = node.saved
         self._next_node += 1
-        # The nodes of a later run need what they saved only if the gradient is differentiated again.
+        # The nodes of a later run need their saved values only if the gradient is differentiated again.
         node.saved = dict(node.saved) if self._differentiable else {}
 
     def draw(self, take: Callable[[], Any]) -> Any:
@@ -109,14 +109,14 @@ class Region(Generic[R]):
         return self._draws[self._next_draw - 1]
 
     def saved(self, position: int) -> dict[str, Any]:
-        """What the node at `position` saves. Runs the function again if that was fetched before, or never computed."""
+        """Return the saved values of the node at `position`. Runs the function again if they were fetched or never computed."""
         recomputed = self._recomputed
         if recomputed is None or position not in recomputed:
             recomputed = self._recompute()
         return recomputed.pop(position)
 
     def forget(self) -> None:
-        """Drop what a later run computed: it may belong to a recording that was abandoned."""
+        """Drop the values of a later run, which may belong to an abandoned recording."""
         if self._recomputed is not None:
             self._recomputed = {}
 

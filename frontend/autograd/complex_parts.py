@@ -1,4 +1,4 @@
-"""Complex tensors in backward passes: their parts stand for them, and gradients of parts are joined."""
+"""Complex tensors in backward passes: they are represented by their parts, and gradients of parts are joined."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def backward(
     *,
     inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None:
-    """Add gradients of `tensors`, weighted by `grad_tensors`, to `.grad` of every leaf, or of `inputs` alone.
+    """Add gradients of `tensors`, weighted by `grad_tensors`, to `.grad` of every leaf, or only of `inputs`.
 
     A tensor of one element needs no weights. The tape is freed unless `retain_graph`, which is `create_graph` by default.
     Raises AutogradError. See `Tensor.backward`.

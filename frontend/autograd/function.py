@@ -21,7 +21,7 @@ Rule = Callable[[GradNode, "list[Tensor | None]", tuple[bool, ...]], Any]
 
 
 class Context:
-    """What the forward pass of a custom function saves for its backward pass."""
+    """Context in which the forward pass of a custom function saves values for its backward pass."""
 
     def __init__(self) -> None:
         self._saved: tuple[SavedInput, ...] = ()

@@ -1,4 +1,4 @@
-"""`gradcheck`: the gradients of a user's function beside finite differences."""
+"""`gradcheck`: compare the gradients of a user's function with finite differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyhal.tensor import Tensor
 
 
 class GradcheckError(AutogradError):
-    """A gradient is not what finite differences give."""
+    """A gradient differs from finite differences."""
 
 
 def gradcheck(
@@ -88,7 +88,7 @@ def _outputs(func: Callable[..., Any], values: Sequence[Any]) -> list[Tensor]:
 def _first_problem(
     func: Callable[..., Any], values: list[Any], checked: list[int], eps: float, atol: float, rtol: float
 ) -> str:
-    """What disagrees first; empty if nothing does."""
+    """Describe the first disagreement; empty if there is none."""
     outputs = _outputs(func, values)
     for number, out in enumerate(outputs):
         numeric = {i: _differences(func, values, i, number, eps) for i in checked}

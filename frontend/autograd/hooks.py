@@ -26,7 +26,7 @@ class AfterAccumulation(NamedTuple):
 
 
 def run_hooks(hooks: dict[int, Any] | None, g: Tensor) -> Tensor:
-    """Pass a gradient through `hooks` in order. Returns what they make of it."""
+    """Pass a gradient through `hooks` in order. Returns the final gradient."""
     for hook in list(hooks.values()) if hooks else ():
         if isinstance(hook, AfterAccumulation):
             continue

@@ -35,7 +35,7 @@ _NO_FIX = "do it under no_grad(), or use an op that returns a new tensor"
 
 
 class History(NamedTuple):
-    """Which output of which node a contiguous piece of memory holds; no node if it holds a constant."""
+    """Node and output index whose result is in a contiguous piece of memory; the node is None for a constant."""
 
     spec: Spec
     offset: int
@@ -137,7 +137,7 @@ def follow(x: Tensor, other: Tensor) -> Tensor:
 def base_of(x: Tensor, method: str) -> History:
     """Return the history of the memory that `x` is a view of. Raises AutogradError for leaves that require gradients.
 
-    If `x` is a view that a gradient would reach through nodes with hooks, it gets a new node: as in PyTorch, a write to a view
+    If `x` is a view that a gradient would reach through nodes with hooks, create a new node: as in PyTorch, a write to a view
     is a write to a part of its base, and its gradient does not pass through the tensors in between.
     """
     if x.requires_grad and x.node is None:

@@ -35,7 +35,7 @@ def zeros(spec: Spec, device: Device) -> Tensor:
 
 
 def zeros_like(x: Tensor) -> Tensor:
-    """Zeros in the shape and dtype and on the device of `x`, which may stand for a batch."""
+    """Return zeros in the shape and dtype and on the device of `x`, which may be a batched tensor of `vmap`."""
     result: Tensor = _full(x.shape, 0, x.dtype, device=x.device)
     return result
 
@@ -97,7 +97,7 @@ def _apply_rule(node: GradNode, grads: list[Tensor | None], parents: Parents) ->
     if op is _SLICE:
         return _slice_gradient(node, grads)
     # Gradients arrive at outputs that the rule does not name, such as the statistics of a norm, in a second differentiation,
-    # because the rule reads what the forward pass saved.
+    # because the rule reads saved values of the forward pass.
     if rule is None or (
         rule.unnamed_outputs and op.decompose is not None and any(grads[i] is not None for i in rule.unnamed_outputs)
     ):

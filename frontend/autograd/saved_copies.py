@@ -1,6 +1,6 @@
 """Copies of saved results that the program overwrites, for ops that declare it (`copies_results` in hal/ops/gradient_rule.py).
 
-The nodes that saved a result are listed with its buffer. A write first replaces what they saved by one copy for all.
+The nodes that saved a result are listed with its buffer. A write first replaces their saved tensors by one shared copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def copy_before_write(buffer: Buffer, node: GradNode, name: str) -> None:
 
 
 def copy_saved(buffer: Buffer) -> None:
-    """Replace what the listed nodes saved of a buffer, which is about to be written to, by copies."""
+    """Replace the listed nodes' saved tensors in a buffer, which is about to be written to, by copies."""
     savers = getattr(buffer, "savers", None)
     if not savers:
         return

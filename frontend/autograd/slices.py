@@ -1,7 +1,7 @@
 """Gradients of slices, added up when their tensor's own gradient is needed.
 
-A tensor that was split, as queries, keys and values are, gets one gradient per slice. Padding each with zeros and adding the
-results would pass over the whole tensor several times; slices that are adjacent are concatenated instead.
+A tensor that was split, as queries, keys and values are, receives one gradient per slice. Padding each with zeros and adding
+the results would pass over the whole tensor several times; slices that are adjacent are concatenated instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tape: one node per op that needs gradients, with what its gradient rule asks for and nothing more."""
+"""The tape: one node per op that needs gradients, with only the values that its gradient rule requires."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class GradNode:
             saved["inputs"] = _saved_for_decomposition(op, inputs, params, self.outputs, mask)
 
     def restore(self) -> None:
-        """Compute again what a checkpointed region dropped."""
+        """Recompute the dropped values of a checkpointed region."""
         if self.region is not None:
             region, position = self.region
             self.saved = region.saved(position)

@@ -58,7 +58,7 @@ def tensors(lib: Any, device: Device | None) -> tuple[Any, Any]:
 
 
 def program(lib: Any, x: Any, w: Any, layer: Layer) -> Any:
-    """Write in place to the input of a frozen layer. PyTorch saves more inputs than it needs, so that it gets a copy."""
+    """Write in place to the input of a frozen layer. PyTorch saves more inputs than it needs, so it is called with a copy."""
     h = x * 1.5
     y = layer(lib, h, w)
     h = -h if lib is torch else h.neg_()

@@ -1,7 +1,7 @@
 """Hooks, gradients with respect to views, and writes in place, compared with PyTorch.
 
 A hook belongs to the node that its tensor had when the program registered it. After a write the tensor has a new node: the hook
-of a tensor that the memory belongs to sees the gradient of the elements before the write, and the hook of a view sees nothing.
+of the tensor that owns the memory receives the gradient of the elements before the write; the hook of a view is not called.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def moving(call: OpCall) -> list[int]:
 
 
 def choices(call: OpCall) -> Iterator[tuple[int, ...]]:
-    """Return the subsets of inputs that require gradients: all of them, and each alone."""
+    """Return the subsets of inputs that require gradients: all of them, and each one separately."""
     inputs = moving(call)
     yield tuple(inputs)
     if len(inputs) > 1:
