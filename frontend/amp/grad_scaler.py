@@ -38,7 +38,7 @@ class GradScalerError(PolyhalError, RuntimeError):
 
 
 class _DeviceState(NamedTuple):
-    """What the device updates: scalar tensors, of float32 and of int32."""
+    """State that the device updates: scalar tensors of float32 and int32."""
 
     scale: Tensor
     good_steps: Tensor

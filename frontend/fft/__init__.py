@@ -1,6 +1,6 @@
 """Discrete Fourier transforms, with the names and arguments of `torch.fft` and of the Array API's extension of that name.
 
-They run on the host, by NumPy's pocketfft: `polyhal.explain` shows it. They take float32, float64 and complex numbers of these,
+They run on the host, by NumPy's pocketfft: `polyhal.explain` shows it. They take float32, float64, complex64 and complex128,
 and have gradients of every order.
 """
 
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _with_dim(function: F) -> F:
-    """Make a function take PyTorch's names `input` and `dim` too, which stands for one axis and for several."""
+    """Let a function also take PyTorch's names `input` and `dim`; the latter names one axis or several."""
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
@@ -56,7 +56,7 @@ hfftn, ihfftn = _transform(functions.hfftn), _transform(functions.ihfftn)
 def fftfreq(
     n: int, d: float = 1.0, *, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """The frequencies that `fft` of `n` samples `d` apart has, in cycles per unit: 0, the positive ones, the negative ones."""
+    """Return the frequencies of `fft` of `n` samples at distance `d`, in cycles per unit: 0, positive ones, negative ones."""
     check_host_memory("fftfreq", 3 * 8 * n)
     return _made(np.fft.fftfreq(n, d), dtype, device, requires_grad)
 
@@ -64,7 +64,7 @@ def fftfreq(
 def rfftfreq(
     n: int, d: float = 1.0, *, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """The frequencies that `rfft` of `n` samples `d` apart has, in cycles per unit."""
+    """Return the frequencies of `rfft` of `n` samples at distance `d`, in cycles per unit."""
     check_host_memory("rfftfreq", 3 * 4 * n)
     return _made(np.fft.rfftfreq(n, d), dtype, device, requires_grad)
 

@@ -1,4 +1,4 @@
-"""A tensor inside `vmap`: it looks like one element of a batch and stands for all of them."""
+"""A tensor inside `vmap`: it has the shape of one element and represents the whole batch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BatchedTensor(Tensor):
 
 
 def batched(physical: Tensor, level: Level) -> BatchedTensor:
-    """Make the tensor that stands for the rows of `physical`."""
+    """Create the tensor that represents all rows of `physical`."""
     out = BatchedTensor.__new__(BatchedTensor)
     out.physical = physical
     out.level = level

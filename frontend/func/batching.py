@@ -28,7 +28,7 @@ _DROPOUT = OPS["dropout"]
 
 
 class BatchingExecutor(ForwardingExecutor):
-    """Stands in front of another executor while `vmap` calls a function."""
+    """Executor that wraps another one while `vmap` calls a function."""
 
     def __init__(self, base: Executor, level: Level, randomness: Randomness) -> None:
         super().__init__(base)

@@ -1,4 +1,4 @@
-"""Derivatives of functions by the tape: `vjp`, and what is made of it."""
+"""Derivatives of functions by the tape: `vjp`, and functions composed of it."""
 
 from __future__ import annotations
 

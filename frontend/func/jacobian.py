@@ -96,7 +96,7 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
 def _chosen(
     func: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], Callable[..., Any]]:
-    """The arguments `argnums`, and `func` as a function of these."""
+    """Return the arguments `argnums`, and `func` as a function of them."""
     numbers = [n % len(args) for n in ((argnums,) if isinstance(argnums, int) else argnums)]
 
     def of_chosen(*values: Any) -> Any:

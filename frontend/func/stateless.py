@@ -41,7 +41,7 @@ def functional_call(
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Make the batch norms of a model, in place, use the statistics of the batch alone. Returns the model.
+    """Make the batch norms of a model, in place, use only the statistics of the batch. Returns the model.
 
     A function that is transformed by `vmap` or a derivative may not change running statistics.
     """

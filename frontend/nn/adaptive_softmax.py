@@ -1,4 +1,4 @@
-"""Log-softmax over many classes, of which most are rare."""
+"""Log-softmax over many, mostly rare classes."""
 
 from __future__ import annotations
 

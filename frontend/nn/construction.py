@@ -1,6 +1,6 @@
 """How a module was constructed: its class and arguments, so that a saved model can be made again.
 
-Only what describes the module is kept. A module among the arguments is replaced by its own construction, and a tensor by its
+Only descriptions of the module are kept. A module among the arguments is replaced by its own construction, and a tensor by its
 shape and dtype, so that nothing is kept alive.
 """
 

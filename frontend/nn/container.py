@@ -30,7 +30,7 @@ class ModuleSequence(Module):
         return self
 
     def insert(self, index: int, module: Module) -> Self:
-        """Add a module before position `index`; all are numbered anew. Raises IndexError."""
+        """Insert a module before index `index`; later modules are renumbered. Raises IndexError."""
         count = len(self)
         if not -count <= index <= count:
             raise IndexError(f"index {index} for {count} modules")
@@ -40,7 +40,7 @@ class ModuleSequence(Module):
         return self
 
     def pop(self, index: int = -1) -> Any:
-        """Remove and return the module at position `index`; the rest are numbered anew. Raises IndexError."""
+        """Remove and return the module at index `index`; later modules are renumbered. Raises IndexError."""
         module = list(self)[index]
         del self[index]
         return module
@@ -114,7 +114,7 @@ class Sequential(ModuleSequence):
         return Sequential(*self, *other)
 
     def __mul__(self, times: int) -> Sequential:
-        """The same modules several times in sequence; they share their parameters."""
+        """A sequence that applies its modules several times with shared parameters."""
         return Sequential(*list(self) * times)
 
     __rmul__ = __mul__
@@ -128,7 +128,7 @@ _FUSABLE: dict[type[Module], str] = {ReLU: "relu", SiLU: "silu", Sigmoid: "sigmo
 
 
 def _fusable_activation(module: Module, after: Module) -> str | None:
-    """The name of the activation `after` if it can be fused into the linear layer `module`: no hook sees what is in between.
+    """Return the name of the activation `after` if it can be fused into the linear layer `module`: no hook is called in between.
 
     Not if ops are fused later: a captured step attributes each op to its module.
     """
@@ -229,7 +229,7 @@ class ModuleDict(Module):
 
 
 class Identity(Module):
-    """Returns its input; arguments of the constructor are ignored, so that it can stand for any layer."""
+    """Returns its input; arguments of the constructor are ignored, so that it can replace any layer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -254,7 +254,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits axis `dim` into axes of the lengths `unflattened_size`, of which one may be -1."""
+    """Splits axis `dim` into axes of the lengths `unflattened_size`; one of them may be -1."""
 
     def __init__(self, dim: int, unflattened_size: tuple[int, ...] | list[int]) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
 
 class _Convolution(Module):
-    """What all convolution layers have: arguments, parameters and their initial values."""
+    """Base of convolution layers: arguments, parameters and their initialization."""
 
     axes: ClassVar[int]
     transposed: ClassVar[bool]
@@ -97,7 +97,7 @@ class _Convolution(Module):
         return F.pad(x, [w for side in reversed(sides) for w in side], self.padding_mode), 0
 
     def _crop(self, x: Tensor, output_size: Sequence[int] | None) -> Numbers:
-        """The output padding of a transposed convolution that gives `output_size`. Raises ShapeError."""
+        """Return the output padding of a transposed convolution with results of size `output_size`. Raises ShapeError."""
         if output_size is None:
             return self.output_padding
         lengths = x.shape[x.ndim - self.axes :]
@@ -111,7 +111,7 @@ class _Convolution(Module):
 
 
 class _Conv(_Convolution):
-    """What convolution layers have that are not transposed."""
+    """Base of convolution layers that are not transposed."""
 
     transposed = False
     function: ClassVar[Callable[..., Tensor]]
@@ -151,7 +151,7 @@ class _Conv(_Convolution):
 
 
 class _ConvTranspose(_Convolution):
-    """What transposed convolution layers have."""
+    """Base of transposed convolution layers."""
 
     transposed = True
     function: ClassVar[Callable[..., Tensor]]

@@ -68,7 +68,7 @@ class EmbeddingTable(Module):
 
 class Embedding(EmbeddingTable):
     """Rows of a table by index: integers (...) to (..., embedding_dim). An index outside the table raises IndexError on CPUs
-    and in debug mode (`polyhal.debug`); elsewhere it gives zeros.
+    and in debug mode (`polyhal.debug`); elsewhere it returns zeros.
 
     The row `padding_idx` receives no gradient. See `nn.functional.embedding` for `max_norm` and the others.
 

@@ -117,7 +117,7 @@ class KVCache:
         return dispatch.thread.executor.static_bound(min(rounded, self.capacity), self.reach)
 
     def _write(self, store: Tensor, new: Tensor, start: Any) -> None:
-        """Copy to the positions from `start` on. Without views: each position would leave a plan in the cache."""
+        """Copy to the positions beginning at `start`, without views: each position would add a plan to the cache."""
         if type(start) is not int:  # a runtime scalar
             dispatch.apply_into(_STORE_ROWS, (store, new.cast(dtype=store.dtype), start), (), (store,))
             return

@@ -140,7 +140,7 @@ class Module(ModuleState):
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> HookHandle:
-        """Call `hook(module, args)` before each forward pass; what it returns replaces the positional arguments.
+        """Call `hook(module, args)` before each forward pass; its result replaces the positional arguments.
 
         `with_kwargs` calls `hook(module, args, kwargs)`, which may return both. `prepend` puts it before other hooks.
         """
@@ -149,7 +149,7 @@ class Module(ModuleState):
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> HookHandle:
-        """Call `hook(module, args, output)` after each forward pass; what it returns replaces the output.
+        """Call `hook(module, args, output)` after each forward pass; its result replaces the output.
 
         `with_kwargs` calls `hook(module, args, kwargs, output)`. `always_call` calls it, with None as output, also when
         the forward pass raises.
@@ -157,7 +157,7 @@ class Module(ModuleState):
         return HookHandle(self._hooks.after, ForwardHook(hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:
-        """Call `hook(module, grad_output)` when the gradients of the results are known; what it returns replaces them."""
+        """Call `hook(module, grad_output)` when the gradients of the results are known; its result replaces them."""
         return HookHandle(self._hooks.backward_before, hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:
@@ -292,7 +292,7 @@ class Module(ModuleState):
     def train(self, mode: bool = True) -> Self:
         """Switch dropout and batch statistics on, or off with `mode=False`."""
         self.training = mode
-        for child in self.children():  # each decides what it does: a frozen layer stays in evaluation
+        for child in self.children():  # each child decides: a frozen layer stays in evaluation
             child.train(mode)
         return self
 
@@ -363,7 +363,7 @@ class Module(ModuleState):
     # --- printing ---------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """Return what `repr` shows between the parentheses of a layer; defined by subclasses."""
+        """Return the text between the parentheses of a layer's `repr`; defined by subclasses."""
         return ""
 
     def __repr__(self) -> str:

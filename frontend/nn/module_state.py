@@ -34,11 +34,11 @@ class ModuleState:
         return load_state(cast("Module", self), state_dict, strict, assign)
 
     def get_extra_state(self) -> Any:
-        """Return what state dicts hold beside tensors, under the key `_extra_state`; defined by subclasses."""
+        """Return state other than tensors for the key `_extra_state` of state dicts; defined by subclasses."""
         raise RuntimeError(f"{type(self).__name__} defines no get_extra_state")
 
     def set_extra_state(self, state: Any) -> None:
-        """Restore what `get_extra_state` returned; defined by subclasses."""
+        """Restore a result of `get_extra_state`; defined by subclasses."""
         raise RuntimeError(f"{type(self).__name__} defines no set_extra_state")
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
@@ -48,7 +48,7 @@ class ModuleState:
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict` read this module and its submodules.
 
-        It may change the dictionary, which also holds what was read before. The metadata is empty.
+        It may change the dictionary, which also holds earlier entries. The metadata is empty.
         """
         return HookHandle(self._hooks.state_after, hook)
 

@@ -9,7 +9,7 @@ from polyhal.tensor import Tensor
 
 
 class _Padding(Module):
-    """What all padding layers have: widths (before, after) from the last axis on, or one for all."""
+    """Base of padding layers: widths (before, after) for each axis, the last axis first, or one number for all."""
 
     axes = 2
     mode = "constant"
@@ -26,7 +26,7 @@ class _Padding(Module):
 
 
 class _ConstantPadding(_Padding):
-    """What all layers that pad with a number have."""
+    """Base of layers that pad with a number."""
 
     def __init__(self, padding: Numbers, value: float) -> None:
         super().__init__(padding)

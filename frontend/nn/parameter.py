@@ -97,7 +97,7 @@ class ComplexModuleBuffer(ComplexTensor, ModuleBuffer):  # type: ignore[misc]
 
 
 class Uninitialized:
-    """A member of a lazy layer, which has dtype and device, and gets shape and elements when the layer first sees an input.
+    """A member of a lazy layer, which has dtype and device; shape and elements follow from the first input of the layer.
 
     It turns into an ordinary member then and remains the same object. Until then, whatever needs its elements or shape
     raises UninitializedError.

@@ -14,7 +14,7 @@ from polyhal.tensor import Tensor
 
 
 class _MaxPool(Module):
-    """What all max pooling layers have."""
+    """Base of max pooling layers."""
 
     axes: ClassVar[int]
     function: ClassVar[Callable[..., Any]]
@@ -49,28 +49,28 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The maximum of each window of sequences (N, C, L); windows are `stride` (by default their size) apart."""
+    """The maximum of each window of sequences (N, C, L); `stride` defaults to the size of the window."""
 
     axes = 1
     function = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPool):
-    """The maximum of each window of images (N, C, H, W); windows are `stride` (by default their size) apart."""
+    """The maximum of each window of images (N, C, H, W); `stride` defaults to the size of the window."""
 
     axes = 2
     function = staticmethod(F.max_pool2d)
 
 
 class MaxPool3d(_MaxPool):
-    """The maximum of each window of volumes (N, C, D, H, W); windows are `stride` (by default their size) apart."""
+    """The maximum of each window of volumes (N, C, D, H, W); `stride` defaults to the size of the window."""
 
     axes = 3
     function = staticmethod(F.max_pool3d)
 
 
 class _AvgPool(Module):
-    """What all average pooling layers have."""
+    """Base of average pooling layers."""
 
     axes: ClassVar[int]
     function: ClassVar[Callable[..., Tensor]]
@@ -143,7 +143,7 @@ class AvgPool3d(_AvgPool):
 
 
 class _LPPool(Module):
-    """What all layers of norms have."""
+    """Base of pooling layers that compute norms."""
 
     function: ClassVar[Callable[..., Tensor]]
 
@@ -182,7 +182,7 @@ class LPPool3d(_LPPool):
 
 
 class _AdaptiveAvgPool(Module):
-    """What all layers of means over an even division have."""
+    """Base of adaptive average pooling layers."""
 
     function: ClassVar[Callable[..., Tensor]]
 
@@ -216,7 +216,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
 
 
 class _AdaptiveMaxPool(Module):
-    """What all layers of maxima over an even division have."""
+    """Base of adaptive max pooling layers."""
 
     function: ClassVar[Callable[..., Any]]
 

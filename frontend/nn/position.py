@@ -105,7 +105,7 @@ class RotaryEmbedding(Module):
         return self.rotate(input, self.angles(start, length))
 
     def angles(self, start: Any, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (length, dim/2) of the positions from `start` on, which may be a runtime scalar.
+        """Return cosines and sines (length, dim/2) of the positions beginning at `start`, which may be a runtime scalar.
 
         All layers of a model rotate by the same angles, so it calls this once.
         """

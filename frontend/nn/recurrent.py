@@ -39,7 +39,7 @@ class _Weights(NamedTuple):
     weight_hr: Tensor | None = None
 
     def project(self, x: Tensor, joint_bias: bool) -> Tensor:
-        """What the input adds to the gates at all time steps; with `joint_bias` both biases."""
+        """Return the contribution of the input to the gates at all time steps; with `joint_bias`, include both biases."""
         bias = self.bias_ih
         if joint_bias and bias is not None and self.bias_hh is not None:
             bias = bias + self.bias_hh
@@ -149,7 +149,7 @@ class RNNBase(Module):
         raise NotImplementedError
 
     def _run(self, input: Tensor | PackedSequence, states: tuple[Tensor, ...] | None) -> tuple[Any, tuple[Tensor, ...]]:
-        """The output in the form of the input, and the final states, of which an LSTM has two."""
+        """Return the output in the form of the input, and the final states: two for an LSTM, else one."""
         if isinstance(input, PackedSequence):
             return self._run_packed(input, states)
         if input.ndim not in (2, 3):
@@ -262,7 +262,7 @@ class RNN(RNNBase):
 class GRU(RNNBase):
     """Gated recurrent units; arguments as for `RNN`. Source: Cho et al., arXiv:1406.1078.
 
-    Gates lie in the order r, z, n in `weight_ih` (3 * hidden_size, input). The reset gate r is applied after the product
+    Gates are stored in the order r, z, n in `weight_ih` (3 * hidden_size, input). The reset gate r is applied after the product
     with the hidden state, as in PyTorch.
     """
 
@@ -296,7 +296,7 @@ class GRU(RNNBase):
 class LSTM(RNNBase):
     """Long short-term memory; arguments as for `RNN`. Source: Hochreiter and Schmidhuber, Neural Computation 9 (1997).
 
-    Gates lie in the order i, f, g, o in `weight_ih` (4 * hidden_size, input). With `proj_size` the hidden state is
+    Gates are stored in the order i, f, g, o in `weight_ih` (4 * hidden_size, input). With `proj_size` the hidden state is
     projected to that width by `weight_hr` (Sak et al., arXiv:1402.1128).
 
     >>> outputs, (h, c) = polyhal.nn.LSTM(8, 16, batch_first=True)(polyhal.ones(2, 5, 8))

@@ -1,4 +1,4 @@
-"""The replica that a layer runs in, and what it exchanges with the replicas on other devices."""
+"""Data-parallel replica of a layer, and its communication with the replicas on other devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyhal.tensor import Tensor
 
 
 class Replica(Protocol):
-    """One of the copies of a model that run together, each on its rows of a batch.
+    """One of several copies of a model, each of which computes its rows of a batch.
 
     All of them make the same exchanges in the same order. Exchanges are differentiable, and become part of captured steps.
     """

@@ -145,7 +145,7 @@ class Fold(Module):
 
 
 class _MaxUnpool(Module):
-    """What all layers that undo max pooling have."""
+    """Base of layers that invert max pooling."""
 
     axes = 2
 
@@ -188,7 +188,7 @@ class MaxUnpool3d(_MaxUnpool):
 
 
 class _FractionalMaxPool(Module):
-    """What all layers of max pooling at random steps have."""
+    """Base of fractional max pooling layers."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""State dicts of modules: made, loaded, and checked against what a module or an optimizer expects."""
+"""State dicts of modules and optimizers: creation, loading and checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from polyhal.nn.module import Module
 
 _EXTRA = "_extra_state"
-"""The name of what a module keeps beside tensors, in PyTorch's state dicts."""
+"""Name of a module's state other than tensors in PyTorch's state dicts."""
 
 
 class StateDictError(PolyhalError, RuntimeError):

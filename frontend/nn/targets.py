@@ -1,4 +1,4 @@
-"""What the arguments of `Module.to` name: a device, a dtype, or both."""
+"""Arguments of `Module.to`: a device, a dtype, or both."""
 
 from __future__ import annotations
 

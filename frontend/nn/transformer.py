@@ -37,7 +37,7 @@ def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
 
 
 class _TransformerLayer(Module):
-    """What layers have that apply attention, then a two-layer network, each with a residual connection and a layer norm."""
+    """Base of layers with attention and a two-layer network, each with a residual connection and a layer norm."""
 
     attentions: ClassVar[tuple[str, ...]]
     """The names of the attention modules. Modules are in PyTorch's order, which numbers the parameters of optimizers."""

@@ -50,7 +50,7 @@ class Rprop(RuleOptimizer):
 
 
 class ASGD(RuleOptimizer):
-    """Averaged SGD: `state[p]["ax"]` is the mean of the parameter from step `t0` on.
+    """Averaged SGD: `state[p]["ax"]` is the mean of the parameter since step `t0`.
 
     Source: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992).
     """

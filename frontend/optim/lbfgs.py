@@ -23,8 +23,8 @@ class LBFGS(Optimizer):
 
     One parameter group only. `line_search_fn` is None (steps of length `lr`) or "strong_wolfe". Stops after `max_iter`
     iterations, `max_eval` evaluations, a largest gradient of `tolerance_grad`, or a change below `tolerance_change`. It waits
-    for the device in every iteration. The state of the first parameter has PyTorch's names and stands for all: `old_stps`
-    and `old_dirs` are the differences between parameters and between gradients, `H_diag` scales the first inverse Hessian.
+    for the device in every iteration. The state of the first parameter has PyTorch's names and applies to all:
+    `old_stps` and `old_dirs` are the differences between parameters and between gradients, `H_diag` scales the first inverse Hessian.
     Source: Nocedal and Wright, "Numerical Optimization" (2006), algorithm 7.5.
     """
 
@@ -75,7 +75,7 @@ class _Minimization:
         self._group = group
         self._params: list[Tensor] = group["params"]
         self._home = self._params[0].device
-        """Where the vector lies; parameters may be on other devices."""
+        """Device of the vector; parameters may be on other devices."""
         self._state = state
         self._evaluations = 0
         self._first_loss: Any = None

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 _DECREASE = 1e-4
-"""The loss must fall by this share of what the slope promises."""
+"""Minimum decrease of the loss, as a fraction of the decrease that the slope predicts."""
 _CURVATURE = 0.9
-"""The slope must fall to this share of its size."""
+"""Maximum magnitude of the final slope, as a fraction of the initial one."""
 
 
 @dataclass(frozen=True, slots=True)

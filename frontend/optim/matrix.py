@@ -55,7 +55,7 @@ def _rms(x: Tensor) -> Tensor:
 class Adafactor(_PerParameter):
     """Adam's scale from the means of rows and columns, so that its memory is their number. Source: arXiv:1804.04235.
 
-    `eps` is (what squares are kept above, the least relative size of a parameter); `d` limits the size of an update.
+    `eps` is (the minimum of squares, the minimum relative size of a parameter); `d` limits the size of an update.
     Raises ValueError for a positive `beta2_decay`, and `d` below 1.
     """
 

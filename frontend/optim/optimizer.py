@@ -41,7 +41,7 @@ class Optimizer:
     """Whether `update` uses `device_step`, so that the device can decide to skip a step."""
 
     host_state: ClassVar[tuple[str, ...]] = ()
-    """State, beside "step", that is a Python number here and a tensor in PyTorch's state dicts."""
+    """State, in addition to "step", that is a Python number here and a tensor in PyTorch's state dicts."""
 
     factored_state: ClassVar[tuple[str, ...]] = ()
     """State in another shape than its parameter's."""
@@ -150,7 +150,7 @@ class Optimizer:
     def device_step(self, count: Any, device: Device) -> Tensor | None:
         """The number of this step without skipped ones, 0 if it is skipped itself: a scalar tensor on `device`.
 
-        `count` is its number with skipped steps; None gives 1 for a step that is not skipped. Returns None if the device
+        `count` is its number with skipped steps; None returns 1 for a step that is not skipped. Returns None if the device
         never had to decide, so that `count` is the number.
         """
         if self._skipped is None or (count is None and self._skip is None):

@@ -13,8 +13,8 @@ from polyhal.optim.optimizer import Optimizer
 class ReduceLROnPlateau:
     """Multiply the rates by `factor` when a measure has not improved for more than `patience` calls of `step(measure)`.
 
-    `mode` says whether less or more is better, `threshold` what counts as better (relative, or absolute). After a reduction
-    `cooldown` calls are not counted. `step` is for Python numbers: it does not belong into a captured step. Raises
+    `mode` says whether less or more is better, `threshold` is the minimum improvement (relative, or absolute). After a
+    reduction `cooldown` calls are not counted. `step` is for Python numbers: it does not belong into a captured step. Raises
     ValueError for a `factor` of 1 or more, for another mode, and unless there is one `min_lr` per group.
     """
 

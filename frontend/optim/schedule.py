@@ -15,7 +15,7 @@ from polyhal.optim.optimizer import Optimizer
 class Scheduler:
     """Base of schedulers. Call `step()` after the optimizer's.
 
-    Rates are computed from the step count and the groups' initial rates alone, so that resuming is exact.
+    Rates depend only on the step count and the groups' initial rates, so that resuming is exact.
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:

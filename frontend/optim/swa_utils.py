@@ -25,8 +25,8 @@ Average = Callable[[Tensor, Tensor, Tensor], Tensor]
 class AveragedModel(Module):
     """A copy of a model with the average of its parameters. Source: Izmailov et al., arXiv:1803.05407.
 
-    `update_parameters(model)` counts one more state; `avg_fn(averaged, parameter, count)` gives another average than the equal
-    one, such as `get_ema_avg_fn()`. `use_buffers` averages buffers too, otherwise they are copied. It may be part of a captured
+    `update_parameters(model)` counts one more state; `avg_fn(averaged, parameter, count)` computes another average than the
+    equal one, such as `get_ema_avg_fn()`. `use_buffers` averages buffers too, otherwise they are copied. It may be part of a captured
     step.
     """
 
@@ -154,7 +154,7 @@ class SWALR(Scheduler):
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Device | str | None = None) -> None:
-    """Compute the running statistics of batch norms anew: equal averages over the batches of `loader`.
+    """Recompute the running statistics of batch norms: equal averages over the batches of `loader`.
 
     A batch is a tensor, or a sequence that begins with it.
     """

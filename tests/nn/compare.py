@@ -15,7 +15,7 @@ TOLERANCE = 1e-5
 
 
 def close(found: Any, expected: Any, tolerance: float = TOLERANCE, name: str = "") -> None:
-    """Relative to the largest magnitude, which is what rounding in float32 sums is relative to."""
+    """Compare relative to the largest magnitude, which bounds the rounding errors of float32 sums."""
     a = np.asarray(found, np.float64) if not isinstance(found, ph.Tensor) else found.numpy().astype(np.float64)
     b = (
         expected.detach().numpy().astype(np.float64)

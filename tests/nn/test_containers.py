@@ -112,7 +112,7 @@ def test_shared_modules_are_named_once_or_under_each_name() -> None:
 
 
 class Counter(nn.Module):
-    """Keeps a number beside its tensors."""
+    """Module with a number in addition to its tensors."""
 
     def __init__(self, count: int) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ from polyhal.random import Generator
 
 
 def same_distribution(ours: ph.Tensor, theirs: torch.Tensor) -> None:
-    """Assert that the Kolmogorov-Smirnov distance is below what equal distributions exceed once in 10,000 times.
+    """Assert that the Kolmogorov-Smirnov distance is below the bound that equal distributions exceed once in 10,000 times.
 
     Both samples have thousands of elements, so that the asymptotic bound holds: with fixed seeds, a failure means a
     wrong distribution.

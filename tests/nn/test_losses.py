@@ -1,4 +1,4 @@
-"""Losses, bags and attention with all options, beside PyTorch's on the same numbers."""
+"""Losses, bags and attention with all options, compared with PyTorch's on the same numbers."""
 
 from __future__ import annotations
 

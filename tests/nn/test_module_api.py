@@ -17,7 +17,7 @@ from .compare import array, check_layer, close
 
 
 class Frozen(nn.BatchNorm1d):
-    """Stays in evaluation whatever its parent is told."""
+    """A layer that remains in evaluation when its parent is set to training."""
 
     def train(self, mode: bool = True) -> Frozen:
         super().train(False)

@@ -120,7 +120,7 @@ def test_an_uninitialized_parameter_of_ones_own() -> None:
 
 
 def hooked(module: Any, log: list[Any]) -> Any:
-    """The same hooks on a model of ours or of PyTorch's."""
+    """Register equal hooks on a model of Polyhal or of PyTorch."""
 
     def after_read(m: Any, state: Any, prefix: str, metadata: Any) -> None:
         log.append(("read", prefix, len(state)))

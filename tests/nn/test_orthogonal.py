@@ -1,4 +1,4 @@
-"""Orthogonal weights beside PyTorch's: the same state gives the same weight and gradient."""
+"""Orthogonal weights compared with PyTorch's: equal states have equal weights and gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent layers and cells beside PyTorch's: packed sequences, captured steps, training, second gradients, errors.
+"""Recurrent layers and cells compared with PyTorch's: packed sequences, captured steps, training, second gradients, errors.
 
 The replay of PyTorch's database of layers (`tests/pytorch`) covers their arguments.
 """
@@ -36,7 +36,7 @@ def _flat(states: Any) -> list[Any]:
 
 
 def _check_gradients(ours: Any, theirs: Any, found: list[Any], expected: list[Any], x: Any, y: Any) -> None:
-    """The same results, and the same gradients of their weighted sum."""
+    """Assert equal results, and equal gradients of their weighted sum."""
     weights = [array(*e.shape, seed=i) for i, e in enumerate(expected)]
     for a, b in zip(found, expected, strict=True):
         close(a, b)

@@ -95,7 +95,7 @@ def _means(op: str, axes: int, x: Tensor, output_size: Sizes) -> Tensor:
 
 
 def resampled(x: Tensor, steps: Sequence[tuple[int, int, Method]]) -> Tensor:
-    """`x` resampled: axis, new length and method of each step. The last two axes are resampled together."""
+    """`x` resampled: axis, new length and method of each step. The last two axes are resampled jointly."""
     if [axis for axis, _, _ in steps] == [x.ndim - 2, x.ndim - 1]:
         (_, down, down_method), (_, across, across_method) = steps
         planes: Tensor = _resample_planes(x, (down, across), (down_method, across_method))

@@ -31,9 +31,9 @@ def scaled_dot_product_attention(
 
     Source: Vaswani et al., arXiv:1706.03762.
 
-    `attn_mask` broadcasts to (..., T, S): bool keeps where True, floats are added. With `is_causal` query i sees keys
+    `attn_mask` broadcasts to (..., T, S): bool keeps where True, floats are added. With `is_causal` query i attends to keys
     0 to i. `scale` defaults to 1/sqrt(D). Dropout acts on the probabilities whenever `dropout_p` is not 0. A row in which
-    all is masked gives 0. With `enable_gqa` neighbouring query heads (axis -3) share a head of keys and values (Ainslie et
+    all is masked returns 0. With `enable_gqa` neighbouring query heads (axis -3) share a head of keys and values (Ainslie et
     al., arXiv:2305.13245). Raises ShapeError.
 
     >>> q = polyhal.ones(1, 2, 5, 8)

@@ -113,7 +113,7 @@ def nll_loss(
     if weight is not None:
         counts = counts * ops.reshape(ops.embedding(ops.reshape(weight, (-1, 1)), safe), (-1,))
     chosen = ops.reshape(ops.take_along_axis(rows, ops.reshape(safe, (-1, 1)), 1), (-1,))
-    # `where` rather than a product alone: an ignored row may have -inf, and 0 * inf is NaN.
+    # `where` rather than only a product: an ignored row may have -inf, and 0 * inf is NaN.
     return _like(_weighted(ops.where(used, -chosen * counts, 0.0), counts, target.shape, reduction), input)
 
 
@@ -131,7 +131,7 @@ def cross_entropy(
 
     Classes equal to `ignore_index` do not count: the mean is over the others (and over their weights, if `weight`
     (C,) weighs the classes); with probabilities it is over all of (N, d1, ...). With `label_smoothing` e the target's
-    probabilities are multiplied by 1 - e, and each class gets e/C more. Source: Szegedy et al., arXiv:1512.00567.
+    probabilities are multiplied by 1 - e, and e/C is added to each class. Source: Szegedy et al., arXiv:1512.00567.
     Raises ValueError unless `label_smoothing` is from 0 to 1.
 
     >>> loss = polyhal.nn.functional.cross_entropy(polyhal.zeros(2, 4), polyhal.tensor([1, 3]))
@@ -204,7 +204,7 @@ def linear_cross_entropy(
 ) -> Tensor:
     """`cross_entropy(linear(input, linear_weight, linear_bias), target)` for `input` (N, in) or (in,).
 
-    `linear_weight` (C, d1, ..., in) gives logits (N, C, d1, ...). `options`, which chooses how PyTorch splits the
+    `linear_weight` (C, d1, ..., in) makes logits (N, C, d1, ...). `options`, which chooses how PyTorch splits the
     computation, has no effect.
     """
     shape = linear_weight.shape[:-1]

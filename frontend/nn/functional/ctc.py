@@ -59,7 +59,7 @@ def _lengths(lengths: Tensor | Sequence[int] | int, log_probs: Tensor) -> Tensor
 
 
 def _padded(targets: Tensor, lengths: Tensor) -> Tensor:
-    """Sequences that lie one after the other as rows (N, longest). Waits for the lengths."""
+    """Convert concatenated sequences to rows (N, longest). Waits for the lengths."""
     counts = lengths.tolist()
     width = max(counts, default=0)
     ends = ops.cumsum(lengths, 0).to(dtypes.int32)

@@ -17,7 +17,7 @@ from polyhal.tensor import Tensor
 
 _dropout = FUNCTIONS["dropout"]
 _SELU_LIMIT = -1.7580993408473766
-"""What selu tends to for very negative numbers, -scale * alpha: the value of dropped elements. Source: arXiv:1706.02515."""
+"""Value of dropped elements: the limit of selu for very negative numbers, -scale * alpha. Source: arXiv:1706.02515."""
 
 
 def _drops(op: str, p: float, training: bool) -> bool:

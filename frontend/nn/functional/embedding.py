@@ -96,8 +96,8 @@ def embedding_bag(
     """Sum, mean or maximum of the rows of `weight` (R, W) that each bag of indices names: (B, W).
 
     `input` is (B, L), or all bags one after the other, which start at `offsets` (B,); with `include_last_offset` the last
-    offset ends the last bag. `per_sample_weights`, for "sum" alone, multiply the rows. Indices equal to `padding_idx` do
-    not count. An empty bag gives zeros. Raises ShapeError and ValueError. See `embedding` for the other arguments.
+    offset ends the last bag. `per_sample_weights`, only for "sum", multiply the rows. Indices equal to `padding_idx` do
+    not count. An empty bag is zero. Raises ShapeError and ValueError. See `embedding` for the other arguments.
     """
     if mode not in ("sum", "mean", "max"):
         raise ValueError(message("embedding_bag", f"mode {mode!r}", expected="sum, mean or max"))
@@ -172,7 +172,7 @@ def _reduce_bags(rows: Tensor, counted: Tensor | None, mode: BagMode) -> Tensor:
 def _reduce_ranges(
     rows: Tensor, counted: Tensor | None, offsets: Tensor, include_last_offset: bool, mode: BagMode
 ) -> Tensor:
-    """Bags that lie one after the other (N, W)."""
+    """Compute concatenated bags (N, W)."""
     starts = offsets[:-1] if include_last_offset else offsets
     bags, count = starts.shape[0], rows.shape[0]
     position = ops.arange(0, count, 1, starts.dtype, device=rows.device)
@@ -183,13 +183,13 @@ def _reduce_ranges(
         used = ops.logical_and(used, ops.less(position, offsets[-1]))
     used = used if counted is None else ops.logical_and(used, counted)
     if mode == "max":
-        # Every row beside every bag: there is no maximum by index.
+        # Compare every row with every bag: there is no scatter op with a maximum.
         member = ops.equal(
             ops.unsqueeze(bag, 0), ops.reshape(ops.arange(0, bags, 1, bag.dtype, device=rows.device), (-1, 1))
         )
         member = ops.unsqueeze(ops.logical_and(member, ops.unsqueeze(used, 0)), -1)
         return _masked_max(ops.unsqueeze(rows, 0), member, 1)
-    safe = ops.where(used, bag, bags)  # a row past the last bag collects what does not count
+    safe = ops.where(used, bag, bags)  # a row past the last bag collects the ignored ones
     total: Tensor = _scatter_rows(rows, safe, bags + 1)[:bags]
     if mode == "sum":
         return total

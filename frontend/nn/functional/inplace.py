@@ -1,7 +1,7 @@
 """Activations that overwrite their input, in PyTorch's spelling with an underscore.
 
 They are for inference, under `no_grad`, and for tensors without gradients: the tape refuses to overwrite a result that a
-gradient may need. The spelling `F.relu(x, inplace=True)` gives a new tensor instead, so that it works in training.
+gradient may need. The form `F.relu(x, inplace=True)` returns a new tensor instead, so that it works in training.
 """
 
 from __future__ import annotations

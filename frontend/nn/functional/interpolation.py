@@ -46,7 +46,7 @@ def interpolate(
 
     They are nearest, nearest-exact, linear (one spatial axis), bilinear and bicubic (two), trilinear (three) and area
     (means over an even division). `align_corners` keeps the centers of the outer elements in place, rather than their
-    edges. `antialias` (bilinear and bicubic) averages over what a result covers. With `recompute_scale_factor` positions
+    edges. `antialias` (bilinear and bicubic) averages over the area of a result. With `recompute_scale_factor` positions
     follow from the lengths, and not from `scale_factor`. Integers are for bilinear, bicubic and nearest modes, and are
     rounded. Raises ShapeError.
 
@@ -130,7 +130,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The same as `interpolate`, of images (N, C, ...), under its older name."""
+    """Resize images (N, C, ...): older name of `interpolate`."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 

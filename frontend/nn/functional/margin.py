@@ -26,7 +26,7 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """`max(0, margin - target * (input1 - input2))`: target 1 wants `input1` to be larger, -1 `input2`.
+    """`max(0, margin - target * (input1 - input2))`: with target 1 `input1` should be larger, with -1 `input2`.
 
     Raises ShapeError unless all three have as many axes.
     """

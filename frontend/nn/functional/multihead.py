@@ -200,7 +200,7 @@ def _allowed(attn_mask: Tensor | None, padding: Tensor | None, sizes: tuple[int,
 
 
 def _both(a: Tensor, b: Tensor) -> Tensor:
-    """Two masks of which True allows, and numbers are added, as one."""
+    """Combine two masks: True allows, and numbers are added."""
     if a.dtype is dtypes.bool_ and b.dtype is dtypes.bool_:
         return ops.logical_and(a, b)
     if a.dtype is dtypes.bool_:

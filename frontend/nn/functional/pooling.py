@@ -44,7 +44,7 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The maximum of each window of images (N, C, H, W) or (C, H, W); windows are `stride` (by default their size) apart.
+    """Return the maximum of each window of images (N, C, H, W) or (C, H, W); `stride` defaults to the size of the window.
 
     Padding counts as -infinity. `ceil_mode` adds windows at the end that reach beyond the padding. With `return_indices`
     also the maxima's positions in each plane, row by row (int64), as `max_unpool2d` takes them. Raises ShapeError.
@@ -91,7 +91,7 @@ def _max_pool(
 
 
 def max_windows(x: Tensor, window: Window, ceil_mode: bool = False, return_indices: bool = False) -> Any:
-    """The maxima of windows of a batch (N, C, ...), and where asked for their positions in the last axes."""
+    """Return the maxima of windows of a batch (N, C, ...), and on request their indices in the last axes."""
     axes = x.ndim - 2
     if axes == 3:
         return _max_volumes(x, window, ceil_mode, return_indices)
@@ -154,9 +154,9 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window of images (N, C, H, W) or (C, H, W); windows are `stride` (by default their size) apart.
+    """Return the mean of each window of images (N, C, H, W) or (C, H, W); `stride` defaults to the size of the window.
 
-    With `count_include_pad` the zeros of the padding count as elements; what windows cover beyond it in `ceil_mode` never
+    With `count_include_pad` the zeros of the padding count as elements; elements of windows beyond it in `ceil_mode` never
     does. `divisor_override` replaces the counts. Floats only. Raises ShapeError and UnsupportedDTypeError.
     """
     return _avg_pool(

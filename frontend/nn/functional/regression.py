@@ -140,7 +140,7 @@ def gaussian_nll_loss(
             raise ShapeError(
                 message("gaussian_nll_loss", f"input {input.shape} and var {var.shape}", expected="matching shapes")
             )
-        # The bound changes the value alone: the gradient is that of the variance as given.
+        # The bound changes only the value: the gradient is computed as if the variance were not bounded.
         variance = variance + ops.maximum(eps - variance.detach(), 0.0)
     else:
         if var < 0:

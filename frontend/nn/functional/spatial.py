@@ -1,4 +1,4 @@
-"""What functions over images of one to three spatial axes share: arguments per axis and batches of one."""
+"""Helpers of functions over images of one to three spatial axes: arguments per axis, and batches of one."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _LATER = {
     "summary": "model_summary",
     "weight_norm": "reparametrize",
 }
-"""What is imported when it is first named: modules that need layers, which need this package."""
+"""Names that are imported lazily: their modules need layers, which need this package."""
 
 
 def __getattr__(name: str) -> Any:

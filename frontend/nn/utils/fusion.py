@@ -14,7 +14,7 @@ Pair = tuple[Parameter, Parameter]
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """Return a copy of a convolution that computes what the batch norm `bn` makes of its results in evaluation.
+    """Return a copy of a convolution that includes the batch norm `bn` of its results in evaluation.
 
     `transpose` says that it is a transposed convolution. Raises ValueError for layers in training, and without statistics.
     """
@@ -46,7 +46,7 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """Return a copy of a linear layer that computes what the batch norm `bn` makes of its results in evaluation.
+    """Return a copy of a linear layer that includes the batch norm `bn` of its results in evaluation.
 
     Raises ValueError for layers in training, without statistics, and of other numbers of features than each other.
     """
@@ -85,7 +85,7 @@ def _copied(name: str, layer: Any, norm: Any) -> Any:
 def _scale_and_bias(
     bias: Tensor | None, mean: Tensor, variance: Tensor, eps: float, weight: Tensor | None, shift: Tensor | None
 ) -> tuple[Tensor, Parameter]:
-    """What weights are multiplied by, and the new bias."""
+    """Return the factors of the weights, and the new bias."""
     scale = ops.rsqrt(variance + eps)
     if weight is not None:
         scale = scale * weight

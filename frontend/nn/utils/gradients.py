@@ -46,12 +46,12 @@ def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
 
 
 def total_norm(tensors: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
-    """Return the norm of all elements of all tensors together, as a float32 tensor on the first one's device."""
+    """Return the total norm over all elements of all tensors, as a float32 tensor on the first one's device."""
     return _norms(tensors, norm_type)[tensors[0].device]
 
 
 def _norms(tensors: Sequence[Tensor], norm_type: float) -> dict[Device, Tensor]:
-    """The norm of all elements of all tensors together, on each of their devices."""
+    """Return the total norm over all elements of all tensors, on each of their devices."""
     several = _by_device(tensors)
     parts = [_part_of_norm(group, norm_type) for group in several]
     if len(several) > 1:
@@ -87,7 +87,7 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Return the norm of all elements of all tensors together. `foreach` is accepted: launches are always few.
+    """Return the total norm over all elements of all tensors. `foreach` is accepted: launches are always few.
 
     `error_if_nonfinite` waits for the device, and raises NonFiniteNormError for an infinite or NaN norm, and CaptureError
     in a captured step.

@@ -17,7 +17,7 @@ from polyhal.tensor import Tensor
 
 @dataclass
 class LayerSummary:
-    """What one module did in a forward pass. Counts include those of its submodules."""
+    """Work of one module in a forward pass. Counts include its submodules."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class LayerSummary:
     """Of the last call."""
     output_bytes: int = 0
     flops: int = 0
-    """Additions and multiplications apart, by the cost rules of the ops; ops without one count nothing."""
+    """Number of additions plus multiplications, by the cost rules of the ops; ops without a rule count as 0."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def summary(model: Module, *inputs: Any, **keywords: Any) -> ModelSummary:
-    """Run `model(*inputs, **keywords)` once in evaluation, without gradients, and tell what each layer did.
+    """Run `model(*inputs, **keywords)` once in evaluation, without gradients, and report the work of each layer.
 
-    A tuple of numbers stands for float32 zeros of that shape on the model's device. Modes are restored.
+    A tuple of numbers is replaced by float32 zeros of that shape on the model's device. Modes are restored.
 
     >>> print(summary(nn.Linear(3, 2, device="numpy"), (5, 3)))  # doctest: +SKIP
     """

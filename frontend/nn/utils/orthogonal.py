@@ -17,7 +17,7 @@ OrthogonalMap = Literal["matrix_exp", "cayley", "householder"]
 class Orthogonal(Module):
     """Takes a matrix to an orthogonal one, times the buffer `base`, which is the weight as it was set last.
 
-    The columns are orthonormal, or the rows if there are fewer of these.
+    The columns are orthonormal, or the rows if there are fewer rows.
     """
 
     base: Tensor | None
@@ -50,7 +50,7 @@ class Orthogonal(Module):
         return q[..., :columns]  # type: ignore[no-any-return]
 
     def right_inverse(self, q: Tensor) -> Tensor:
-        """Make `q`, or the orthogonal matrix of its QR decomposition, the base, and return what is mapped to it."""
+        """Make `q`, or the orthogonal matrix of its QR decomposition, the base, and return the parameter that maps to it."""
         wide = q.shape[-2] < q.shape[-1]
         tall = ops.transpose(q) if wide else q
         rows, columns = tall.shape[-2:]
@@ -80,7 +80,7 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Module:
-    """Keep a weight orthogonal: its columns orthonormal, or its rows if there are fewer of these.
+    """Keep a weight orthogonal: its columns orthonormal, or its rows if there are fewer rows.
 
     `orthogonal_map` is "matrix_exp" (default for square weights), "cayley" or "householder" (default otherwise). Raises
     ValueError for other maps and vectors, and without `use_trivialization`, which keeps a base that learning starts from.

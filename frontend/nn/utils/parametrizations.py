@@ -37,7 +37,7 @@ class WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn length and direction of a weight apart, per slice along `dim`, or of the whole. Source: arXiv:1602.07868."""
+    """Learn length and direction of a weight separately, per slice along `dim`, or of the whole. Source: arXiv:1602.07868."""
     return register_parametrization(module, name, WeightNorm(dim))
 
 

@@ -46,7 +46,7 @@ def _value(module: Any, name: str) -> Any:
 
 
 class ParametrizationList(ModuleList):
-    """The learned tensors behind one parameter, `original` or `original0`, `original1`, ..., and what computes it."""
+    """Learned tensors behind a parameter, `original` or `original0`, `original1`, ..., and the modules that compute it."""
 
     def __init__(self, modules: Sequence[Module], original: Tensor) -> None:
         super().__init__(modules)

@@ -99,7 +99,7 @@ def _taken(module: Module, name: str) -> Tensor:
 
 
 def _set(module: Module, name: str, value: Tensor) -> None:
-    """Set an attribute that is computed anew in each call, and so is no change of the module's structure."""
+    """Set an attribute that is recomputed in each call, which does not count as a change of the module's structure."""
     module.__dict__[name] = value
 
 
@@ -129,7 +129,7 @@ def _unhooked(module: Module, name: str, kind: type[_LengthAndDirection | _Large
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn length (`weight_g`) and direction (`weight_v`) of a weight apart, per slice along `dim`, or of the whole.
+    """Learn length (`weight_g`) and direction (`weight_v`) of a weight separately, per slice along `dim`, or of the whole.
 
     The weight is computed before each forward pass. Source: arXiv:1602.07868. Raises ValueError and RuntimeError.
     """

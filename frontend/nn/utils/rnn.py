@@ -27,7 +27,7 @@ class PackedSequence(_Fields):
     """Sequences without padding, as `pack_padded_sequence` and `pack_sequence` make them.
 
     `data` (sum of lengths, ...) holds the first elements of all sequences, then all second ones, and so on, the longest
-    sequence first; `batch_sizes`, int64 on the host, says how many sequences reach each time step. `sorted_indices` gives
+    sequence first; `batch_sizes`, int64 on the host, counts the sequences that reach each time step. `sorted_indices` is
     the order of the sequences and `unsorted_indices` its inverse; None if they were in order.
     """
 
@@ -115,7 +115,7 @@ def sequence_lengths(batch_sizes: np.ndarray) -> np.ndarray:
 
 
 def padded(data: Tensor, batch_sizes: np.ndarray) -> Tensor:
-    """Packed rows as (T, B, ...) in sorted order. What lies behind the end of a sequence is any row, for others to mask."""
+    """Unpack rows to (T, B, ...) in sorted order. Rows after the end of a sequence are arbitrary, for callers to mask."""
     starts = np.cumsum(batch_sizes) - batch_sizes
     sequences = np.arange(batch_sizes[0])
     return _taken(data, np.where(sequences < batch_sizes[:, None], starts[:, None] + sequences, 0))
