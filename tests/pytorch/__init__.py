@@ -1,1 +1,1 @@
-"""Agreement with PyTorch: its own databases of sample calls, replayed, and the page that says what is there."""
+"""Agreement with PyTorch: its own databases of sample calls, replayed, and the page of supported names."""

@@ -31,7 +31,7 @@ DATABASES: dict[str, tuple[Replay, str]] = {
     "modules": (modules.replay_database, "float32"),
     "optimizers": (optimizers.replay_database, "float32"),
 }
-"""What replays a database, and in which dtypes unless others are given."""
+"""Function that replays a database, and its default dtypes."""
 _ALL_DTYPES = "float32,float64,float16,bfloat16,int64,int32,uint8,bool"
 
 

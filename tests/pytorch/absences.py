@@ -53,7 +53,7 @@ FOREIGN: dict[str, str] = {
     r"autocast.*|cond|while_loop|vmap_.*|func\.(functionalize|linearize)": "PyTorch's compiler",
     r"nn\.DataParallel|utils\.data\.DistributedSampler": "training on several devices",
 }  # fmt: skip
-"""What these names are about, by pattern. It does not exist here, so that they do not count as names of common use."""
+"""Subjects of names, by pattern. Polyhal does not have these subjects, so the names do not count as names of common use."""
 
 ABSENT: dict[str, str] = {
     r"(Tensor\.)?as_strided.*": "strides belong to the device; use slices, `unfold`, `diagonal` or `permute`",
@@ -64,7 +64,7 @@ ABSENT: dict[str, str] = {
     r"Tensor\.(apply_|map_|map2_)": "a Python function for each element; use operations on tensors, or `polyhal.kernel`",
     r"utils\.data\.get_worker_info": "streams are cut for the workers by the loader",
 }
-"""Names of common use that are left out, by pattern, and what to do instead."""
+"""Names of common use that are left out, by pattern, with the replacement."""
 
 OTHER_SPELLINGS: dict[str, str] = {
     "Tensor.get_device": "`x.device`",

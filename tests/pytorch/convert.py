@@ -36,7 +36,7 @@ def array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def to_polyhal(value: Any, device: Device, converted: dict[int, Tensor] | None = None) -> Any:
-    """A value, a tensor or a nest of these; a tensor that occurs twice stays one. Raises NoCounterpartError."""
+    """Convert a value, a tensor or a nest of them; a tensor that occurs twice stays one. Raises NoCounterpartError."""
     converted = {} if converted is None else converted
     if isinstance(value, torch.Tensor):
         if id(value) in converted:

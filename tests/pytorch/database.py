@@ -105,7 +105,7 @@ def drops_elements(entry: Any, sample: Any) -> bool:
 
 
 def caller(entry: Any, differentiable: bool) -> Callable[..., Any]:
-    """What calls functions of an entry: on symmetric or triangular matrices where its gradients are of those."""
+    """Return a call of an entry: on symmetric or triangular matrices if its gradients are defined for such matrices."""
     from torch.testing._internal.opinfo import core as utils
 
     if not differentiable:

@@ -15,7 +15,7 @@ from tests.pytorch.convert import leaves, to_polyhal
 def torch_gradients(results: Any, inputs: Any, *, second: bool = False) -> list[torch.Tensor]:
     """PyTorch's gradients of a weighted sum of all results, one per input that requires one; zeros without a path.
 
-    `second` appends the gradients of a weighted sum of these, unless PyTorch has no such derivative.
+    `second` appends the gradients of a weighted sum of the gradients, unless PyTorch has no such derivative.
     """
     wanted = [t for t in leaves(inputs) if isinstance(t, torch.Tensor) and t.requires_grad]
     outputs = [t for t in leaves(results) if isinstance(t, torch.Tensor) and t.requires_grad]
@@ -81,7 +81,7 @@ def _double(tensor: torch.Tensor) -> torch.dtype:
 
 
 def gradient_difference(ours: Any, theirs: Any, our_inputs: Any, their_inputs: Any, *, second: bool = False) -> str:
-    """What differs between gradients of the same weighted sum of all results, and between `second` ones."""
+    """Describe the difference of gradients of one weighted sum of all results, and of `second` gradients."""
     expected = torch_gradients(theirs, their_inputs, second=second)
     got = polyhal_gradients(ours, our_inputs, theirs, second=second)
     if isinstance(got, str):

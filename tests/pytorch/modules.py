@@ -1,4 +1,4 @@
-"""Replays PyTorch's database of layers: state by name, output, gradients and running statistics beside PyTorch's."""
+"""Replay PyTorch's database of layers: compare state by name, output, gradients and running statistics."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _replay_sample(kind: Any, sample: Any, dtype: torch.dtype, device: Device, t
 def _difference(
     ours: nn.Module, theirs: Any, state: dict[str, Any], inputs: Any, their_inputs: Any, expected: Any, drawn: bool
 ) -> str:
-    """Load `state` into `ours`, call it, and say what differs from PyTorch's layer, which was called already."""
+    """Load `state` into `ours`, call it, and describe differences from PyTorch's layer, which was called already."""
     text = repr(theirs).replace("NonDynamicallyQuantizableLinear", "Linear")
     if isinstance(ours, nn.CTCLoss):
         # PyTorch's gradient is the one through the log-softmax that comes before; of logarithms it is the identity.

@@ -1,4 +1,4 @@
-"""Every public name of PyTorch, and what became of it here: there, spelled in another way, left out, missing, or foreign.
+"""Every public name of PyTorch and its status here: present, under another form, left out, missing, or foreign.
 
 Names of common use are all but the foreign ones, which are about something that does not exist here, such as sparse tensors.
 """
@@ -23,7 +23,7 @@ from tests.pytorch.spellings import SPELLINGS
 
 
 class Status(enum.StrEnum):
-    """What became of a name."""
+    """Status of a name."""
 
     THERE = "there"
     DIFFERS = "there, with a difference"
@@ -48,7 +48,7 @@ NAMESPACES = (
     "optim.swa_utils", "linalg", "fft", "special", "signal.windows", "func", "autograd", "autograd.functional", "distributions",
     "utils.data",
 )  # fmt: skip
-"""Below `torch`; `torch` itself and `Tensor` stand for the top level and for methods."""
+"""Namespace below `torch`; `torch` itself is the top level, and `Tensor` the methods."""
 
 
 def public_names(namespace: str) -> list[str]:
@@ -61,7 +61,7 @@ def public_names(namespace: str) -> list[str]:
 
 
 def _methods_of_added_devices() -> set[str]:
-    """What PyTorch adds to tensors for a device that is not its own, such as `polyhal.torch`'s."""
+    """Names that PyTorch adds to tensors for a device of another package, such as `polyhal.torch`."""
     device = torch._C._get_privateuse1_backend_name()
     return {device, f"is_{device}"}
 
@@ -77,7 +77,7 @@ def _belongs(module: ModuleType, name: str) -> bool:
 
 
 def status(namespace: str, name: str) -> Name:
-    """What became of a name."""
+    """Status of a name."""
     qualified = name if namespace == "torch" else f"{namespace}.{name}"
     spelling = OTHER_SPELLINGS.get(qualified) or _spelling(namespace, name)
     if spelling:

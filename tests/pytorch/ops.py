@@ -1,4 +1,4 @@
-"""Replays PyTorch's sample calls on a device: results, dtypes and gradients beside PyTorch's."""
+"""Replay PyTorch's sample calls on a device: compare results, dtypes and gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.pytorch.ties import without_positions
 
 
 def find(name: str, variant: str = "") -> Callable[..., Any] | None:
-    """What stands for an entry of PyTorch's database here: a spelling, a function, or a method of tensors."""
+    """Return the counterpart of an entry of PyTorch's database: another form, a function, or a method of tensors."""
     spelled = SPELLINGS.get(f"{name}.{variant}", SPELLINGS.get(name))
     if spelled is not None:
         return spelled.function

@@ -21,7 +21,7 @@ _ALLOWED = {
 
 
 def error_cases(entry: Any, kind: type[Any], device: Device, outcome: Callable[..., Outcome]) -> Iterator[Outcome]:
-    """Whether what PyTorch refuses raises ValueError or TypeError here."""
+    """Return whether arguments that PyTorch refuses raise ValueError or TypeError here."""
     if entry.optim_error_inputs_func is None:
         return
     for wrong in entry.optim_error_inputs_func("cpu", torch.float32):

@@ -21,9 +21,9 @@ from tests.pytorch.outcome import Outcome, describe
 STEPS = 4
 SENSELESS = {"SparseAdam": "there are no sparse tensors"}
 _FLAGS = ("foreach", "fused", "capturable", "differentiable")
-"""Arguments that choose how a step runs, not what it computes."""
+"""Arguments that choose an implementation of a step and do not change its results."""
 _SCRATCH = "al"
-"""What PyTorch's L-BFGS keeps to save allocations; it makes it anew where it is absent."""
+"""State that PyTorch's L-BFGS keeps to save allocations; it recreates the state if it is absent."""
 TOLERANCES = {
     "LBFGS": 64.0,  # differences of gradients that are nearly equal
     "Muon": 2 * 2.0**-8 / 1e-5,  # directions are computed in bfloat16: two units in the last place of one
@@ -127,7 +127,7 @@ def shapes_of(name: str) -> list[tuple[int, ...]]:
 
 
 class Replay:
-    """The same steps here and in PyTorch, from the same parameters and gradients."""
+    """Equal steps here and in PyTorch, from equal parameters and gradients."""
 
     def __init__(self, entry: Any, case: Case, dtype: torch.dtype, device: Device) -> None:
         self._entry, self._case, self._device = entry, case, device
@@ -141,7 +141,7 @@ class Replay:
             self._settings["max_iter"] = 3  # both would find the minimum, whatever the way
 
     def difference(self) -> str:
-        """What differs after the steps. Raises NoCounterpartError for a flag that is refused with a reason."""
+        """Describe differences after the steps. Raises NoCounterpartError for a flag that is refused with a reason."""
         theirs, ours = self._their_optimizer(self._theirs), self._our_optimizer()
         half = STEPS // 2 if self._case.exchange else STEPS
         self._run(ours, theirs, 0, half)
@@ -174,7 +174,7 @@ class Replay:
         return [{"params": named[:1]}, {"params": named[1:], "lr": 0.05}] if self._case.groups else named
 
     def _their_optimizer(self, params: list[torch.Tensor]) -> Any:
-        # Flags change nothing but speed; some of them are for GPUs alone.
+        # Flags change nothing but speed; some of them are only for GPUs.
         return self._entry.optim_cls(self._groups(params), **self._settings)
 
     def _our_optimizer(self) -> Any:
@@ -209,7 +209,7 @@ def closure(optimizer: Any, params: list[Any], targets: list[Any]) -> Callable[[
 
 
 def state_difference(ours: dict[str, Any], theirs: dict[str, Any], tolerance: float) -> str:
-    """What differs between state dicts: names and values of state, and settings of groups."""
+    """Describe differences between state dicts: names and values of state, and settings of groups."""
     for number, state in theirs["state"].items():
         expected = {k: v for k, v in state.items() if v is not None and k != _SCRATCH}
         own = {k: v for k, v in ours["state"].get(number, {}).items() if v is not None and k != _SCRATCH}

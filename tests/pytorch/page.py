@@ -113,7 +113,7 @@ def _section(namespace: str, names: Sequence[Name]) -> Iterator[str]:
 
 
 def _by_detail(names: Sequence[Name], status: Status) -> list[tuple[str, list[Name]]]:
-    """The names of a status by what is said of them."""
+    """Group the names of a status by their detail."""
     groups: dict[str, list[Name]] = defaultdict(list)
     for name in names:
         if name.status is status:

@@ -22,7 +22,7 @@ class Row:
     """The figures of one database on one device in one dtype.
 
     `limit` is the most sample calls per entry, None for all; `senseless` counts cases without a counterpart, such as sparse
-    tensors; `entries` names what disagrees, with the number of its cases.
+    tensors; `entries` maps disagreeing entries to the number of their cases.
     """
 
     database: str
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What a newer row replaces."""
+        """Key of a row, which a newer row of the same key replaces."""
         return self.database, self.device, self.dtype
 
 

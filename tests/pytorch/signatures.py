@@ -1,4 +1,4 @@
-"""Arguments of PyTorch's functions and classes beside those of the functions and classes of the same name here."""
+"""Compare arguments of PyTorch's functions and classes with arguments of their namesakes here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Argument:
 
 @functools.cache
 def differences() -> tuple[tuple[str, str], ...]:
-    """Names that are there and what differs in their arguments, without what is left out or renamed everywhere."""
+    """Return existing names with differences in their arguments, except arguments left out or renamed everywhere."""
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What PyTorch's names are spelled like here, where the spelling differs, and which have no place here."""
+"""Other forms of PyTorch's names here, and names without a counterpart."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = Fals
 
 
 def _floats_only(name: str) -> Spelling:
-    """A function that takes integers in PyTorch, on CPUs alone, and refuses them here on every device."""
+    """A function that takes integers in PyTorch, only on CPUs, and refuses them here on every device."""
 
     def function(x: Any, *args: Any, **keywords: Any) -> Any:
         if not x.dtype.is_floating_point:
@@ -145,7 +145,7 @@ def _in_place(name: str) -> Callable[..., Any]:
 
 
 _IN_PLACE = ("cauchy", "exponential", "geometric", "log_normal", "uniform")
-"""Draws that PyTorch has as methods alone, which overwrite."""
+"""Draws that PyTorch has only as in-place methods."""
 
 
 def _zeroed(x: Any) -> Any:
@@ -156,7 +156,7 @@ WRAPPED: dict[str, Callable[..., Any]] = {
     "einsum": lambda operands, equation: polyhal.einsum(equation, *operands),
     **{name: _in_place(name) for name in _IN_PLACE},
     "normal.in_place": _in_place("normal"),
-    "zero_": _zeroed,  # the database gives it a leaf
+    "zero_": _zeroed,  # the database calls it with a leaf
     "linalg.lstsq.grad_oriented": lambda a, b, driver: linalg.lstsq(a, b, driver=driver)[:2],
     "linalg.pinv.singular": lambda a, b: linalg.pinv(a @ b.mT),
     "pca_lowrank": lambda a, b, **keywords: linalg.pca_lowrank(a @ b.mT, **keywords),

@@ -1,4 +1,4 @@
-"""The page for those who come from PyTorch is what its generator writes, and what it says of names and arguments is true."""
+"""The page for users of PyTorch equals the output of its generator, and its statements on names and arguments are true."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.pytorch.outcome import Outcome
 from tests.pytorch.results import Row, is_enough, load, record, rows_of, table
 
 _EVERY = 4
-"""The database has some 700 entries; its import alone takes half a minute, so that all of this is one test."""
+"""The database has some 700 entries; its import takes half a minute, so that all of this is one test."""
 
 
 def _assert_fine(outcomes: Sequence[Outcome]) -> None:

@@ -1,4 +1,4 @@
-"""Positions among equal elements: PyTorch does not promise which it returns, so what stands there is compared instead."""
+"""Positions among equal elements: PyTorch does not promise which it returns, so elements at the indices are compared."""
 
 from __future__ import annotations
 
