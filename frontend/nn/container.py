@@ -128,7 +128,7 @@ _FUSABLE: dict[type[Module], str] = {ReLU: "relu", SiLU: "silu", Sigmoid: "sigmo
 
 
 def _fusable_activation(module: Module, after: Module) -> str | None:
-    """Return the name of the activation `after` if it can be fused into the linear layer `module`: no hook is called in between.
+    """Return the name of the activation `after` if it can be fused into the linear layer `module`: no hook is called between.
 
     Not if ops are fused later: a captured step attributes each op to its module.
     """

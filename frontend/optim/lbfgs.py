@@ -24,8 +24,8 @@ class LBFGS(Optimizer):
     One parameter group only. `line_search_fn` is None (steps of length `lr`) or "strong_wolfe". Stops after `max_iter`
     iterations, `max_eval` evaluations, a largest gradient of `tolerance_grad`, or a change below `tolerance_change`. It waits
     for the device in every iteration. The state of the first parameter has PyTorch's names and applies to all:
-    `old_stps` and `old_dirs` are the differences between parameters and between gradients, `H_diag` scales the first inverse Hessian.
-    Source: Nocedal and Wright, "Numerical Optimization" (2006), algorithm 7.5.
+    `old_stps` and `old_dirs` are the differences between parameters and between gradients, `H_diag` scales the first
+    inverse Hessian. Source: Nocedal and Wright, "Numerical Optimization" (2006), algorithm 7.5.
     """
 
     def __init__(

@@ -26,8 +26,8 @@ class AveragedModel(Module):
     """A copy of a model with the average of its parameters. Source: Izmailov et al., arXiv:1803.05407.
 
     `update_parameters(model)` counts one more state; `avg_fn(averaged, parameter, count)` computes another average than the
-    equal one, such as `get_ema_avg_fn()`. `use_buffers` averages buffers too, otherwise they are copied. It may be part of a captured
-    step.
+    equal one, such as `get_ema_avg_fn()`. `use_buffers` averages buffers too, otherwise they are copied. It may be part
+    of a captured step.
     """
 
     n_averaged: Tensor

@@ -23,7 +23,7 @@ def to_torch(value: Any) -> Any:
 
 
 def difference(ours: Any, theirs: Any, *, tolerance: float = 1.0, dtypes: bool = True, units: int = 0) -> str:
-    """Describe the difference of two results, if any. `tolerance` multiplies PyTorch's defaults; integers may be `units` off."""
+    """Describe the difference of two results. `tolerance` multiplies PyTorch's defaults; integers may differ by `units`."""
     mine, expected = list(leaves(ours)), list(leaves(theirs))
     if len(mine) != len(expected):
         return f"{len(mine)} results, expected {len(expected)}"
