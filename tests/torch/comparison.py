@@ -1,4 +1,4 @@
-"""Running the same PyTorch code on the CPU and on the device."""
+"""Run equal PyTorch code on the CPU and on the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 
 def moved(tree: Any, device: str) -> Any:
-    """All tensors on a device, as leaves that need gradients where the originals do; one that occurs twice stays one.
+    """Move all tensors to a device, as leaves with the originals' `requires_grad`; one that occurs twice stays one.
 
     Views of larger memory stay views of such memory.
     """
@@ -34,7 +34,7 @@ def _moved(x: torch.Tensor, device: str) -> torch.Tensor:
 
 
 def outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """What a function gives, and the gradients of its arguments."""
+    """Return the results of a function, and the gradients of its arguments."""
     results = pytree.tree_leaves(function(*args))
     roots = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
     leaves = [x for x in pytree.tree_leaves(args) if isinstance(x, torch.Tensor) and x.requires_grad]
@@ -46,7 +46,7 @@ def outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[list[A
 
 
 def agree(function: Callable[..., Any], *args: Any, device: str, rtol: float = 1e-5, atol: float = 1e-5) -> None:
-    """Assert that results and gradients on the device are those of the CPU, in value, shape and dtype."""
+    """Assert that results and gradients on the device equal the CPU's in value, shape and dtype."""
     expected, expected_grads = outcome(function, moved(args, "cpu"))
     found, found_grads = outcome(function, moved(args, device))
     assert len(found) == len(expected)

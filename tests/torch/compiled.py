@@ -1,4 +1,4 @@
-"""Running a program compiled and eagerly on the CPU, and comparing everything that it leaves."""
+"""Run a program compiled, and eagerly on the CPU, and compare results and all changes of state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 @torch.library.custom_op("polyhal_tests::cubed", mutates_args=(), device_types="cpu")
 def cubed(x: torch.Tensor) -> torch.Tensor:
-    """An op of a package, which only the CPU has."""
+    """Custom op with a kernel only for the CPU."""
     return x * x * x
 
 
@@ -31,11 +31,11 @@ cubed.register_autograd(
 
 ON_DEVICE = pytest.mark.parametrize("place", ["polyhal"])
 ON_CPU = pytest.mark.parametrize("place", ["cpu"])
-"""For what takes long, and goes the same way in both places."""
+"""Mark for slow tests that do not depend on the device of the tensors."""
 
 
 def moved(tree: Any, place: str) -> Any:
-    """Copies of all tensors on a device, in the same layout, as leaves that need gradients where the originals do."""
+    """Copy all tensors to a device, with their layouts, as leaves with the originals' `requires_grad`."""
 
     def move(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
@@ -48,7 +48,7 @@ def moved(tree: Any, place: str) -> Any:
 
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest error, relative to the largest element."""
+    """Return the largest error, relative to the largest element."""
     expected, found = expected.detach().double(), found.detach().cpu().double()
     assert found.shape == expected.shape
     if not expected.numel():
@@ -57,7 +57,7 @@ def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def check(found: Any, expected: Any, place: str, limit: float = 1e-5) -> None:
-    """Assert that two trees of results agree, in place, dtype, strides and values."""
+    """Assert that two trees of results agree in device, dtype, strides and values."""
     found, expected = pytree.tree_leaves(found), pytree.tree_leaves(expected)
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
@@ -74,7 +74,7 @@ def check(found: Any, expected: Any, place: str, limit: float = 1e-5) -> None:
 
 
 def differentiate(results: Any, inputs: Any) -> list[Any]:
-    """The gradients of the inputs for a sum of squares of all results."""
+    """Return the gradients of the inputs for a sum of squares of all results."""
     roots = [r for r in pytree.tree_leaves(results) if isinstance(r, torch.Tensor) and r.requires_grad]
     if roots:
         sum(r.float().square().sum() for r in roots).backward()  # type: ignore[union-attr]
@@ -84,7 +84,7 @@ def differentiate(results: Any, inputs: Any) -> list[Any]:
 def compare(
     function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], place: str, limit: float = 1e-5, **options: Any
 ) -> None:
-    """Assert that a compiled function does what it does eagerly on the CPU: results, changes of arguments, gradients."""
+    """Assert that a compiled function equals the eager one on the CPU: results, changes of arguments, gradients."""
     compiled = torch.compile(function, backend="polyhal", **options)
     for call in calls:
         theirs, ours = moved(call, "cpu"), moved(call, place)
@@ -101,7 +101,7 @@ def train(
     place: str,
     limit: float = 1e-5,
 ) -> None:
-    """Assert that a compiled model trains as it does eagerly on the CPU: losses, gradients, parameters and buffers."""
+    """Assert that a compiled model trains like the eager one on the CPU: losses, gradients, parameters and buffers."""
     torch.manual_seed(0)
     expected, found = copy.deepcopy(model), copy.deepcopy(model).to(place)
     compiled = torch.compile(found, backend="polyhal")

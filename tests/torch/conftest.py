@@ -1,4 +1,4 @@
-"""PyTorch's device on the devices under test: one that opens at once, and OpenCL."""
+"""Fixtures for PyTorch's device on the devices under test: one that opens at once, and OpenCL."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def torch_on_numpy() -> Iterator[str]:
 
 @pytest.fixture
 def fresh_compiler(torch_on_numpy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile anew, on NumPy's device, which has no kernels to build."""
+    """Clear the compiler's caches, on NumPy's device, which does not build kernels."""
     import torch
 
     torch._dynamo.reset()
@@ -54,5 +54,5 @@ def fresh_compiler(torch_on_numpy: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture(params=["polyhal", "cpu"])
 def place(request: pytest.FixtureRequest) -> str:
-    """The device of PyTorch's that tensors of compiled programs are on."""
+    """Return the PyTorch device of the tensors of compiled programs."""
     return str(request.param)

@@ -38,7 +38,7 @@ def replay(entry: Any, *, limit: int | None = None) -> Iterator[Case]:
 
 
 def _to_device(tree: Any, moved: dict[int, torch.Tensor]) -> Any:
-    """A nest with all tensors on the device, as leaves; one that occurs twice stays one."""
+    """Move all tensors of a nest to the device, as leaves; one that occurs twice stays one."""
 
     def move(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
@@ -56,7 +56,7 @@ def _replay_sample(kind: Any, sample: Any, training: bool) -> Case:
     try:
         theirs = kind(*make.args, **make.kwargs).train(training)
         if isinstance(theirs, torch.nn.modules.lazy.LazyModuleMixin):
-            theirs(*call.args, **call.kwargs)  # makes its parameters
+            theirs(*call.args, **call.kwargs)  # a lazy layer creates its parameters
         mine = copy.deepcopy(theirs)
         expected = theirs(*call.args, **call.kwargs)
     except Exception:
@@ -68,7 +68,7 @@ def _replay_sample(kind: Any, sample: Any, training: bool) -> Case:
 
 
 def _difference(mine: Any, theirs: Any, inputs: Any, expected: Any, drawn: bool) -> str:
-    """Call the layer on the device, and say what differs from that of the CPU, which was called already."""
+    """Call the layer on the device, and describe differences from the CPU's, which was called already."""
     mine.to(NAME)
     values, keywords = my_inputs = _to_device(inputs, {})
     out = mine(*values, **keywords)

@@ -42,7 +42,7 @@ def replay(entry: Any, *, limit: int | None = None) -> Iterator[Placed]:
 
 
 class _Replay:
-    """The same steps on the device and on the CPU, from the same parameters and gradients."""
+    """Equal steps on the device and on the CPU, from equal parameters and gradients."""
 
     def __init__(self, entry: Any, case: shared.Case) -> None:
         self._entry, self._case = entry, case
@@ -55,10 +55,10 @@ class _Replay:
             self._mine = [p.clone() for p in self._mine]  # steps of leaves have no gradient
         self._settings = dict(case.settings)
         if entry.step_requires_closure:
-            self._settings["max_iter"] = 3  # both would find the minimum, whatever the way
+            self._settings["max_iter"] = 3  # both would converge to the minimum, even by different steps
 
     def difference(self) -> str:
-        """What differs after the steps."""
+        """Describe differences after the steps."""
         theirs, mine = self._optimizer(self._theirs), self._optimizer(self._mine, self._case.flags)
         half = shared.STEPS // 2 if self._case.exchange else shared.STEPS
         self._run(mine, theirs, 0, half)

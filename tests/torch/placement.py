@@ -1,4 +1,4 @@
-"""Where replayed cases of layers and optimizers ran, and how many agree: the committed figures and their lines on the page."""
+"""Devices and agreement of replayed cases of layers and optimizers: committed figures and their lines on the page."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import polyhal.torch
 from tests.torch.database.states import STATES, Outcome
 
 NAME = "polyhal"
-"""PyTorch's name of the device."""
+"""Name of the device in PyTorch."""
 LEAST_SHARE = 98.0
-"""Of the cases of a database that must agree, in percent."""
+"""Minimum percentage of cases of a database that must agree."""
 RESULTS = Path(__file__).with_name("placement.json")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A replayed case of the entry `name`; without an outcome PyTorch's CPU refuses it."""
+    """A replayed case of the entry `name`; the outcome is None if PyTorch's CPU refuses it."""
 
     name: str
     text: str
@@ -32,7 +32,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one database: cases by state, and for each entry that is not wholly on the device which ops are behind that."""
+    """Figures of one database: cases by state, and the responsible ops of each entry that is not wholly on the device."""
 
     database: str
     pytorch: str
@@ -53,7 +53,7 @@ class Figures:
 
 
 def observed(compare: Callable[[], str]) -> Outcome:
-    """Run a comparison, which says what differs, and see where its ops ran."""
+    """Run a comparison, which describes differences, and record where its ops ran."""
     polyhal.torch.reset_report()
     try:
         problem = compare()
@@ -72,7 +72,7 @@ def _short(op: str) -> str:
 
 
 def on_cpu(tree: Any) -> Any:
-    """A nest with all tensors on the CPU, without their history."""
+    """Copy all tensors of a nest to the CPU, detached."""
     return torch.utils._pytree.tree_map(lambda x: x.detach().cpu() if isinstance(x, torch.Tensor) else x, tree)
 
 
@@ -95,7 +95,7 @@ def load(path: Path = RESULTS) -> list[Figures]:
 
 
 def record(figures: Figures, path: Path = RESULTS) -> None:
-    """Write figures in place of older ones of the same database and device."""
+    """Write figures, replacing older ones of the same database and device."""
     merged = {(f.database, f.device): f for f in (*load(path), figures)}
     path.write_text(json.dumps([asdict(merged[k]) for k in sorted(merged)], indent=1) + "\n", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Programs that run with a step recorded, and with the step as it stands."""
+"""Run programs with a recorded step, and with the eager step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def equal(a: Any, b: Any) -> bool:
 
 
 def both(run: Callable[[Task, Callable[..., Any]], None], make: Callable[[], Task] = Task) -> Any:
-    """Run a program with a step as it stands, and with the step recorded; both must end the same. Returns the step."""
+    """Run a program with an eager and with a recorded step; both must end in equal states. Returns the step."""
     eager, recorded = make(), make()
     run(eager, eager.step)
     step = polyhal.torch.jit(recorded.step)

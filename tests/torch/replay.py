@@ -16,7 +16,7 @@ from tests.torch.placement import LEAST_SHARE, Case, figures_of, record
 
 
 def run(database: str, replay_database: Callable[[str, int | None], Iterator[Case]]) -> int:
-    """Replay, print what is not on the device and a summary; return 0 if enough cases agree."""
+    """Replay, print cases that are not on the device and a summary; return 0 if enough cases agree."""
     parser = argparse.ArgumentParser(prog=f"python -m tests.torch.{database}")
     parser.add_argument("--device", default="numpy", help="the device of Polyhal")
     parser.add_argument("--only", default="", help="entries whose name contains this text")

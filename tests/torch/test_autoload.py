@@ -1,4 +1,4 @@
-"""What `import torch` loads of Polyhal, and that a program names the device without importing it."""
+"""Modules of Polyhal that `import torch` loads; programs use the device without importing Polyhal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes from call to call of a compiled function: sizes, numbers, random numbers."""
+"""Sizes, numbers and random numbers that change between calls of a compiled function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of compiled functions: arguments that are changed, views, layouts, results that live on, whose memory it is."""
+"""Memory of compiled functions: changed arguments, views, layouts, ownership and lifetime of results."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_memory_of_numpy_at_any_address() -> None:
     for start in (0, 1, 3, 16, 5):
         x = torch.from_numpy(data[start : start + 100])
         assert torch.equal(compiled(x), f(x))
-    bytes_ = np.zeros(401, np.uint8)[1:].view(np.float32)  # no multiple of the size of an element
+    bytes_ = np.zeros(401, np.uint8)[1:].view(np.float32)  # not a multiple of the size of an element
     assert torch.equal(compiled(torch.from_numpy(bytes_)), torch.ones(100))
 
 
@@ -176,7 +176,7 @@ def test_a_tensor_of_the_cpu_among_those_of_the_device() -> None:
 
 
 def test_another_device_for_tensors_of_the_cpu() -> None:
-    """One that shares no memory with the host: what is written has to come back."""
+    """The device does not share memory with the host: written arguments are copied back."""
 
     def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         y = x.t() @ w

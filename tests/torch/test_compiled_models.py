@@ -1,4 +1,4 @@
-"""Compiled models and steps of optimizers do what they do eagerly on the CPU, on tensors of the device and of the CPU."""
+"""Compiled models and optimizer steps equal eager ones on the CPU, for tensors of the device and of the CPU."""
 
 from __future__ import annotations
 

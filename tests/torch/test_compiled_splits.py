@@ -1,4 +1,4 @@
-"""What graphs cannot hold is split off, and run by PyTorch; or it is refused."""
+"""Ops that graphs cannot contain are split off and run by PyTorch, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the compiler one by one: private names of PyTorch, layouts, and the ops that only graphs have."""
+"""Unit tests of the compiler: private names of PyTorch, layouts, and ops that only graphs have."""
 
 from __future__ import annotations
 

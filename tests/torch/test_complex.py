@@ -1,4 +1,4 @@
-"""Complex numbers on PyTorch's device: in memory as PyTorch has them, in ops as pairs."""
+"""Complex numbers on PyTorch's device: interleaved in memory, pairs of tensors in ops."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _recurrent_in_a_checkpoint(x: torch.Tensor, w: torch.Tensor) -> Tensors:
 
 
 def _equal_views_of_a_written_result(x: torch.Tensor, w: torch.Tensor) -> Tensors:
-    y = x.sum() * 2  # of the two equal views that remain of it, one is without a gradient
+    y = x.sum() * 2  # one of its two remaining equal views does not have a gradient
     z = y.reshape((1,))
     z.copy_(w[0, :1])
     return z, y.detach()

@@ -1,4 +1,4 @@
-"""Cross entropy as one op: values and gradients, second ones too, are the CPU's, and what it does not cover is PyTorch's."""
+"""Cross entropy as one op: values and gradients, second ones too, equal the CPU's; other cases use PyTorch's composition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _sample(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Ten
 
 
 def _outcomes(device: str, x: torch.Tensor, y: torch.Tensor, twice: bool = True, **options: object) -> list[torch.Tensor]:
-    """The loss, the gradient of the logits, and that of the gradient's squares."""
+    """Return the loss, the gradient of the logits, and the gradient of its sum of squares."""
     x = x.to(device).requires_grad_()
     loss = F.cross_entropy(x, y.to(device), **options)
     weights = torch.arange(1, loss.numel() + 1, device=device).reshape(loss.shape)

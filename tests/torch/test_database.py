@@ -31,7 +31,7 @@ def numpy_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_sample_runs_where_the_page_says(numpy_device: None) -> None:
-    """Each call at least as near to the device as the worst of its entry, in all forms."""
+    """Each call has at least the committed state of its entry, in all forms."""
     committed = load().entries
     compared = 0
     for entry in op_database()[::_EVERY]:
@@ -47,7 +47,7 @@ def test_a_sample_runs_where_the_page_says(numpy_device: None) -> None:
 
 
 def test_nothing_differs() -> None:
-    """But for what PyTorch's decomposition of batch norm gives where its kernel for the CPU gives empty tensors."""
+    """Except that PyTorch's decomposition of batch norm returns tensors where its CPU kernel returns empty ones."""
     differing = {name for name, e in load().entries.items() if e.function.state == "differs"}
     assert differing <= {"native_batch_norm", "_native_batch_norm_legit"}
 

@@ -1,4 +1,4 @@
-"""`torch.device("polyhal")`: memory, views, copies, writes, and what PyTorch asks of a device."""
+"""`torch.device("polyhal")`: memory, views, copies, writes, and PyTorch's requirements of a device."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_ties_survive_the_move(torch_device: str) -> None:
 
 
 def test_inference_mode(torch_device: str) -> None:
-    """Views of ordinary tensors are ordinary, and those of results of the block are not, as on the CPU."""
+    """Views of ordinary tensors are ordinary, and views of results of the block are not, as on the CPU."""
     seen = []
     for device in ("cpu", torch_device):
         x, weight = torch.ones(3, 3, device=device), torch.ones(3, 3, device=device, requires_grad=True)

@@ -1,4 +1,4 @@
-"""`torch.polyhal` and `torch.accelerator`: what programs ask of them, and what they refuse."""
+"""`torch.polyhal` and `torch.accelerator`: functions that programs use, and refusals."""
 
 from __future__ import annotations
 

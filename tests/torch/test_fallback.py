@@ -1,4 +1,4 @@
-"""Ops without a kernel: decompositions, the CPU with one warning, and what is forbidden."""
+"""Ops without a kernel: decompositions, the CPU with one warning, and refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polyhal.torch.registration import TABLE, add_entry
 
 @pytest.fixture(scope="module")
 def only_cpu() -> Iterator[Any]:
-    """Ops that have kernels for the CPU alone."""
+    """Register ops with kernels only for the CPU."""
     library = torch.library.Library("polyhal_tests", "DEF")
     library.define("twice(Tensor x) -> Tensor")
     library.define("double_(Tensor(a!) x) -> Tensor(a!)")

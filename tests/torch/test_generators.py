@@ -45,7 +45,7 @@ def test_generators_of_the_device(torch_device: str) -> None:
 
 
 def test_generators_of_the_cpu(torch_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their numbers are drawn on the CPU, and are those of the CPU."""
+    """Numbers are drawn on the CPU and equal the CPU's."""
     monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
     here, there = torch.Generator().manual_seed(1), torch.Generator("cpu").manual_seed(1)
     for draw in (torch.randn, torch.rand):
@@ -67,7 +67,7 @@ def test_pytorchs_generators_are_still_generators(torch_device: str) -> None:
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("replacement", [False, True])
 def test_choices_by_weights_that_are_none_are_positions(torch_device: str, count: int, replacement: bool) -> None:
-    """Nothing checks the weights, which would wait for the device, but what is drawn can be used as an index."""
+    """Nothing checks the weights, which would wait for the device, but the drawn numbers are valid indices."""
     inf, nan = float("inf"), float("nan")
     rows = [[0.0] * 5, [-1.0] * 5, [nan] * 5, [inf] * 5, [1, nan, 2, 0, 1], [1, inf, -inf, 3, 0], [0, -1, 2, -3, 0]]
     drawn = torch.multinomial(torch.tensor(rows, device=torch_device), count, replacement)

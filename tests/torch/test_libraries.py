@@ -1,4 +1,4 @@
-"""What makes a case of a library agree, and the page that is made of the committed figures. `python -m tests.torch.libraries`
+"""Criteria of agreement for cases of libraries, and the page of the committed figures. `python -m tests.torch.libraries`
 runs them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each name that is used beyond PyTorch's public interface does what this package needs of it."""
+"""Each private name of PyTorch behaves as this package requires."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_dynamo_does_not_compile_kernels() -> None:
     ]
 
 
-@pytest.mark.usefixtures("torch_on_numpy")  # Dynamo would compile what is called with an array
+@pytest.mark.usefixtures("torch_on_numpy")  # Dynamo would compile functions called with an array
 @pytest.mark.filterwarnings("error")
 def test_dynamo_does_not_compile_what_gives_memory_back() -> None:
     held = [torch.ones(2, device="polyhal")]

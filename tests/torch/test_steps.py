@@ -1,4 +1,4 @@
-"""Recorded steps of PyTorch programs: replays give bit for bit what the same steps give when they are not recorded."""
+"""Recorded steps of PyTorch programs: replays are bitwise equal to eager steps."""
 
 from __future__ import annotations
 
@@ -129,6 +129,6 @@ def test_devices(torch_device: str, make: Callable[[], nn.Module]) -> None:
         trained.losses = [step(x, t).item() for x, t in batches()]
     for x, y in zip(eager.state(), recorded.state(), strict=True):
         assert torch.equal(x, y)
-    # The loss is no state: its sum may be fused with what computes it.
+    # The loss is not state: its sum may be fused with the computation of its terms.
     assert recorded.losses == pytest.approx(eager.losses, rel=1e-6)
     assert len(step.steps) == 1

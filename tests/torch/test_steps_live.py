@@ -1,4 +1,4 @@
-"""What a recorded step reads anew at each call: learning rates, numbers, data on the CPU, random numbers."""
+"""Inputs that each run of a recorded step reads: learning rates, numbers, data on the CPU, random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a recorded step be recorded anew, or seen in place: modes, replaced tensors, gradients, numbers behind it."""
+"""Changes that record a step again or take effect in place: modes, replaced tensors, gradients, numbers it refers to."""
 
 from __future__ import annotations
 

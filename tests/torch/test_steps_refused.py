@@ -1,4 +1,4 @@
-"""What a replay could not repeat: it is refused, or runs eagerly and says why; nothing is silently old."""
+"""Effects that a replay cannot repeat are refused, or run eagerly with a warning; results are never silently stale."""
 
 from __future__ import annotations
 

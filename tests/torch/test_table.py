@@ -159,7 +159,7 @@ def test_the_device_agrees_with_the_cpu(torch_device: str, name: str) -> None:
 
 
 def test_repeated_indices(torch_device: str) -> None:
-    """The last of several values stays, and accumulation adds all of them, as on PyTorch's CPU."""
+    """The last of several values is kept, and accumulation adds all of them, as on PyTorch's CPU."""
 
     def put(x: torch.Tensor, i: torch.Tensor) -> Any:
         values = torch.arange(1.0, 4.0, device=x.device)

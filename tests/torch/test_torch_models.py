@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import polyhal.torch
 
 Losses = Callable[[Any, dict[str, torch.Tensor]], list[torch.Tensor]]
-"""The losses of one step, of which each is differentiated by itself, from the model and a batch."""
+"""Function from the model and a batch to the losses of one step, which are differentiated separately."""
 
 
 class Residual(nn.Module):

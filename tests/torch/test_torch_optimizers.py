@@ -22,7 +22,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def _steps(kind: str, device: str, *, scaled: bool = False, rate: Any = 0.1) -> tuple[list[torch.Tensor], list[Any]]:
-    """Parameters and state after steps of which parameters miss some, with infinite gradients in the second."""
+    """Return parameters and state after steps, some without all parameters, the second with infinite gradients."""
     optimizer_of, settings = KINDS[kind]
     random = torch.Generator().manual_seed(0)
     params = [torch.randn(n, generator=random).to(device).requires_grad_() for n in (3, 40, 1)]
@@ -158,7 +158,7 @@ def test_elementwise_lists(torch_device: str, dtype: torch.dtype) -> None:
 
 
 def test_lists_are_computed_as_single_tensors_are(torch_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bit by bit, in place and not."""
+    """Results are bitwise equal, in place and not."""
     generator = torch.Generator().manual_seed(0)
     made = [[torch.rand(n, 7, generator=generator).add(0.1) for n in range(1, 30)] for _ in range(2)]
     calls = []
@@ -178,7 +178,7 @@ def test_lists_are_computed_as_single_tensors_are(torch_device: str, monkeypatch
 
 
 def test_lists_that_share_memory(torch_device: str) -> None:
-    """What one position writes another reads: the order of PyTorch's loop counts."""
+    """One index reads memory that another one writes: the order equals PyTorch's loop."""
 
     def run(device: str) -> list[torch.Tensor]:
         whole = torch.arange(8.0, device=device)
@@ -194,7 +194,7 @@ def test_lists_that_share_memory(torch_device: str) -> None:
 
 
 def test_recorded_clipping_is_that_of_eager_steps(torch_device: str) -> None:
-    """Bit by bit: all gradients are divided by one norm, which is added up in the same order."""
+    """Results are bitwise equal: all gradients are divided by one norm, which is summed in the same order."""
 
     def train(record: bool) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(0)

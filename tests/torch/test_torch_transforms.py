@@ -1,4 +1,4 @@
-"""What builds on autograd above the device: torch.func, second gradients, checkpoints, and torch.nn.utils."""
+"""Features built on autograd above the device: torch.func, second gradients, checkpoints, and torch.nn.utils."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from torch.utils.checkpoint import checkpoint
 import polyhal.torch
 
 Program = Callable[[str], Any]
-"""What makes its tensors on the CPU, moves them to a device and computes there."""
+"""Function that creates tensors on the CPU, moves them to a device and computes there."""
 
 
 def _agree(program: Program, device: str) -> None:
-    """Assert that a program gives the same on the device, without the CPU's help."""
+    """Assert that a program has equal results on the device, without CPU fallbacks."""
     results = []
     for where in ("cpu", device):
         torch.manual_seed(0)

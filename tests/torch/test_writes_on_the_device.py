@@ -12,7 +12,7 @@ import polyhal.torch as pt
 from polyhal.torch import tensors
 
 Write = Callable[[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]], Any]
-"""Writes to the first argument, (6, 6), and passes what it reads of it through the second."""
+"""Function that writes to the first argument, (6, 6), and passes its source through the second."""
 
 OVERLAPPING: dict[str, Write] = {
     "rows": lambda x, c: x.__setitem__(slice(1, None), c(x[:-1])),
@@ -68,7 +68,7 @@ def same(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("name", OVERLAPPING)
 @pytest.mark.parametrize("mode", ["eager", "recorded"])
 def test_a_write_over_its_own_source_reads_it_before_or_is_refused(torch_device: str, name: str, mode: str) -> None:
-    """PyTorch raises for some of these writes on the CPU. So does the device, except that it computes those by `out=`."""
+    """PyTorch raises for some of these writes on the CPU. So does the device, except for forms with `out=`."""
     expected, x = start(), start().to(torch_device)
     try:
         OVERLAPPING[name](start(), same)

@@ -1,7 +1,7 @@
 """Install PyTorch without CUDA: `python tests/torch/without_cuda.py torch==2.13.0 [--target FOLDER]`.
 
 PyPI's PyTorch for Linux on x86-64 is built for CUDA and needs 5 GB of NVIDIA's libraries, although the tests use it on the
-processor alone. This installs the wheel without the libraries that it depends on and removes its own CUDA code. The loader
+processor only. This installs the wheel without the libraries that it depends on and removes its own CUDA code. The loader
 still resolves every symbol of both when PyTorch is imported, so one small library defines them under all the missing names:
 functions return an error, and `torch.cuda.is_available()` is False. A wheel that is built for the processor is installed
 unchanged, and so is PyTorch on every other platform.
@@ -65,7 +65,7 @@ class Symbol(NamedTuple):
 
 
 def install(requirement: str, target: Path | None) -> None:
-    """Install PyTorch and the packages that it needs on a processor. A target folder receives PyTorch alone."""
+    """Install PyTorch and the packages that it needs on a processor. A target folder receives only PyTorch."""
     _pip("--no-deps", *(("--no-cache-dir", "--target", str(target)) if target else ()), requirement)
     site = target or Path(sysconfig.get_path("platlib"))
     _require_no_cuda(site)
@@ -200,6 +200,6 @@ def _pip(*arguments: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Install PyTorch without CUDA.")
     parser.add_argument("requirement", help="the version, such as torch==2.13.0")
-    parser.add_argument("--target", type=Path, help="a folder that receives PyTorch alone")
+    parser.add_argument("--target", type=Path, help="a folder that receives only PyTorch")
     chosen = parser.parse_args()
     install(chosen.requirement, chosen.target)

@@ -1,1 +1,1 @@
-"""PyTorch's own sample calls, replayed on PyTorch's device "polyhal": what runs there, and the page that says so."""
+"""Replay PyTorch's own sample calls on its device "polyhal", and write the page of coverage."""

@@ -1,9 +1,9 @@
 """Replay PyTorch's database of ops on the device "polyhal": `python -m tests.torch.database --only softmax`.
 
 Without `--only` and `--dtype` it replays everything, writes tests/torch/database/results.json and the page
-docs/torch-coverage.md, and takes some minutes. With them, it prints what is not wholly on the device; `--record` puts that
-into the figures and the page as well.
-`page` writes the page from the committed figures. POLYHAL_DEVICE chooses the device.
+docs/torch-coverage.md, and takes some minutes. With them, it prints calls that are not wholly on the device; `--record` adds
+them to the figures and the page as well.
+`page` writes the page from the committed figures. POLYHAL_DEVICE selects the device.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _is_whole(arguments: argparse.Namespace) -> bool:
-    """Whether everything is replayed as the figures want it."""
+    """Return whether the arguments select the complete database, as the figures require."""
     return not arguments.only and not arguments.dtype
 
 
@@ -61,7 +61,7 @@ def _replayed(arguments: argparse.Namespace) -> Iterator[EntryOutcome]:
     words = arguments.only.split(",")
     names = [n for n in map(full_name, op_database()) if any(n == w if arguments.exact else w in n for w in words)]
     jobs = [(name, arguments.limit, arguments.dtype) for name in names]
-    # The import of the database takes long and is done once; the device is opened in each process.
+    # Importing the database is slow and done once; each process opens the device itself.
     with multiprocessing.get_context("fork").Pool(
         arguments.processes, _open, (os.environ.get("POLYHAL_DEVICE"),)
     ) as pool:

@@ -1,4 +1,4 @@
-"""Whether two samples of random numbers can come from one distribution."""
+"""Test whether two samples of random numbers come from one distribution."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.pytorch.convert import leaves
 ENOUGH = 1000
 _MOST_CALLS = 300
 UNDEFINED = ("empty", "svd_lowrank", "pca_lowrank")
-"""Ops, by the beginning of their names without a module, whose elements follow no distribution, or not one each."""
+"""Ops, by the beginning of their names without a module, whose elements do not each follow one distribution."""
 
 
 def elements(call: Callable[[], Any], dependent: bool) -> tuple[list[tuple[Any, ...]], torch.Tensor]:
-    """Shapes and dtypes of the results of a call, and the elements of as many calls as give enough of them.
+    """Return shapes and dtypes of the results of a call, and elements of enough calls for a sample.
 
-    One of each call, another each time, if they are `dependent`: dropped together, for example.
+    If elements are `dependent` (for example dropped jointly), take one element of each call, each time another one.
     """
     shapes: list[tuple[Any, ...]] = []
     drawn: list[torch.Tensor] = []
@@ -28,7 +28,7 @@ def elements(call: Callable[[], Any], dependent: bool) -> tuple[list[tuple[Any, 
         with _other_seeds(number):
             results = [t.detach().cpu() for t in leaves(call()) if isinstance(t, torch.Tensor)]
         shapes = shapes or [(tuple(t.shape), str(t.dtype)) for t in results]
-        parts = [t.flatten().to(torch.float64, copy=True) for t in results]  # ops in place give the same tensor
+        parts = [t.flatten().to(torch.float64, copy=True) for t in results]  # in-place ops return the same tensor
         drawn += [p[7 * number % len(p)][None] if dependent and len(p) else p for p in parts]
         count = sum(t.numel() for t in drawn)
         if count >= ENOUGH or not count:
@@ -37,20 +37,20 @@ def elements(call: Callable[[], Any], dependent: bool) -> tuple[list[tuple[Any, 
 
 
 def _other_seeds(number: int) -> Any:
-    """The database starts the generator at the same seed before each call: at another one instead."""
+    """Make the database set another seed before each call, instead of the same one."""
     start = torch.manual_seed
     return mock.patch.object(torch, "manual_seed", lambda seed: start(seed + number))
 
 
 def distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The largest difference between the shares of elements below any number (Kolmogorov and Smirnov)."""
+    """Return the largest difference between the empirical distribution functions (Kolmogorov and Smirnov)."""
     places = torch.cat([a, b]).sort().values
     below = [torch.searchsorted(x.sort().values, places, right=True) / len(x) for x in (a, b)]
     return float((below[0] - below[1]).abs().max())
 
 
 def difference(name: str, ours: Callable[[], Any], theirs: Callable[[], Any], *, dependent: bool = False) -> str:
-    """What differs between the results of random calls, or nothing. Chance alone says so once in a million times."""
+    """Describe the difference between results of random calls; empty if there is none. False alarms: one in a million."""
     (mine, drawn), (expected, reference) = elements(ours, dependent), elements(theirs, dependent)
     if mine != expected:
         return f"{mine}, expected {expected}"

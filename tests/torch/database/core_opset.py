@@ -1,4 +1,4 @@
-"""The Core ATen opset: the overloads that PyTorch tags as `core`, and where each runs on the device."""
+"""The Core ATen opset: the overloads that PyTorch tags as `core`, and how each runs on the device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KERNEL, PARTS, DECOMPOSED, CPU = "kernel", "parts", "decomposed", "cpu"
 
 
 def core_overloads() -> list[torch._ops.OpOverload]:
-    """All overloads with the tag, by name."""
+    """Return all overloads with the tag, by name."""
     found = []
     for full in sorted(torch._C._dispatch_get_all_op_names()):
         name, _, which = full.removeprefix("aten::").partition(".")
@@ -26,7 +26,7 @@ def core_overloads() -> list[torch._ops.OpOverload]:
 
 
 def core_opset() -> dict[str, str]:
-    """Where each overload of the opset runs."""
+    """Return how each overload of the opset runs."""
     return {str(op).removeprefix("aten."): _place(op) for op in core_overloads()}
 
 

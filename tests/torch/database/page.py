@@ -1,4 +1,4 @@
-"""The page docs/torch-coverage.md, from the committed figures alone."""
+"""The page docs/torch-coverage.md, generated from the committed figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays the sample calls of an entry on the device: results and gradients beside the CPU's, and where each op ran."""
+"""Replay the sample calls of an entry on the device: compare results and gradients with the CPU's, and trace each op."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.torch.database.states import EntryOutcome, Kind, Outcome, worst
 DEVICE = "polyhal"
 SAMPLES = 5
 _DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
-"""An entry is replayed in the first of these that it has, unless a dtype is given."""
+"""Dtypes in order of preference for the replay of an entry."""
 _LONGEST = 200
-"""Of texts about what was refused or differs."""
+"""Maximum length of texts about refusals and differences."""
 _ROUNDED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
 _UNSEEN = frozenset({"generator", "pin_memory"})
-"""Keywords of samples that are left out: both belong to one device."""
+"""Keywords of samples that are dropped, because their values belong to one device."""
 
 
 def replay(entry: Any, limit: int = SAMPLES, dtype: torch.dtype | None = None) -> EntryOutcome | None:
     """Replay up to `limit` evenly chosen samples in each form that the entry has, in a dtype or the first that it has.
 
-    None without a sample that the CPU takes.
+    Returns None if the CPU refuses all samples.
     """
     if dtype is None:
         dtype = next((d for d in _DTYPES if d in entry.dtypes), torch.float32)
@@ -71,13 +71,13 @@ class _Calls:
         self.inputs: Any = [sample.input, list(sample.args), dict(sample.kwargs)]
         self.expected: Any = None
         self.kind: Kind = ""
-        with contextlib.suppress(Exception):  # samples that PyTorch's CPU refuses say nothing
+        with contextlib.suppress(Exception):  # samples that PyTorch's CPU refuses do not count
             found = self._call(self.inputs)
             self.kind = _kind_of([*leaves(self.inputs), *leaves(found)])
             self.expected = list(leaves(sample.output_process_fn_grad(found)))
 
     def _moved(self, inputs: Any) -> list[Any]:
-        """The inputs on the device; but PyTorch wants places to split at on the CPU, whatever the device."""
+        """Move the inputs to the device, except indices of splits, which PyTorch requires on the CPU."""
         first, args, keywords = moved(inputs, DEVICE)
         if "device" in keywords:
             keywords["device"] = DEVICE
@@ -91,7 +91,7 @@ class _Calls:
         return self.sample.output_process_fn_grad(self._call(inputs, function))
 
     def function(self) -> Outcome:
-        """The function, with its gradient."""
+        """Replay the function with its gradient."""
         return self._observed(self._compare)
 
     def _compare(self) -> str:
@@ -117,12 +117,12 @@ class _Calls:
 
     def _difference(self, found: Any, expected: Any) -> str:
         pair = [without_positions(self.entry.name, _down(results), self.sample) for results in (found, expected)]
-        # PyTorch's CPU has weights in fixed point
+        # PyTorch's CPU has fixed-point weights
         units = int("interpolate" in self.entry.name or "upsample" in self.entry.name)
         return difference(*pair, units=units)
 
     def _is_rounding(self, found: Any, gradients: list[Any]) -> bool:
-        """Whether results and gradients are as near to those in float64 as the CPU's, which may then be the one that is off."""
+        """Return whether results and gradients are as close to float64 as the CPU's, which may round differently."""
         inputs = in_double(self.inputs)
         truth = self._truth(inputs)
         if truth is None or not self._is_no_farther(found, self.expected, truth):
@@ -135,7 +135,7 @@ class _Calls:
         return is_no_farther(gradients, torch_gradients(self.expected, self.inputs), torch_gradients(truth, inputs))
 
     def _truth(self, inputs: Any) -> Any:
-        """The results of the function in float64; None if they are others than rounding makes, or no floats."""
+        """Return the results of the function in float64; None if they differ by more than rounding, or are not floats."""
         if not any(isinstance(t, torch.Tensor) and t.dtype in _ROUNDED for t in self.expected):
             return None
         truth = list(leaves(self._results(inputs)))
@@ -147,7 +147,7 @@ class _Calls:
         return is_no_farther(*(without_positions(self.entry.name, r, self.sample) for r in triple))
 
     def _rounded_difference(self, found: Any, expected: Any) -> str:
-        """As `_difference`, but for what is as near to the function in float64 as the CPU's."""
+        """Describe the `_difference`, except for results as close to float64 as the CPU's."""
         problem = self._difference(found, expected)
         if not problem:
             return ""
@@ -157,7 +157,7 @@ class _Calls:
         return "" if self._is_no_farther(found, expected, truth) else problem
 
     def in_place(self) -> Iterator[Outcome]:
-        """The method that replaces the tensor, if the CPU has it for the sample."""
+        """Replay the in-place method, if the CPU supports it for the sample."""
         function = self.entry.inplace_variant
         if function is None or self.drops or not isinstance(self.sample.input, torch.Tensor):
             return
@@ -167,7 +167,7 @@ class _Calls:
         except Exception:
             return
         if inputs[0].shape != self.sample.input.shape:
-            return  # the CPU lets a few ops resize a tensor without axes
+            return  # the CPU lets a few ops resize a 0-d tensor
 
         def compare() -> str:
             mine = self._moved(_copies(self.inputs))
@@ -177,7 +177,7 @@ class _Calls:
         yield self._observed(compare)
 
     def out(self) -> Iterator[Outcome]:
-        """The function with `out=`, if the CPU has it for the sample."""
+        """Replay the function with `out=`, if the CPU supports it for the sample."""
         if not self.entry.supports_out or self.drops or not all(isinstance(t, torch.Tensor) for t in self.expected):
             return
 
@@ -195,7 +195,7 @@ class _Calls:
         )
 
     def _observed(self, compare: Callable[[], str]) -> Outcome:
-        """Run a comparison and see by which way its ops went."""
+        """Run a comparison and record how its ops ran."""
         polyhal.torch.reset_report()
         has_tensors = any(isinstance(t, torch.Tensor) for t in leaves(self.inputs))
         place = contextlib.nullcontext() if has_tensors else torch.device(DEVICE)

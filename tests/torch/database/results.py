@@ -1,4 +1,4 @@
-"""What the last replay of the whole database found: the committed figures."""
+"""Committed figures of the last replay of the whole database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESULTS = Path(__file__).with_name("results.json")
 
 @dataclass
 class Results:
-    """Outcomes by name of the entry, and where each op of the Core ATen opset runs, by overload."""
+    """Outcomes by name of the entry, and how each op of the Core ATen opset runs, by overload."""
 
     pytorch: str = ""
     samples: int = 0
@@ -46,7 +46,7 @@ def _outcome(data: dict[str, Any] | None) -> Outcome | None:
 def record(
     outcomes: Iterable[EntryOutcome], core: dict[str, str], samples: int, path: Path = RESULTS, *, whole: bool = True
 ) -> None:
-    """Write outcomes: in place of all others, or of those of the same entries."""
+    """Write outcomes: replace all others, or only outcomes of the same entries."""
     entries = {**({} if whole else load(path).entries), **{o.name: o for o in outcomes}}
     lines = ",\n".join(json.dumps(_without_empty(asdict(entries[name]))) for name in sorted(entries))
     head = f'"pytorch": {json.dumps(torch.__version__)},\n"samples": {samples},\n"core": {json.dumps(core, indent=0)}'
@@ -54,6 +54,6 @@ def record(
 
 
 def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
-    """Without what is None or empty, but for the kind."""
+    """Return the data without None and empty values, except the kind."""
     kept = {k: _without_empty(v) if isinstance(v, dict) else v for k, v in data.items()}
     return {k: v for k, v in kept.items() if v or k == "kind"}

@@ -1,4 +1,4 @@
-"""Where a call ran: the states of calls, and of entries of the database, from best to worst."""
+"""States of calls and of entries of the database, from best to worst."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 
 State = Literal["device", "decomposed", "cpu", "refused", "differs"]
 STATES: tuple[State, ...] = ("device", "decomposed", "cpu", "refused", "differs")
-"""By kernels of the device alone; some by PyTorch's decompositions into these; partly on the CPU; an error; another result."""
+"""Only kernels of the device; also PyTorch's decompositions into kernels; partly on the CPU; an error; another result."""
 Kind = Literal["", "complex", "sparse", "quantised"]
-"""What all samples of an entry are about, if not ordinary numbers."""
+"""Kind of tensors in all samples of an entry, unless they are ordinary numbers."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where one call ran. `ops` names the ops behind the state, `detail` says what was refused or differs."""
+    """State of one call. `ops` are the ops that caused the state, `detail` describes a refusal or difference."""
 
     state: State
     ops: tuple[str, ...] = ()
@@ -24,9 +24,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class EntryOutcome:
-    """Where the calls of an entry ran: of the function with its gradient, in place, and with `out=`.
+    """States of an entry: the function with its gradient, in place, and with `out=`.
 
-    A form that PyTorch does not have, or that no sample fits, is None.
+    A form is None if PyTorch does not have it, or if no sample is applicable.
     """
 
     name: str
@@ -38,7 +38,7 @@ class EntryOutcome:
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """The worst of several states with all ops behind it, and the first detail; None for no outcome."""
+    """Return the worst of several states with all ops that caused it, and the first detail; None without outcomes."""
     found = list(outcomes)
     if not found:
         return None

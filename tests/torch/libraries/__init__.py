@@ -1,1 +1,1 @@
-"""Libraries from PyPI, unchanged, on the device "polyhal": small models with random parameters against the CPU."""
+"""Unmodified libraries from PyPI on the device "polyhal": small models with random parameters, compared with the CPU."""

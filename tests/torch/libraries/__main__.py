@@ -1,8 +1,8 @@
 """Run libraries from PyPI on the device "polyhal": `python -m tests.torch.libraries --only Llama`.
 
 Each is run if it is installed: pip install transformers torchvision timm diffusers peft torch-geometric lightning ultralytics.
-The outcome is printed as JSON, a line for each case. `--record` writes it to tests/torch/libraries/results.json, beside what is
-there of other cases, and the page docs/torch-libraries.md. POLYHAL_DEVICE chooses the device.
+The outcome is printed as JSON, a line for each case. `--record` merges it into tests/torch/libraries/results.json
+and writes the page docs/torch-libraries.md. POLYHAL_DEVICE selects the device.
 """
 
 from __future__ import annotations

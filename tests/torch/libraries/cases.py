@@ -1,4 +1,4 @@
-"""What a case is: the same program on the CPU and on the device, and what it gives."""
+"""Cases: programs that run on the CPU and on the device, and their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 @dataclass
 class Given:
-    """What a program gave on one device, on the CPU: compared by tensor."""
+    """Results of a program on one device, copied to the CPU and compared by tensor."""
 
     outputs: list[torch.Tensor]
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -21,13 +21,13 @@ class Given:
 
 @dataclass(frozen=True)
 class Case:
-    """A program of a library. `run` gets the name of a device; what it draws at random must not depend on that."""
+    """A program of a library. `run` takes the name of a device; its random numbers must not depend on the device."""
 
     library: str
     name: str
     run: Callable[[str], Given]
     exact: Callable[[], Given] | None = None
-    """The same on the CPU in float64, where the program can be run so."""
+    """The program on the CPU in float64, if it supports that."""
 
 
 CASES: list[Case] = []
@@ -47,16 +47,16 @@ Made = tuple[torch.nn.Module, Any]
 
 
 def trained_case(library: str, name: str, make: Callable[[], Made], call: Callable[..., Any] | None = None) -> None:
-    """Declare a forward and a backward pass of a model: `make` gives it, on the CPU, with its arguments, a dictionary.
+    """Declare a forward and a backward pass of a model: `make` returns it, on the CPU, with its arguments, a dictionary.
 
-    `call(model, arguments)` takes the place of `model(**arguments)`. The loss weighs all outputs by fixed random numbers.
+    `call(model, arguments)` replaces `model(**arguments)`. The loss weighs all outputs by fixed random numbers.
     """
 
     def run(device: str, dtype: torch.dtype = torch.float32) -> Given:
         torch.manual_seed(0)
         model, inputs = make()
         for parameter in model.parameters():
-            if parameter.ndim > 1 and not parameter.any():  # heads that begin with zeros would hide all the rest
+            if parameter.ndim > 1 and not parameter.any():  # zero-initialized heads would hide all other layers
                 torch.nn.init.normal_(parameter, std=0.02)
         model = copy.deepcopy(model).to(device, dtype)
         moved = moved_to(inputs, device, dtype)
@@ -68,7 +68,7 @@ def trained_case(library: str, name: str, make: Callable[[], Made], call: Callab
 
 
 def floats(tree: Any) -> Iterator[torch.Tensor]:
-    """The floating-point tensors of what a model returned."""
+    """Return the floating-point tensors in the outputs of a model."""
     tree = dict(tree) if hasattr(tree, "keys") else tree
     for x in pytree.tree_leaves(tree):
         if isinstance(x, torch.Tensor) and x.is_floating_point():
@@ -76,7 +76,7 @@ def floats(tree: Any) -> Iterator[torch.Tensor]:
 
 
 def moved_to(tree: Any, device: str, dtype: torch.dtype) -> Any:
-    """All tensors of a tree on a device, those of floating point in a dtype."""
+    """Move all tensors of a tree to a device, and cast floating-point ones."""
 
     def move(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
@@ -87,7 +87,7 @@ def moved_to(tree: Any, device: str, dtype: torch.dtype) -> Any:
 
 
 def loss_of(outputs: list[torch.Tensor]) -> torch.Tensor:
-    """A number that depends on all elements, with weights that are the same on every device."""
+    """Return a number that depends on all elements, with weights that are equal on every device."""
     generator = torch.Generator().manual_seed(1)
     terms = []
     for x in outputs:
@@ -98,10 +98,10 @@ def loss_of(outputs: list[torch.Tensor]) -> torch.Tensor:
 
 
 def on_cpu(values: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Copies on the CPU, off the tape."""
+    """Copy tensors to the CPU, detached."""
     return [x.detach().cpu() for x in values]
 
 
 def gradients_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The gradients of a model's parameters, on the CPU."""
+    """Return the gradients of a model's parameters, on the CPU."""
     return {n: p.grad.detach().cpu() for n, p in model.named_parameters() if p.grad is not None}

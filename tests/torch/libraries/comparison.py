@@ -1,4 +1,4 @@
-"""Running a case on the CPU and on the device: how far apart they are, and which ops did not run on the device."""
+"""Run a case on the CPU and on the device: measure differences, and list ops that did not run on the device."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ import polyhal.torch
 from tests.torch.libraries.cases import Case, Given
 
 TOLERANCE = 1e-4
-"""Largest difference of a tensor, relative to its largest element."""
+"""Maximum difference of a tensor, relative to its largest element."""
 FACTOR = 2
-"""How much further from float64 the device may be than the CPU, where float32 is less exact than that."""
+"""Maximum ratio of the device's to the CPU's error from float64, for cases in which float32 exceeds the tolerance."""
 _FLOOR = 1e-4
-"""Gradients that are nothing but rounding, as those of biases of keys, are measured against this share of the largest one."""
+"""Minimum scale of a gradient, as a fraction of the largest: gradients such as of key biases are only rounding."""
 
 
 @dataclass
 class Result:
-    """What one case showed."""
+    """Result of one case."""
 
     library: str
     version: str
@@ -43,12 +43,12 @@ class Result:
     decomposed: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     from_exact: tuple[float, float] | None = None
-    """The largest differences of the device and of the CPU from float64, where they are more than the tolerance apart."""
+    """Largest differences of the device and of the CPU from float64, if they differ by more than the tolerance."""
     detail: str = ""
 
     @property
     def native(self) -> float:
-        """The share of calls that stayed on the device."""
+        """Fraction of calls that ran on the device."""
         return 1 - sum(self.on_cpu.values()) / self.calls if self.calls else 1.0
 
 
@@ -68,7 +68,7 @@ class _Calls(TorchDispatchMode):
 
 
 def compare(case: Case, version: str) -> Result:
-    """Run a case on both devices. Whatever it raises is a failure."""
+    """Run a case on both devices. Any exception is a failure."""
     os.environ["POLYHAL_FALLBACK"] = "allow"
     result = Result(case.library, version, case.name, "fails")
     try:
@@ -103,7 +103,7 @@ def compare(case: Case, version: str) -> Result:
 
 
 def _differences(found: Given, expected: Given) -> tuple[float, float]:
-    """The largest of outputs and of gradients."""
+    """Return the largest differences of outputs and of gradients."""
     pairs = [(found.gradients[n], g) for n, g in expected.gradients.items()]
     largest = max((g.abs().max().item() for g in expected.gradients.values() if g.numel()), default=0.0)
     return _worst(zip(found.outputs, expected.outputs, strict=True), 0.0), _worst(pairs, _FLOOR * largest)

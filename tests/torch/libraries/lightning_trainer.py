@@ -28,41 +28,41 @@ class _Regression(lightning.LightningModule):
 
 
 class PolyhalAccelerator(lightning.pytorch.accelerators.Accelerator):
-    """What Lightning asks of a device that it does not know: its own documented way to bring one."""
+    """Lightning's documented interface for a custom accelerator."""
 
     def setup_device(self, device: torch.device) -> None:
-        """There is nothing to set up."""
+        """No-op: the device does not need a setup."""
 
     def teardown(self) -> None:
-        """There is nothing to tear down."""
+        """No-op: the device does not need a teardown."""
 
     @staticmethod
     def parse_devices(devices: Any) -> Any:
-        """The number that was asked for."""
+        """Return the requested number of devices."""
         return devices
 
     @staticmethod
     def get_parallel_devices(devices: Any) -> list[torch.device]:
-        """The one device."""
+        """Return the only device."""
         return [torch.device("polyhal", 0)]
 
     @staticmethod
     def auto_device_count() -> int:
-        """1"""
+        """Return 1."""
         return 1
 
     @staticmethod
     def is_available() -> bool:
-        """True"""
+        """Return True."""
         return True
 
     @staticmethod
     def name() -> str:
-        """As in `Trainer(accelerator=...)`."""
+        """Return the name for `Trainer(accelerator=...)`."""
         return "polyhal"
 
     def get_device_stats(self, device: Any) -> dict[str, Any]:
-        """What the pool knows."""
+        """Return the statistics of the pool."""
         return dict(torch.polyhal.memory_stats(device))  # type: ignore[attr-defined]
 
 

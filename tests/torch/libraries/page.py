@@ -1,4 +1,4 @@
-"""The committed figures, and the page docs/torch-libraries.md that is made of them alone."""
+"""Committed figures, and the page docs/torch-libraries.md generated from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "torch-libraries.md"
 
 
 def load(path: Path = RESULTS) -> tuple[str, list[Result]]:
-    """The version of PyTorch and the committed figures."""
+    """Return the version of PyTorch and the committed figures."""
     if not path.exists():
         return "", []
     data = json.loads(path.read_text(encoding="utf-8"))
@@ -29,7 +29,7 @@ def load(path: Path = RESULTS) -> tuple[str, list[Result]]:
 
 
 def record(results: Iterable[Result], path: Path = RESULTS) -> None:
-    """Write figures in place of those of the same cases."""
+    """Write figures, replacing figures of the same cases."""
     kept = {(r.library, r.name): r for r in [*load(path)[1], *results]}
     lines = ",\n".join(json.dumps(asdict(r)) for _, r in sorted(kept.items()))
     path.write_text(

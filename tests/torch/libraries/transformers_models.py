@@ -118,7 +118,7 @@ for _name, _whole in {"BERT": _bert, "T5": _seq2seq, "Whisper": _speech, "ViT": 
 def _generating(name: str, make: Callable[[], Any], options: dict[str, Any]) -> None:
     @case("transformers", f"{name}, generate")
     def run(device: str) -> Given:
-        """The same tokens, with the cache of keys and values."""
+        """Generate tokens with the cache of keys and values."""
         torch.manual_seed(0)
         model = make().eval().to(device)
         inputs = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in options.items()}

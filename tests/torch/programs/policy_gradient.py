@@ -1,4 +1,4 @@
-"""A policy that keeps a pole upright, by REINFORCE: a small network asked once for each move."""
+"""A policy that keeps a pole upright, by REINFORCE: a small network evaluated once for each move."""
 
 from __future__ import annotations
 
