@@ -1,6 +1,6 @@
-"""Polyhal: train and run neural networks from Python on whatever compute device you have.
+"""Polyhal: train and run neural networks from Python on any compute device.
 
-`import polyhal` loads what eager programs need. Other parts are loaded when they are first named.
+`import polyhal` loads the modules of eager programs. Other modules are loaded at their first use.
 """
 
 # ruff: noqa: F405  names of ops are imported with a star

@@ -37,7 +37,7 @@ def _later(name: str) -> Callable[..., Any]:
 
 
 class Rearrangements:
-    """The same elements in another order or shape."""
+    """Functions that reorder or reshape elements."""
 
     __slots__ = ()
 
@@ -128,7 +128,7 @@ class Rearrangements:
 
     @returns(Returns.VIEW)
     def unfold(self, dimension: int, size: int, step: int) -> Tensor:
-        """Return windows of `size` elements along an axis, `step` apart, along a new last axis."""
+        """Return windows of `size` elements along an axis with stride `step`, along a new last axis."""
         result: Tensor = sliding_windows(self, dimension, size, step)
         return result
 

@@ -44,7 +44,7 @@ class Conversions:
     ) -> Tensor:
         """Return the tensor on another device, in another dtype, or both: `x.to("opencl")`, `x.to(polyhal.float16)`.
 
-        Another tensor stands for its device and dtype. "cpu" and "gpu" are the best device of that type. With `copy` the
+        Another tensor specifies its device and dtype. "cpu" and "gpu" are the best device of that type. With `copy` the
         result has memory of its own. With `non_blocking` a copy to a device that supports it does not wait for
         the work enqueued there; reading from a device always waits, so that no wrong value is ever seen. `memory_format` is
         a no-op.

@@ -1,6 +1,6 @@
 """Complex tensors: a pair of real ones that looks like one tensor.
 
-Ops on them are ops on the parts (hal/ops/complex_numbers), so that the tape, captured steps and devices see real tensors alone.
+Ops on them are ops on the parts (hal/ops/complex_numbers), so that the tape, captured steps and devices only have real tensors.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class ComplexTensor(Tensor):
 
     @property
     def node(self) -> Any:  # type: ignore[override]
-        """What made a part, if that is on the tape."""
+        """Node that created a part, if it is on the tape."""
         return self._real.node or self._imag.node
 
     @property

@@ -13,7 +13,7 @@ def get_default_device() -> Device:
 
 
 def set_default_device(device: Device | str | None) -> None:
-    """Make tensors on `device` from now on, in the whole process, where no device is given.
+    """Set the device of new tensors without an explicit device, for the whole process.
 
     None goes back to the best device of this machine, or the one that POLYHAL_DEVICE names. Raises DeviceUnavailableError.
 

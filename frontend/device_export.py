@@ -43,7 +43,7 @@ class _DLManagedTensor(ctypes.Structure):
 
 
 class _Owner:
-    """What a capsule points to. It has one reference of its own until the deleter is called."""
+    """Structure that a capsule points to. It owns one reference to itself until the deleter is called."""
 
     def __init__(self, export: DeviceExport) -> None:
         spec, place = export.ref.spec, export.place
@@ -64,7 +64,7 @@ def _delete(managed: int) -> None:
 
 
 def _drop(capsule: int) -> None:
-    """Delete what a capsule points to, unless it was consumed: then it has another name."""
+    """Delete the structure of a capsule unless it was consumed: consumed capsules have another name."""
     valid = ctypes.pythonapi.PyCapsule_IsValid
     valid.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
     if valid(capsule, _NAME):
@@ -75,17 +75,17 @@ def _drop(capsule: int) -> None:
 
 _DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _DELETE, _DROP = _DESTRUCTOR(_delete), _DESTRUCTOR(_drop)
-"""The same for C."""
+"""Deleter as a C function pointer."""
 
 
 class DeviceExport:
     """A tensor's memory for `from_dlpack` of another library, which then shares it: writes of either are seen by both.
 
-    The memory lives as long as this object or what was made of it.
+    The memory lives as long as this object or the arrays made from it.
     """
 
     def __init__(self, tensor: Tensor) -> None:
-        """Copy the tensor on its device if its memory has no address. Raises BufferError if the device gives none."""
+        """Copy the tensor on its device if its memory has no address. Raises BufferError if the device has no addresses."""
         self._tensor = tensor.detach()
         self.ref = tensor.ref
         place = _address(tensor.device, tensor.ref.handle)
@@ -139,7 +139,7 @@ def _code(dtype: DType) -> int:
 
 
 def host_capsule(tensor: Tensor, options: dict[str, Any]) -> Any:
-    """What `Tensor.__dlpack__` returns for the keyword arguments that the other library gives.
+    """Return the capsule of `Tensor.__dlpack__` for the keyword arguments of the consumer.
 
     Raises BufferError for a copy of bfloat16, which NumPy cannot export, and with `copy=False` if a copy is needed.
     """

@@ -27,7 +27,7 @@ def promote_types(type1: Any, type2: Any) -> DType:
 
 
 def result_type(*values: Any) -> DType:
-    """The dtype of results of an operation on tensors, dtypes and Python numbers, of which numbers only lift the kind.
+    """Return the dtype of results of an operation on tensors, dtypes and Python numbers; numbers only raise the kind.
 
     Raises ValueError without values.
     """

@@ -44,7 +44,7 @@ def indexed_axes(x: Tensor, items: tuple[Any, ...]) -> IndexedAxes:
 
 
 def truths_as_masks(x: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
-    """Replace bools, and bool tensors without axes, by masks over a new axis of length 1, each of which is added to `x`."""
+    """Replace bools, and bool tensors without axes, by masks over new axes of length 1, which are added to `x`."""
     if not any(map(_is_truth, items)):
         return x, items
     view: list[Any] = []

@@ -130,7 +130,7 @@ def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
         if not isinstance(item, Tensor):
             check_numbers("getitem", item, length)
         index = item if isinstance(item, Tensor) else as_tensor(item, device=x.device)
-        # Of several numbers each has to be in range: together they may name another element.
+        # Each of several numbers must be in range: their combination may refer to another element.
         several = len(indices) > 1
         positive: Tensor = wrap_index(index, length) if several else _where(_less(index, 0), index + length, index)
         flat = positive if flat is None else flat * length + positive

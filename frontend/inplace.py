@@ -178,7 +178,7 @@ def _are_plain(inputs: tuple[Any, ...]) -> bool:
 
 
 def _prepare(x: Tensor, method: str) -> None:
-    """Copy what the tape must keep of the memory. Raises ShapeError if elements share memory."""
+    """Copy saved values of the tape that are in the memory. Raises ShapeError if elements share memory."""
     copy_saved(x.buffer)
     spec = x.ref.spec
     if _overlaps(spec.shape, spec.strides):

@@ -24,7 +24,7 @@ _OTHERS = frozenset(
         "put", "rad2deg", "renorm", "round", "scatter", "scatter_add", "scatter_reduce", "tril", "triu",
     }
 )  # fmt: skip
-"""Functions besides elementwise ops that have a method which writes in place, where they exist."""
+"""Functions other than elementwise ops that have an in-place method, if they exist."""
 
 
 class InPlaceOps:

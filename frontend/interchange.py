@@ -18,7 +18,7 @@ def to_dlpack(tensor: Tensor, *, device: bool = False) -> Any:
 
     Libraries take tensors directly, too: `numpy.from_dlpack(x)`. With `device=True` the result is an object for `from_dlpack`
     of another library over memory of the tensor's device, `torch.from_dlpack(to_dlpack(x, device=True))`: the tensor's own if
-    the driver gives it an address that others know, as CUDA does, else a copy on the device.
+    the driver provides an address that others can use, as CUDA does, else a copy on the device.
 
     Raises BufferError for bfloat16 in host memory, which NumPy cannot export, and if the device has no such memory.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def render(x: Tensor) -> str:
-    """Format the elements as NumPy does, with dtype, device, and what made the tensor if that is on the tape."""
+    """Format the elements as NumPy does, with dtype, device, and the node that created the tensor, if any."""
     array = x.numpy()
     if array.dtype.kind == "V":  # bfloat16 has no formatter of its own
         array = array.astype(np.float32)

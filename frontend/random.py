@@ -1,4 +1,4 @@
-"""Random numbers from a counter-based generator, so that a seed gives the same bits on every device.
+"""Random numbers from a counter-based generator, so that the bits for a seed are equal on every device.
 
 The state of a generator is a seed and an offset. Every call takes the counter blocks that it needs and advances the offset, so
 that a saved state continues exactly. Source: Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
@@ -170,7 +170,7 @@ def set_rng_state(state: Mapping[str, int]) -> None:
 def _draw(
     op: str, shape: Shape, params: tuple[DType, ...], generator: Generator | None, device: Device | str | None
 ) -> Tensor:
-    """Run a random op on words that it alone draws from the generator."""
+    """Run a random op on words reserved for it in the generator."""
     lengths, count = _size(shape)
     seed, offset = (generator or default_generator).take(count)
     out: Tensor = dispatch.apply(OPS[op], (seed, offset), (lengths, *params), dispatch.target_device(device))

@@ -74,7 +74,7 @@ class RandomMethods:
     def random_(self, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Self:
         """Overwrite by integers from `low` up to, not including, `high`: `random_(high)` or `random_(low, high)`.
 
-        Without bounds, all integers from 0 on that the dtype holds exactly.
+        Without bounds, draw from the non-negative integers that the dtype represents exactly.
         """
         from polyhal.random import randint
 
@@ -130,7 +130,7 @@ class RandomMethods:
 
 
 def _count(dtype: DType) -> int:
-    """How many integers from 0 on a dtype holds exactly, 2**63 - 1 at most."""
+    """Return the number of consecutive integers, beginning at 0, that a dtype represents exactly, at most 2**63 - 1."""
     if dtype.kind == "bool":
         return 2
     if dtype.is_floating_point:

@@ -95,7 +95,7 @@ def multinomial(
 def _waiting_times(weights: Tensor, generator: Generator | None) -> Tensor:
     """Exponentially distributed times, above 0. The least of times / weights is that of i with probability weights[i].
 
-    All 32 bits of a word count near 0, where the first of many times lies.
+    All 32 bits of a word matter near 0, the range of the first of many times.
     """
     drawn = as_float32(unsigned_words(weights.shape, generator=generator, device=weights.device))
     return -ops.log1p(-(drawn + 0.5) * 2.0**-32)

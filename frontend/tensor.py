@@ -41,7 +41,7 @@ class Tensor(
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
     tensor. Python floats become float32 and Python integers int64, NumPy arrays keep their dtype. Raises TypeError for
-    complex numbers, of which `polyhal.tensor` makes tensors.
+    complex numbers, which `polyhal.tensor` converts to tensors.
     """
 
     __slots__ = ("hooks", "index", "node", "stored_grad")
@@ -53,7 +53,7 @@ class Tensor(
     stored_grad: Tensor | None
     """The value of `grad`."""
     node: GradNode | None
-    """What made the tensor, if that is on the tape; None for leaves."""
+    """Node that created the tensor, if it is on the tape; None for leaves."""
     index: int
     """Which output of `node` the tensor is."""
     hooks: dict[int, Callable[[Tensor], Tensor | None]] | None
@@ -295,7 +295,7 @@ class Tensor(
         create_graph: bool = False,
         inputs: Tensor | Sequence[Tensor] | None = None,
     ) -> None:
-        """Add the gradient of this tensor with respect to every leaf, or to `inputs` alone, to `.grad` of these.
+        """Add the gradient of this tensor with respect to every leaf, or only to `inputs`, to their `.grad`.
 
         `gradient` has this tensor's shape; a tensor of one element needs none. The tape is freed unless `retain_graph`; with
         `create_graph` the gradients can be differentiated again. Raises AutogradError.
